@@ -11,13 +11,11 @@ import typer
 from longtail.training.commands.compare import compare
 from longtail.training.commands.corpus_options import with_corpus_options
 from longtail.training.commands.describe import describe
-from longtail.training.commands.diagnose import diagnose
 from longtail.training.commands.evaluate import evaluate
 from longtail.training.commands.inspect_corpus import inspect_corpus
 from longtail.training.commands.logs import configure_logging
 from longtail.training.commands.report import report
 from longtail.training.commands.vocabulary import vocabulary_app
-from longtail.training.experiments.cli import make_experiment_app
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,
@@ -43,8 +41,6 @@ def add_commands(app: typer.Typer) -> None:
     app.command("report")(report)
     app.command("compare")(compare)
     app.command("describe")(describe)
-    app.command("diagnose")(diagnose)
-    app.add_typer(make_experiment_app(), name="experiment")
     app.add_typer(vocabulary_app, name="vocabulary")
 
 

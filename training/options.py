@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -53,33 +53,6 @@ EngineOption = Annotated[
     str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
 ]
 WorkersOption = Annotated[int, typer.Option(min=1, help="With ray: processes of one thread.")]
-
-# Of the experiments.
-CorpusArgument = Annotated[Path, typer.Argument(help="Folder of the corpus.")]
-ExperimentOption = Annotated[
-    Path, typer.Option("--output", help="Folder for the figures; run again on it, it resumes.")
-]
-SeedsOption = Annotated[int, typer.Option(min=1, help="Seeds of each setting: 0, 1, ...")]
-EpochsOption = Annotated[
-    int, typer.Option(min=1, help="Passes over the training part; part of what is compared.")
-]
-RatesOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Learning rates between commas, of which each setting gets the best on half of the "
-        "measured documents; the figures are of the others. By default one rate for all."
-    ),
-]
-SettingsOption = Annotated[
-    str | None, typer.Option(help="Settings to run, between commas; all by default.")
-]
-MeasuredSplitOption = Annotated[
-    Literal["dev", "test"],
-    typer.Option(
-        "--split",
-        help="What is measured on; without a dev split a tenth of training is held out.",
-    ),
-]
 
 _UNITS = {"h": 3600, "m": 60, "s": 1}
 _TIME = re.compile(r"(?=.)(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", re.ASCII)

@@ -33,7 +33,7 @@ Which commands does `longtail` have, what are their options, how do they end, an
 - Inputs, splits, names, and whether output and registry can be written to are checked before the work begins.
 - An input is never overwritten, and only versions and the log of `promote` are written into a registry.
 - An existing result is replaced only with `--overwrite`.
-- A working folder (`train --work`, `experiment --output`) must be empty or hold the same work, which is then resumed. A lock keeps a second process out; it ends with the process."""
+- A working folder (`train --work`) must be empty or hold the same work, which is then resumed. A lock keeps a second process out; it ends with the process."""
 
 
 def render() -> str:
@@ -55,7 +55,7 @@ def commands_of(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     if not hasattr(command, "list_commands"):
         yield name, command
         return
-    for child in command.list_commands(None):  # a group may import its commands only when asked
+    for child in command.list_commands(None):
         yield from commands_of(command.get_command(None, child), f"{name} {child}")
 
 

@@ -50,11 +50,10 @@ def _listed(title: str, names: Sequence[str]) -> tuple[str, str]:
 
 
 def _options(command: Any) -> Iterator[str]:
-    """Yield the options and arguments of a command; those of `serve` are the settings."""
+    """Yield the options of a command; those of `serve` are the settings."""
     for each in getattr(command, "params", ()):
-        if each.name != "help" and not getattr(each, "hidden", False):
-            is_argument = each.param_type_name == "argument"
-            yield each.name.upper() if is_argument else max(each.opts, key=len)
+        if each.param_type_name == "option" and each.name != "help" and not each.hidden:
+            yield max(each.opts, key=len)
 
 
 def _keys(model: type[BaseModel], prefix: str) -> Iterator[str]:

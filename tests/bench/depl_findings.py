@@ -6,7 +6,7 @@
 
 `--svm runs/tate-defaults/{0,1,2}` takes the SVM from other runs than the other scorers.
 
-`longtail experiment depl` trains each setting on its own, for which the demo is small enough; here
+`python -m research depl` trains each setting on its own, for which the demo is small enough; here
 are the four claims that compare scorers of one model. Tests of Yang & Liu (1999), documents that
 repeat another left out, corrected for their number (Holm). Of several seeds the largest p counts,
 so that only what every seed says holds; how far apart the scorers are is the mean over seeds.
@@ -24,9 +24,9 @@ from recording import Table, add_json_option, keep
 
 from longtail.training.assessment.compare import compare_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.experiments.depl.claims import verdict_here
-from longtail.training.experiments.depl.evidence import Difference, judge
-from longtail.training.experiments.trials import Estimate
+from research.experiments.depl.claims import verdict_here
+from research.experiments.depl.evidence import Difference, judge
+from research.experiments.trials import Estimate
 
 K = 5
 _SVM = "sparse"

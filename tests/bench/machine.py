@@ -16,6 +16,8 @@ from pathlib import Path
 
 from longtail.models.processor import Processor, find_processor
 
+sys.path.append(str(Path(__file__).parents[2]))  # where `research` is, which is not installed
+
 WAYS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
 """Variables that make the libraries take the way of a lesser processor."""
 THREADS = (

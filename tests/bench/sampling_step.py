@@ -37,12 +37,12 @@ from torch import Tensor, nn
 
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.evaluation.plots import write_figure
-from longtail.training.experiments.bow_models import RowAdagrad
-from longtail.training.experiments.trials import new_figure
 from longtail.training.learning.model_distributions import ClusterNegatives
 from longtail.training.learning.objectives import Objective, SamplerInputs, Scorer, make_objective
 from longtail.training.learning.pairs import label_counts, make_pairs, pairs_at
 from longtail.training.learning.sampling import Pairs
+from research.experiments.bow_models import RowAdagrad
+from research.experiments.trials import new_figure
 
 NUM_DOCUMENTS, LABELS_EACH, NUM_HARD = 2000, 5, 20
 WEIGHTS = ("constant", "importance", "relative", "tail")

@@ -36,7 +36,7 @@ from longtail.training.evaluation.by_frequency import (
 )
 from longtail.training.evaluation.kept_draws import Drawn, interval_tables
 from longtail.training.evaluation.metrics import RankedEvaluation, inverse_propensities, join_truth
-from longtail.training.experiments.blend import text_groups
+from research.experiments.blend import text_groups
 
 SPLIT = "test"
 REFERENCE = "ensemble"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("models", "training", "service")
+PACKAGES = ("models", "training", "service", "research")
 MAX_FILES = 13
 MAX_LINES = 500
 

@@ -16,7 +16,6 @@ from click import Context
 from typer.main import get_command
 
 import longtail
-from longtail.models.errors import ConfigError
 
 # Each is bad for a file and for a folder, to read and to write.
 BAD_PATHS = {
@@ -83,16 +82,11 @@ def typed(words: tuple[str, ...], values: dict[str, str]) -> list[str]:
 
 @pytest.fixture
 def things(place, monkeypatch) -> Path:
-    """A place in which nothing takes long: no service starts, no demo or experiment runs."""
-
-    def no_trials(*_: object) -> None:
-        raise ConfigError("no trials are run here")
-
+    """A place in which nothing takes long: no service starts, no demo runs."""
     (place / "circle").symlink_to("circle")
     monkeypatch.setattr("longtail.service.server.serve", lambda app: None)
     monkeypatch.setattr("longtail.service.telemetry.logs.configure_logging", lambda *_: None)
     monkeypatch.setattr(longtail, "DEMO_DATA", place / "no-demo-data")
-    monkeypatch.setattr("longtail.training.experiments.runner.TrialStore", no_trials)
     return place
 
 

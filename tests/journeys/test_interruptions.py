@@ -131,13 +131,6 @@ def test_two_runs_never_write_one_file_of_answers(many, run):
     assert "--output 'out': another 'longtail predict' writes it; wait for it" in outcome.err
 
 
-def test_two_experiments_never_work_in_one_folder(place, run):
-    Path("work").mkdir()
-    with held(Path("work/.lock"), "busy"):
-        outcome = run("experiment", "sampling-bias", "data", "--output", "work")
-    assert "--output 'work': another experiment works in it; wait for it" in outcome.err
-
-
 def test_a_lock_ends_with_its_process(tmp_path):
     script = (
         "import os, signal, sys; from pathlib import Path\n"
@@ -162,8 +155,6 @@ READ_ONLY = [
     ("evaluate data --output DISK/out", "--output 'DISK/out'"),
     ("report data --output DISK/report.html", "--output 'DISK'"),
     ("describe --all --output DISK/labels.jsonl", "--output 'DISK'"),
-    ("diagnose data --dim 8 --output DISK/out", "--output 'DISK/out'"),
-    ("experiment sampling-bias data --output DISK/out", "--output 'DISK/out'"),
     ("registry activate 1 --registry DISK/registry", "changing the registry: 'DISK/registry"),
     ("registry rollback --registry DISK/registry", "changing the registry: 'DISK/registry"),
     ("registry remove 1 --registry DISK/registry", "changing the registry: 'DISK/registry"),

@@ -26,7 +26,6 @@ STEPS = [
     ("report data --work runs/mine", "Written: runs/report.html"),
     ("report data --work runs/mine --overwrite", "Written: runs/report.html"),
     ("describe --all --output runs/mine/labels.jsonl", "a line for each label"),
-    ("diagnose data --dim 8 --output runs/mine/diagnosis", "Written: runs/mine/diagnosis"),
     ("predict --input docs.jsonl --output out.jsonl -k 10", "2 documents: 2 answered"),
     ("predict --input data/test.jsonl --output test.jsonl", "20 documents: 20 answered"),
     ("train data --only-sparse --work runs/other --seed 7 --config small.yaml", "Version 2"),

@@ -127,6 +127,8 @@ def command_line(arguments: list[str], source: Path = _SOURCE) -> str:
     program = Path(arguments[0]).resolve()
     if program.suffix != ".py" or program.parent.name == "longtail":
         return shlex.join(["longtail", *arguments[1:]])
+    if program.name == "__main__.py":
+        return shlex.join(["python", "-m", program.parent.name, *arguments[1:]])
     if program.is_relative_to(source):
         program = program.relative_to(source)
     return shlex.join(["python", str(program), *arguments[1:]])

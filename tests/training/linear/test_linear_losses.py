@@ -12,7 +12,6 @@ from scipy.stats import chisquare
 from torch.nn.functional import cross_entropy, logsigmoid
 
 from longtail.models.errors import DataError
-from longtail.training.experiments.adversarial.signal_to_noise import TableSampler, random_table
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.learning.distributions import AllLabels, Frequency, Shared, Uniform
 from longtail.training.learning.document_distributions import TreeNegatives
@@ -26,6 +25,7 @@ from longtail.training.linear.losses import (
     ProjectedTree,
     one_versus_each_loss,
 )
+from research.experiments.adversarial.signal_to_noise import TableSampler, random_table
 
 BATCH, L, M = 5, 7, 3
 LABELS = torch.tensor([0, 6, 2, 2, 4])

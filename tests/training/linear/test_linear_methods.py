@@ -12,11 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from longtail.models.errors import ConfigError
 from longtail.models.scorers.linear import LinearModel, PriorCorrection
-from longtail.training.experiments.adversarial.signal_to_noise import random_table
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.linear import methods as linear_methods
 from longtail.training.linear.methods import make_method, measure_linear
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
+from research.experiments.adversarial.signal_to_noise import random_table
 
 NUM_DOCUMENTS, NUM_LABELS = 3, 5
 COUNTS = (200 * random_table(NUM_DOCUMENTS, NUM_LABELS, seed=0, spread=0.8)).round().int().numpy()

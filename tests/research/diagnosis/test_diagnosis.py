@@ -1,0 +1,255 @@
+"""The diagnosis of keywords: against naive loops, and as its command writes it."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from typer.testing import CliRunner
+
+import longtail.models.parts.dense_storage
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
+from research.__main__ import app
+from research.diagnosis import measure as diagnosis
+from research.diagnosis.measure import diagnose
+from research.diagnosis.report import (
+    diagnosis_to_json,
+    diagnosis_to_markdown,
+    summary_rows,
+)
+from research.diagnosis.theory import (
+    keyword_bound,
+    keyword_weights,
+    normalise,
+    theorem_bound,
+)
+
+COUNTS = (2, 5)
+DIM = 64
+
+
+def case_of(seed=0, *, least=-1.0, has_bias=True, num_labels=13, num_features=30):
+    """A model of all labels but the last, 25 documents and their labels."""
+    rng = np.random.default_rng(seed)
+    covered = num_labels - 1
+    weights = rng.uniform(least, 1, (covered, num_features)) * (
+        rng.random((covered, num_features)) < 0.6
+    )
+    bias = rng.uniform(-1, 0, covered) * has_bias
+    model = SparseModel(
+        TfidfModel([f"word{x}" for x in range(num_features)], np.ones(num_features, np.float32)),
+        csr_array(weights.astype(np.float32)),
+        bias.astype(np.float32),
+        np.arange(covered),
+    )
+    features = rng.random((25, num_features)) * (rng.random((25, num_features)) < 0.5)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    truth = rng.random((25, num_labels)) < 0.2
+    return model, csr_array(features.astype(np.float32)), csr_array(truth.astype(np.float32))
+
+
+def naive(model, features, truth, count):
+    """What each label's documents say, one pair at a time; a list of tuples by label."""
+    norm, keywords = normalise(model), keyword_weights(model.weights, count).toarray()
+    weights, found = model.weights.toarray().astype(float), {}
+    for x, labels in zip(features.toarray().astype(float), truth.toarray()[:, :-1], strict=True):
+        scores = weights @ x + model.bias
+        for p in np.flatnonzero(labels):
+            lower = [n for n in range(len(scores)) if not labels[n] and scores[n] < scores[p]]
+            if not lower:
+                continue
+            is_keyword = keywords[p] > 0
+            shifted = (weights[p] + norm.shift) * x
+            delta = (shifted.sum() + norm.bias[p] - shifted[is_keyword].sum()) / norm.scale
+            epsilon = min(scores[p] - scores[n] for n in lower) / norm.scale
+            evidence = np.maximum(weights[p], 0) @ x
+            missed = 1 - keywords[p] @ x / evidence if evidence else np.nan
+            margins = [x @ (keywords[p] - keywords[n]) for n in lower]
+            lengths = [np.linalg.norm(keywords[p] - keywords[n]) for n in lower]
+            cosines = np.array([m / length for m, length in zip(margins, lengths, strict=True)])
+            errors = min(1, keyword_bound(cosines, DIM).sum())
+            row = (delta, epsilon, len(lower), missed, min(margins) > 0, errors)
+            found.setdefault(int(p), []).append(row)
+    return {label: np.array(rows, dtype=float).T for label, rows in sorted(found.items())}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("place", "count"), list(enumerate(COUNTS)))
+def test_what_is_measured_is_what_naive_loops_find(seed, place, count):
+    case = case_of(seed)
+    found, expected = diagnose(*case, dim=DIM, keyword_counts=COUNTS), naive(*case, count)
+    each = found.findings[place]
+    means = np.array([np.nanmean(rows, axis=1) for rows in expected.values()]).T
+    assert found.labels.tolist() == list(expected) and each.count == count
+    assert each.delta_max == pytest.approx(np.array([x[0].max() for x in expected.values()]))
+    got = np.array([each.delta_mean, each.missed, each.kept, each.sharp_bound])
+    assert got == pytest.approx(means[[0, 3, 4, 5]], abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_margins_and_bounds_are_what_naive_loops_find(seed):
+    case = case_of(seed)
+    found, expected = diagnose(*case, dim=DIM, keyword_counts=COUNTS), naive(*case, 2).values()
+    assert found.epsilon_min == pytest.approx(np.array([x[1].min() for x in expected]), abs=1e-6)
+    low = np.array([np.quantile(x[1], 0.1) for x in expected])
+    assert found.epsilon_low == pytest.approx(low, abs=1e-6)
+    assert found.num_negatives.tolist() == [x[2].max() for x in expected]
+    delta, epsilon = found.findings[0].delta_max, found.epsilon_min
+    expected_bound = theorem_bound(epsilon, delta, found.num_negatives, DIM)
+    assert (found.findings[0].bound == expected_bound).all()
+
+
+@pytest.mark.parametrize("least", [0.0, -1.0])
+def test_more_keywords_never_raise_delta_nor_what_is_missed(least):
+    found = diagnose(*case_of(least=least), dim=DIM, keyword_counts=(1, 2, 4, 8, 30)).findings
+    for fewer, more in pairwise(found):
+        assert (more.delta_max <= fewer.delta_max).all()
+        assert (more.delta_mean <= fewer.delta_mean).all()
+        assert (more.missed <= fewer.missed + 1e-9).all()
+
+
+def test_all_keywords_of_weights_that_are_not_negative_keep_everything():
+    (all_words,) = diagnose(
+        *case_of(least=0.0, has_bias=False), dim=DIM, keyword_counts=[30]
+    ).findings
+    assert all_words.delta_max == pytest.approx(0, abs=1e-7)
+    assert all_words.missed == pytest.approx(0, abs=1e-6)
+    assert (all_words.kept == 1).all()
+
+
+def test_the_size_of_the_blocks_changes_nothing(monkeypatch):
+    case = case_of(num_labels=9)
+    whole = diagnose(*case, dim=DIM).findings[0]
+    monkeypatch.setattr(diagnosis, "_MAX_ENTRIES", 1)
+    single = diagnose(*case, dim=DIM).findings[0]
+    for name in ("delta_max", "missed", "kept", "sharp_bound"):
+        assert getattr(single, name) == pytest.approx(getattr(whole, name), rel=1e-6)
+
+
+def test_a_document_without_words_keeps_nothing_and_spoils_nothing():
+    model, features, truth = case_of(1)
+    features = features.multiply(np.arange(25)[:, None] > 5).tocsr().astype(np.float32)
+    found = diagnose(model, csr_array(features), truth, dim=DIM)
+    assert found.epsilon_min.min() >= 0
+    assert np.isfinite(found.findings[0].sharp_bound).all()
+
+
+def test_a_document_whose_label_is_above_no_other_is_left_out():
+    model, features, truth = case_of()
+    all_labels = csr_array(np.ones(truth.shape, dtype=np.float32))
+    with pytest.raises(DataError, match="no document carries a label with a classifier that ranks"):
+        diagnose(model, features, all_labels, dim=DIM)
+
+
+@pytest.mark.parametrize("counts", [[], [8, 0]])
+def test_keyword_counts_below_one_are_refused(counts):
+    with pytest.raises(ConfigError, match="expected some of at least 1"):
+        diagnose(*case_of(), dim=DIM, keyword_counts=counts)
+
+
+# ---- the report ----
+
+
+@pytest.fixture
+def reported():
+    counts = [0, 1, 1, 3, 3, 3, 20, 20, 20, 200, 200, 200, 0]
+    labels = LabelCatalogue(Label(f"L{i}", f"n{i}", "", "", x) for i, x in enumerate(counts))
+    return diagnose(*case_of(2), dim=DIM, keyword_counts=COUNTS), labels
+
+
+def test_the_summary_has_a_row_for_each_bin_and_number_of_keywords(reported):
+    rows = summary_rows(*reported)
+    assert [(x["bin"], x["keywords"]) for x in rows[:4]] == [("0", 2), ("0", 5), ("1", 2), ("1", 5)]
+    assert rows[-1]["num_labels"] == sum(x["num_labels"] for x in rows[1:-1:2])
+    assert rows[-1]["epsilon"] == pytest.approx(float(np.median(reported[0].epsilon_min)))
+
+
+def test_the_table_says_what_theorem_3_would_need(reported):
+    text = diagnosis_to_markdown(*reported)
+    assert "12 of 13 labels have a classifier and documents here." in text
+    assert f"with {DIM} dimensions" in text
+
+
+def test_the_json_names_every_label_and_is_valid_where_nothing_was_measured():
+    model, features, truth = case_of(3)
+    weights = csr_array(-abs(model.weights), dtype=np.float32)
+    found = diagnose(
+        SparseModel(model.tfidf, weights, model.bias, model.labels), features, truth, dim=DIM
+    )
+    content = diagnosis_to_json(found, LabelCatalogue(Label(f"L{i}", "") for i in range(13)))
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert content["labels"][0]["keywords"]["8"]["missed"] is None
+    assert "| - |" in diagnosis_to_markdown(
+        found, LabelCatalogue([Label(str(i), "") for i in range(13)])
+    )
+
+
+# ---- python -m research diagnose ----
+
+
+@pytest.fixture
+def call(trained, tiny_corpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = [str(tiny_corpus), "--registry", str(trained.registry.folder), "--output", "out"]
+    return lambda *options: CliRunner().invoke(
+        app, ["diagnose", *places, *options], catch_exceptions=False
+    )
+
+
+def figures(result):
+    return json.loads(result.stdout)["figures"]
+
+
+def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, monkeypatch):
+    monkeypatch.delattr(
+        longtail.models.parts.dense_storage, "load_transformer"
+    )  # it needs no encoder
+    result = call()
+    assert result.stdout.startswith(Path("out/theory.md").read_text().rstrip())
+    assert result.stdout.splitlines()[-1] == "Written: out/theory.png"
+    assert Path("out/theory.png").stat().st_size > 20_000
+
+
+def test_diagnose_takes_numbers_of_keywords_and_prints_json_alone(call):
+    printed = figures(call("--json", "-", "--keywords", "4", "--keywords", "2"))
+    assert printed.items() >= json.loads(Path("out/theory.json").read_text()).items()
+    assert list(printed["labels"][0]["keywords"]) == ["2", "4"]
+    assert printed["dim"] == 16
+
+
+def test_diagnose_names_the_splits_there_are(call):
+    with pytest.raises(DataError, match="no split 'held-out'; it has 'train', 'dev', 'test'"):
+        call("--split", "held-out")
+
+
+# ---- without an encoder ----
+
+
+@pytest.fixture
+def call_without_encoder(trained_sparse, tiny_corpus, tmp_path):
+    def call(*options):
+        places = [str(tiny_corpus), "--registry", str(trained_sparse.registry.folder)]
+        output = ["--output", str(tmp_path / "out"), "--json", "-"]
+        arguments = ["diagnose", *places, *output, "--overwrite", *options]
+        return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+    return call
+
+
+def test_without_an_encoder_its_dimensions_must_be_given(call_without_encoder):
+    with pytest.raises(ConfigError, match=r"bundle '1': it has no encoder .* with --dim"):
+        call_without_encoder()
+
+
+def test_dimensions_can_be_given_in_place_of_an_encoder(call_without_encoder, call):
+    alone = figures(call_without_encoder("--dim", "32"))
+    other = figures(call("--dim", "32", "--json", "-", "--overwrite"))
+    assert alone | {"model": None} == other | {"model": None}
+    assert alone["dim"] == 32

@@ -1,0 +1,202 @@
+"""The learning curves of linear scorers: what is trained, counted, tuned and judged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from longtail.models.errors import ConfigError
+from longtail.models.scorers.linear import TreeCorrection
+from longtail.training.label_tree.fit import fit_tree
+from longtail.training.linear.methods import measure_linear
+from research.experiments.adversarial import trial_runner as runner_module
+from research.experiments.adversarial.run import best_candidates, run_task
+from research.experiments.adversarial.tasks import LearningTask, MixtureProblem
+from research.experiments.adversarial.trial_runner import (
+    CRITERIA,
+    FIGURES,
+    TREE,
+    TRUE,
+    AdversarialPlan,
+    Stopwatch,
+    TrialRunner,
+    curve_points,
+    measure_with,
+    name_at,
+    tuning_name,
+)
+from research.experiments.adversarial.tuning import METHODS, Candidate
+from research.experiments.trials import TrialStore
+
+PLAN = AdversarialPlan(
+    num_steps=40, num_points=4, batch_size=50, num_components=3, tree_regulariser=1.0, num_rounds=0
+)
+
+
+@pytest.fixture(scope="module")
+def task() -> LearningTask:
+    """A mixture of few labels, with many documents each."""
+    return MixtureProblem(12, documents_a_label=40, dim=6).make(200)
+
+
+def test_points_double_up_to_the_last_step():
+    assert curve_points(100, 4) == [0, 13, 25, 50, 100]
+    assert curve_points(2, 5) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_learns(method, task):
+    runner = TrialRunner(task, PLAN, "cpu", tree_regulariser=1.0)
+    values = runner.run_candidate(Candidate.start(method), 0)
+    steps = [values[name_at("steps", number)] for number in range(5)]
+    assert steps == curve_points(PLAN.steps_of(method), 4)
+    assert set(values) == {
+        *(name_at(figure, number) for figure in FIGURES for number in range(5)),
+        *(tuning_name(criterion) for criterion in CRITERIA),
+    }
+    assert values["log_likelihood 4"] > values["log_likelihood 0"]
+    assert values["accuracy 4"] > 0.3  # the commonest label's share is a sixth
+    assert abs(values["tuning accuracy"] - values["accuracy 4"]) < 0.15
+
+
+def test_no_method_beats_p_data_and_softmax_comes_close(task):
+    runner = TrialRunner(task, replace(PLAN, num_steps=1200, num_points=1), "cpu")
+    assert runner.run_true()["log_likelihood"] == task.true.log_likelihood
+    found = runner.run_candidate(Candidate("softmax", -1, 0), 0)["log_likelihood 1"]
+    assert task.true.log_likelihood - 0.2 < found < task.true.log_likelihood + 0.02
+
+
+def test_a_seed_gives_the_same_curve_but_for_the_time(task):
+    runner = TrialRunner(task, PLAN, "cpu", tree_regulariser=1.0)
+
+    def curve(seed: int) -> dict[str, float]:
+        values = runner.run_candidate(Candidate.start("adversarial"), seed)
+        return {name: value for name, value in values.items() if "_s " not in name}
+
+    assert curve(0) == curve(0) != curve(1)
+
+
+def test_the_adversarial_curve_starts_at_the_tree_alone(task):
+    runner = TrialRunner(task, PLAN, "cpu")
+    tree = runner.run_tree()
+    start = runner.run_candidate(Candidate.start("adversarial"), 0)
+    for name in ("log_likelihood", "accuracy"):
+        assert tree[name] == start[name_at(name, 0)]
+    assert tree["regulariser"] == 1.0
+
+
+def test_lambda_of_the_tree_is_chosen_once_and_only_the_last_fit_is_timed(task, monkeypatch):
+    asked: list[float | None] = []
+
+    def fitting(vectors, *arguments, **options):
+        if len(vectors) == len(task.vectors):  # else code is only warmed up
+            asked.append(options["regulariser"])
+        return fit_tree(vectors, *arguments, **options)
+
+    monkeypatch.setattr(runner_module, "fit_tree", fitting)
+    runner = TrialRunner(task, replace(PLAN, tree_regulariser=None), "cpu")
+    chosen = runner.run_tree()["regulariser"]
+    assert asked == [None, chosen]
+    runner.run_candidate(Candidate.start("nce"), 0)
+    assert len(asked) == 2
+
+
+def test_judging_is_not_counted(task, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(runner_module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(runner_module.time, "process_time", lambda: 2 * now[0])
+    watch = Stopwatch()
+    for passed in (1.0, 2.0):
+        with watch.running():
+            now[0] += passed
+        now[0] += 100
+    assert (watch.wall_s, watch.cpu_s) == (3.0, 6.0)
+
+
+@pytest.mark.parametrize("most", [1, 700, 2**24])
+def test_judging_with_known_noise_in_parts_is_judging(most, task, monkeypatch):
+    monkeypatch.setattr(runner_module, "_MAX_SCORES", most)
+    tree = fit_tree(task.vectors, task.truth, num_components=3, regulariser=1.0).tree
+    correction, exam = TreeCorrection(tree), task.measured
+    model = TrialRunner(task, PLAN, "cpu")._zeros()
+    model.weight[:] = np.random.default_rng(0).standard_normal(model.weight.shape)
+    known = correction.log_probs(torch.from_numpy(exam.vectors))
+    found, wanted = (
+        measure_with(model, exam, known, "cpu"),
+        measure_linear(model, exam.vectors, exam.truth, correction),
+    )
+    assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=1e-5)
+    assert found.accuracy == pytest.approx(wanted.accuracy)
+
+
+def test_a_task_is_tuned_with_one_seed_and_its_best_run_with_all(task, tmp_path):
+    runner = TrialRunner(task, replace(PLAN, num_rounds=1, num_points=1, num_steps=4), "cpu")
+    run_task(TrialStore(tmp_path, {}), runner, ["adversarial", "frequency"], 3)
+    settings = TrialStore(tmp_path, {}).read()[task.name]
+    assert {TREE, TRUE} < set(settings)
+    for method in ("adversarial", "frequency"):
+        own = {name: settings[name] for name in settings if name.startswith(f"{method}-")}
+        assert len(own) >= 5  # the start, and a neighbour each way of both axes
+        for worth in ("tuning accuracy", "tuning log_likelihood"):
+            best = max(figures[worth].values[0] for figures in own.values())
+            repeated = [f[worth].values for f in own.values() if len(f[worth].values) == 3]
+            assert best in [values[0] for values in repeated]
+            assert len(repeated) <= 2
+
+
+def test_a_task_that_was_stopped_goes_on_with_the_tree_it_had(task, tmp_path, monkeypatch):
+    run_task(TrialStore(tmp_path, {}), TrialRunner(task, PLAN, "cpu"), ["tree"], 1)
+    runner = TrialRunner(task, PLAN, "cpu")
+    run_task(TrialStore(tmp_path, {}), runner, ["adversarial", "uniform"], 1)
+    again = TrialRunner(task, PLAN, "cpu")
+    monkeypatch.setattr(TrialRunner, "run_candidate", lambda *_: pytest.fail("it was kept"))
+    run_task(TrialStore(tmp_path, {}), again, ["adversarial", "uniform"], 1)
+    assert again.tree_regulariser == runner.tree_regulariser == 1.0
+    assert len(TrialStore(tmp_path, {}).read()[task.name]) == 4
+
+
+def test_softmax_is_left_out_where_there_are_many_labels(task, tmp_path):
+    few = replace(PLAN, max_softmax_labels=11)
+    run_task(TrialStore(tmp_path, {}), TrialRunner(task, few, "cpu"), ["softmax"], 1)
+    assert set(TrialStore(tmp_path, {}).read()[task.name]) == {TRUE}
+    run_task(
+        TrialStore(tmp_path / "x", {}),
+        TrialRunner(replace(task, true=None), few, "cpu"),
+        ["softmax"],
+        1,
+    )
+    assert TrialStore(tmp_path / "x", {}).read() == {}
+
+
+def test_a_candidate_whose_steps_are_too_long_is_the_worst(task, tmp_path, monkeypatch):
+    run = TrialRunner.run_candidate
+
+    def failing(runner: TrialRunner, candidate: Candidate, seed: int) -> dict[str, float]:
+        return _fail() if candidate.half_decade > -3 else run(runner, candidate, seed)
+
+    monkeypatch.setattr(TrialRunner, "run_candidate", failing)
+    plan = replace(PLAN, num_rounds=1, num_points=1, num_steps=4)
+    run_task(TrialStore(tmp_path, {}), TrialRunner(task, plan, "cpu"), ["uniform"], 1)
+    kept = json.loads((tmp_path / "trials" / f"{task.name}.uniform--2-3.0.json").read_text())
+    assert kept["values"] == {"tuning accuracy": 0.0, "tuning log_likelihood": -1e9}
+    settings = TrialStore(tmp_path, {}).read()[task.name]
+    assert best_candidates(settings, "accuracy")["uniform"].half_decade <= -3
+
+
+def test_a_method_that_no_rate_is_short_enough_for_is_refused(task, tmp_path, monkeypatch):
+    monkeypatch.setattr(TrialRunner, "run_candidate", _fail)
+    with pytest.raises(ConfigError, match="synthetic-12: the loss of 'uniform' overflows at every"):
+        run_task(
+            TrialStore(tmp_path, {}),
+            TrialRunner(task, replace(PLAN, num_rounds=1), "cpu"),
+            ["uniform"],
+            1,
+        )
+
+
+def _fail(*_):
+    raise ConfigError("too long")

@@ -1,0 +1,210 @@
+"""What is reported of learning curves: the best candidates, times to a target, table, picture."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from research.experiments.adversarial.curves import (
+    SHARES,
+    Curve,
+    curves_of,
+    levels,
+    quickest,
+    time_to_level,
+)
+from research.experiments.adversarial.record import adversarial_record
+from research.experiments.adversarial.report import adversarial_markdown, draw_adversarial
+from research.experiments.adversarial.run import best_candidates
+from research.experiments.adversarial.trial_runner import FIGURES, TREE, TRUE, name_at
+from research.experiments.adversarial.tuning import Candidate
+from research.experiments.trials import Estimate
+
+UNIFORM, ADVERSARIAL = Candidate("uniform", -3, 3), Candidate("adversarial", -2, 0)
+
+
+def figures(seconds, accuracies, tuned: float, num_seeds: int = 1) -> dict[str, Estimate]:
+    """Two points or more; a second on the wall is two of CPU, and seeds are alike."""
+    values = {"tuning accuracy": tuned, "tuning log_likelihood": -tuned}
+    for number, (second, accuracy) in enumerate(zip(seconds, accuracies, strict=True)):
+        point = (10.0 * number, float(second), second / 2, -4 + accuracy, accuracy)
+        values |= {name_at(f, number): x for f, x in zip(FIGURES, point, strict=True)}
+    return {name: Estimate((value,) * num_seeds) for name, value in values.items()}
+
+
+def tree(seconds: float) -> dict[str, Estimate]:
+    values = {
+        "regulariser": 10.0, "cpu_s": seconds, "wall_s": seconds / 2, "log_likelihood": -4.0,
+        "accuracy": 0.25,
+    }  # fmt: skip
+    return {name: Estimate((value,)) for name, value in values.items()}
+
+
+SETTINGS = {
+    TREE: tree(1.0),
+    UNIFORM.setting: figures([0, 4, 8], [0.1, 0.3, 0.5], 0.5, num_seeds=2),
+    ADVERSARIAL.setting: figures([0, 1, 3], [0.25, 0.45, 0.65], 0.6, num_seeds=2),
+    Candidate("adversarial", -1, 0).setting: figures([0, 1, 2], [0.25, 0.4, 0.4], 0.4),
+    Candidate("adversarial", 9, 0).setting: {"tuning accuracy": Estimate((0.9,))},
+}
+
+
+def test_when_an_accuracy_is_reached_is_read_off_between_points():
+    curve = Curve(np.array([1.0, 2.0, 4.0]), np.array([0.2, 0.1, 0.5]))
+    assert curve.seconds_to(0.1) == 1
+    assert curve.seconds_to(0.3) == 3
+    assert curve.seconds_to(0.5) == 4
+    assert curve.seconds_to(0.51) == math.inf
+
+
+def test_the_best_is_the_one_with_the_best_accuracy_where_it_was_tuned():
+    found = best_candidates(SETTINGS, "accuracy")
+    assert found == {"adversarial": ADVERSARIAL, "uniform": UNIFORM}
+    found = best_candidates(SETTINGS, "log_likelihood")
+    assert found["adversarial"] == Candidate("adversarial", -1, 0)
+
+
+def test_curves_of_methods_with_a_tree_begin_when_it_is_fitted():
+    first, second = curves_of(SETTINGS, ADVERSARIAL, "log_likelihood", "cpu").values()
+    np.testing.assert_array_equal(first.seconds, [1, 2, 4])
+    np.testing.assert_allclose(second.values, [-3.75, -3.55, -3.35])
+    curve = curves_of(SETTINGS, ADVERSARIAL, "accuracy", "wall")[0]
+    np.testing.assert_array_equal(curve.seconds, [0.5, 1, 2])
+    curve = curves_of(SETTINGS, UNIFORM, "accuracy", "cpu")[1]
+    np.testing.assert_array_equal(curve.seconds, [0, 4, 8])
+
+
+QUICK = Candidate("uniform", -1, 3)
+WITH_QUICK = SETTINGS | {QUICK.setting: figures([0, 1, 8], [0.1, 0.48, 0.49], 0.49)}
+
+
+def test_levels_are_shares_of_the_way_from_the_start_to_the_best_of_any_uniform_curve():
+    assert list(levels(SETTINGS, "accuracy")) == [0, 1]
+    assert levels(SETTINGS, "accuracy")[1] == pytest.approx({0.9: 0.46, 0.95: 0.48, 0.99: 0.496})
+    assert levels(SETTINGS, "log_likelihood")[0][0.9] == pytest.approx(-4 + 0.46)
+    falling = {UNIFORM.setting: figures([0, 4, 8], [0.1, 0.5, 0.2], 0.2)}
+    assert levels(falling, "accuracy")[0][0.9] == pytest.approx(0.46)
+
+
+def test_a_method_is_timed_with_the_candidate_that_is_quickest_to_the_level_not_best_at_the_end():
+    assert best_candidates(WITH_QUICK, "accuracy")["uniform"] == UNIFORM
+    assert quickest(WITH_QUICK, "uniform", "accuracy", 0.46) == QUICK
+    assert quickest(WITH_QUICK, "uniform", "accuracy", 0.496) == UNIFORM
+    found = time_to_level(WITH_QUICK, "uniform", "accuracy", 0.9, "cpu")
+    assert found.candidate == QUICK
+    # The second seed has the slow candidate alone: from 0.3 after 4 s to 0.5 after 8 s.
+    assert found.seconds.by_seed == pytest.approx({0: 0.36 / 0.38, 1: 7.2})
+    assert found.quotient.values == (1, 1)
+    found = time_to_level(WITH_QUICK, "adversarial", "accuracy", 0.9, "cpu")
+    # 0.46 lies a twentieth of the way from 0.45, after 2 s, to 0.65, after 4 s.
+    assert found.seconds.values == pytest.approx([2.1, 2.1])
+    assert found.quotient.by_seed == pytest.approx({0: 0.36 / 0.38 / 2.1, 1: 7.2 / 2.1})
+
+
+def test_every_time_is_that_of_the_plain_search_over_all_curves():
+    rng = np.random.default_rng(0)
+    settings = {TREE: tree(0.7)}
+    for half_decade in range(-3, 3):
+        for method in ("uniform", "adversarial"):
+            candidate = Candidate(method, half_decade, 0)
+            rising = np.sort(rng.random(4))
+            settings[candidate.setting] = figures(np.arange(4) * rng.random(), rising, 0.5)
+    for share in SHARES:
+        target = levels(settings, "accuracy")[0][share]
+        for method in ("uniform", "adversarial"):
+            all_seconds = [
+                curves_of(settings, Candidate(method, each, 0), "accuracy", "cpu")[0].seconds_to(
+                    target
+                )
+                for each in range(-3, 3)
+            ]
+            found = time_to_level(settings, method, "accuracy", share, "cpu")
+            assert found.seconds.values == (min(all_seconds),)
+
+
+def test_who_never_gets_there_is_never_there():
+    low = SETTINGS | {ADVERSARIAL.setting: figures([0, 1], [0.25, 0.45], 0.6)}
+    found = time_to_level(low, "adversarial", "accuracy", 0.9, "cpu")
+    assert (found.seconds.values, found.quotient.values) == ((math.inf,), (0.0,))
+    assert "| never | - | - |" in " ".join(adversarial_markdown({"task": low}, "cpu").split())
+
+
+def test_without_uniform_negatives_there_is_no_level():
+    alone = {TREE: tree(1.0), ADVERSARIAL.setting: SETTINGS[ADVERSARIAL.setting]}
+    assert levels(alone, "accuracy") == {}
+    assert "| times as soon |" not in adversarial_markdown({"task": alone}, "cpu")
+
+
+def test_the_report_has_two_headings_a_task_and_a_row_a_method():
+    truth = {"log_likelihood": Estimate((-1.5,)), "accuracy": Estimate((0.9,))}
+    others = {UNIFORM.setting: SETTINGS[UNIFORM.setting]}
+    text = adversarial_markdown({"a": {TRUE: truth} | SETTINGS, "b": others}, "wall")
+    assert "seconds (wall-clock time)" in text
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings == [
+        "## a, by accuracy", "## a, by log likelihood", "## b, by accuracy",
+        "## b, by log likelihood",
+    ]  # fmt: skip
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
+    found = {row[0]: row[1:] for row in rows[:6]}
+    assert found["p_D itself"] == ["-", "-", "-", "0", "-", "-", "-1.500", "90.0"]
+    assert found["tree alone"][4:8] == ["1.0", "0.5", "-4.000", "25.0"]
+    assert found["adversarial"] == [
+        "0.1", "λ=0", "2", "20", "4.0 ± 0.0", "2.0 ± 0.0", "-3.350 ± 0.000", "65.0 ± 0.0",
+    ]  # fmt: skip
+    times = next(row for row in rows[6:] if row[0] == "adversarial")
+    # 90 % of the way from 0.1 to 0.5 is 0.46; uniform is there after 7.2 s, on the wall 3.6 s.
+    assert times[1:4] == ["1.05 ± 0.00", "3.43 ± 0.00", "0.1, λ=0"]
+    assert "lambda_n = 10" in text
+    assert text.count("The tree took") == 1
+
+
+@pytest.mark.parametrize(("clock", "last"), [("cpu", 4.0), ("wall", 2.0)])
+def test_the_picture_has_two_panels_a_task_over_the_clock_that_was_asked_for(clock, last):
+    truth = {"log_likelihood": Estimate((-1.5,)), "accuracy": Estimate((0.9,))}
+    figure = draw_adversarial({"a": {TRUE: truth} | SETTINGS, "b": SETTINGS}, clock)
+    assert [axes.get_title() for axes in figure.axes] == ["a", "a", "b", "b"]
+    lines = {line.get_label(): line for line in figure.axes[1].get_lines()}
+    assert set(lines) == {"adversarial", "uniform", "p_D itself", "tree alone"}
+    assert lines["adversarial"].get_xdata()[-1] == last
+    assert lines["adversarial"].get_ydata()[-1] == 0.65
+
+
+def test_a_record_has_ends_and_the_envelope():
+    record = adversarial_record({"task": WITH_QUICK}, "cpu")
+    names = [column["name"] for column in record["ends"]["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in record["ends"]["rows"]]
+    assert [(row["method"], row["tuned by"]) for row in rows[:3]] == [
+        ("tree alone", None), ("`adversarial`", "accuracy"), ("`uniform`", "accuracy"),
+    ]  # fmt: skip
+    assert rows[1]["accuracy, %"]["mean"] == pytest.approx(65)
+    assert rows[1]["CPU, s"]["mean"] == pytest.approx(4)  # the tree takes one of them
+    names = [column["name"] for column in record["envelope"]["columns"]]
+    ours, uniform = (dict(zip(names, row, strict=True)) for row in record["envelope"]["rows"][:2])
+    time = time_to_level(WITH_QUICK, "adversarial", "accuracy", 0.9, "cpu")
+    assert ours["90% of the way, CPU s"]["mean"] == pytest.approx(time.seconds.mean)
+    assert ours["90% of the way, times as soon"]["mean"] == pytest.approx(time.quotient.mean)
+    assert uniform["99% of the way, times as soon"]["mean"] == 1
+
+
+def test_what_is_tested_is_where_training_ends():
+    better = figures([0, 1, 3], [0.25, 0.45, 0.65], 0.6, num_seeds=2)
+    record = adversarial_record({"task": SETTINGS | {ADVERSARIAL.setting: better}}, "cpu")
+    by_accuracy, by_likelihood = record["findings"]["rows"]
+    assert by_accuracy[1:4] == ["task, accuracy", "adversarial", "uniform"]
+    assert by_accuracy[4]["mean"] == pytest.approx(15)
+    assert by_accuracy[6] == 0.25  # both seeds are alike: no variance, so by their signs
+    assert by_likelihood[4]["mean"] == pytest.approx(100 * (0.4 - 0.5))  # another candidate
+
+
+def test_a_method_that_never_gets_there_says_so():
+    slow = {**SETTINGS, ADVERSARIAL.setting: figures([0, 1], [0.1, 0.2], 0.6)}
+    slow.pop(Candidate("adversarial", -1, 0).setting)
+    row = adversarial_record({"task": slow}, "cpu")["envelope"]["rows"][0]
+    assert row[:3] == ["task", "accuracy", "`adversarial`"] and row[3:5] == ["never", None]

@@ -1,0 +1,61 @@
+"""The grid of rates and penalties, and the search in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from research.experiments.adversarial.tuning import METHODS, Candidate, tune
+
+
+@pytest.mark.parametrize(
+    ("half_decade", "rate"), [(0, 1.0), (-1, 0.3), (-2, 0.1), (-7, 0.0003), (1, 3.0), (2, 10.0)]
+)
+def test_rates_are_half_decades(half_decade, rate):
+    assert Candidate("uniform", half_decade, 0).learning_rate == rate
+
+
+def test_a_penalty_is_a_regulariser_or_a_prior():
+    found = Candidate("nce", 0, 4)
+    assert (found.regulariser, found.prior_variance, found.penalty) == (1e-3, None, "λ=0.001")
+    found = Candidate("softmax", 0, 3)
+    assert (found.regulariser, found.prior_variance, found.penalty) == (0.0, 10.0, "σ₀²=10")
+    assert Candidate("softmax", 0, 0).penalty == "none"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_name_can_be_read_back(method):
+    for half_decade in (-3, 0, 2):
+        candidate = Candidate(method, half_decade, 5)
+        assert Candidate.of_setting(candidate.setting) == candidate
+
+
+@pytest.mark.parametrize("best", [(-3, 4), (2, 0), (-9, 7), (-4, 6)])
+def test_the_search_goes_on_until_it_gets_no_better(best):
+    def objective_value(candidate: Candidate) -> float:
+        return -abs(candidate.half_decade - best[0]) - abs(candidate.penalty_index - best[1])
+
+    assert tune("uniform", objective_value, 1) == Candidate("uniform", *best)
+
+
+def test_axes_that_hang_together_take_more_turns():
+    def objective_value(candidate: Candidate) -> float:
+        return -abs(candidate.half_decade + candidate.penalty_index) - 0.1 * abs(
+            candidate.penalty_index - 6
+        )
+
+    found = [
+        objective_value(tune("uniform", objective_value, num_rounds)) for num_rounds in range(3)
+    ]
+    assert found[0] <= found[1] <= found[2]
+    assert tune("uniform", objective_value, 0) == Candidate.start("uniform")
+
+
+def test_equally_good_neighbours_stay_untried_beyond_the_first():
+    asked = set()
+
+    def objective_value(candidate: Candidate) -> float:
+        asked.add(candidate)
+        return 0.5
+
+    assert tune("frequency", objective_value, 5) == Candidate.start("frequency")
+    assert len(asked) == 5

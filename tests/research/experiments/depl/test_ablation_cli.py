@@ -1,0 +1,148 @@
+"""`python -m research depl`: what it writes, that it goes on, what is shared, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from longtail.models.errors import ConfigError, DataError
+from longtail.training.pipeline.train import Run
+from longtail.training.runtime.checkpoints import is_done
+from research.__main__ import app
+from research.experiments.depl import runs
+
+FILES = [
+    "configuration.json", "measured", "results.json", "results.md", "results.png", "shared",
+    "trials", "work",
+]  # fmt: skip
+SCORERS = ["classifier", "ensemble", "fast", "hybrid", "names", "retrieval", "sparse"]
+
+
+class StoppedError(Exception):
+    """Ends the process of an experiment, as it were."""
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["depl", *map(str, arguments)], catch_exceptions=False)
+
+
+def fields_of(path: Path, name: str) -> list[Any]:
+    return [json.loads(line)[name] for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def config_file(tiny_content, tmp_path_factory) -> Path:
+    """The tiny configuration without the linear scorer, an epoch a stage."""
+    content = {name: value for name, value in tiny_content.items() if name != "linear"}
+    path = tmp_path_factory.mktemp("config") / "base.yaml"
+    path.write_text(yaml.safe_dump(content | {"scorers": SCORERS}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def starts() -> list[tuple[str, set[str]]]:
+    """Of each run that began: its folder, and the stages that it found done."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_corpus, config_file, tmp_path_factory, starts) -> Path:
+    """An experiment that was stopped in its third setting, and then went on with one more."""
+    folder = tmp_path_factory.mktemp("experiment") / "out"
+    options = (tiny_corpus, "--config", config_file, "--output", folder, "--epochs", 1)
+    original: Callable[..., int] = runs.train
+
+    def watched(run: Run, registry: object) -> int:
+        found = {stage for stage in ("sparse", "classifier") if (run.folder / stage).is_dir()}
+        assert "classifier" not in found or is_done(run.folder / "classifier")
+        starts.append((run.folder.parent.name, found))
+        if len(starts) == 3:
+            raise StoppedError
+        return original(run, registry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "train", watched)
+        with pytest.raises(StoppedError):
+            call(*options, "--settings", "cls_labels,no_pretraining")
+        call(*options, "--settings", "cls_labels,no_pretraining,no_classifier")
+    return folder
+
+
+def test_it_goes_on_where_it_was_stopped(folder, starts):
+    names = [name for name, _ in starts]
+    assert names == [
+        "base.0", "cls_labels.0", "no_pretraining.0", "no_pretraining.0", "no_classifier.0",
+    ]  # fmt: skip
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    assert not list((folder / "work").iterdir())
+
+
+def test_what_settings_have_in_common_is_trained_once(folder, starts):
+    both = {"sparse", "classifier"}
+    assert [found for _, found in starts] == [
+        set(), both, {"sparse"}, {"sparse"}, both,
+    ]  # fmt: skip
+    kept = sorted(path.name.split("-")[0] for path in (folder / "shared").iterdir())
+    assert kept == ["classifier", "classifier", "sparse"]  # one of them of no epochs
+
+
+def test_every_scorer_of_every_setting_is_a_trial(folder):
+    trials = {path.name for path in (folder / "trials").iterdir()}
+    assert {f"{scorer}.cls_labels.0.json" for scorer in SCORERS} <= trials
+    assert len(trials) == 3 * len(SCORERS) + len(SCORERS) - 2  # without classifier and hybrid
+    results = json.loads((folder / "results.json").read_text())["results"]
+    assert results["sparse"]["base"] == results["sparse"]["cls_labels"]
+    assert results["retrieval"]["base"] != results["retrieval"]["cls_labels"]
+    assert set(results["hybrid"]) == {"base", "cls_labels", "no_pretraining"}
+    assert "macro-F1@5 (1-9)" in results["retrieval"]["no_classifier"]
+
+
+def test_the_report_compares_each_setting(folder):
+    report = (folder / "results.md").read_text()
+    assert "dev split: 20 documents" in report
+    assert "The weights of the ensemble were found on this split" in report
+    assert "Base: 1 and 1 epochs of classifier and dual encoder" in report
+    for name in ("cls_labels", "no_pretraining", "no_classifier"):
+        assert re.search(rf"- `{name}`, .* against `base`: .* on rare labels", report)
+    assert "mean pooling beats [CLS] (Table 7)" in report
+
+
+def test_a_figure_is_what_evaluation_of_the_kept_ranking_gives(folder, tiny_corpus):
+    ranked = folder / "measured" / "base.0" / "retrieval.txt"
+    lines = ranked.read_text().splitlines()[1:]
+    best = [int(line.split()[0].split(":")[0]) for line in lines]
+    ids = fields_of(tiny_corpus / "labels.jsonl", "id")
+    truth = fields_of(tiny_corpus / "dev.jsonl", "labels")
+    wanted = sum(ids[label] in true for label, true in zip(best, truth, strict=True)) / len(truth)
+    trial = json.loads((folder / "trials" / "retrieval.base.0.json").read_text())
+    assert trial["values"]["P@1"] == pytest.approx(wanted)
+
+
+def test_a_folder_of_another_base_is_refused(folder, tiny_corpus, config_file):
+    with pytest.raises(ConfigError, match=re.escape("another experiment (its plan differs)")):
+        call(tiny_corpus, "--config", config_file, "--output", folder)
+    with pytest.raises(ConfigError, match="its plan, split differ"):
+        call(tiny_corpus, "--config", config_file, "--output", folder, "--split", "test")
+
+
+def test_what_there_is_nothing_to_ablate_of_is_refused(tiny_corpus, config_file, tmp_path):
+    sparse = tmp_path / "sparse.yaml"
+    sparse.write_text("scorers: [sparse]\n")
+    output = ("--output", tmp_path / "out")
+    with pytest.raises(ConfigError, match="got scorers sparse; expected 'retrieval' among them"):
+        call(tiny_corpus, "--config", sparse, *output)
+    without_dev = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    (without_dev / "dev.jsonl").unlink()
+    with pytest.raises(DataError, match="no dev split, on which settings are compared"):
+        call(without_dev, "--config", config_file, *output)
+    with pytest.raises(ConfigError, match="'parents' needs parents"):
+        call(tiny_corpus, "--config", config_file, *output, "--settings", "parents")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,270 @@
+"""What the ablations report of made-up rankings: tests, findings, sentences and pictures."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.stats import norm
+
+from longtail.models.ranking.top_k import Ranking, top_of_scores
+from longtail.training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
+from longtail.training.evaluation.metrics import join_truth, label_f1_at
+from longtail.training.evaluation.plots import macro_f1_by_rank
+from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
+from research.experiments.depl.claims import ablation_record
+from research.experiments.depl.evidence import Arm, Difference, Evidence, judge
+from research.experiments.depl.report import ablation_markdown, draw_ablations
+from research.experiments.trials import Estimate
+
+NUM_LABELS, NUM_SEEDS = 60, 2
+COUNTS = np.repeat([200, 20, 5, 1, 0], [5, 10, 20, 20, 5])
+TRUTH = csr_array((np.random.default_rng(1).random((50, NUM_LABELS)) < 0.1).astype(np.float32))
+NOISE = {
+    ("retrieval", "base"): 0.9, ("retrieval", "name_only"): 3.0, ("retrieval", "tokens_8"): 0.9,
+    ("retrieval", "hard_0"): 0.7, ("retrieval", "hard_10"): 0.9, ("classifier", "base"): 3.0,
+    ("sparse", "base"): 0.6, ("hybrid", "base"): 0.9, ("hybrid", "name_only"): 1.5,
+}  # fmt: skip
+"""How far the scores of each arm are off; `tokens_8` and `hard_10` rank as the base does."""
+DEPL, NAME = Arm("retrieval", "base"), Arm("retrieval", "name_only")
+
+
+def rank(arm: Arm, seed: int) -> Ranking:
+    noise = NOISE[arm.scorer, arm.setting]
+    same = arm.setting in {"tokens_8", "hard_10"}
+    stream = [seed, int(10 * noise), 0 if same else len(arm.scorer)]
+    if (arm.scorer, arm.setting) == ("retrieval", "base"):
+        stream[-1] = 0
+    drawn = np.random.default_rng(stream).random(TRUTH.shape)
+    return top_of_scores((TRUTH.toarray() + noise * drawn).astype(np.float32), 10)
+
+
+def measured(arm: Arm) -> dict[str, Estimate]:
+    by_seed = []
+    for seed in range(NUM_SEEDS):
+        subsets = evaluate({"x": rank(arm, seed)}, TRUTH, COUNTS, 500).scorers["x"]
+        by_seed.append(dict(subsets["all"].values) | {
+            f"{metric} ({name})": value
+            for name, subset in subsets.items()
+            if name != "all"
+            for metric, value in subset.values.items()
+        })  # fmt: skip
+    return {name: Estimate(tuple(one[name] for one in by_seed)) for name in by_seed[0]}
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    found: dict[str, dict[str, dict[str, Estimate]]] = {}
+    for scorer, setting in NOISE:
+        found.setdefault(scorer, {})[setting] = measured(Arm(scorer, setting))
+    names = ("base", "name_only", "tokens_8", "hard_0")  # hard_10 is the base once more
+    return Evidence(found, rank, TRUTH, COUNTS, dict.fromkeys(names, Estimate((120.0, 60.0))))
+
+
+@pytest.fixture(scope="module")
+def markdown(evidence) -> str:
+    return ablation_markdown(evidence, "dev split: 50 documents.")
+
+
+def judged(arm: Arm, seed: int):
+    return join_truth(rank(arm, seed).labels, TRUTH)
+
+
+def rows_below(markdown: str, title: str) -> list[list[str]]:
+    part = markdown.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    lines = [line for line in part.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_p_values_are_the_largest_over_the_seeds(evidence):
+    pairs = [(judged(DEPL, seed), judged(NAME, seed)) for seed in range(NUM_SEEDS)]
+    is_tail = label_subsets(COUNTS)[TAIL_BIN]
+    found = evidence.difference(DEPL, NAME, "macro-F1@5 (1-9)")
+    wanted = [macro_t_test(*pair, 5, is_tail).p_value for pair in pairs]
+    assert found.p_better == max(wanted) != min(wanted)
+    found = evidence.difference(DEPL, NAME, "P@5")
+    assert found.p_worse == max(micro_sign_test(b, a, 5).p_value for a, b in pairs)
+    (alone,) = judge([found])
+    assert alone.verdict == "better" and alone.p_value == 2 * found.p_better
+
+
+def difference(ahead: int | float, p_better: float) -> Difference:
+    return Difference(Estimate((float(ahead),)), p_better, 1 - p_better)
+
+
+def test_what_is_looked_at_together_is_corrected_for_its_number():
+    looked_at = [
+        difference(1, 0.01),
+        difference(-1, 0.999),
+        difference(0, 0.5),
+        difference(1, 0.02),
+    ]
+    judged = judge(looked_at)
+    assert [each.p_value for each in judged] == pytest.approx([0.02, 0.002, None, 0.04])
+    assert [each.corrected for each in judged] == pytest.approx([0.04, 0.006, None, 0.04])
+    assert [each.verdict for each in judged] == ["better", "worse", "the same", "better"]
+    judged = judge([*looked_at, difference(1, 0.3)])
+    assert [each.verdict for each in judged] == [
+        "no difference", "worse", "the same", "no difference", "no difference",
+    ]  # fmt: skip
+
+
+def test_what_a_paper_expects_is_tested_one_sided_and_its_contrary_two_sided():
+    looked_at = [difference(1, 0.04), difference(-1, 0.96), difference(-1, 0.99)]
+    assert [judge([each], is_expected=True)[0].verdict for each in looked_at] == [
+        "better", "no difference", "worse",
+    ]  # fmt: skip
+
+
+def test_the_best_of_several_equal_settings_seldom_surely_beats_one_of_them():
+    rng = np.random.default_rng(0)
+    told = 0
+    for _ in range(400):
+        values = np.sort(rng.normal(size=4))[::-1]
+        pairs = [
+            difference(a - b, float(norm.sf((a - b) / np.sqrt(2))))
+            for a, b in combinations(values, 2)
+        ]
+        told += any(each.verdict == "better" for each in judge(pairs)[:3])
+    assert told <= 35  # 5 % are 20, three standard errors more 33; without correction 35 %
+
+
+def test_a_difference_is_of_the_seeds_that_both_have(evidence):
+    one = {**evidence.found["retrieval"]["name_only"]}
+    one = {name: Estimate(value.values[:1]) for name, value in one.items()}
+    settings = {**evidence.found["retrieval"], "name_only": one}
+    fewer = Evidence({"retrieval": settings}, rank, TRUTH, COUNTS)
+    found = fewer.difference(NAME, DEPL, "PSP@5")
+    wanted = one["PSP@5"].values[0] - settings["base"]["PSP@5"].values[0]
+    assert found.advantage.values == pytest.approx((wanted,))
+    (judged,) = judge([found])
+    assert (judged.verdict, judged.p_value) == ("not tested", None)
+
+
+def test_equal_rankings_are_the_same(evidence):
+    found = evidence.difference(Arm("retrieval", "tokens_8"), DEPL, "P@5")
+    assert found.is_same and judge([found])[0].verdict == "the same"
+    assert found.advantage == Estimate((0.0, 0.0))
+
+
+def test_a_figure_that_was_not_measured_has_no_difference(evidence):
+    assert evidence.difference(DEPL, NAME, "P@7") is None
+
+
+def test_too_few_rare_labels_are_not_tested(evidence):
+    counts = np.where(COUNTS < 10, 0, COUNTS)
+    few = Evidence(evidence.found, rank, TRUTH, counts, evidence.seconds)
+    assert judge([few.difference(DEPL, NAME, evidence.tail_f1)])[0].verdict == "not tested"
+    text = ablation_markdown(few, "dev split: 50 documents.")
+    assert re.search(
+        r"not tested on rare labels \(macro-F1@5 \(1-9\) \S+ ± \S+, p -, corrected -\)", text
+    )
+
+
+def test_fewer_labels_leave_fewer_places():
+    truth = csr_array(np.eye(4, dtype=np.float32))
+    evidence = Evidence({}, rank, truth, np.ones(4, dtype=np.int64))
+    assert (evidence.k, evidence.precision, evidence.tail_f1) == (3, "P@3", "macro-F1@3 (1-9)")
+
+
+def test_the_findings_have_both_figures_and_a_verdict(markdown, evidence):
+    rows = {row[0]: row for row in rows_below(markdown, "Findings of Zhang et al. 2023")[2:]}
+    row = rows["keywords beat the name alone (Table 6)"]
+    pair = [str(evidence.found["retrieval"][name]["P@5"]) for name in ("base", "name_only")]
+    assert row[1:4] == ["P@5", *pair]
+    assert row[-1] == "holds"
+    assert rows["DEPL beats the classifier (Figure 4)"][-1] == "holds"
+    assert rows["DEPL beats the SVM (Figure 3)"][-1] in {"contrary", "no difference"}
+    assert not any("hard negatives beat 5" in name or "[CLS]" in name for name in rows)
+
+
+def test_the_record_has_what_the_page_says(markdown, evidence):
+    record = ablation_record(evidence)
+    names = [column["name"] for column in record["findings"]["columns"]]
+    rows = [dict(zip(names, row, strict=True)) for row in record["findings"]["rows"]]
+    shown = rows_below(markdown, "Findings of Zhang et al. 2023")[2:]
+    assert [row["finding"] for row in rows] == [row[0] for row in shown]
+    assert [row["here"] for row in rows] == [row[-1] for row in shown]
+    (row,) = (x for x in rows if x["finding"] == "keywords beat the name alone (Table 6)")
+    ahead = evidence.difference(DEPL, NAME, "P@5").advantage
+    assert row["advantage"]["mean"] == pytest.approx(100 * ahead.mean)
+    assert (row["by"], row["seeds"]) == ("P@5", NUM_SEEDS)
+    assert (row["better"], row["than, nearest"]) == (
+        "`retrieval`, base", "`retrieval`, name_only",
+    )  # fmt: skip
+    settings = record["tables"]["retrieval"]["rows"]
+    assert [each[0] for each in settings] == list(evidence.found["retrieval"])
+
+
+def test_sentences_say_what_is_surely_better(markdown):
+    assert "`name_only`, no keywords (DE-ret), against `base`: worse on rare labels (" in markdown
+    assert "against `base`: the same on rare labels (macro-F1@5 (1-9) +0.00 ± 0.00" in markdown
+    assert "- Scorer `retrieval` against `sparse`: " in markdown
+    assert "- **Tokens of a label text** (`name_only`, `tokens_8`): macro-F1@5 (1-9) " in markdown
+    assert "beyond chance better than `name_only`" in markdown
+    assert "`hard_10`, 10 hard" not in markdown
+    assert "- `hard_10`: 10 hard negatives a document; another setting has this" in markdown
+
+
+def test_tables_have_every_setting_and_scorer(markdown, evidence):
+    rows = rows_below(markdown, "`retrieval` by setting")
+    assert rows[0][:3] == ["setting", "seeds", "P@1"]
+    assert [row[0] for row in rows[2:]] == list(evidence.found["retrieval"])
+    rows = rows_below(markdown, "Scorers of `base`")
+    assert [row[0] for row in (rows[0], *rows[2:])] == ["scorer", *evidence.found]
+    assert "## `hybrid` by setting" in markdown and "## `classifier` by setting" not in markdown
+    assert rows_below(markdown, "Time")[2] == ["base", "2", "1.5"]
+
+
+def test_differences_are_in_points_beside_their_tests(markdown, evidence):
+    rows = rows_below(markdown, "`retrieval` of each setting less that of another, in points")
+    row = next(row for row in rows if row[0] == "hard_0")
+    found = evidence.difference(Arm("retrieval", "hard_0"), DEPL, "P@1")
+    assert row[:2] == ["hard_0", "base"]
+    assert row[2].lstrip("+") == str(found.advantage)
+
+
+def test_the_picture_has_the_scorers_by_rank_the_texts_and_the_differences(evidence):
+    ranks, texts, differences = draw_ablations(evidence).axes
+    lines = {line.get_label(): line for line in ranks.get_lines()}
+    f1 = np.mean([label_f1_at(judged(DEPL, seed), 5) for seed in range(NUM_SEEDS)], axis=0)
+    shown = np.asarray(lines["retrieval"].get_ydata())
+    assert shown == pytest.approx(100 * macro_f1_by_rank(f1, COUNTS)[1])
+    names = [tick.get_text() for tick in texts.get_xticklabels()]
+    assert names == ["classifier", "base", "name_only", "tokens_8", "sparse"]
+    bars = [bar.get_height() for bar in texts.patches]
+    figures = evidence.found["retrieval"]["name_only"]
+    assert bars[2] == pytest.approx(100 * figures["macro-F1@5 (1-9)"].mean)
+    places = [tick.get_text() for tick in differences.get_xticklabels()]
+    assert places == [f"{name}\n- base" for name in ("name_only", "tokens_8", "hard_0")]
+
+
+def test_without_documents_of_rare_labels_the_rest_is_reported(evidence):
+    found = {
+        scorer: {
+            setting: {name: value for name, value in values.items() if "(1-9)" not in name}
+            for setting, values in settings.items()
+        }
+        for scorer, settings in evidence.found.items()
+    }
+    rare = Evidence(found, rank, TRUTH, COUNTS, evidence.seconds)
+    text = ablation_markdown(rare, "dev split: 50 documents.")
+    findings = {row[1] for row in rows_below(text, "Findings of Zhang et al. 2023")[2:]}
+    assert findings == {"P@5"}
+    assert "(`name_only`, `tokens_8`): P@5 is best with" in text
+    assert " against `base`: worse on all labels (P@5 -" in text
+    row = rows_below(text, "`retrieval` of each setting less that of another, in points")[2]
+    assert row[-3] == row[-1] == "-"
+    _, texts, differences = draw_ablations(rare).axes
+    assert len(texts.patches) == 0
+    assert len(differences.patches) == 2 * 3
+
+
+def test_the_base_alone_has_no_differences(evidence):
+    found = {scorer: {"base": settings["base"]} for scorer, settings in evidence.found.items()}
+    base = Evidence(found, rank, TRUTH, COUNTS)
+    assert "less that of another" not in ablation_markdown(base, "dev split: 50 documents.")
+    assert len(draw_ablations(base).axes) == 2

@@ -1,0 +1,225 @@
+"""The settings of the ablations: what each changes, what is shared, and what can't be had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.errors import ConfigError
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.parts.dense_storage import read_dual_encoder
+from longtail.models.parts.model_parts import RETRIEVAL_FILE
+from longtail.models.parts.storage import read_parts
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from research.experiments.depl.ablations import (
+    ABLATIONS,
+    BASE,
+    ablation_trials,
+    choose_ablations,
+    configured,
+    with_epochs,
+)
+from research.experiments.depl.runs import AblationRuns, link_folder
+
+NAMED = LabelCatalogue([Label("1", "tax"), Label("2", "fish", alternative_names=("cod",))])
+WITH_PARENTS = LabelCatalogue([Label("3", "law", parents=("law",)), *NAMED])
+
+
+def flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in content.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def changes_of(base: TrainingConfig, name: str) -> dict[str, Any]:
+    before, after = (dict(flat(x.model_dump())) for x in (base, configured(base, name, 0)))
+    return {key: value for key, value in after.items() if value != before[key]}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        (BASE, {}),
+        ("name_only", {"descriptions.num_keywords": 0}),
+        ("tokens_8", {"descriptions.max_tokens": 8}),
+        ("tokens_32", {}),
+        ("keywords_16", {"descriptions.num_keywords": 16, "descriptions.max_tokens": 48}),
+        ("alternative_names", {"descriptions.alternative_names": 3}),
+        ("names_and_parents", {"descriptions.alternative_names": 3, "descriptions.parents": True}),
+        ("cls_labels", {"retrieval.label_pooling": "cls"}),
+        ("no_pretraining", {"classifier.epochs": 0}),
+        ("hard_0", {"retrieval.hard_negatives": 0}),
+        (
+            "no_classifier",
+            {
+                "scorers": (
+                    "retrieval",
+                    "linear",
+                    "sparse",
+                    "names",
+                    "neighbours",
+                    "fast",
+                    "ensemble",
+                )
+            },
+        ),
+    ],
+)
+def test_a_setting_changes_what_it_names_and_nothing_else(name, changes):
+    assert changes_of(TrainingConfig(), name) == changes
+
+
+def test_a_setting_has_the_seed_of_its_run_and_the_rest_of_the_base():
+    base = TrainingConfig.model_validate(
+        {"seed": 9, "frozen_layers": 2, "retrieval": {"epochs": 5}}
+    )
+    found = configured(base, "hard_0", 1)
+    assert (found.seed, found.frozen_layers, found.retrieval.epochs) == (1, 2, 5)
+
+
+def test_epochs_are_those_of_both_stages():
+    base = TrainingConfig.model_validate({"retrieval": {"batch_size": 5}})
+    found = with_epochs(base, 4)
+    assert (found.classifier.epochs, found.retrieval.epochs, found.retrieval.batch_size) == (
+        4,
+        4,
+        5,
+    )
+    assert configured(found, "no_pretraining", 0).classifier.epochs == 0
+
+
+def test_what_a_setting_needs_decides_whether_it_is_run():
+    everything = [ablation.name for ablation in ABLATIONS]
+    assert choose_ablations(None, TrainingConfig(), WITH_PARENTS) == everything
+    found = choose_ablations(None, TrainingConfig(), NAMED)
+    assert set(everything) - set(found) == {"parents", "names_and_parents"}
+    alone = TrainingConfig.model_validate({"scorers": ["retrieval", "sparse"]})
+    found = choose_ablations(None, alone, WITH_PARENTS)
+    assert set(everything) - set(found) == {"no_classifier"}
+
+
+def test_the_base_is_always_run_and_first():
+    assert choose_ablations("hard_0,name_only", TrainingConfig(), NAMED) == [
+        BASE, "name_only", "hard_0",
+    ]  # fmt: skip
+
+
+def test_a_setting_that_is_asked_for_and_can_not_be_had_is_refused():
+    with pytest.raises(ConfigError, match="'names_and_parents' needs parents, which neither"):
+        choose_ablations("names_and_parents", TrainingConfig(), NAMED)
+    with pytest.raises(ConfigError, match="got 'names', expected some of base, name_only"):
+        choose_ablations("names", TrainingConfig(), NAMED)
+
+
+def test_a_base_that_can_not_be_changed_so_is_named(tiny_corpus, tmp_path):
+    negatives = {
+        "distribution": {"kind": "hard", "share": 0.5},
+        "weighting": "constant",
+        "num_negatives": 4,
+    }
+    section = {"loss": {"kind": "softmax"}, "negatives": negatives, "hard_negatives": 7}
+    base = TrainingConfig.model_validate({"retrieval": section})
+    with pytest.raises(ConfigError, match=r"setting 'hard_0' .*hard_negatives is 0.*--settings"):
+        ablation_trials(["hard_0"], base, 1)
+    runs = AblationRuns(open_dataset(tiny_corpus), base, "dev", tmp_path)
+    assert runs.twin("hard_10") == "hard_10"
+
+
+def test_trials_are_of_every_scorer_and_one_seed_before_the_next():
+    base = TrainingConfig.model_validate({"scorers": ["retrieval", "classifier", "sparse"]})
+    trials = ablation_trials([BASE, "no_classifier"], base, 2)
+    assert [(trial.task, trial.setting) for trial in trials if trial.seed == 0] == [
+        ("retrieval", BASE), ("classifier", BASE), ("sparse", BASE),
+        ("retrieval", "no_classifier"), ("sparse", "no_classifier"),
+    ]  # fmt: skip
+    assert [trial.seed for trial in trials] == [0] * 5 + [1] * 5
+
+
+def test_a_setting_that_is_the_base_is_its_twin(tiny_corpus, tmp_path):
+    base = TrainingConfig.model_validate({"retrieval": {"hard_negatives": 5}})
+    runs = AblationRuns(open_dataset(tiny_corpus), base, "dev", tmp_path)
+    twins = {ablation.name: runs.twin(ablation.name) for ablation in ABLATIONS}
+    assert {name for name, twin in twins.items() if twin == BASE} == {BASE, "hard_5", "tokens_32"}
+    assert all(twin in (name, BASE) for name, twin in twins.items())
+
+
+def test_a_folder_is_linked_once(tmp_path):
+    source, target = tmp_path / "a", tmp_path / "deep" / "b"
+    link_folder(source, target)
+    assert not target.exists()
+    (source / "7").mkdir(parents=True)
+    (source / "7" / "x").write_text("old")
+    link_folder(source, target)
+    assert (target / "7" / "x").samefile(source / "7" / "x")
+    (source / "y").write_text("new")
+    link_folder(source, target)
+    assert not (target / "y").exists()
+    assert sorted(path.name for path in target.parent.iterdir()) == ["b"]
+
+
+@pytest.mark.parametrize("has_come", [True, False])
+def test_two_that_make_the_same_folder_at_once(tmp_path, monkeypatch, has_come):
+    """The second one finds it when it has all files; or the disk has failed it."""
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.mkdir()
+    (source / "x").write_text("text")
+
+    def refused(self: Path, _: Path) -> None:
+        if has_come:
+            shutil.copytree(self, target)
+        raise OSError("not empty")
+
+    monkeypatch.setattr(Path, "rename", refused)
+    if has_come:
+        link_folder(source, target)
+        assert (target / "x").read_text() == "text"
+    else:
+        with pytest.raises(OSError, match="not empty"):
+            link_folder(source, target)
+    assert not list(tmp_path.glob(".incoming-*"))
+
+
+def test_without_hard_links_files_are_copied(tmp_path, monkeypatch):
+    def refused(*_: object) -> None:
+        raise OSError("no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_text("text")
+    link_folder(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b" / "x").read_text() == "text"
+    assert not (tmp_path / "b" / "x").samefile(tmp_path / "a" / "x")
+
+
+def test_the_label_pooling_stands_in_the_settings():
+    base = TrainingConfig()
+    assert "label_pooling" not in base.settings_used["retrieval"]  # left to the encoder
+    changed = configured(base, "cls_labels", 0)
+    assert changed.settings_used["retrieval"]["label_pooling"] == "cls"
+
+
+def test_a_bundle_encodes_labels_as_its_training_did(tiny_corpus, tiny_config, train_in, tmp_path):
+    config = configured(tiny_config, "cls_labels", 0)
+    bundle = train_in(tmp_path, config, tiny_corpus).bundle
+    encoder, dense = read_dual_encoder(bundle), read_parts(bundle).dense
+    texts = [label.pseudo_description for label in bundle.catalogue]
+    tokens = tokenize_texts(dense.tokenizer, texts, config.descriptions.max_tokens)
+    pad_id = int(dense.tokenizer.pad_token_id)
+    stored = bundle.tensors(RETRIEVAL_FILE)["label_vectors"]
+    assert encode_all(encoder, tokens, "label", pad_id=pad_id) == pytest.approx(stored, abs=1e-5)
+    assert encoder.head.label_pooling == "cls"
+    encoder.head = replace(encoder.head, label_pooling="mean")
+    other = encode_all(encoder, tokens, "label", pad_id=pad_id)
+    assert np.abs(other - stored).max() > 1e-2

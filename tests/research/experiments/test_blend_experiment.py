@@ -1,0 +1,76 @@
+"""The experiment on the blend: its settings, its figures, its report, and that it resumes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.kept_draws import KeptDraws
+from research.experiments import blend
+from research.experiments.blend import COSINE, ONE_SET, SETTINGS, WHOLE, blend_experiment
+from research.experiments.trials import TrialStore
+
+
+@pytest.fixture(scope="module")
+def found(tiny_corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("blend")
+    experiment = blend_experiment(open_dataset(tiny_corpus), "test", 1, None, folder)
+    return experiment.run(TrialStore(folder, {"of": "this test"}), "cpu"), folder, experiment
+
+
+def test_every_setting_has_all_figures_as_fractions(found):
+    settings = found[0]["blend"]
+    assert list(settings) == list(SETTINGS)
+    for figures in settings.values():
+        assert {"P@1", "PSP@5", "macro-F1@5 (1-9)", "R@10 (0)", "R@10 (100+)"} <= set(figures)
+        assert all(0 <= each.mean <= 1 for name, each in figures.items() if name != "PSP@5")
+
+
+def test_what_is_left_out_is_left_out():
+    assert "names" not in SETTINGS["without names"].members
+    assert SETTINGS[ONE_SET].counts == (0,) and SETTINGS[ONE_SET].members == SETTINGS[WHOLE].members
+    assert SETTINGS[COSINE].by_cosine and not SETTINGS[WHOLE].by_cosine
+
+
+def test_the_report_has_a_table_findings_and_a_picture(found):
+    report = found[2].report(found[0])
+    for setting in SETTINGS:
+        assert report.markdown.count(f"| {setting} ") >= 2
+    assert "weights by rarity help" in report.markdown
+    (axes,) = report.figure.axes
+    assert len(axes.get_legend().get_texts()) == len(SETTINGS)
+
+
+def test_intervals_are_of_the_figures_and_differences_of_both(found):
+    tables = found[2].report(found[0]).tables
+    metrics = [column["name"] for column in tables["intervals"]["columns"]][1:]
+    values = {name: cells for name, *cells in tables["intervals"]["rows"]}
+    assert list(values) == list(SETTINGS)
+    for setting, cells in values.items():
+        for metric, cell in zip(metrics, cells, strict=True):
+            value, low, high = (float(part.strip("[],")) for part in cell.split())
+            assert value == pytest.approx(100 * found[0]["blend"][setting][metric].mean, abs=0.006)
+            assert low - 0.06 <= value <= high + 0.06
+    apart = {name: cells for name, *cells in tables["differences"]["rows"]}
+    assert set(apart) == set(SETTINGS) - {WHOLE}
+    for setting, cells in apart.items():
+        for place, cell in enumerate(cells):
+            own, whole = (float(values[each][place].split()[0]) for each in (setting, WHOLE))
+            assert float(cell.strip("*").split()[0]) == pytest.approx(own - whole, abs=0.011)
+
+
+def test_without_draws_of_every_seed_there_are_no_intervals(found, tiny_corpus, tmp_path):
+    report = blend._report(found[0], KeptDraws(tmp_path, np.arange(3)), 1)
+    assert not report.tables and "## Intervals" not in report.markdown
+
+
+def test_trials_that_are_there_are_not_run_again(found, tiny_corpus, monkeypatch):
+    _, folder, _ = found
+    monkeypatch.setattr(blend, "fit_encoder_free", lambda *_, **__: pytest.fail("fitted again"))
+    experiment = blend_experiment(open_dataset(tiny_corpus), "test", 1, None, folder)
+    again = experiment.run(TrialStore(folder, {"of": "this test"}), "cpu")
+    kept = json.loads((folder / "trials" / "blend.all.0.json").read_text())["values"]
+    assert {name: each.mean for name, each in again["blend"][WHOLE].items()} == kept

@@ -1,0 +1,149 @@
+"""Trials that are kept, an experiment that resumes, and what is reported of it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from longtail.models.errors import ConfigError
+from longtail.training.evaluation.record import PRINTED
+from research.experiments.runner import Experiment, Report, run_experiment, write_results
+from research.experiments.trials import (
+    Estimate,
+    Found,
+    Trial,
+    TrialStore,
+    choose_settings,
+    error_or_nan,
+    found_to_json,
+    new_figure,
+    settings_table,
+)
+
+TRIALS = [Trial("task", name, seed) for seed in range(2) for name in ("b", "a")]
+
+
+def figures(trial: Trial) -> dict[str, float]:
+    return {"x": 0.25 + 0.5 * trial.seed, "y": float(trial.setting == "a")}
+
+
+def test_figures_are_collected_by_task_and_setting_in_the_order_of_the_trials(tmp_path):
+    found = TrialStore(tmp_path, {"n": 1}).run(TRIALS, figures)
+    assert list(found["task"]) == ["b", "a"]
+    assert found["task"]["b"] == {"x": Estimate((0.25, 0.75)), "y": Estimate((0.0, 0.0))}
+    kept = json.loads((tmp_path / "trials" / "task.a.1.json").read_text())
+    assert kept["values"] == {"x": 0.75, "y": 1.0}
+    assert kept["seconds"] >= 0
+
+
+def test_a_stopped_experiment_goes_on_with_what_is_missing(tmp_path):
+    ran = []
+
+    def failing(trial: Trial) -> dict[str, float]:
+        ran.append(trial)
+        if len(ran) == 3:
+            raise KeyboardInterrupt
+        return figures(trial)
+
+    with pytest.raises(KeyboardInterrupt):
+        TrialStore(tmp_path, {"n": 1}).run(TRIALS, failing)
+    found = TrialStore(tmp_path, {"n": 1}).run(TRIALS, failing)
+    assert ran == [*TRIALS[:3], *TRIALS[2:]]
+    assert found == TrialStore(tmp_path / "other", {"n": 1}).run(TRIALS, figures)
+
+
+def test_trials_of_an_earlier_run_are_reported_too(tmp_path):
+    TrialStore(tmp_path, {"n": 1}).run(TRIALS, figures)
+    found = TrialStore(tmp_path, {"n": 1}).run([Trial("other", "a", 0)], figures)
+    assert list(found) == ["other", "task"]
+    assert found["task"]["a"]["x"] == Estimate((0.25, 0.75))
+
+
+def test_a_folder_with_another_experiment_is_refused(tmp_path):
+    TrialStore(tmp_path, {"n": (1, 2), "split": "dev"}).run(TRIALS, figures)
+    TrialStore(tmp_path, {"n": [1, 2], "split": "dev"}).run(TRIALS, figures)
+    with pytest.raises(ConfigError, match=r"another experiment \(its n, split differs\)"):
+        TrialStore(tmp_path, {"n": 3, "split": "test"}).run(TRIALS, figures)
+
+
+def test_mean_and_standard_error():
+    values = (0.1, 0.4, 0.2, 0.5)
+    estimate = Estimate(values)
+    assert estimate.mean == pytest.approx(0.3)
+    assert estimate.standard_error == pytest.approx(np.std(values, ddof=1) / 2)
+    assert str(estimate) == "30.00 ± 9.13"
+    assert Estimate((0.5,)).standard_error is None
+    assert str(Estimate((0.5,))) == "50.00"
+
+
+def test_a_single_seed_has_no_error_bar():
+    assert math.isnan(error_or_nan(Estimate((0.5,))))
+    assert error_or_nan(Estimate((0.4, 0.6))) == pytest.approx(0.1)
+
+
+def test_settings_are_chosen_by_name_in_their_own_order():
+    assert choose_settings("abc", None) == ["a", "b", "c"]
+    assert choose_settings("abc", "c, a") == ["a", "c"]
+    with pytest.raises(ConfigError, match="got 'x', 'y', expected some of a, b, c"):
+        choose_settings("abc", "x,a,y")
+
+
+def test_a_table_has_a_row_a_setting_and_a_dash_for_what_it_has_not():
+    settings = {"one": {"x": Estimate((0.5, 0.5))}, "two": {"y": Estimate((0.25,))}}
+    rows = settings_table(settings, ["x", "y"]).splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert cells[0] == ["setting", "seeds", "x", "y"]
+    assert cells[2:] == [["one", "2", "50.00 ± 0.00", "-"], ["two", "1", "-", "25.00"]]
+
+
+def test_results_are_written_as_numbers_tables_and_a_picture(tmp_path):
+    found = TrialStore(tmp_path, {"n": 1}).run(TRIALS, figures)
+    content = {"configuration": {"n": 1}, "results": found_to_json(found)}
+    paths = write_results(tmp_path, content, Report("text\n", new_figure(1.0, 1.0)))
+    assert json.loads(paths[0].read_text()) == content
+    assert content["results"]["task"]["a"]["x"]["values"] == [0.25, 0.75]
+    assert paths[1].read_text() == "text\n"
+    assert paths[2].read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_is_claimed_by_the_first_trial_alone(tmp_path):
+    store = TrialStore(tmp_path / "out", {"n": 1})
+    assert store.read() == {}
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    store.keep(TRIALS[0], figures)
+    assert json.loads((tmp_path / "out" / "configuration.json").read_text()) == {"n": 1}
+
+
+def test_an_experiment_is_what_differs_from_the_others(tmp_path):
+    def run(store: TrialStore, device: str) -> Found:
+        assert device in ("cpu", "cuda")
+        return store.run(TRIALS, figures)
+
+    def make() -> Experiment:
+        return Experiment("mine", None, "dev", 2, {"n": (1, 2)}, run, report)
+
+    def report(found: Found) -> Report:
+        return Report(f"# {list(found['task'])}\n", new_figure(1.0, 1.0))
+
+    text = run_experiment(make, tmp_path / "out", json_file=tmp_path / "x.json")
+    assert text.splitlines()[0] == "# ['b', 'a']"
+    assert text.splitlines()[-1] == f"Written: {tmp_path / 'x.json'}"
+    record = json.loads((tmp_path / "x.json").read_text())
+    assert record["seeds"] == [0, 1]
+    assert record["figures"] == json.loads((tmp_path / "out" / "results.json").read_text())
+    assert record["figures"]["configuration"]["experiment"] == "mine"
+    printed = run_experiment(make, tmp_path / "out", json_file=PRINTED)
+    assert json.loads(printed)["figures"] == record["figures"]
+
+
+def test_an_experiment_that_can_not_be_made_leaves_no_folder(tmp_path):
+    def make() -> Experiment:
+        raise ConfigError("no such setting")
+
+    with pytest.raises(ConfigError, match="no such setting"):
+        run_experiment(make, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,151 @@
+"""The experiment on negative mining: its settings, its figures and its report."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+from longtail.models.errors import ConfigError
+from longtail.training.learning.objectives import MiningObjective, SamplerInputs, make_objective
+from research.experiments.data import ExperimentData, Part
+from research.experiments.negative_mining import (
+    LOSSES,
+    NegativeMiningPlan,
+    draw_negative_mining,
+    learning_config,
+    negative_mining_markdown,
+    negative_mining_record,
+    ratio,
+    read_losses,
+    run_negative_mining,
+)
+from research.experiments.trials import Estimate, Trial
+
+PLAN = NegativeMiningPlan(epochs=3, num_sampled=6, ranks=(1, 4, 9), batch_size=8, width=16)
+L = 10
+
+
+@pytest.fixture(scope="module")
+def data() -> ExperimentData:
+    """Each document carries one label, told by a word."""
+
+    def part(size: int) -> Part:
+        labels = np.arange(size) % L
+        words = np.eye(L, dtype=np.float32)[labels]
+        return Part(csr_array(words), csr_array(words))
+
+    return ExperimentData(part(80), part(20))
+
+
+def test_trials_are_table_2_and_then_the_curve_seed_by_seed():
+    plan = NegativeMiningPlan(num_sampled=32, ranks=(1, 16, 64), curve_ranks=(1, 16))
+    assert plan.settings == ("top_1", "top_16", "plain")
+    trials = plan.trials(2, plan.settings, num_labels=100)
+    assert len(trials) == 2 * 7
+    assert [(trial.task, trial.setting) for trial in trials[:7]] == [
+        ("B=32", "top_1"),
+        ("B=32", "top_16"),
+        ("B=32", "plain"),
+        ("B=2", "top_1"),
+        ("B=2", "plain"),
+        ("B=8", "top_1"),
+        ("B=8", "plain"),
+    ]  # fmt: skip; 4 x 32 is more than there are labels
+    assert {trial.seed for trial in trials[7:]} == {1}
+    assert [trial.task for trial in plan.trials(1, ["top_1"], 200)][-1] == "B=128"
+
+
+def test_as_many_sampled_labels_as_there_are_labels_are_refused():
+    with pytest.raises(ConfigError, match="32 labels are to be sampled, of 32 that have training"):
+        NegativeMiningPlan(num_sampled=32).trials(1, ["plain"], num_labels=32)
+
+
+@pytest.mark.parametrize(("setting", "rank"), [("top_1", 1), ("top_4", 4), ("plain", 6)])
+def test_the_hardest_cost_their_mean(setting, rank):
+    config = learning_config(Trial("B=6", setting, 0))
+    objective = make_objective(config, SamplerInputs(np.ones(L, dtype=np.int64), "cpu"))
+    assert isinstance(objective, MiningObjective)
+    torch.testing.assert_close(objective.rank_weights, torch.full((1, rank), 1 / rank))
+    assert config.negatives.num_negatives == 6 and config.negatives.shared
+
+
+@pytest.mark.parametrize("setting", PLAN.settings)
+def test_every_setting_learns_and_follows_from_the_seed(setting, data):
+    trial = Trial("B=6", setting, 0)
+    found = run_negative_mining(data, PLAN, trial, 0.02, "cpu")
+    assert found["R@1"] == found["P@1"] > 0.5
+    assert found == run_negative_mining(data, PLAN, trial, 0.02, "cpu")
+
+
+def test_a_ratio_of_means_and_its_error():
+    above, below = Estimate((0.4, 0.6)), Estimate((0.2, 0.2))
+    value, error = ratio(above, below)
+    assert value == pytest.approx(2.5)
+    assert error == pytest.approx(above.standard_error / 0.2)
+    value, error = ratio(Estimate((0.4, 0.6)), Estimate((0.2, 0.3)))
+    assert (value, error) == (pytest.approx(2), pytest.approx(0))  # each seed has this ratio
+    assert ratio(Estimate((0.4, 0.6)), Estimate((0.2,))) == (pytest.approx(2), None)
+    shared = ratio(Estimate((0.4, 0.6, 0.8), (0, 1, 2)), Estimate((0.3, 0.4), (1, 2)))
+    assert shared == ratio(Estimate((0.6, 0.8)), Estimate((0.3, 0.4)))
+    assert ratio(Estimate((0.4,)), Estimate((0.2,))) == (pytest.approx(2), None)
+    assert ratio(Estimate((0.4,)), Estimate((0.0,))) == (float("inf"), None)
+
+
+def test_the_report_has_ratios_where_there_is_plain_sampling_and_a_curve():
+    def settings(*names: str) -> dict[str, dict[str, Estimate]]:
+        columns = [f"{name}@{k}" for name in ("R", "P") for k in (1, 3, 5)]
+        values = {"top_1": (0.4, 0.6), "plain": (0.2, 0.2)}
+        return {name: dict.fromkeys(columns, Estimate(values[name])) for name in names}
+
+    found = {"B=64": settings("top_1", "plain"), "B=16": settings("top_1")}
+    text = negative_mining_markdown(found)
+    assert text.index("## B=16") < text.index("## B=64")
+    assert "2.50 ± 0.50" in text
+    assert "B=16: ratios" not in text
+    left, right = draw_negative_mining(found).axes
+    assert (left.get_ylabel(), right.get_ylabel()) == ("R@5 (%)", "P@1 (%)")
+    (curve,) = [each for each in left.containers if each.get_label() == "top_1"]
+    assert curve.lines[0].get_xydata().tolist() == [[16, 50], [64, 50]]
+
+
+def test_other_losses_are_tasks_beside_table_2():
+    plan = NegativeMiningPlan(
+        num_sampled=32, ranks=(1,), losses=("binary hinge", "pairwise ramp"), has_curve=False
+    )
+    trials = plan.trials(1, plan.settings, num_labels=100)
+    assert [trial.task for trial in trials] == ["B=32"] * 2 + ["B=32, pairwise ramp"] * 2
+    assert learning_config(trials[0]).loss.form == "binary"
+    loss = learning_config(trials[-1]).loss
+    assert (loss.form, loss.margin_loss) == ("pairwise", "ramp")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_learns(loss, data):
+    plan = NegativeMiningPlan(epochs=6, num_sampled=6, batch_size=8, width=16)
+    found = run_negative_mining(data, plan, Trial(f"B=6, {loss}", "top_1", 0), 0.05, "cpu")
+    assert found["R@1"] > 2 / L
+
+
+def test_losses_are_read_between_commas():
+    assert read_losses("pairwise  ramp, binary hinge,pairwise ramp") == (
+        "pairwise ramp",
+        "binary hinge",
+    )
+    with pytest.raises(ConfigError, match="got 'ramp', expected some of binary hinge, "):
+        read_losses("ramp")
+
+
+def test_a_record_has_findings_figures_and_ratios():
+    columns = [f"{name}@{k}" for name in ("R", "P") for k in (1, 3, 5)]
+    values = {"top_1": (0.4, 0.61, 0.5), "plain": (0.2, 0.2, 0.3)}
+    settings = {x: dict.fromkeys(columns, Estimate(y)) for x, y in values.items()}
+    record = negative_mining_record({"B=64": settings, "B=16, pairwise hinge": settings})
+    assert [row[1] for row in record["findings"]["rows"][:4]] == [
+        "B=16, pairwise hinge, R@1", "B=16, pairwise hinge, R@3", "B=16, pairwise hinge, R@5",
+        "B=64, R@1",
+    ]  # fmt: skip
+    assert record["ratios"]["rows"][1][:3] == ["B=64", "top_1", 3]
+    assert record["ratios"]["rows"][1][3]["mean"] == pytest.approx(1.51 / 0.7)
+    assert record["tables"]["B=64"]["rows"][0][:2] == ["top_1", 3]

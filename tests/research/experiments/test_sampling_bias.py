@@ -1,0 +1,179 @@
+"""The experiment on sampling bias: its settings, its figures and its report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from longtail.models.errors import ConfigError
+from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.metrics import join_truth
+from longtail.training.learning.objectives import SampledObjective, SamplerInputs, make_objective
+from research.experiments.data import ExperimentData, Part, thirds
+from research.experiments.sampling_bias import (
+    SETTINGS,
+    TASKS,
+    SamplingBiasPlan,
+    draw_sampling_bias,
+    learning_config,
+    pair_recall_at,
+    run_sampling_bias,
+    sampling_bias,
+    sampling_bias_markdown,
+    sampling_bias_record,
+)
+from research.experiments.trials import Estimate, Trial, TrialStore
+
+PLAN = SamplingBiasPlan(
+    epochs=2, profile_epochs=1, num_negatives=8, num_profile_negatives=4, width=16
+)
+L, N = 12, 96
+
+
+@pytest.fixture(scope="module")
+def data() -> ExperimentData:
+    """Each document carries a common and a rarer label, told by a word of each."""
+    rng = np.random.default_rng(0)
+
+    def part(size: int) -> Part:
+        rare = np.minimum(rng.geometric(0.25, size), L - 1)
+        rare[: L - 1] = np.arange(1, L)
+        words = np.zeros((size, 2 * L), dtype=np.float32)
+        words[np.arange(size), rare] = 1
+        words[np.arange(size), L + rng.integers(L, size=size)] = 0.5
+        truth = np.zeros((size, L), dtype=np.float32)
+        truth[:, 0] = truth[np.arange(size), rare] = 1
+        return Part(csr_array(words), csr_array(truth))
+
+    return ExperimentData(part(N), part(N // 4))
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_every_setting_can_be_made_and_trained(setting, data):
+    objective = make_objective(learning_config(setting, 8), SamplerInputs(data.counts, "cpu"))
+    assert isinstance(objective, SampledObjective)
+    values = run_sampling_bias(data, PLAN, Trial("retrieval", setting, 0), 0.1, "cpu")
+    assert values["R@1 Full"] > 1 / L  # what a random label gets
+    assert all(0 <= value <= 1 for value in values.values())
+
+
+def test_the_grid_is_that_of_the_paper():
+    assert len(SETTINGS) == 3 * 4 + 2
+    config = learning_config("uniform-tail", 8).negatives
+    assert (config.distribution.kind, config.weighting, config.num_negatives, config.shared) == (
+        "uniform",
+        "tail",
+        8,
+        True,
+    )
+    config = learning_config("within_batch-constant", 8).negatives
+    assert (config.distribution.kind, config.weighting, config.num_negatives) == (
+        "within_batch",
+        "constant",
+        None,
+    )
+    config = learning_config("logit_adjustment", 8).negatives
+    assert (config.distribution.kind, config.weighting, config.exclude) == (
+        "all",
+        "tail",
+        "positive",
+    )
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_seed_gives_the_same_figures_and_another_one_others(task, data):
+    brief = replace(PLAN, epochs=1, width=2)
+    found = [
+        run_sampling_bias(data, brief, Trial(task, "within_batch-constant", seed), 0.1, "cpu")
+        for seed in (0, 0, 1)
+    ]
+    assert found[0] == found[1] != found[2]
+
+
+def test_figures_of_a_profile_are_balanced_errors(data):
+    values = run_sampling_bias(data, PLAN, Trial("STEP", "full_softmax", 0), 0.1, "cpu")
+    assert "error Full" in values and "error Tail" in values
+    assert set(values) <= {f"error {name}" for name in ("Head", "Torso", "Tail", "Full")}
+
+
+def test_recall_of_pairs_by_hand():
+    truth = csr_array(np.array([[1, 1, 0], [0, 0, 1], [0, 1, 0]], dtype=np.float32))
+    judged = join_truth(np.array([[0, 2], [2, 0], [0, 2]]), truth)
+    assert pair_recall_at(judged, 1) == 2 / 4
+    assert pair_recall_at(judged.restricted_to(np.array([False, True, False])), 2) == 0
+    nothing = judged.restricted_to(np.zeros(3, dtype=bool))
+    assert pair_recall_at(nothing, 1) == 0
+
+
+def test_parts_without_labels_have_no_recall(data):
+    one = Part(data.train.features, data.train.truth[:, [0]])
+    tied = ExperimentData(one, Part(data.measured.features, data.measured.truth[:, [0]]))
+    assert not thirds(tied.counts)["Head"].any()
+    both = ExperimentData(
+        Part(data.train.features, data.train.truth[:, [0, 0]]),
+        Part(data.measured.features, data.measured.truth[:, [0, 0]]),
+    )
+    values = run_sampling_bias(both, PLAN, Trial("retrieval", "full_softmax", 0), 0.1, "cpu")
+    assert "R@1 Tail" in values and "R@1 Head" not in values
+
+
+def test_the_report_has_a_table_a_task_and_a_panel_a_table_and_recall():
+    recalls = {f"R@{k} {name}": Estimate((0.1, 0.3)) for k in (1, 10, 50) for name in ("Tail",)}
+    found = {
+        "retrieval": {"full_softmax": recalls | {"P@1": Estimate((0.5, 0.5))}},
+        "STEP": {"full_softmax": {"error Tail": Estimate((0.5,))}},
+    }
+    text = sampling_bias_markdown(found)
+    assert "20.00 ± 10.00" in text and "50.00 ± 0.00" in text
+    assert "STEP profile" in text and "EXP" not in text
+    figure = draw_sampling_bias(found)
+    labels = [axes.get_ylabel() for axes in figure.axes]
+    assert labels == [
+        "Recall@1 of pairs (%)", "Recall@10 of pairs (%)", "Recall@50 of pairs (%)",
+        "balanced error, STEP profile (%)",
+    ]  # fmt: skip
+    (bar,) = [patch for patch in figure.axes[0].patches if patch.get_height()]
+    assert bar.get_height() == pytest.approx(20)
+
+
+@pytest.mark.parametrize("setting", ["uniform-constant", "within_batch-tail", "full_softmax"])
+def test_the_contrastive_loss_of_cosines_learns(setting, data):
+    plan = replace(PLAN, loss="cosine_contrastive", epochs=4)
+    (rate,) = plan.rates
+    values = run_sampling_bias(data, plan, Trial("retrieval", setting, 0), rate, "cpu")
+    assert values["R@1 Full"] > 2 / L
+
+
+def test_a_record_has_the_tables_that_the_report_shows():
+    names = [f"R@10 {third}" for third in ("Head", "Tail")]
+    found = {
+        "retrieval": {
+            setting: dict(zip(names, map(Estimate, values), strict=True))
+            for setting, values in {
+                "full_softmax": [(0.5, 0.6, 0.5), (0.1, 0.1, 0.2)],
+                "logit_adjustment": [(0.4, 0.4, 0.4), (0.31, 0.3, 0.4)],
+            }.items()
+        }
+    }
+    record = sampling_bias_record(found)
+    (row,) = record["findings"]["rows"]
+    assert row[:4] == [
+        "logit adjustment beats softmax on Tail", "retrieval, R@10 Tail", "logit_adjustment",
+        "full_softmax",
+    ]  # fmt: skip
+    assert row[4]["mean"] == pytest.approx(100 * (0.21 + 0.2 + 0.2) / 3)
+    assert row[5] == 3 and row[-1] == "holds"
+    table = record["tables"]["retrieval"]
+    assert [column["name"] for column in table["columns"]] == ["setting", "seeds", *names]
+    assert table["rows"][0][3]["mean"] == pytest.approx(40 / 3)
+    assert record["rates"] == {}
+
+
+def test_more_negatives_than_there_are_labels_are_refused_where_they_were_asked_for(tiny_corpus):
+    dataset = open_dataset(tiny_corpus)
+    asked = sampling_bias(dataset, "dev", 1, None, SamplingBiasPlan(num_negatives=5000))
+    with pytest.raises(ConfigError, match=r"--negatives: got 5000, of \d+ labels"):
+        asked.run(TrialStore(tiny_corpus / "out", {}), "cpu")
