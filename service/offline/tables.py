@@ -1,9 +1,12 @@
 """Answers as a table: the rows of the input, with columns for the labels behind them.
 
-A row keeps its cells as they are. A table of another input than CSV has the number and the id of
-each document. Behind them stand the columns of `ADDED`. Several labels of a cell stand between
-semicolons; where a label has a semicolon itself, the cell is a JSON list. Training reads both.
-A cell of an added column never begins as a formula: such a one gets an apostrophe before it.
+A table of another input than CSV has the number and the id of each document. Behind the columns of
+the input stand those of `ADDED`. Several labels of a cell stand between semicolons; where a label
+has a semicolon itself, the cell is a JSON list. Training reads both.
+
+The table opens in a spreadsheet: it begins with a byte order mark, by which Excel recognises UTF-8,
+and a cell that a spreadsheet would run as a formula gets an apostrophe before it. All other cells
+of the input, numbers with a sign among them, stay as they are. The page writes the same table.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import codecs
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from gzip import GzipFile
@@ -19,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.files.text_files import lines, raw_blocks
+from longtail.models.files.text_files import lines
 from longtail.models.labels.cells import DELIMITER
 from longtail.service.offline.documents import DocumentColumns, Table, form_of, is_table
 
@@ -27,8 +31,8 @@ ADDED = ("labels", "label_ids", "probabilities", "remarks")
 """Names and ids of the labels, best first, their probabilities, and the codes of the warnings, or
 why there is no answer."""
 _LINES = ("", ".jsonl", ".ndjson")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d\s.,%]*\Z)")
+"""The beginning of a formula; a sign before digits alone is a number."""
 
 
 def check_form(source: Path, target: Path, *, has_explanations: bool) -> None:
@@ -71,26 +75,25 @@ def write_table(
         target: Its name tells the delimiter; a CSV file has that of its source.
         columns: Columns of the source that are named.
         answers: A JSON line for each document, in order.
-        out: Takes the table, in UTF-8, with a byte order mark if the source has one.
+        out: Takes the table, in UTF-8 with a byte order mark.
 
     Raises:
         DataError: The source has other documents than were answered, or can't be read.
     """
+    out.write(codecs.BOM_UTF8)
     if not is_table(source):
         delimiter = "\t" if form_of(target) == ".tsv" else ","
         found = (json.loads(line) for line in answers)
-        rows = ([x["index"], _harmless(f"{_or_empty(x['id'])}"), *_cells(x)] for x in found)
+        rows = ([x["index"], *map(_harmless, (_or_empty(x["id"]), *_cells(x)))] for x in found)
         with _writing(out, delimiter, "\n") as writer:
             writer.writerow(["index", "id", *ADDED])
             writer.writerows(rows)
         return
     table = Table(source, int, columns)
-    if next(raw_blocks(source)).startswith(_MARKS):
-        out.write(codecs.BOM_UTF8)
     is_windows = next(lines(source))[1].endswith(b"\r\n")
     delimiter = "\t" if form_of(target) == ".tsv" else table.header.delimiter
     with _writing(out, delimiter, "\r\n" if is_windows else "\n") as writer:
-        writer.writerow([*table.written, *_names_beside(table.written)])
+        writer.writerow(map(_harmless, [*table.written, *_names_beside(table.written)]))
         writer.writerows(_beside(source, table, answers))
 
 
@@ -113,7 +116,8 @@ def _beside(source: Path, table: Table, answers: Iterable[bytes]) -> Iterator[li
     try:
         for cells, line in zip(table.rows(), answers, strict=True):
             own = cells[:width] + [""] * (width - len(cells))
-            yield [*own, *_cells(json.loads(line)), *cells[width:]]
+            row = [*own, *_cells(json.loads(line)), *cells[width:]]
+            yield [_harmless(cell) for cell in row]
     except ValueError as error:
         raise DataError(
             f"{str(source)!r} has other rows than were answered: it has changed since; remove the "
@@ -133,14 +137,14 @@ def _names_beside(taken: Sequence[str]) -> list[str]:
 def _cells(answer: dict[str, Any]) -> list[str]:
     """Return the cells of the added columns for an answer."""
     if "error" in answer:
-        return ["", "", "", _harmless(answer["error"]["detail"] or answer["error"]["title"])]
+        return ["", "", "", answer["error"]["detail"] or answer["error"]["title"]]
     labels = answer["labels"]
     numbers = [x["probability"] for x in labels if x["probability"] is not None]
     remarks = [warning["code"] for warning in answer.get("warnings", ())]
     remarks += ["truncated"] if answer["truncated"] else []
     return [
-        _harmless(_joined([label["name"] for label in labels])),
-        _harmless(_joined([label["id"] for label in labels])),
+        _joined([label["name"] for label in labels]),
+        _joined([label["id"] for label in labels]),
         _joined([f"{number:.4f}" for number in numbers]),
         _joined(remarks),
     ]
@@ -153,8 +157,8 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def _harmless(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+    return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
-def _or_empty(value: object) -> object:
-    return "" if value is None else value
+def _or_empty(value: object) -> str:
+    return "" if value is None else f"{value}"
