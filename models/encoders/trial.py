@@ -12,7 +12,6 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from jaxtyping import Float32
-from transformers import PreTrainedModel
 
 from longtail.models.encoders.check import usable_dtype
 from longtail.models.encoders.cpu.backend import choose_backend
@@ -157,7 +156,7 @@ def _backend_of(model: DualEncoder) -> str:
         return "without padding"
     if isinstance(transformer, OnnxTransformer):
         return "ONNX Runtime"
-    return "as it is" if isinstance(transformer, PreTrainedModel) else "traced"
+    return "as it is"
 
 
 @torch.inference_mode()

@@ -4,11 +4,7 @@
 |---|---|---|
 | `models.encoders.cpu.unpadded` | BERT and its kin, where oneDNN is | at most 1.5 times as far \
 from those of float32 as the encoder's own, or a 100,000th of their length |
-| `models.encoders.cpu.traced` | all others | the encoder's, to the bit |
-| the encoder itself | where neither answers so | |
-
-On the packaged encoder in float32 the trace saves 21 to 28 % of the time of one text, and 3 to 11 %
-of a batch's; beside a thread of Python that always wants the lock it saves a quarter and more.
+| the encoder itself | all others, and where the pass without padding does not answer so | |
 """
 
 from __future__ import annotations
@@ -23,13 +19,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from longtail.models.encoders.cpu.torch_internals import can_pack
-from longtail.models.encoders.cpu.traced import TracedTransformer, trace_transformer
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
 from longtail.models.encoders.families import num_positions
 
 logger = logging.getLogger(__name__)
-
-Backend = TracedTransformer | UnpaddedBert
 
 _CHECKED = ((1, 3), (1, 40), (3, 12), (5, 33), (2, 130))
 """Texts and tokens of the batches on which a backend is compared with the encoder, with padding and
@@ -45,49 +38,22 @@ own error is 0, that of `UnpaddedBert` is about 1e-6."""
 
 
 @torch.inference_mode()
-def choose_backend(transformer: PreTrainedModel) -> Backend | None:
-    """Return what computes a transformer fastest; None where that is the transformer itself.
+def choose_backend(transformer: PreTrainedModel) -> UnpaddedBert | None:
+    """Return the pass without padding; None where the transformer computes itself.
 
     Args:
         transformer: On the CPU, in evaluation mode.
     """
-    return (_unpadded(transformer) if can_pack(transformer.dtype) else None) or _traced(transformer)
-
-
-def _unpadded(transformer: PreTrainedModel) -> UnpaddedBert | None:
+    if not can_pack(transformer.dtype):
+        return None
     try:
         unpadded = UnpaddedBert(transformer)
         reason = _excess_error(transformer, unpadded)
     except Exception as error:  # noqa: BLE001  # it uses PyTorch's internals; the encoder works as it is
-        reason = _reason_of(error)
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
     if reason is None:
         return unpadded
     logger.info("the encoder is not computed without padding: %s", reason)  # few can be
-    return None
-
-
-def _traced(transformer: PreTrainedModel) -> TracedTransformer | None:
-    try:
-        traced = trace_transformer(transformer)
-        reason = _first_difference(transformer, traced)
-    except Exception as error:  # noqa: BLE001  # whatever a foreign encoder does, it works as it is
-        reason = _reason_of(error)
-    if reason is None:
-        return traced
-    logger.warning("the encoder is not traced, and runs from Python, which is slower: %s", reason)
-    return None
-
-
-def _reason_of(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:200]}"
-
-
-def _first_difference(transformer: PreTrainedModel, backend: nn.Module) -> str | None:
-    """Describe the first batch for which the outputs differ in a bit; None if all are equal."""
-    for batch, what in _checks(num_positions(transformer)):
-        expected, found = (each(**batch).last_hidden_state for each in (transformer, backend))
-        if not torch.equal(expected, found):
-            return f"other vectors for {what}"
     return None
 
 
@@ -102,7 +68,7 @@ def _excess_error(transformer: PreTrainedModel, backend: UnpaddedBert) -> str | 
     exact.to(torch.float32)
     # Of each output, batch by batch: the error of transformer and backend, and the vectors' length.
     errors: dict[str, list[tuple[float, float, float]]] = {"tokens": [], "first tokens": []}
-    for batch, _ in _checks(num_positions(transformer)):
+    for batch in _checks(num_positions(transformer)):
         expected, usual, found = (
             each(**batch).last_hidden_state.float() for each in (exact, transformer, backend)
         )  # (text, token, dim)
@@ -125,15 +91,12 @@ def _excess_error(transformer: PreTrainedModel, backend: UnpaddedBert) -> str | 
     return None
 
 
-def _checks(most_tokens: int) -> Iterator[tuple[dict[str, Tensor], str]]:
-    """Yield batches that a backend is tried on, and what they are."""
+def _checks(most_tokens: int) -> Iterator[dict[str, Tensor]]:
+    """Yield batches that a backend is tried on."""
     for num_texts, tokens in _CHECKED:
-        width = min(tokens, most_tokens)
         for is_padded in (False, True):
-            ids, mask = _batch(num_texts, width, is_padded=is_padded)
-            padded = "padded" if is_padded else "full"
-            what = f"{num_texts} {padded} texts of {width} tokens"
-            yield {"input_ids": ids, "attention_mask": mask}, what
+            ids, mask = _batch(num_texts, min(tokens, most_tokens), is_padded=is_padded)
+            yield {"input_ids": ids, "attention_mask": mask}
 
 
 def _batch(num_texts: int, width: int, *, is_padded: bool) -> tuple[Tensor, Tensor]:

@@ -3,11 +3,8 @@
 As of PyTorch 2.13. Where one is gone, `longtail.models.encoders.cpu.backend` falls back on the
 encoder.
 
-- `torch.jit.trace` in `traced`, deprecated: `torch.export` and a package of AOTInductor, which
-  needs a C++ compiler where it is made.
-- `Module._parameters` and `_buffers` in `put_weights`, private: `torch.func.functional_call`, which
-  refuses to be traced by `torch.jit.trace` but not by `torch.export`.
-- `torch.jit.script` in `compiled`, deprecated: the package, or a C++ extension.
+- `torch.jit.script` in `compiled`, deprecated: `torch.export` and a package of AOTInductor, which
+  needs a C++ compiler where it is made, or a C++ extension.
 - `torch.jit.script` in `held_outside_of_python`, deprecated: nothing; a package of AOTInductor
   holds its weights itself.
 - `torch.ops.mkldnn._is_mkldnn_bf16_supported` in `can_pack`, private: `torch.cpu.get_capabilities`
@@ -20,48 +17,18 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 _PACKED_FOR = 512
 """Rows that the order of packed weights is chosen for; it is the same for fewer and for more."""
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
-
-
-def traced(function: Callable[..., Any], example: tuple[Tensor, ...]) -> Callable[..., Any]:
-    """Return a recording of what a function computes: PyTorch's own code, without Python.
-
-    What depends on the shape or the values of the example is recorded as it was for the example.
-    PyTorch never frees a recording.
-
-    Args:
-        function: Of tensors, to tensors.
-        example: What it is called with once.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is deprecated, and what may depend on the example
-        recording: Callable[..., Any] = torch.jit.trace(  # type: ignore[no-untyped-call]
-            function, example, check_trace=False
-        )
-    return recording
-
-
-def put_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Put tensors, as they are, in the place of a module's parameters and buffers of these names.
-
-    `setattr` would refuse what is not a `Parameter`.
-    """
-    for name, tensor in weights.items():
-        owner, _, leaf = name.rpartition(".")
-        part = module.get_submodule(owner)
-        held = part._parameters if leaf in part._parameters else part._buffers
-        held[leaf] = tensor  # type: ignore[assignment]  # not a `Parameter`
 
 
 def compiled(function: _Function) -> _Function:

@@ -21,7 +21,7 @@ def without_onnx(monkeypatch):
 
 
 def trial(precision, texts_per_second):
-    return Trial(precision, "traced", 3.0, float(texts_per_second), 0.05)
+    return Trial(precision, "without padding", 3.0, float(texts_per_second), 0.05)
 
 
 @pytest.mark.parametrize(

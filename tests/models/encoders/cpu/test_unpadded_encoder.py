@@ -25,7 +25,6 @@ from longtail.models.encoders.cpu import backend, torch_internals
 from longtail.models.encoders.cpu import unpadded as unpadded_encoder
 from longtail.models.encoders.cpu.backend import choose_backend
 from longtail.models.encoders.cpu.torch_internals import can_pack
-from longtail.models.encoders.cpu.traced import TracedTransformer
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
 from longtail.models.encoders.dual_encoder import DualEncoder
 from longtail.models.encoders.tokens import TokenBatch
@@ -37,12 +36,6 @@ FORWARD = "longtail.models.encoders.cpu.unpadded_forward"
 SIZES = {"vocab_size": 120, "num_hidden_layers": 3, "num_attention_heads": 2}
 SMALL = {**SIZES, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 310}
 CONFIGS = [BertConfig(**SMALL), RobertaConfig(**SMALL), XLMRobertaConfig(**SMALL)]
-
-
-@pytest.fixture(autouse=True)
-def own_traces(monkeypatch):
-    """Traces are shared by configuration, and a test here makes one of another computation."""
-    monkeypatch.setattr("longtail.models.encoders.cpu.traced._traces", {})
 
 
 def encoder_of(config, seed=0):
@@ -206,37 +199,39 @@ def test_in_float32_it_is_as_near_as_roundings_are(config):
             assert distance(unpadded.first_states(**batch), wanted[:, 0]) < 1e-5
 
 
-def test_it_stands_in_for_berts_and_others_are_traced(caplog):
+def test_it_stands_in_for_berts_alone(caplog):
     bert = encoder_of(CONFIGS[0])
     assert isinstance(choose_backend(bert), UnpaddedBert)
     assert isinstance(choose_backend(exact_of(bert)), UnpaddedBert)
     relu = encoder_of(BertConfig(**SMALL, hidden_act="relu"))
     with caplog.at_level(logging.INFO):
-        assert isinstance(choose_backend(relu), TracedTransformer)
+        assert choose_backend(relu) is None
     assert "the encoder is not computed without padding: ConfigError" in caplog.text
 
 
-def test_an_encoder_that_computes_something_else_is_traced(caplog):
+def test_an_encoder_that_computes_something_else_stays_as_it_is(caplog):
     """One whose code differs from BERT's, although its configuration says it is one."""
     bert = encoder_of(CONFIGS[0])
     bert.encoder.layer[1].output.LayerNorm.eps = 3.0
     with caplog.at_level(logging.INFO):
-        assert isinstance(choose_backend(bert), TracedTransformer)
+        assert choose_backend(bert) is None
     assert "not computed without padding: its vectors of tokens are" in caplog.text
 
 
-def test_where_pytorch_can_not_compile_it_encoders_are_traced(monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "longtail.models.encoders.cpu.unpadded_forward", None)
-    with caplog.at_level(logging.INFO):
-        assert isinstance(choose_backend(encoder_of(CONFIGS[0])), TracedTransformer)
+def test_where_pytorch_can_not_compute_it_encoders_stay_as_they_are(monkeypatch, caplog):
+    with caplog.at_level(logging.INFO), monkeypatch.context() as patch:
+        patch.setitem(sys.modules, FORWARD, None)
+        assert choose_backend(encoder_of(CONFIGS[0])) is None
     assert "the encoder is not computed without padding: " in caplog.text
+    monkeypatch.setattr(backend, "can_pack", lambda dtype: False)
+    assert choose_backend(encoder_of(CONFIGS[0])) is None
 
 
 def test_wrong_first_tokens_are_noticed(monkeypatch, caplog):
     usual = UnpaddedBert.first_states
     monkeypatch.setattr(UnpaddedBert, "first_states", lambda self, **batch: -usual(self, **batch))
     with caplog.at_level(logging.INFO):
-        assert isinstance(choose_backend(encoder_of(CONFIGS[0])), TracedTransformer)
+        assert choose_backend(encoder_of(CONFIGS[0])) is None
     assert "its vectors of first tokens are" in caplog.text
 
 
