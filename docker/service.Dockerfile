@@ -77,7 +77,7 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
     CMD ["python", "-I", "/opt/healthcheck.py"]
 ENTRYPOINT ["longtail"]
 CMD ["serve"]
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Longtail service" \
     org.opencontainers.image.description="Labels for texts out of very large label sets, over HTTP" \

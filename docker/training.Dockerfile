@@ -71,7 +71,7 @@ USER 10001:10001
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["longtail"]
 CMD ["--help"]
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Longtail training" \
     org.opencontainers.image.description="Trains and evaluates extreme multi-label text classification" \
