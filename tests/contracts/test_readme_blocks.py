@@ -175,7 +175,7 @@ def test_the_readmes_are_short():
     paths = [path for path in ROOT.glob("*/README.md") if path.parent.name != ".venv"]
     words = [len(path.read_text("utf-8").split()) for path in [ROOT / "README.md", *paths]]
     assert sum(words) <= MAX_WORDS
-    assert len(READMES[0].read_text("utf-8").splitlines()) <= 150
+    assert len(READMES[0].read_text("utf-8").splitlines()) <= 110
 
 
 def test_the_documents_can_be_read_in_an_afternoon():
