@@ -27,28 +27,25 @@ from packaging.utils import canonicalize_name
 from longtail.training.evaluation.record import make_record, write_record
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-PLATFORMS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
+_MACS = [f"macosx_{x}_0_{y}" for x in range(15, 10, -1) for y in ("arm64", "universal2")]
+PLATFORMS: Mapping[str, tuple[list[str], Mapping[str, str]]] = {
     "Linux x86_64": (
-        tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 24, 17, 12, 5))
-        + ("manylinux2014_x86_64",),
+        [*(f"manylinux_2_{x}_x86_64" for x in (*range(28, 16, -1), 12, 5)), "manylinux2014_x86_64"],
         {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"},
     ),
     "Linux aarch64": (
-        tuple(f"manylinux_2_{minor}_aarch64" for minor in (28, 27, 24, 17))
-        + ("manylinux2014_aarch64",),
+        [*(f"manylinux_2_{x}_aarch64" for x in range(28, 16, -1)), "manylinux2014_aarch64"],
         {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "aarch64"},
     ),
     "macOS arm64": (
-        tuple(f"macosx_{major}_0_{kind}" for major in range(15, 10, -1)
-              for kind in ("arm64", "universal2"))
-        + tuple(f"macosx_10_{minor}_universal2" for minor in (13, 9)),
+        [*_MACS, "macosx_10_13_universal2", "macosx_10_9_universal2"],
         {"sys_platform": "darwin", "platform_system": "Darwin", "platform_machine": "arm64"},
     ),
     "Windows x86_64": (
-        ("win_amd64",),
+        ["win_amd64"],
         {"sys_platform": "win32", "platform_system": "Windows", "platform_machine": "AMD64"},
     ),
-}  # fmt: skip
+}
 """Tags that pip accepts, newest first, and the values of markers."""
 
 
