@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from longtail.models.errors import DataError
 
@@ -17,6 +18,8 @@ MAX_LINE_BYTES = 64 * 2**20
 
 _BLOCK_BYTES = 2**20
 _BYTE_ORDER_MARK = codecs.BOM_UTF8
+ByteFile: TypeAlias = io.BufferedReader | gzip.GzipFile
+
 _KIND_BYTES = 5
 _OTHER_KINDS = (
     (b"\x1f\x8b", "gzip-compressed", "add .gz to its name"),
@@ -60,12 +63,12 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     Raises:
         DataError: The file can't be read to its end, or a line is longer than `MAX_LINE_BYTES`.
     """
-    with _opened(path) as file:
+    with reading(path) as file:
         number = 0
         while line := file.readline(MAX_LINE_BYTES):
             number += 1
             _check_length(path, number, len(line))
-            yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+            yield number, line
 
 
 def raw_blocks(path: Path) -> Iterator[bytes]:
@@ -97,18 +100,21 @@ def writing(path: Path) -> io.TextIOWrapper:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
+def reading(path: Path) -> Iterator[ByteFile]:
     """Give the file for reading.
 
     Yields:
-        Its bytes in UTF-8, decompressed.
+        Its bytes in UTF-8, decompressed, without the byte order mark.
 
     Raises:
         DataError: The file can't be read to its end.
     """
     try:
         with _decompressed(path) as file:
-            encoding = _encoding_of_start(file.peek(4)[:4])
+            start = file.peek(4)[:4]
+            encoding = _encoding_of_start(start)
+            if start.startswith(_BYTE_ORDER_MARK):
+                file.read(len(_BYTE_ORDER_MARK))
             yield file if encoding is None else io.BufferedReader(AsUtf8(file, encoding))
     except UnicodeDecodeError as error:
         raise DataError(
@@ -118,7 +124,7 @@ def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
 
 
 @contextmanager
-def _decompressed(path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
+def _decompressed(path: Path) -> Iterator[ByteFile]:
     """Give the file for reading.
 
     Yields:

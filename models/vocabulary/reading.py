@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Final
 
@@ -12,17 +11,11 @@ from longtail.models.vocabulary.assembling import assemble
 from longtail.models.vocabulary.concept import Vocabulary
 from longtail.models.vocabulary.facts import Facts
 from longtail.models.vocabulary.syntaxes.annif import is_annif_csv, read_annif_csv, read_annif_tsv
-from longtail.models.vocabulary.syntaxes.json_ld import check_contexts
-from longtail.models.vocabulary.syntaxes.ntriples import read_ntriples
-from longtail.models.vocabulary.syntaxes.rdf_library import read_with_rdflib
-from longtail.models.vocabulary.syntaxes.rdf_xml import BeyondXmlError, read_rdf_xml
-from longtail.models.vocabulary.syntaxes.turtle import BeyondTurtleError, read_turtle
-
-logger = logging.getLogger(__name__)
+from longtail.models.vocabulary.syntaxes.rdf import FORMS, read_rdf
 
 MAX_PROBLEMS: Final = 20
 """Lines that a message lists, unless told otherwise."""
-SUFFIXES: Final = (".ttl", ".nt", ".rdf", ".xml", ".jsonld", ".tsv")
+SUFFIXES: Final = (*FORMS, ".tsv")
 """Ends of the names of files that are vocabularies, before `.gz`."""
 
 
@@ -46,7 +39,7 @@ def read_vocabulary(path: Path, max_problems: int = MAX_PROBLEMS) -> Vocabulary:
 
     Raises:
         DataError: The file can't be read to its end, is not in its syntax, has no concept or only
-            names that are not read; or it needs rdflib, which is not installed.
+            names that are not read; or it is RDF and pyoxigraph is not installed.
     """
     facts: Facts = {}
     with garbage_collection_off():
@@ -62,46 +55,18 @@ def _read(path: Path, facts: Facts, max_problems: int) -> None:
     Raises:
         DataError: They can't be read.
     """
-    match _suffix(path):
-        case ".nt":
-            read_ntriples(path, facts, max_problems)
-        case ".ttl":
-            _read_turtle(path, facts)
-        case ".rdf" | ".xml":
-            _read_rdf_xml(path, facts)
-        case ".jsonld":
-            check_contexts(path)
-            read_with_rdflib(path, "json-ld", facts)
-        case ".tsv":
-            read_annif_tsv(path, facts, max_problems)
-        case ".csv":
-            read_annif_csv(path, facts, max_problems)
-        case _:
-            raise DataError(
-                f"{path}: no vocabulary by its name; expected the end .csv, {', '.join(SUFFIXES)}, "
-                "or one of these and .gz"
-            )
-
-
-def _read_turtle(path: Path, facts: Facts) -> None:
-    try:
-        read_turtle(path, facts)
-    except BeyondTurtleError as error:
-        _hand_over(path, "turtle", facts, error)
-
-
-def _read_rdf_xml(path: Path, facts: Facts) -> None:
-    try:
-        read_rdf_xml(path, facts)
-    except BeyondXmlError as error:
-        _hand_over(path, "xml", facts, error)
-
-
-def _hand_over(path: Path, form: str, facts: Facts, place: DataError) -> None:
-    """Read anew with rdflib what the fast reader of a syntax does not read."""
-    logger.info("%s: only rdflib reads this, so reading takes longer", place)
-    facts.clear()
-    read_with_rdflib(path, form, facts)
+    suffix = _suffix(path)
+    if suffix in FORMS:
+        read_rdf(path, FORMS[suffix], facts, max_problems)
+    elif suffix == ".tsv":
+        read_annif_tsv(path, facts, max_problems)
+    elif suffix == ".csv":
+        read_annif_csv(path, facts, max_problems)
+    else:
+        raise DataError(
+            f"{path}: no vocabulary by its name; expected the end .csv, {', '.join(SUFFIXES)}, "
+            "or one of these and .gz"
+        )
 
 
 def _check(path: Path, vocabulary: Vocabulary) -> None:

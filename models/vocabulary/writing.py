@@ -16,9 +16,8 @@ from longtail.models.vocabulary.facts import (
     SKOS,
     TYPE,
 )
-from longtail.models.vocabulary.syntaxes.terms import LANGUAGE
 
-_TAG = re.compile(LANGUAGE)
+_TAG = re.compile(r"[A-Za-z]+(?:-[A-Za-z0-9]+)*")
 _NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\]")
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 _BOOLEAN = "http://www.w3.org/2001/XMLSchema#boolean"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import socket
-import sys
 from pathlib import Path
 
+import pyoxigraph
 import pytest
 
 from longtail.models.errors import DataError
-from longtail.models.vocabulary.concept import Concept
+from longtail.models.vocabulary.concept import Concept, Vocabulary
 from longtail.models.vocabulary.reading import is_vocabulary_file, read_vocabulary
 from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
-XML_CHARACTERS = "aZ09 ._-:;,#@<>[]{}\\\"'\n\té日本😀&"
+TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+CHARACTERS = "aZ09 ._-~:;,#@<>[](){}\\\"'\n\t\ré日本\u200f😀&"
 TURTLE = f"""@prefix skos: <{SKOS}> . @prefix xl: <http://www.w3.org/2008/05/skos-xl#> .
 @prefix owl: <http://www.w3.org/2002/07/owl#> . @prefix : <http://example.org/> .
 """
@@ -44,32 +46,65 @@ def no_network(monkeypatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
-FORMS = {
-    "v.nt": "nt",
-    "v.ttl": "turtle",
-    "v.rdf": "xml",
-    "v.xml": "pretty-xml",
-    "v.jsonld": "json-ld",
-}
+NTRIPLES = f"""<u:a> <{TYPE}> <{SKOS}Concept> .  # comment
+
+<u:a> <{SKOS}prefLabel> "Tulva \\"\\u00e4\\"\\n"@fi-FI .
+<u:a> <{SKOS}altLabel> "flood\\uD83D\\uDE00" .
+<u:a> <{SKOS}hiddenLabel> "a b"@en .
+<u:a> <{SKOS}notation> "007"^^<http://www.w3.org/2001/XMLSchema#integer> .
+<u:a> <{SKOS}definition> <u:text> .
+<u:a> <{SKOS}broader> <u:b c> .
+<u:b c> <{SKOS}prefLabel> "B"@en .
+<u:b c> <http://www.w3.org/2002/07/owl#deprecated> "true"^^<u:boolean> .
+_:c <{TYPE}> <{SKOS}Concept> .
+<u:a> <u:other> _:c .
+<u:scheme> <{TYPE}> <{SKOS}ConceptScheme> .
+<u:scheme> <{SKOS}prefLabel> "all" .
+"""
+CONCEPTS = (
+    Concept(
+        "u:a",
+        {"fi-fi": 'Tulva "ä"'},
+        {"": ("flood😀",)},
+        {"en": ("a b",)},
+        ("007",),
+        broader=("u:b c",),
+    ),
+    Concept("u:b c", {"en": "B"}, narrower=("u:a",), is_deprecated=True),
+)
+FORMS = {"v.nt": "N_TRIPLES", "v.ttl": "TURTLE", "v.rdf": "RDF_XML", "v.jsonld": "JSON_LD"}
 
 
 @pytest.mark.parametrize("pack", ["", ".gz"])
-def test_all_syntaxes_give_equal_vocabularies(tmp_path, made_up, no_network, pack) -> None:
-    for seed in range(10):
-        graph = made_up.random_graph(made_up.seeded(seed), XML_CHARACTERS)
-        texts = {
-            name: graph.serialize(format=form, encoding="utf-8").decode()
-            for name, form in FORMS.items()
-        }
-        found = [read_vocabulary(written(tmp_path, text, n + pack)) for n, text in texts.items()]
-        made_up.check_same(found[-1], graph)
-        assert found.count(found[0]) == len(FORMS)
+@pytest.mark.parametrize("name", FORMS)
+def test_all_syntaxes_give_equal_vocabularies(tmp_path, no_network, name, pack) -> None:
+    source = NTRIPLES.encode()
+    quads = pyoxigraph.parse(source, pyoxigraph.RdfFormat.N_TRIPLES, lenient=True)
+    form = getattr(pyoxigraph.RdfFormat, FORMS[name])
+    text = NTRIPLES if name == "v.nt" else pyoxigraph.serialize(quads, format=form).decode()
+    vocabulary = read_vocabulary(written(tmp_path, text, name + pack))
+    assert vocabulary.concepts == CONCEPTS
+    assert vocabulary.left_out.concepts_without_uri == 1
 
 
-def test_what_is_written_reads_as_it_was(tmp_path, made_up) -> None:
-    for seed in range(50):
-        text = made_up.random_graph(made_up.seeded(seed)).serialize(format="nt", encoding="utf-8")
-        vocabulary = read_vocabulary(written(tmp_path, text.decode(), "v.nt"))
+@pytest.mark.parametrize("name", ["v.nt", "v.ttl"])
+def test_a_byte_order_mark_is_left_out(tmp_path, name) -> None:
+    assert read_vocabulary(written(tmp_path, "\ufeff" + NTRIPLES, name)).concepts == CONCEPTS
+
+
+def test_what_is_written_reads_as_it_was(tmp_path) -> None:
+    rng = random.Random(1)  # noqa: S311
+
+    def texts() -> tuple[str, ...]:
+        drawn = {"".join(rng.choices(CHARACTERS, k=4)) for _ in range(3)}
+        return tuple(sorted(f"x{text}x" for text in drawn))
+
+    for _ in range(100):
+        concept = Concept(
+            "u:a", {"": texts()[0]}, {"en-gb": texts()}, {"x-toolonglanguage": texts()}, texts(),
+            {"fi": texts()}, broader=("u:b",), replaced_by=("u:b",), is_deprecated=True,
+        )  # fmt: skip
+        vocabulary = Vocabulary((concept, Concept("u:b", narrower=("u:a",))))
         for name, lines in {"w.nt": ntriples_lines, "w.ttl": turtle_lines}.items():
             again = written(tmp_path, "\n".join(lines(vocabulary)), name)
             assert read_vocabulary(again).concepts == vocabulary.concepts
@@ -98,8 +133,7 @@ def test_contexts_from_elsewhere_are_refused_and_not_fetched(tmp_path, no_networ
     for context in contexts:
         content = {"@graph": [{"@context": context, "@id": "u:a", "@type": f"{SKOS}Concept"}]}
         path = written(tmp_path, json.dumps(content), "v.jsonld")
-        assert "lies elsewhere, and nothing is fetched; write the context" in refusal(path)
-    assert "not JSON in UTF-8" in refusal(written(tmp_path, "{", "v.jsonld"))
+        assert "must stand in the file itself" in refusal(path)
 
 
 def test_named_graphs_of_json_ld_are_read(tmp_path) -> None:
@@ -108,30 +142,11 @@ def test_named_graphs_of_json_ld_are_read(tmp_path) -> None:
     assert read_vocabulary(path).concepts == (Concept("u:a"),)
 
 
-@pytest.mark.parametrize("name", ["v.ttl", "v.jsonld"])
-def test_without_rdflib_the_rest_is_refused_with_what_to_install(
-    tmp_path, monkeypatch, name
-) -> None:
-    monkeypatch.setitem(sys.modules, "rdflib", None)
-    good = written(tmp_path, TURTLE + ":a a skos:Concept .", "good.ttl")
-    assert len(read_vocabulary(good).concepts) == 1
-    odd = written(tmp_path, "{}" if name == "v.jsonld" else TURTLE + ":a :b [ :c :d ] .", name)
-    assert "only rdflib reads this" in refusal(odd)
-    assert "pip install 'longtail[skos]'" in refusal(odd)
-
-
-def test_what_rdflib_refuses_is_told_in_a_sentence(tmp_path) -> None:
-    assert "can't be read as turtle" in refusal(written(tmp_path, TURTLE + ":a :b ( :c"))
-    relative = '[{"@id": "a", "@type": "' + SKOS + 'Concept"}]'
-    assert "the IRI 'a' is relative" in refusal(written(tmp_path, relative, "v.jsonld"))
-
-
-def test_numbers_keep_their_zeros(tmp_path) -> None:
-    typed = '"007"^^<http://www.w3.org/2001/XMLSchema#integer>'
-    text = TURTLE + f":a a skos:Concept ; skos:notation {typed} ; :p [ ] ."
-    assert read_vocabulary(written(tmp_path, text)).concepts[0].notations == ("007",)
-    text += " :b :c ( ) ."
-    assert read_vocabulary(written(tmp_path, text)).concepts[0].notations == ("007",)
+def test_lists_and_nodes_without_names_are_no_concepts(tmp_path) -> None:
+    plain = ':a skos:prefLabel "A"@en ; skos:broader :b . :b skos:prefLabel "B"@en .'
+    odd = f"{plain}\n:a skos:definition [ :v 'x' ] ; :list ( :a 'b' ) . << :a :b :c >> :d :e ."
+    expected = read_vocabulary(written(tmp_path, TURTLE + plain))
+    assert read_vocabulary(written(tmp_path, TURTLE + odd)) == expected
 
 
 def test_what_is_no_concept_and_what_is_left_out_is_counted(tmp_path) -> None:

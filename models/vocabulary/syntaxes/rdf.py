@@ -1,0 +1,162 @@
+"""SKOS in four syntaxes of RDF, read by pyoxigraph (an extra): statements about concepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from longtail.models.errors import DataError
+from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
+from longtail.models.files.text_files import ByteFile, lines, reading
+from longtail.models.vocabulary.facts import PROPERTY_OF, Facts
+from longtail.models.vocabulary.syntaxes.xml_prolog import check_entities, xml_as_utf8
+
+FORMS: Final = {
+    ".ttl": "TURTLE", ".nt": "N_TRIPLES", ".rdf": "RDF_XML", ".xml": "RDF_XML", ".jsonld": "JSON_LD"
+}  # fmt: skip
+"""Ends of the names of files, and pyoxigraph's names of their syntaxes."""
+_ADVICE = {
+    "RDF_XML": "correct it there",
+    "TURTLE": "correct it there",
+    "JSON_LD": "correct it; a context must stand in the file itself, none is fetched",
+}
+_PLACE = re.compile(r"Parser error (?:at|between) [^:]*: ")
+
+
+def read_rdf(path: Path, form: str, facts: Facts, max_problems: int) -> None:
+    """Add the statements of a file to the facts; nothing else is opened or fetched.
+
+    Args:
+        path: The file, plain or gzip-compressed.
+        form: Its syntax, one of the values of `FORMS`.
+        facts: What is known of each subject.
+        max_problems: Lines that a message lists.
+
+    Raises:
+        DataError: pyoxigraph is not installed, the file can't be read to its end or is not in its
+            syntax, or an IRI is relative; the message has the line, of N-Triples each bad line.
+    """
+    try:
+        import pyoxigraph
+    except ImportError as error:
+        raise DataError(
+            f"{path}: vocabularies in RDF need pyoxigraph, which is not installed; "
+            "pip install 'longtail[skos]'"
+        ) from error
+    if form == "RDF_XML":
+        with _opened(path, form) as file:
+            check_entities(path, file)
+    try:
+        with _opened(path, form) as file:
+            _add(pyoxigraph, _statements(pyoxigraph, file, form), facts)
+    except SyntaxError as error:
+        if form == "N_TRIPLES":
+            _refuse_lines(pyoxigraph, path, max_problems)
+        line = error.lineno or _line_of_error(pyoxigraph, path, form)
+        raise DataError(
+            f"{path}, line {line}: can't be read ({_reason(error)}); {_ADVICE[form]}"
+        ) from error
+
+
+class _LineByLine:
+    """A file that gives no more than one line at a time, and knows how many were begun."""
+
+    def __init__(self, file: ByteFile) -> None:
+        self._file = file
+        self._begins_line = True
+        self.num_lines = 0
+
+    def read(self, size: int) -> bytes:
+        line = self._file.readline(size)
+        self.num_lines += self._begins_line and bool(line)
+        self._begins_line = line.endswith(b"\n")
+        return line
+
+
+@contextmanager
+def _opened(path: Path, form: str) -> Iterator[ByteFile]:
+    """Give the file for reading.
+
+    Yields:
+        Its bytes in UTF-8, without the declaration of XML.
+    """
+    with reading(path) as file:
+        yield xml_as_utf8(path, file) if form == "RDF_XML" else file
+
+
+def _statements(library: ModuleType, source: Any, form: str) -> Iterable[Any]:
+    """Return the statements of a file or of bytes; IRIs are not checked."""
+    quads: Iterable[Any] = library.parse(source, getattr(library.RdfFormat, form), lenient=True)
+    return quads
+
+
+def _add(library: ModuleType, statements: Iterable[Any], facts: Facts) -> None:
+    """Add statements to the facts.
+
+    Raises:
+        SyntaxError: The source is not in its syntax, or an IRI is relative.
+    """
+    literal = library.Literal
+    properties = {library.NamedNode(iri): name for iri, name in PROPERTY_OF.items()}
+    last, about = None, []
+    for statement in statements:
+        name = properties.get(statement.predicate)
+        if name is None:
+            continue
+        subject, value = statement.subject, statement.object
+        if subject != last:  # most follow others about the same
+            about = facts.setdefault(_node(library, subject), [])
+            last = subject
+        if isinstance(value, literal):
+            about.append((name, value.value, (value.language or "").lower()))
+        else:
+            about.append((name, _node(library, value), None))
+
+
+def _node(library: ModuleType, term: Any) -> str:
+    """Return an IRI, or the name of a blank node, which begins with `BLANK`.
+
+    Raises:
+        SyntaxError: The IRI is relative.
+    """
+    if not isinstance(term, library.NamedNode):
+        return str(term)
+    iri: str = term.value
+    if ":" not in iri:
+        raise SyntaxError(f"the IRI {iri!r} is relative; write it in full, or give a base")
+    return iri
+
+
+def _refuse_lines(library: ModuleType, path: Path, max_problems: int) -> None:
+    """Parse each line of N-Triples on its own, and list the bad ones.
+
+    Raises:
+        DataError: There is one.
+    """
+    problems = ProblemList(path, max_problems)
+    for number, line in lines(path):
+        try:
+            _add(library, _statements(library, line, "N_TRIPLES"), {})
+        except SyntaxError as error:
+            problems.add(BadLine(number, _reason(error)))
+    listed = list_problems(problems.kept, problems.num_problems)
+    raise DataError(
+        f"{path}: {problems.num_problems} lines are no N-Triples; correct them\n{listed}"
+    )
+
+
+def _line_of_error(library: ModuleType, path: Path, form: str) -> int:
+    """Return how many lines are read before the error of a file comes up."""
+    with _opened(path, form) as file:
+        source = _LineByLine(file)
+        with suppress(SyntaxError):
+            _add(library, _statements(library, source, form), {})
+    return source.num_lines
+
+
+def _reason(error: SyntaxError) -> str:
+    return _PLACE.sub("", error.msg, count=1)

@@ -1,0 +1,152 @@
+"""RDF: what each syntax may look like, what is refused, and where the message says it is."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import pytest
+
+from longtail.models.errors import DataError
+from longtail.models.vocabulary.concept import Concept
+from longtail.models.vocabulary.reading import read_vocabulary
+
+SKOS = "http://www.w3.org/2004/02/skos/core#"
+NAME = f"<{SKOS}prefLabel>"
+TURTLE = f"@prefix skos: <{SKOS}> .\n@prefix ex: <http://example.org/> .\n"
+RDF = (
+    '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
+    f'xmlns:skos="{SKOS}" xmlns:ex="http://example.org/"'
+)
+XML = f"""<?xml version="1.0"?>
+<!DOCTYPE rdf:RDF [ <!ENTITY ex "http://example.org/"> ]>
+{RDF} xml:base="http://example.org/v" xml:lang="de">
+  <!-- comment -->
+  <skos:Concept rdf:about="&ex;a" skos:notation="4.2">
+    <skos:prefLabel xml:lang="en-GB">River &amp; lake</skos:prefLabel>
+    <skos:prefLabel><![CDATA[Fluß & See]]></skos:prefLabel>
+    <skos:altLabel xml:lang="">plain</skos:altLabel>
+    <skos:broader><skos:Concept rdf:about="#b" xml:lang="fi" skos:prefLabel="vesi"/></skos:broader>
+    <skos:related><skos:Concept rdf:ID="c"/></skos:related>
+    <ex:p rdf:parseType="Resource"><ex:q>1</ex:q></ex:p>
+    <ex:p rdf:parseType="Literal"><b>1</b></ex:p>
+  </skos:Concept>
+  <skos:Concept rdf:nodeID="n"/>
+</rdf:RDF>
+"""
+
+
+def written(folder: Path, content: str | bytes, name: str) -> Path:
+    path = folder / name
+    data = content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        read_vocabulary(path)
+    return str(caught.value)
+
+
+def test_nodes_within_properties_bases_languages_and_entities_of_xml(tmp_path) -> None:
+    vocabulary = read_vocabulary(written(tmp_path, XML, "v.rdf"))
+    a, b, c = "http://example.org/a", "http://example.org/v#b", "http://example.org/v#c"
+    assert vocabulary.concepts == (
+        Concept(
+            a, {"de": "Fluß & See", "en-gb": "River & lake"}, {"": ("plain",)},
+            notations=("4.2",), broader=(b,), related=(c,),
+        ),
+        Concept(b, {"fi": "vesi"}, narrower=(a,)),
+        Concept(c, related=(a,)),
+    )  # fmt: skip
+    assert vocabulary.left_out.concepts_without_uri == 1
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-16", "shift_jis", "utf-8-sig"])
+def test_xml_is_read_in_the_encoding_that_it_names(tmp_path, encoding) -> None:
+    name = encoding.removesuffix("-sig")
+    text = "水" if name == "shift_jis" else "é"
+    content = f"<?xml version='1.0' encoding='{name}'?>{RDF}><skos:Concept rdf:about='u:a'>"
+    content += f"<skos:prefLabel>{text}</skos:prefLabel></skos:Concept></rdf:RDF>"
+    path = written(tmp_path, content.encode(encoding), "v.rdf.gz")
+    assert read_vocabulary(path).concepts[0].names == {"": text}
+
+
+BOMB = "".join(f'<!ENTITY x{i} "&x{i - 1};&x{i - 1};">' for i in range(1, 40))
+DECLARED = {
+    f'<!ENTITY x0 "ha">{BOMB}': "line 2: the entity 'x1' holds another one",
+    f'<!ENTITY x "{"ha" * 1000}">': "more than 256",
+    '<!ENTITY x SYSTEM "file:///etc/passwd">': "the entity 'x' lies elsewhere",
+    '<!ENTITY % x SYSTEM "http://example.org/x.dtd"> %x;': "the entity 'x' lies elsewhere",
+}
+
+
+@pytest.mark.parametrize("declared", DECLARED)
+def test_entities_that_grow_or_lie_elsewhere_are_refused(tmp_path, declared) -> None:
+    text = f"<!--\n--><!DOCTYPE rdf:RDF [ {declared} ]>{RDF}><skos:Concept rdf:about='u:a'/>"
+    assert DECLARED[declared] in refusal(written(tmp_path, text + "</rdf:RDF>", "v.rdf"))
+
+
+BAD = {
+    ".ttl": [
+        'ex:a skos:prefLabel "x" ex:b .',
+        "ex:a a ex:b ; no:b 'x' .",
+        "ex:a skos:prefLabel 'a\\q' .",
+        "<a> skos:prefLabel 'relative' .",
+        b"ex:a skos:prefLabel '\xe9' .",
+    ],
+    ".rdf": [
+        "<skos:Concept rdf:about='u:a'></no>",
+        "<skos:Concept rdf:about='relative'/>",
+        "<ex:A><ex:p><ex:B/><ex:C/></ex:p></ex:A>",
+        "<no:A/>",
+    ],
+    ".jsonld": ["{'", '{"@id": "relative", "@type": "' + SKOS + 'Concept"}]'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "bad"), [(form, bad) for form in BAD for bad in BAD[form]])
+def test_what_is_wrong_is_told_with_its_line(tmp_path, form, bad) -> None:
+    head = {".ttl": TURTLE, ".rdf": f"\n{RDF}>\n", ".jsonld": "[\n\n"}[form].encode()
+    content = head + (bad if isinstance(bad, bytes) else bad.encode()) + b"\n" * 4000
+    assert f"v{form}, line 3: " in refusal(written(tmp_path, content, f"v{form}"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "<u:a> <u:b> .",
+        '<u:a> <u:b> "cut',
+        '<u:a> <u:b> "a" . <u:c> <u:d> "e" .',
+        '"a" <u:b> <u:c> .',
+        f'<u:a> {NAME} "\\x" .',
+        f'<u:a> {NAME} "\\uD800" .',
+        f'<relative> {NAME} "x" .',
+        b'<u:a> <u:b> "\xff" .',
+    ],
+)
+def test_a_bad_line_of_ntriples_is_told_alone(tmp_path, line) -> None:
+    good = f'<u:a> {NAME} "good"@en .'.encode()
+    lines = [good, line if isinstance(line, bytes) else line.encode(), good]
+    message = refusal(written(tmp_path, b"\n".join(lines), "v.nt"))
+    assert "1 lines are no N-Triples" in message and "v.nt, line 2: " in message
+
+
+def test_all_bad_lines_are_counted_and_the_first_are_listed(tmp_path) -> None:
+    path = written(tmp_path, b"?\n" * 7 + f'<u:a> {NAME} "good" .\n'.encode(), "v.nt.gz")
+    with pytest.raises(DataError, match=r"7 lines are no N-Triples(.|\n)*and 5 more"):
+        read_vocabulary(path, max_problems=2)
+
+
+def test_a_file_that_is_cut_in_compression_is_refused(tmp_path) -> None:
+    for name, content in {"v.rdf.gz": XML, "v.ttl.gz": TURTLE}.items():
+        path = written(tmp_path, content, name)
+        path.write_bytes(path.read_bytes()[:-12])
+        assert "is it whole?" in refusal(path)
+
+
+def test_without_pyoxigraph_the_message_says_what_to_install(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyoxigraph", None)
+    assert "pip install 'longtail[skos]'" in refusal(written(tmp_path, TURTLE, "v.ttl"))
