@@ -80,6 +80,10 @@ DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
 _DEMO_SCORERS = ("fast", "retrieval", "classifier", "linear", "ensemble", "sparse", "names")
 """In the order to show them; the last three need no encoder."""
 _START_TIMEOUT_S = 120.0
+_FIRST_COMMANDS = (
+    "demo", "inspect", "train", "evaluate", "report", "serve", "predict", "learn", "promote",
+    "compare",
+)  # fmt: skip
 
 
 def load(
@@ -128,7 +132,6 @@ def train(
     config: str | Path | None = None,
     registry: str | Path = "registry",
     work: str | Path = "runs/train",
-    skip_bad: bool = False,
     corpus: CorpusOptions | None = None,
     label_texts: LabelTexts | None = None,
     **overrides: Any,
@@ -142,7 +145,6 @@ def train(
         config: YAML file of the run.
         registry: Folder of the registry.
         work: Folder of the run's work.
-        skip_bad: Whether lines that can't be used are left out and counted.
         corpus: What the corpus doesn't say itself, such as its columns.
         label_texts: With documents: by label, its name, or the fields of a label file; labels that
             no document carries are labels of the model, too.
@@ -162,7 +164,7 @@ def train(
     settings = read_config(None if config is None else Path(config), overrides)
     if isinstance(data, str | Path):
         _check_no_label_texts(data, label_texts)
-        dataset = open_dataset(Path(data), corpus, skip_bad=skip_bad)
+        dataset = open_dataset(Path(data), corpus)
     else:
         documents = documents_of(data, corpus or CorpusOptions())
         dataset = kept_corpus(Path(work), lambda to: write_corpus(to, documents, label_texts))
@@ -219,7 +221,6 @@ def learn(
     registry: str | Path = "registry",
     version: int | str = "current",
     work: str | Path = "runs/learn",
-    skip_bad: bool = False,
     corpus: CorpusOptions | None = None,
 ) -> int:
     """Learn from feedback, publish a version made from one that there is, and return its number.
@@ -233,7 +234,6 @@ def learn(
         registry: Folder of the registry.
         version: A version's number, or "current".
         work: Folder of the work; a run that stopped resumes there.
-        skip_bad: Whether lines of the corpus that can't be used are left out and counted.
         corpus: What the corpus's files don't say themselves, as it was trained.
 
     Raises:
@@ -250,7 +250,7 @@ def learn(
     said, store, dataset = open_feedback(feedback, _export_feedback), Registry(registry), None
     if data is not None:
         bundle = store.open(version)
-        dataset = open_as_trained(Path(data), corpus or RECOGNISED, [bundle], skip_bad=skip_bad)
+        dataset = open_as_trained(Path(data), corpus or RECOGNISED, [bundle])
     done = learn_from(LearningRun(said, dataset, store, version, Path(work)))
     if done.learned is not None and not done.learned.is_better:
         told = f"{verdicts_in_words(done.learned)} {not_current(done.version)}"
@@ -326,6 +326,7 @@ def _app() -> typer.Typer:
     debugging = typer.Option(
         False, "--debug", help=f"Show the traceback of an error ({DEBUG_VARIABLE}=1)."
     )
+    more_logs = typer.Option(False, "--verbose", "-v", help="Log every stage of a command.")
     release = typer.Option(
         False,
         "--version",
@@ -337,9 +338,11 @@ def _app() -> typer.Typer:
     @app.callback()
     def prepare(
         debug: bool = debugging,  # noqa: ARG001  # read by `main`, before the command
+        verbose: bool = more_logs,
         version: bool = release,  # noqa: ARG001  # done by its callback
     ) -> None:
         """Labels for texts out of very large label sets, right for rare labels too."""
+        logging.getLogger(__name__).setLevel(logging.INFO if verbose else logging.NOTSET)
         _refuse_unknown_variables()
 
     if find_spec("longtail.training"):
@@ -356,7 +359,18 @@ def _app() -> typer.Typer:
         )
         app.command("demo")(_demo_command())
     longtail.service.cli.add_commands(app)
+    _arrange(app)
     return app
+
+
+def _arrange(app: typer.Typer) -> None:
+    """Put the commands in the order in which people need them, and the others below."""
+    order = {name: i for i, name in enumerate(_FIRST_COMMANDS)}
+    app.registered_commands.sort(key=lambda each: order.get(each.name or "", len(order)))
+    for each in app.registered_commands:
+        each.rich_help_panel = "Commands" if each.name in order else "More commands"
+    for group in app.registered_groups:
+        group.rich_help_panel = "More commands"
 
 
 def _trial() -> TryOnService:

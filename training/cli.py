@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,6 @@ from longtail.training.options import (
     EngineOption,
     RegistryOption,
     SkipBadOption,
-    VerboseOption,
     WorkersOption,
     seconds_of,
 )
@@ -82,11 +82,10 @@ def train(
     engine: EngineOption = "local",
     workers: WorkersOption = 1,
     skip_bad: SkipBadOption = False,
-    verbose: VerboseOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Train a model on a corpus and publish it in the registry."""
-    configure_logging(verbose)
+    configure_logging()
     started = time.monotonic()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_not_in_registry, check_own_folder
@@ -110,7 +109,7 @@ def train(
         check_not_in_registry(work, registry, "--work")
         Registry(registry).check_writable()
         check_own_folder(work, RUN_NAME if seconds is None else BUDGET_NAME, "--work")
-        dataset = open_dataset(data, corpus, skip_bad=skip_bad)
+        dataset = open_dataset(data, replace(corpus, skip_bad=skip_bad))
         run = Run(settings, dataset, work, processes, tensorboard, computing, activate)
         if seconds is None:
             version = train_run(run, Registry(registry))

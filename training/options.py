@@ -40,7 +40,6 @@ JsonOption = Annotated[
         "- prints them, and nothing else.",
     ),
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log every stage.")]
 BudgetOption = Annotated[
     str | None,
     typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.corpus_options import with_read_option
 from longtail.training.commands.logs import configure_logging
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
@@ -16,14 +16,12 @@ from longtail.training.options import (
     JsonOption,
     OverwriteOption,
     RegistryOption,
-    SkipBadOption,
     SplitOption,
-    VerboseOption,
     VersionOption,
 )
 
 
-@with_corpus_options
+@with_read_option
 def diagnose(
     data: DataArgument,
     registry: RegistryOption = DEFAULT_REGISTRY,
@@ -42,12 +40,10 @@ def diagnose(
     ] = None,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
-    skip_bad: SkipBadOption = False,
-    verbose: VerboseOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Measure what a label's keywords keep of its sparse classifier (DEPL, section 4)."""
-    configure_logging(verbose)
+    configure_logging()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_folder
@@ -58,7 +54,7 @@ def diagnose(
 
     check_output_folder(output, RESULT_NAMES, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
-    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue, skip_bad=skip_bad)
+    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
     check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
     found = diagnose_split(
         bundle,

@@ -38,6 +38,7 @@ from longtail.service.settings import Settings
 from longtail.training.assessment.assess import Assessment, assess
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.formats.options import CorpusOptions
 from longtail.training.pipeline.train import Run, train
 from longtail.training.reports.labels import write_reports
 from longtail.training.reports.report import report_page
@@ -135,7 +136,7 @@ def journey(corpus: Corpus, folder: Path, tiny_content: dict[str, Any]) -> str:
     )
     registry = Registry(folder / "registry")
     try:
-        dataset = open_dataset(data, skip_bad=corpus.skip_bad)
+        dataset = open_dataset(data, CorpusOptions(skip_bad=corpus.skip_bad))
         version = train(Run(config, dataset, folder / "work"), registry)
     except LongtailError as error:
         return f"refused: {refusal(str(error))}"

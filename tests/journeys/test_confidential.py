@@ -114,7 +114,7 @@ def test_what_people_say_of_texts_brings_no_names_into_the_model(here, run):
     train(run, CONFIDENTIAL, "registry")
     said = [{"text": f"{FIRST} {LAST} has gout {n}", "accepted": [RARE]} for n in range(20)]
     Path("said.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in said))
-    done = run("learn", "notes.csv", "--feedback", "said.jsonl", "--group-column", "patient")
+    done = run("learn", "notes.csv", "--feedback", "said.jsonl")
     assert done.status == 0, done.err
     assert Registry("registry").versions() == [1, 2]
     assert run("registry", "audit", "2", "--words", "all.txt").status == 0
@@ -132,7 +132,7 @@ def test_nothing_is_quoted_where_documents_are_confidential(here, run):
     assert not any(name in written.lower() for name in NAMES)
     Path("notes.csv").write_text("\n".join(Path("notes.csv").read_text().splitlines()[:-2]))
     train(run, CONFIDENTIAL, "registry")
-    told = run("report", "notes.csv", "--group-column", "patient", "--output", "page.html")
+    told = run("report", "notes.csv", "--output", "page.html")
     assert told.status == 0, told.err
     assert not any(name in Path("page.html").read_text().lower() for name in NAMES)
 

@@ -33,7 +33,8 @@ TRAINED_ON = 0.9
 COLUMNS = ("Titel", "Text", "Art")
 OPTIONS = CorpusOptions(COLUMNS, "Tags", ",")
 WORDS = (
-    "--text-columns", ",".join(COLUMNS), "--label-column", "Tags", "--label-delimiter", ",",
+    "--read", f"text-columns={','.join(COLUMNS)}", "--read", "label-column=Tags",
+    "--read", "label-delimiter=,",
 )  # fmt: skip
 SCORER = "neighbours"
 
@@ -379,7 +380,8 @@ def test_a_dev_split_that_lies_in_train_is_refused(world, tmp_path):
     write(tmp_path / "data" / "train.csv", world.rows)
     write(tmp_path / "data" / "dev.csv", world.rows[:200])
     words = ("--registry", tmp_path / "registry", "--work", tmp_path / "work")
-    done = run("train", tmp_path / "data", *WORDS, "--only-sparse", *words)
+    columns = [f"--{each}" for each in WORDS if each != "--read"]
+    done = run("train", tmp_path / "data", *columns, "--only-sparse", *words)
     assert isinstance(done.exception, LongtailError)
     assert "200 of 200 documents of dev" in str(done.exception)
 

@@ -97,7 +97,11 @@ MISTAKES = [
     ("learn data --feedback full", 1, "'full' holds no feedback (feedback.sqlite3)"),
     ("learn data --feedback docs.jsonl", 1, "docs.jsonl, line 1: names no label; expected ids in"),
     ("learn full --feedback docs.jsonl", 1, "no documents; looked for"),
-    ("learn --label-column x --feedback docs.jsonl", 1, "without the corpus; name its folder"),
+    ("learn --read label-column=x --feedback docs.jsonl", 1, "without the corpus; name its folder"),
+    ("evaluate data --read labels=x", 1, "--read 'labels=x': expected OPTION=VALUE"),
+    ("evaluate data --read label-column", 1, "expected a value behind '='"),
+    ("evaluate data --read skip-bad=no", 1, "expected no value"),
+    ("evaluate data --read label-column=x", 1, "given as --read label-column="),
     ("learn data --work registry/1", 1, "lies in the registry"),
     # ---- promotions
     ("promote --candidate 1 --data data", 1, "--candidate 1: is the current version already"),

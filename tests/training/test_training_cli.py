@@ -267,7 +267,7 @@ def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
 def test_evaluate_skips_bad_lines_when_asked(call, trained, broken_corpus, caplog):
     registry = ("--registry", trained.registry.folder)
     result = call(
-        "evaluate", broken_corpus, *registry, "--skip-bad", "--json", "-", "--no-baselines"
+        "evaluate", broken_corpus, *registry, "--read", "skip-bad", "--json", "-", "--no-baselines"
     )
     assert figures(result)["num_documents"] == 20
     assert "test.jsonl: skipped 1 line that" in caplog.text

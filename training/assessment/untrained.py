@@ -163,8 +163,6 @@ def open_as_trained(
     options: CorpusOptions,
     bundles: Sequence[Bundle],
     known: LabelCatalogue | None = None,
-    *,
-    skip_bad: bool = False,
 ) -> Dataset:
     """Open a corpus as the first of some versions that has a record read its own.
 
@@ -174,18 +172,17 @@ def open_as_trained(
             where the corpus has these columns.
         bundles: The versions.
         known: As in `open_dataset`.
-        skip_bad: As in `open_dataset`.
 
     Raises:
         DataError: As `open_dataset`.
     """
     records = [record for bundle in bundles if (record := read_trained_on(bundle)) is not None]
     if not bundles:
-        return open_dataset(data, options, known, skip_bad=skip_bad)
+        return open_dataset(data, options, known)
     if not records:  # releases without records divided by texts
-        return open_dataset(data, options, known, skip_bad=skip_bad, division="text")
+        return open_dataset(data, options, known, division="text")
     division = division_named(records[0].divided_by)
-    return open_read_as(data, options, records[0].options, division, known, skip_bad=skip_bad)
+    return open_read_as(data, options, records[0].options, division, known)
 
 
 def open_read_as(
@@ -194,8 +191,6 @@ def open_read_as(
     before: Mapping[str, Any],
     division: Division | None,
     known: LabelCatalogue | None = None,
-    *,
-    skip_bad: bool = False,
 ) -> Dataset:
     """Open a corpus as one was read before.
 
@@ -205,7 +200,6 @@ def open_read_as(
         before: Options of before (see `CorpusOptions.to_json`), for what is not said.
         division: What one file is divided by.
         known: As in `open_dataset`.
-        skip_bad: As in `open_dataset`.
 
     Raises:
         DataError: As `open_dataset`.
@@ -213,13 +207,13 @@ def open_read_as(
     filled = _filled(options, before)
     if filled != options:
         try:
-            dataset = open_dataset(data, filled, known, skip_bad=skip_bad, division=division)
+            dataset = open_dataset(data, filled, known, division=division)
             dataset.text_columns  # noqa: B018  # refuses a corpus that lacks them
         except DataError:
-            return open_dataset(data, options, known, skip_bad=skip_bad, division=division)
+            return open_dataset(data, options, known, division=division)
         logger.warning("%s: read with the options of the training: %s", data, filled.to_json())
         return dataset
-    return open_dataset(data, options, known, skip_bad=skip_bad, division=division)
+    return open_dataset(data, options, known, division=division)
 
 
 def _filled(options: CorpusOptions, before: Mapping[str, Any]) -> CorpusOptions:

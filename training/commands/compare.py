@@ -7,20 +7,18 @@ from typing import Annotated
 
 import typer
 
-from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.corpus_options import with_read_option
 from longtail.training.commands.logs import configure_logging
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DataArgument,
     JsonOption,
     OverwriteOption,
-    SkipBadOption,
     SplitOption,
-    VerboseOption,
 )
 
 
-@with_corpus_options
+@with_read_option
 def compare(
     first: Annotated[Path, typer.Argument(help="A ranking from 'evaluate --predictions'.")],
     second: Annotated[Path, typer.Argument(help="Another ranking of the same documents.")],
@@ -29,12 +27,10 @@ def compare(
     k: Annotated[int, typer.Option("-k", min=1, help="First k labels of a document count.")] = 5,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
-    skip_bad: SkipBadOption = False,
-    verbose: VerboseOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Tell which of two rankings is better, and whether that is more than chance."""
-    configure_logging(verbose)
+    configure_logging()
     from longtail.models.files.outputs import check_readable_file
     from longtail.training.assessment.compare import compare_predictions
     from longtail.training.assessment.predictions import read_ranked_documents
@@ -45,7 +41,7 @@ def compare(
         check_readable_file(each, "compare")
     before = read_ranked_documents(first) or read_ranked_documents(second)
     options, division = (before.options, before.division) if before else ({}, None)
-    dataset = open_read_as(data, corpus, options, division_named(division), skip_bad=skip_bad)
+    dataset = open_read_as(data, corpus, options, division_named(division))
     check_record_file(json_file, inputs=[*dataset.paths, first, second], overwrite=overwrite)
     found = compare_predictions(first, second, dataset, split, k)
     figures = {"data": dataset.fingerprint, "split": split, **found.to_json()}

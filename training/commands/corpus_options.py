@@ -1,14 +1,21 @@
-"""The options of every command that opens a corpus, declared once."""
+"""The options that say how a corpus is read, declared once.
+
+`inspect` and `train` have an option for each. A version remembers those of its training; commands
+that measure it or learn read other documents in the same way, but for what `--read` says.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from longtail.models.errors import ConfigError, DataError
 from longtail.training.formats.options import CorpusOptions
 
 _OPTIONS: Mapping[str, tuple[Any, Any]] = {
@@ -71,33 +78,97 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     ),
 }
 """Type and default of each, by its name in `CorpusOptions`."""
+_READ = (
+    Annotated[
+        list[str] | None,
+        typer.Option(
+            "--read",
+            metavar="OPTION=VALUE",
+            help="How the documents are read, where it differs from the training: an option of "
+            "'longtail train' without its dashes, such as label-column=tags, or skip-bad; give it "
+            "several times.",
+        ),
+    ],
+    None,
+)
+_NAMES = tuple(each.name for each in fields(CorpusOptions))
+_FLAGS = {"one_row_per_label", "skip_bad"}
+_SPELLED = re.compile(f"--({'|'.join(_NAMES).replace('_', '-')})")
 
 
 def with_corpus_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with these options beside its own; it gets them as `corpus`.
+    """Return a command with an option for each of `CorpusOptions`, but for `skip_bad`.
 
     Args:
         command: Has a parameter `corpus`, a `CorpusOptions`, with a default.
     """
+
+    def with_options(*args: Any, **kwargs: Any) -> None:
+        given = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
+        command(*args, corpus=_corpus_options(given), **kwargs)
+
+    return _with_signature(with_options, command, _OPTIONS)
+
+
+def with_read_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the option `--read`, which stands for all of `CorpusOptions`.
+
+    Args:
+        command: As for `with_corpus_options`.
+    """
+
+    def with_read(*args: Any, **kwargs: Any) -> None:
+        corpus = _read_options(kwargs.pop("read", None) or ())
+        try:
+            command(*args, corpus=corpus, **kwargs)
+        except (ConfigError, DataError) as error:
+            if named := _SPELLED.search(str(error)):
+                error.add_note(f"here --{named[1]} is given as --read {named[1]}=...")
+            raise
+
+    return _with_signature(with_read, command, {"read": _READ})
+
+
+def _with_signature(
+    wrapper: Callable[..., None],
+    command: Callable[..., None],
+    options: Mapping[str, tuple[Any, Any]],
+) -> Callable[..., None]:
+    """Give a wrapper the signature of its command, with these options in place of `corpus`."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name != "corpus"]
     added = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
         )
-        for name, (annotation, default) in _OPTIONS.items()
+        for name, (annotation, default) in options.items()
     ]
+    wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
+    wrapper.__module__ = command.__module__
+    wrapper.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+    wrapper.__dict__.pop("__wrapped__", None)  # a checker of types may have left one
+    return wrapper
 
-    def with_options(*args: Any, **kwargs: Any) -> None:
-        given = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
-        command(*args, corpus=_corpus_options(given), **kwargs)
 
-    with_options.__name__, with_options.__doc__ = command.__name__, command.__doc__
-    with_options.__module__ = command.__module__
-    with_options.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    with_options.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
-    with_options.__dict__.pop("__wrapped__", None)  # a checker of types may have left one
-    return with_options
+def _read_options(typed: Sequence[str]) -> CorpusOptions:
+    """Return what was typed with `--read`.
+
+    Raises:
+        ConfigError: There is no such option, or it lacks its value, or has one too many.
+    """
+    given: dict[str, Any] = {}
+    for each in typed:
+        option, equals, value = each.partition("=")
+        name = option.strip().lstrip("-").replace("-", "_")
+        if name not in _NAMES:
+            known = ", ".join(_NAMES).replace("_", "-")
+            raise ConfigError(f"--read {each!r}: expected OPTION=VALUE with an option of {known}")
+        if (name in _FLAGS) == bool(equals):
+            expected = "no value" if equals else "a value behind '='"
+            raise ConfigError(f"--read {each!r}: expected {expected}")
+        given[name] = name in _FLAGS or (Path(value) if name == "vocabulary" else value)
+    return _corpus_options(given)
 
 
 def _corpus_options(given: Mapping[str, Any]) -> CorpusOptions:

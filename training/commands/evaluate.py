@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.models.errors import ConfigError
-from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.corpus_options import with_read_option
 from longtail.training.commands.logs import configure_logging
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
@@ -18,9 +18,7 @@ from longtail.training.options import (
     JsonOption,
     OverwriteOption,
     RegistryOption,
-    SkipBadOption,
     SplitOption,
-    VerboseOption,
     VersionOption,
 )
 
@@ -30,7 +28,7 @@ if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.training.data.dataset import Dataset
 
 
-@with_corpus_options
+@with_read_option
 def evaluate(
     data: DataArgument,
     registry: RegistryOption = DEFAULT_REGISTRY,
@@ -63,13 +61,11 @@ def evaluate(
     ] = None,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
-    skip_bad: SkipBadOption = False,
-    verbose: VerboseOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Measure every scorer of a model on a split, and its probabilities: tables, JSON, pictures."""
     _check_k(k, predictions)
-    configure_logging(verbose)
+    configure_logging()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_folder
@@ -83,7 +79,7 @@ def evaluate(
     names = [*RESULT_NAMES, PREDICTIONS_NAME] if predictions else RESULT_NAMES
     check_output_folder(output, names, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
-    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue, skip_bad=skip_bad)
+    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
     check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
     _check_at_most(k, len(bundle.catalogue))
     k = k or MAX_K

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,6 @@ from longtail.training.options import (
     DataArgument,
     JsonOption,
     OverwriteOption,
-    VerboseOption,
 )
 
 
@@ -29,11 +29,10 @@ def inspect_corpus(
     confidential: ConfidentialOption = False,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
-    verbose: VerboseOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Show what is understood of a corpus: counts, the tail, examples, oddities, training time."""
-    configure_logging(verbose)
+    configure_logging()
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_folder
     from longtail.training.data.dataset import open_dataset
@@ -46,7 +45,7 @@ def inspect_corpus(
     if output is not None:
         check_output_folder(output, RESULT_NAMES, inputs=inputs, overwrite=overwrite)
     check_record_file(json_file, inputs=inputs, overwrite=overwrite)
-    dataset = open_dataset(data, corpus, skip_bad=True)
+    dataset = open_dataset(data, replace(corpus, skip_bad=True))
     found = inspect_dataset(dataset, is_confidential=confidential)
     paths: list[Path] = []
     if output is not None:

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.corpus_options import with_read_option
 from longtail.training.commands.logs import configure_logging
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,
     RegistryOption,
-    SkipBadOption,
-    VerboseOption,
     VersionOption,
 )
 
@@ -38,7 +36,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
         export: Reads the folders and databases that a service keeps feedback in.
     """
 
-    @with_corpus_options
+    @with_read_option
     def learn(
         data: Annotated[
             Path | None,
@@ -65,8 +63,6 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
                 help="Let 'current' name the new version; without, 'longtail promote' may do it."
             ),
         ] = True,
-        skip_bad: SkipBadOption = False,
-        verbose: VerboseOption = False,
         corpus: CorpusOptions = RECOGNISED,
     ) -> None:
         """Learn from feedback: publish a new version, made in seconds from one that there is.
@@ -75,7 +71,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
         that were proposed are new labels. With the corpus, probabilities and blends are fitted
         again.
         """
-        configure_logging(verbose)
+        configure_logging()
         started = time.monotonic()
         from longtail.models.bundle.registry import Registry
         from longtail.models.files.outputs import check_not_in_registry
@@ -85,7 +81,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
 
         check_not_in_registry(work, registry, "--work")
         store = Registry(registry)
-        dataset = _corpus_of(data, corpus, store.open(version), skip_bad=skip_bad)
+        dataset = _corpus_of(data, corpus, store.open(version))
         said = open_feedback(feedback, export)
         done = learn_from(LearningRun(said, dataset, store, version, work, activate))
         if done.learned is None:
@@ -109,9 +105,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
     return learn
 
 
-def _corpus_of(
-    data: Path | None, options: CorpusOptions, bundle: Bundle, *, skip_bad: bool
-) -> Dataset | None:
+def _corpus_of(data: Path | None, options: CorpusOptions, bundle: Bundle) -> Dataset | None:
     """Return the corpus, where there is one.
 
     Raises:
@@ -121,9 +115,9 @@ def _corpus_of(
     from longtail.training.assessment.untrained import open_as_trained
 
     if data is not None:
-        return open_as_trained(data, options, [bundle], skip_bad=skip_bad)
+        return open_as_trained(data, options, [bundle])
     if options != RECOGNISED:
-        raise ConfigError("options of a corpus are given without the corpus; name its folder")
+        raise ConfigError("--read: is given without the corpus that it is about; name its folder")
     return None
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 
 
-def configure_logging(verbose: bool) -> None:
-    """Log to stderr; verbose concerns our own packages, not the libraries."""
+def configure_logging() -> None:
+    """Log warnings to stderr; `longtail --verbose` lets our own packages log more."""
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
-    logging.getLogger("longtail").setLevel(logging.INFO if verbose else logging.WARNING)

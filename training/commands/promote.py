@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.corpus_options import with_read_option
 from longtail.training.commands.logs import configure_logging
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,
     RegistryOption,
-    SkipBadOption,
     SplitOption,
-    VerboseOption,
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
@@ -45,7 +43,7 @@ def promote_command(
         export: Reads the folders and databases that a service keeps feedback in.
     """
 
-    @with_corpus_options
+    @with_read_option
     def promote(
         candidate: Annotated[
             int, typer.Option(min=1, help="Number of the version that is to become current.")
@@ -85,15 +83,13 @@ def promote_command(
                 metavar="FILE", help="Every decision, a line each; REGISTRY/promotions.jsonl."
             ),
         ] = None,
-        skip_bad: SkipBadOption = False,
-        verbose: VerboseOption = False,
         corpus: CorpusOptions = RECOGNISED,
     ) -> None:
         """Compare a version with the current one, try it on a service, and promote it or not.
 
         Exit status 1 if it is not promoted. Stopped, the same command goes on.
         """
-        configure_logging(verbose)
+        configure_logging()
         from longtail.models.bundle.registry import Registry
         from longtail.models.promotion.log import LOG_NAME, PromotionLog
         from longtail.models.promotion.rules import rules_of
@@ -117,7 +113,7 @@ def promote_command(
         )
         with opened as said:
             bundles = _readable(store, (candidate, "current"))
-            dataset = open_as_trained(data, corpus, bundles, skip_bad=skip_bad)
+            dataset = open_as_trained(data, corpus, bundles)
             held_out = HeldOut(dataset, split, said)
             _tell(promote_version(store, candidate, held_out, rules, written, rollout), written)
 

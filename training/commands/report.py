@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from longtail.training.commands.corpus_options import with_corpus_options
+from longtail.training.commands.corpus_options import with_read_option
 from longtail.training.commands.logs import configure_logging
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
@@ -18,14 +18,12 @@ from longtail.training.options import (
     JsonOption,
     OverwriteOption,
     RegistryOption,
-    SkipBadOption,
     SplitOption,
-    VerboseOption,
     VersionOption,
 )
 
 
-@with_corpus_options
+@with_read_option
 def report(
     data: DataArgument,
     registry: RegistryOption = DEFAULT_REGISTRY,
@@ -40,12 +38,10 @@ def report(
     json_file: JsonOption = None,
     confidential: ConfidentialOption = False,
     overwrite: OverwriteOption = False,
-    skip_bad: SkipBadOption = False,
-    verbose: VerboseOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Write one page about a model: metrics, figures, examples, losses, time, configuration."""
-    configure_logging(verbose)
+    configure_logging()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.durable import write_lines_durably
     from longtail.models.files.failures import doing
@@ -59,7 +55,7 @@ def report(
     store = Registry(registry)
     number = store.resolve(version)
     bundle = store.open(number)
-    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue, skip_bad=skip_bad)
+    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
     inputs = [*dataset.paths, *([] if work is None else [work / RUN_NAME])]
     check_output_file(output, inputs=inputs, registry=registry, overwrite=overwrite)
     check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)

@@ -39,7 +39,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what is in a vocabulary, in numbers, and what in it may be wrong."""
-    configure_logging(verbose=False)
+    configure_logging()
     from longtail.models.files.outputs import check_readable_file
     from longtail.models.vocabulary.inspection import inspect_vocabulary
     from longtail.models.vocabulary.reading import read_vocabulary
@@ -71,7 +71,7 @@ def convert(
     overwrite: OverwriteOption = False,
 ) -> None:
     """Write a vocabulary as labels, as Annif's TSV, or in another syntax of SKOS."""
-    configure_logging(verbose=False)
+    configure_logging()
     from longtail.models.files.durable import write_lines_durably
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_file, check_readable_file

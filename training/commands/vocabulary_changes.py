@@ -45,7 +45,7 @@ def diff(
     overwrite: OverwriteOption = False,
 ) -> None:
     """Compare two states of a vocabulary: new, renamed, merged, split, deprecated, re-parented."""
-    configure_logging(verbose=False)
+    configure_logging()
     from longtail.models.edit.vocabulary.states import compare_states, read_state
     from longtail.models.files.durable import write_lines_durably
     from longtail.models.files.failures import doing
@@ -83,7 +83,7 @@ def apply(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write a new version of a model that follows its vocabulary, without training it anew."""
-    configure_logging(verbose=False)
+    configure_logging()
     from tqdm import tqdm
 
     from longtail.models.bundle.registry import Registry

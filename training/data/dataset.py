@@ -43,7 +43,6 @@ class Dataset:
         files: CorpusFiles,
         known: LabelCatalogue | None = None,
         *,
-        skip_bad: bool = False,
         max_problems: int = 20,
     ) -> None:
         """Read the label file, where there is one.
@@ -51,7 +50,6 @@ class Dataset:
         Args:
             files: The files of the corpus.
             known: Its labels, where it has neither a label file nor training documents.
-            skip_bad: Whether documents that can't be used are skipped rather than refused.
             max_problems: How many of them are listed for each file.
 
         Raises:
@@ -66,7 +64,7 @@ class Dataset:
         self.remark = files.remark
         self.split_names = tuple(files.splits)
         self._files = files
-        self._skip_bad = skip_bad
+        self._skip_bad = files.options.skip_bad
         self._max_problems = max_problems
         self._told: set[str] = set()
         self._listed = None if is_told else known
@@ -209,7 +207,6 @@ def open_dataset(
     options: CorpusOptions | None = None,
     known: LabelCatalogue | None = None,
     *,
-    skip_bad: bool = False,
     max_problems: int = 20,
     division: Division | None = None,
 ) -> Dataset:
@@ -223,8 +220,6 @@ def open_dataset(
         options: What its files don't say themselves; None: all is recognised.
         known: Labels of the model that it is to measure, which are its labels where it has neither
             a label file nor training documents.
-        skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
-            refused. A label file must be right in every line all the same.
         max_problems: How many lines that can't be used are listed; all are counted.
         division: What one file is divided by; None: by ids, where documents have some.
 
@@ -234,4 +229,4 @@ def open_dataset(
             are given that the format has no use for.
     """
     files = find_files(data, options or RECOGNISED, division)
-    return Dataset(files, known, skip_bad=skip_bad, max_problems=max_problems)
+    return Dataset(files, known, max_problems=max_problems)

@@ -24,6 +24,8 @@ class CorpusOptions:
             id column the same text, are one document. They must stand together.
         vocabulary: The label file, where it is not in the folder under a known name.
         language: Of the labels' names, as "en", where the label file has several.
+        skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
+            refused. A label file must be right in every line all the same.
     """
 
     text_columns: tuple[str, ...] = ()
@@ -34,6 +36,7 @@ class CorpusOptions:
     one_row_per_label: bool = False
     vocabulary: Path | None = None
     language: str | None = None
+    skip_bad: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what can't be meant.

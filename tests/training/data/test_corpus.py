@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.formats.options import CorpusOptions
 
 LABELS = [
     {"id": "a", "name": "apples", "description": "A fruit."},
@@ -325,7 +326,7 @@ def test_a_quote_that_is_never_closed_ends_the_reading_even_where_bad_lines_are_
     lines = b'text,labels\nt,a\n"t,a\n' + b"t,a\n" * 9
     corpus = write(tmp_path, train__csv=lines, labels__csv=csv_lines(LABELS))
     with pytest.raises(DataError, match=r"train\.csv, line 3: a quote is opened here and never"):
-        open_dataset(corpus, skip_bad=True).check()
+        open_dataset(corpus, CorpusOptions(skip_bad=True)).check()
 
 
 def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):
@@ -392,7 +393,7 @@ def half_bad(tmp_path: Path) -> Path:
 
 
 def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
-    dataset = open_dataset(half_bad, skip_bad=True, max_problems=2)
+    dataset = open_dataset(half_bad, CorpusOptions(skip_bad=True), max_problems=2)
     scan = dataset.split("train").scan()
     assert documents(dataset) == EXPECTED
     assert (scan.num_skipped, len(scan.problems), scan.labels.shape) == (3, 2, (3, 3))
@@ -400,7 +401,7 @@ def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
 
 
 def test_skipped_lines_are_logged_once(half_bad, caplog):
-    dataset = open_dataset(half_bad, skip_bad=True)
+    dataset = open_dataset(half_bad, CorpusOptions(skip_bad=True))
     with caplog.at_level(logging.WARNING):
         dataset.check()
         list(dataset.split("train").texts())
@@ -410,12 +411,12 @@ def test_skipped_lines_are_logged_once(half_bad, caplog):
 def test_split_in_which_no_line_is_good_is_refused_though_bad_lines_are_skipped(tmp_path):
     write(tmp_path, train__jsonl=json_lines([1, 2]), labels__jsonl=json_lines(LABELS))
     with pytest.raises(DataError, match="2 lines can't be used"):
-        open_dataset(tmp_path, skip_bad=True).split("train").scan()
+        open_dataset(tmp_path, CorpusOptions(skip_bad=True)).split("train").scan()
 
 
 def test_labels_of_skipped_documents_are_no_labels(tmp_path):
     lines = json_lines([{"text": "", "labels": ["gone"]}, {"text": "t", "labels": ["x"]}])
-    dataset = open_dataset(write(tmp_path, train__jsonl=lines), skip_bad=True)
+    dataset = open_dataset(write(tmp_path, train__jsonl=lines), CorpusOptions(skip_bad=True))
     assert [label.id for label in dataset.catalogue] == ["x"]
 
 
@@ -458,7 +459,7 @@ def test_label_file_must_be_right_in_every_line_even_when_skipping(tmp_path):
     labels = json_lines([{"id": "a", "name": "x"}, {"id": "b"}, 3, {"id": "a", "name": "y"}])
     write(tmp_path, train__jsonl=json_lines(DOCUMENTS), labels__jsonl=labels)
     with pytest.raises(DataError) as caught:
-        open_dataset(tmp_path, skip_bad=True)
+        open_dataset(tmp_path, CorpusOptions(skip_bad=True))
     assert "3 labels can't be used" in str(caught.value)
     assert "line 2: no 'name'; the line has 'id'" in str(caught.value)
     assert "line 4: id 'a' again, as on line 1" in str(caught.value)
@@ -488,7 +489,7 @@ def test_truncated_file_is_refused_by_name(cut, skip_bad, tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[: int(cut * len(content)) if cut < 1 else cut])
     with pytest.raises(DataError, match=r"train\.jsonl\.gz: can't be read to its end"):
-        open_dataset(tmp_path, skip_bad=skip_bad).split("train").scan()
+        open_dataset(tmp_path, CorpusOptions(skip_bad=skip_bad)).split("train").scan()
 
 
 def test_file_that_only_claims_to_be_compressed_is_refused_by_name(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.formats.options import CorpusOptions
 
 CSV = 'text,labels\nGrüße aus Köln,a;b\n"zwei\nZeilen",b\n'
 JSONL = (
@@ -31,7 +32,7 @@ def corpus(folder: Path, **files: str | bytes) -> Path:
 
 
 def read(folder: Path, split: str = "train", **options: bool) -> list[tuple[str, tuple[str, ...]]]:
-    dataset = open_dataset(folder, **options)
+    dataset = open_dataset(folder, CorpusOptions(**options))
     name_of = [label.name for label in dataset.labels]
     return [
         (document.text, tuple(sorted(name_of[label] for label in document.labels)))
@@ -316,7 +317,7 @@ def split_corpus(folder: Path, **files: str) -> Path:
 
 @pytest.mark.parametrize("skip_bad", [False, True])
 def test_labels_of_other_splits_are_labels_without_training_documents(skip_bad, tmp_path, caplog):
-    dataset = open_dataset(split_corpus(tmp_path), skip_bad=skip_bad)
+    dataset = open_dataset(split_corpus(tmp_path), CorpusOptions(skip_bad=skip_bad))
     dataset.check()
     found = [(label.id, label.training_count) for label in dataset.catalogue]
     assert found == [("b", 2), ("a", 1), ("y", 0), ("z", 0)]
@@ -335,7 +336,7 @@ def test_bad_lines_of_other_splits_give_no_labels(tmp_path):
 def test_measured_documents_are_never_skipped_for_a_label_that_the_file_lacks(tmp_path):
     labels = "id,name\na,a\nb,b\ny,y\n"
     split_corpus(tmp_path, labels__csv=labels)
-    dataset = open_dataset(tmp_path, skip_bad=True)
+    dataset = open_dataset(tmp_path, CorpusOptions(skip_bad=True))
     with pytest.raises(DataError) as caught:
         dataset.check()
     message = str(caught.value)
@@ -353,6 +354,6 @@ def test_training_documents_may_be_skipped_for_unknown_labels(tmp_path):  # this
     (tmp_path / "test.jsonl").unlink()
     train = tmp_path / "train.jsonl"
     train.write_text(train.read_text() + '{"text": "s", "labels": ["a"]}\n')
-    dataset: Dataset = open_dataset(tmp_path, skip_bad=True)
+    dataset: Dataset = open_dataset(tmp_path, CorpusOptions(skip_bad=True))
     dataset.check()
     assert [document.text for document in dataset.split("train")] == ["s"]

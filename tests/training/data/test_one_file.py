@@ -121,7 +121,7 @@ def test_lines_that_cannot_be_used_are_those_of_training(tmp_path):
     with pytest.raises(DataError, match=r"2 lines can't be used") as caught:
         open_dataset(path).check()
     assert str(caught.value).count("all.jsonl, line 201") == 1
-    dataset = open_dataset(path, skip_bad=True)
+    dataset = open_dataset(path, CorpusOptions(skip_bad=True))
     dataset.check()
     assert sum(dataset.split(name).scan().num_skipped for name in dataset.split_names) == 2
 

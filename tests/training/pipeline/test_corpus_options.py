@@ -47,11 +47,20 @@ def test_one_file_is_trained_evaluated_and_resumed_with_the_same_columns_alone(p
     assert "holds another run (its corpus, data_fingerprint differs)" in str(other.exception)
 
     figures = tmp_path / "figures.json"
-    measured = run(
-        "evaluate", posts, *COLUMNS, "--registry", registry, "--output", tmp_path / "out",
+    measured = run(  # in the columns of the training
+        "evaluate", posts, "--registry", registry, "--output", tmp_path / "out",
         "--no-baselines", "--json", figures,
     )  # fmt: skip
     assert measured.exit_code == 0, measured.output
+    other = posts.with_name("other.csv")
+    other.write_text(posts.read_text().replace("abstract,topics", "abstract,tags", 1))
+    again = run(
+        "evaluate", other, "--read", "label-column=tags", "--registry", registry,
+        "--output", tmp_path / "again", "--no-baselines",
+    )  # fmt: skip
+    assert again.exit_code == 0, again.output
+    tables = [(tmp_path / each / "evaluation.md").read_text() for each in ("out", "again")]
+    assert tables[0] == tables[1]
     divided = longtail.CorpusOptions(("title", "abstract"), "topics", "|")
     found = longtail.evaluate(posts, registry=registry, corpus=divided)
     from longtail.training.data.dataset import open_dataset

@@ -68,7 +68,7 @@ def test_the_command_reads_feedback_where_it_is_kept(registry, tiny_corpus, monk
         raise ConfigError("judged")
 
     monkeypatch.setattr("longtail.training.promotion.promote.promote", judge)
-    monkeypatch.setattr("longtail.training.commands.promote.configure_logging", lambda _: None)
+    monkeypatch.setattr("longtail.training.commands.promote.configure_logging", lambda: None)
     command = promote_command(lambda: None, lambda *_: None, export)
     for place in (url, registry.folder):
         with pytest.raises(ConfigError, match="judged"):

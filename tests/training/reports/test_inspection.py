@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import longtail
 from longtail.models.errors import LongtailError
 from longtail.training.data.dataset import open_dataset
+from longtail.training.formats.options import CorpusOptions
 from longtail.training.reports.inspection import Inspection, inspect_dataset
 from longtail.training.reports.inspection_text import bars_of_ranks, text_of, write_inspection
 from longtail.training.reports.training_cost import estimate_costs
@@ -41,7 +42,7 @@ def write(folder: Path, splits: dict[str, list[tuple[str, list[str]]]]) -> Path:
 
 
 def inspected(folder: Path) -> Inspection:
-    return inspect_dataset(open_dataset(folder, skip_bad=True))
+    return inspect_dataset(open_dataset(folder, CorpusOptions(skip_bad=True)))
 
 
 def test_only_the_owner_can_read_what_quotes_documents(tiny_corpus, tmp_path):
