@@ -1,4 +1,4 @@
-"""The commands of the service: `longtail serve`, `predict`, `registry`, `doctor`, ..."""
+"""The commands of the service: `longtail serve`, `predict`, `registry`, `feedback`, ..."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from longtail.service.commands.audit import audit, log
-from longtail.service.commands.doctor import doctor
 from longtail.service.commands.feedback import feedback_app
 from longtail.service.commands.options import JsonOption, print_json
 from longtail.service.commands.predict import predict
@@ -21,11 +19,8 @@ def add_commands(app: typer.Typer) -> None:
     app.command("serve", context_settings=PASSED_ON, add_help_option=False)(serve)
     app.command("predict")(predict)
     app.command("key")(key)
-    app.command("doctor")(doctor)
     app.command("push")(push)
     app.command("pull")(pull)
-    registry_app.command("log")(log)
-    registry_app.command("audit")(audit)
     app.add_typer(registry_app, name="registry")
     app.add_typer(feedback_app, name="feedback")
 

@@ -29,8 +29,10 @@ An addition or a removal changes this page, which a test compares with the code.
 
 def render() -> str:
     """Return the page."""
-    commands = [*commands_of(typer.main.get_command(longtail.app), "longtail")]
-    options = [f"{name} {each}" for name, command in commands for each in _options(command)]
+    whole = typer.main.get_command(longtail.app)
+    commands = [*commands_of(whole, "longtail")]
+    having = [("longtail", whole), *commands]
+    options = [f"{name} {each}" for name, command in having for each in _options(command)]
     return page(
         "Surface",
         "the command line, the configuration, the settings, the OpenAPI document and the metrics",

@@ -73,7 +73,7 @@ class Placement:
         if precision == "bfloat16" and self.device == "cpu" and dtype_for("auto", "cpu") != dtype:
             logger.warning(
                 "precision is 'bfloat16', which this processor only imitates, several times as "
-                "slow as float32: take 'auto', or see what 'longtail doctor' measures"
+                "slow as float32: take 'auto'"
             )
         try:
             encoder = dense.encoder.to(self.device)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
 
 feedback_app = typer.Typer(
     no_args_is_help=True,
-    help="Import, export, count, report and delete what people said of labels.",
+    help="Import, export, report and delete what people said of labels.",
 )
 
 PlaceOption = Annotated[
@@ -112,23 +112,6 @@ def delete_entry(
     print(f"Deleted: {entry_id}")
 
 
-@feedback_app.command("show")
-def show(feedback: PlaceOption, as_json: JsonOption = False) -> None:
-    """Count the entries and what they say, after a check of the store."""
-    from longtail.service.feedback.store import FeedbackStore
-
-    with FeedbackStore(feedback, must_exist=True) as store:
-        counts = store.counts()
-    if as_json:
-        print_json(asdict(counts))
-        return
-    print(
-        f"{counts.entries} entries ({counts.with_text} with their text), {counts.deleted} "
-        f"deleted.\nLabels: {counts.accepted} accepted, {counts.rejected} rejected, "
-        f"{counts.added} added, {counts.proposed} proposed."
-    )
-
-
 @feedback_app.command("report")
 def report(
     feedback: PlaceOption,
@@ -141,17 +124,22 @@ def report(
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell how labels fared with people in a week or another while, beside the while before."""
+    """Count all entries, and what people said in a week or another while beside that before."""
     from longtail.service.feedback.store import FeedbackStore
     from longtail.service.offline.feedback_report import LabelBands, period_of, report_feedback
 
     start, end = period_of(since, until)
     with FeedbackStore(feedback, must_exist=True) as store:
+        counts = store.counts()
         found = report_feedback(store, LabelBands(registry), start, end)
     if as_json:
-        print_json(found.to_json())
-    else:
-        print(found.to_markdown())
+        print_json({"all": asdict(counts)} | found.to_json())
+        return
+    print(
+        f"{counts.entries} entries ({counts.with_text} with their text), {counts.deleted} "
+        f"deleted.\nLabels: {counts.accepted} accepted, {counts.rejected} rejected, "
+        f"{counts.added} added, {counts.proposed} proposed.\n\n{found.to_markdown()}"
+    )
 
 
 def _check_all_taken(done: Imported, source: Path) -> None:

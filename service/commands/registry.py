@@ -30,9 +30,18 @@ registry_app = typer.Typer(no_args_is_help=True, help="Look at model versions an
 
 
 @registry_app.command("list")
-def list_versions(registry: RegistryOption = DEFAULT_REGISTRY, as_json: JsonOption = False) -> None:
+def list_versions(
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="List instead who changed what, and when (UTC).")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """List all versions, the current one marked with a star."""
     store = existing_registry(registry)
+    if changes:
+        _list_changes(store, as_json)
+        return
     rows = [_summary(store, version) for version in store.versions()]
     if as_json:
         print_json(rows)
@@ -84,25 +93,47 @@ def show(
 def verify(
     version: VersionArgument = "current",
     registry: RegistryOption = DEFAULT_REGISTRY,
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Words or names, as of persons, in UTF-8: say which of them the files hold, and "
+            "exit with status 1 if they hold any.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare every file of one version with the manifest, and load it without predicting."""
+    from longtail.models.parts.audit import audit_bundle
     from longtail.models.parts.storage import read_parts
+    from longtail.service.commands.audit import read_words, refuse_words
 
+    wanted = [] if words is None else read_words(words)
     store = _registry(registry)
     number = store.resolve(version)
     bundle = store.open(number)
     read_parts(bundle)
     manifest = bundle.manifest
     size_bytes = sum(info.size_bytes for info in manifest.files.values())
+    held = list(audit_bundle(bundle, wanted)) if wanted else []
     if as_json:
-        found = {"version": number, "digest": manifest.digest}
-        print_json(found | {"num_files": len(manifest.files), "size_bytes": size_bytes})
+        found: dict[str, Any] = {"version": number, "digest": manifest.digest}
+        found |= {"num_files": len(manifest.files), "size_bytes": size_bytes}
+        if words is not None:
+            found |= {"num_words": len(wanted), "findings": [asdict(each) for each in held]}
+        print_json(found)
     else:
         print(
             f"Version {number} is whole: {len(manifest.files)} files, "
             f"{size_bytes / 1e6:.1f} MB, digest {manifest.digest}"
         )
+        if held:
+            rows = [(x.word, x.file, x.num_places, x.places[0], ", ".join(x.labels)) for x in held]
+            print_table(("WORD", "FILE", "PLACES", "FIRST", "LABELS"), rows)
+        elif words is not None:
+            print(f"It holds none of {len(wanted)} words.")
+    if words is not None:
+        refuse_words(held, number, words, len(wanted))
 
 
 @registry_app.command()
@@ -281,6 +312,27 @@ def _summary(store: Registry, version: int) -> dict[str, Any]:
         "default_scorer": manifest.default_scorer,
         "digest": manifest.digest,
     }
+
+
+def _list_changes(store: Registry, as_json: bool) -> None:
+    """Print all changes of a registry: when, who, what, and what `current` named then."""
+    entries = store.changes.entries()
+    if as_json:
+        print_json(entries)
+        return
+    rows = [
+        (
+            each["at"],
+            each.get("user") or f"key {each.get('key')}",
+            each["action"],
+            each["version"],
+            f"{each['from'] or 'none'} -> {each['to'] or 'none'}",
+            (each["digest"] or "unknown")[:12],
+            each.get("request_id", ""),
+        )
+        for each in entries
+    ]
+    print_table(("WHEN", "WHO", "ACTION", "VERSION", "CURRENT", "DIGEST", "REQUEST"), rows)
 
 
 def _content(store: Registry, version: int, manifest: Manifest) -> dict[str, Any]:

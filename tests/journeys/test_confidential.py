@@ -72,7 +72,7 @@ def test_no_name_is_in_a_confidential_bundle_nor_in_an_answer(here, run):
         "manifest.json", "labels.jsonl", "sparse.json", "sparse.safetensors", "names.json",
         "names.jsonl", "names.safetensors", "aims.json", "familiar.json", "trained_on.json",
     }  # fmt: skip
-    audited = run("registry", "audit", "1", "--words", "all.txt")
+    audited = run("registry", "verify", "1", "--words", "all.txt")
     assert (audited.status, "none of 4 words" in audited.out) == (0, True)
     with TestClient(create_app(Settings(registry=Path("registry"), watch_interval_s=0))) as client:
         while "still loading" in client.get("/readyz").text:
@@ -91,7 +91,7 @@ def test_no_name_is_in_a_confidential_bundle_nor_in_an_answer(here, run):
 
 def test_the_audit_says_which_names_another_bundle_holds_where(here, run):
     train(run, PLAIN, "plain")
-    audited = run("registry", "audit", "--words", "all.txt", "--registry", "plain", "--json")
+    audited = run("registry", "verify", "--words", "all.txt", "--registry", "plain", "--json")
     findings = json.loads(audited.out)["findings"]
     assert audited.status == 1
     assert {x["word"] for x in findings if x["file"] == "sparse.json"} == set(NAMES)
@@ -117,7 +117,7 @@ def test_what_people_say_of_texts_brings_no_names_into_the_model(here, run):
     done = run("learn", "notes.csv", "--feedback", "said.jsonl")
     assert done.status == 0, done.err
     assert Registry("registry").versions() == [1, 2]
-    assert run("registry", "audit", "2", "--words", "all.txt").status == 0
+    assert run("registry", "verify", "2", "--words", "all.txt").status == 0
     assert RARE in run("describe", RARE).out and "gout" not in run("describe", RARE).out
 
 

@@ -87,9 +87,9 @@ def test_show_prints_a_page_and_the_whole_manifest_as_json(run, registry):
 
 def test_log_shows_who_changed_what(run, registry):
     run("registry", "activate", "1")
-    (*_, last) = json.loads(run("registry", "log", "--json"))
+    (*_, last) = json.loads(run("registry", "list", "--changes", "--json"))
     assert (last["action"], last["from"], last["to"]) == ("activate", 2, 1)
-    assert f"{last['user']}  activate" in run("registry", "log")
+    assert f"{last['user']}  activate" in run("registry", "list", "--changes")
 
 
 def test_verify_says_that_a_bundle_is_whole(run, trained_sparse):

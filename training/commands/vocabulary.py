@@ -36,58 +36,50 @@ _FORMS = (".jsonl", ".csv", ".tsv", ".nt", ".ttl")
 @vocabulary_app.command("show")
 def show(
     source: SourceArgument,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Show what is in a vocabulary, in numbers, and what in it may be wrong."""
-    configure_logging()
-    from longtail.models.files.outputs import check_readable_file
-    from longtail.models.vocabulary.inspection import inspect_vocabulary
-    from longtail.models.vocabulary.reading import read_vocabulary
-
-    check_readable_file(source, "FILE")
-    found = inspect_vocabulary(read_vocabulary(source))
-    if as_json:
-        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
-    else:
-        _print_inspection(found)
-
-
-@vocabulary_app.command("convert")
-def convert(
-    source: SourceArgument,
     output: Annotated[
-        Path,
-        typer.Argument(
-            help="Labels (.jsonl, .csv), Annif's TSV (.tsv), or SKOS (.nt, .ttl), by its name.",
+        Path | None,
+        typer.Option(
+            help="Write it as labels (.jsonl, .csv), Annif's TSV (.tsv) or SKOS (.nt, .ttl), "
+            "by the file's name.",
         ),
-    ],
+    ] = None,
     language: Annotated[
         str | None,
-        typer.Option(help="Of the names of labels; by default that of most concepts."),
+        typer.Option(help="Of the names of labels that are written; by default the commonest."),
     ] = None,
     keep_deprecated: Annotated[
         bool, typer.Option("--keep-deprecated", help="Write deprecated concepts as labels, too.")
     ] = False,
     overwrite: OverwriteOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Write a vocabulary as labels, as Annif's TSV, or in another syntax of SKOS."""
+    """Show what is in a vocabulary and what may be wrong in it; write it in another form."""
     configure_logging()
     from longtail.models.files.durable import write_lines_durably
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_file, check_readable_file
+    from longtail.models.vocabulary.inspection import inspect_vocabulary
     from longtail.models.vocabulary.reading import read_vocabulary
 
     check_readable_file(source, "FILE")
     _check_form(output, language, keep_deprecated)
-    check_output_file(output, inputs=[source], overwrite=overwrite, option="OUTPUT")
+    if output is not None:
+        check_output_file(output, inputs=[source], overwrite=overwrite)
     vocabulary = read_vocabulary(source)
-    lines = _lines(vocabulary, source, output.suffix, language, keep_deprecated)
-    with doing("writing", output):
-        write_lines_durably(output, lines)
-    print(f"Written: {output}")
+    lines = _lines(vocabulary, source, output, language, keep_deprecated)
+    found = inspect_vocabulary(vocabulary)
+    if output is not None:
+        with doing("writing", output):
+            write_lines_durably(output, lines)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        return
+    _print_inspection(found)
+    if output is not None:
+        print(f"Written: {output}")
 
 
-def _check_form(output: Path, language: str | None, keep_deprecated: bool) -> None:
+def _check_form(output: Path | None, language: str | None, keep_deprecated: bool) -> None:
     """Refuse a form that is not written, or options that don't concern it.
 
     Raises:
@@ -95,25 +87,36 @@ def _check_form(output: Path, language: str | None, keep_deprecated: bool) -> No
     """
     from longtail.models.errors import ConfigError
 
+    if output is None:
+        if language is not None or keep_deprecated:
+            raise ConfigError("--language and --keep-deprecated: expected with --output alone")
+        return
     if output.suffix not in _FORMS:
         raise ConfigError(
-            f"OUTPUT {str(output)!r}: no form by its name; expected the end {', '.join(_FORMS)}"
+            f"--output {str(output)!r}: no form by its name; expected the end {', '.join(_FORMS)}"
         )
     if output.suffix in {".nt", ".ttl"} and (language is not None or keep_deprecated):
         raise ConfigError(
-            f"OUTPUT {str(output)!r}: SKOS has all languages and deprecated concepts; leave out "
+            f"--output {str(output)!r}: SKOS has all languages and deprecated concepts; leave out "
             "--language and --keep-deprecated"
         )
 
 
 def _lines(
-    vocabulary: Vocabulary, source: Path, form: str, language: str | None, keep_deprecated: bool
+    vocabulary: Vocabulary,
+    source: Path,
+    output: Path | None,
+    language: str | None,
+    keep_deprecated: bool,
 ) -> Iterable[str]:
-    """Return the lines of a vocabulary in a form, by the end of the file's name."""
+    """Return the lines of a vocabulary in a form, by the end of the file's name; none without."""
     from longtail.models.labels.concepts import labels_of, without_deprecated
     from longtail.models.labels.writing import csv_lines, jsonl_lines, tsv_lines
     from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
 
+    if output is None:
+        return ()
+    form = output.suffix
     if form in {".nt", ".ttl"}:
         return {".nt": ntriples_lines, ".ttl": turtle_lines}[form](vocabulary)
     labels = labels_of(vocabulary, str(source), language)
