@@ -61,7 +61,7 @@ def test_what_was_said_is_learned_and_rolled_back(place, run):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("show --feedback none", "'none' holds no feedback"),
+        ("report --feedback none", "'none' holds no feedback"),
         ("delete x --feedback none", "'none' holds no feedback"),
         ("export out --feedback none", "'none' holds no feedback"),
         ("import docs.jsonl --feedback kept", "Name a label in one of"),
