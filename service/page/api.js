@@ -80,19 +80,6 @@ export function narrower(id, offset, limit, signal) {
   return ask(`v1/labels?${new URLSearchParams({ narrower_of: id, offset, limit, ...languageAsked() })}`, { signal });
 }
 
-/** Return the metrics as [name, {label: value}, number]. */
-export async function metrics(signal) {
-  const answer = await send("metrics", { signal });
-  const found = [];
-  for (const line of (await answer.text()).split("\n")) {
-    const parts = /^([a-z_]+)(?:\{(.*)\})? (\S+)$/.exec(line);
-    if (!parts) continue;
-    const names = [...(parts[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)];
-    found.push([parts[1], Object.fromEntries(names.map(([, key, value]) => [key, value])), Number(parts[3])]);
-  }
-  return found;
-}
-
 async function ask(path, { question, signal }) {
   return (await send(path, { question, signal })).json();
 }

@@ -4,7 +4,7 @@ import { AskView } from "./ask.js";
 import { CatalogueView } from "./catalogue.js";
 import { questionOf } from "./links.js";
 import { ManyView } from "./many.js";
-import { ModelsView, servingWords } from "./models.js";
+import { servingWords, showModels } from "./models.js";
 import { fillSelect } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
 
@@ -16,7 +16,6 @@ const find = (id) => document.getElementById(id);
 const ask = new AskView();
 const catalogue = new CatalogueView((label) => ask.setUnder(label));
 const many = new ManyView();
-const modelsView = new ModelsView();
 let timer;
 let told = ""; // the last answer
 let noticed = ""; // the problem that is shown
@@ -33,7 +32,7 @@ async function look() {
     // Settings are filled anew only where something has changed, so that no open choice closes.
     if (JSON.stringify(found) !== told) {
       told = JSON.stringify(found);
-      modelsView.useModels(found);
+      showModels(found);
       find("serving").textContent = servingWords(found.models);
       if (isReady) {
         ask.useModels(found);
@@ -101,8 +100,6 @@ function route() {
   }
   document.title = `${TITLES[view]} · Longtail`;
   if (view === "labels") catalogue.open(decoded(rest.join("/")));
-  if (view === "models") modelsView.open();
-  else modelsView.close();
 }
 
 function decoded(part) {

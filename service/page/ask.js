@@ -1,4 +1,5 @@
 // The view that asks: a text, one setting or two, and what they find.
+import { labels as fetchLabels } from "./api.js";
 import { copyText, count, debounced, percent, plural, score } from "./dom.js";
 import { MAX_LINKED_CHARACTERS, linkTo } from "./links.js";
 import { Panel } from "./panel.js";
@@ -7,29 +8,25 @@ import { showProblem } from "./problems.js";
 const TYPING_PAUSE_MS = 500;
 const MAX_FILE_BYTES = 4_000_000;
 const COPIED_MS = 1500;
-const EXAMPLE =
-  "Commission Regulation opening tariff quotas for imports of olive oil originating in Tunisia. " +
-  "Import licences shall be issued for a fixed quantity each month, and customs duties shall be " +
-  "suspended within the limits of the quota. Member States shall notify the Commission of the " +
-  "quantities for which licence applications have been submitted.";
-
+const EXAMPLE_NAMES = 3; // of labels, where a model brings no text along
 const find = (id) => document.getElementById(id);
 
 export class AskView {
   constructor() {
     this.text = find("text");
     this.compare = find("compare");
-    this.panels = [this.newPanel("Labels")];
+    this.panels = [this.newPanel("Labels", () => this.text.select())];
     find("panels").append(this.panels[0].root);
     this.limits = null;
     this.asked = ""; // the text that was asked about last
     this.under = null; // id of the label below which all answers are
     this.linked = null; // the question of an address, until there are models
+    this.isAwaited = false; // somebody waits for the labels, and does not go on typing
     this.listen();
   }
 
-  newPanel(title) {
-    return new Panel(title, (panel) => this.onAnswer(panel), () => this.text.select());
+  newPanel(title, onSent = null) {
+    return new Panel(title, (panel) => this.onAnswer(panel), onSent);
   }
 
   listen() {
@@ -44,16 +41,17 @@ export class AskView {
     this.text.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
         event.preventDefault();
-        this.ask();
+        this.findLabels();
       }
     });
-    find("go").addEventListener("click", () => this.ask());
+    find("go").addEventListener("click", () => this.findLabels());
     find("k").addEventListener("change", () => this.ask());
     find("under-clear").addEventListener("click", () => this.setUnder(null));
     find("link-copy").addEventListener("click", () => this.copyLink());
-    find("example").addEventListener("click", () => this.setText(EXAMPLE));
+    find("example").addEventListener("click", () => this.showExample());
     find("clear").addEventListener("click", () => {
       this.setText("");
+      this.ask();
       this.text.focus();
     });
     this.compare.addEventListener("change", () => this.setCompare(this.compare.checked));
@@ -80,7 +78,7 @@ export class AskView {
       const [file] = event.dataTransfer.files;
       const dropped = event.dataTransfer.getData("text/plain");
       if (file) this.read(file);
-      else if (dropped) this.setText(dropped);
+      else if (dropped) this.findFor(dropped);
     });
     // A file that misses the box must not replace the page.
     for (const name of ["dragover", "drop"]) document.addEventListener(name, (event) => event.preventDefault());
@@ -93,7 +91,7 @@ export class AskView {
     }
     try {
       const content = await file.arrayBuffer();
-      this.setText(new TextDecoder("utf-8", { fatal: true }).decode(content));
+      this.findFor(new TextDecoder("utf-8", { fatal: true }).decode(content));
     } catch {
       this.refuse("The file can't be read", `${file.name} is no text in UTF-8.`);
     }
@@ -102,7 +100,30 @@ export class AskView {
   setText(text) {
     this.text.value = text;
     this.showSize();
+  }
+
+  findFor(text) {
+    this.setText(text);
+    this.findLabels();
+  }
+
+  /** Ask as a person does who waits for the labels: they come into view. */
+  findLabels() {
     this.ask();
+    this.isAwaited = true;
+    if (!this.text.value.trim()) this.refuse("There is no text yet", "Write or paste one, or take the example.");
+    this.panels[0].scrollTo();
+  }
+
+  /** Ask about a text that the model brings along, or else about names of its labels. */
+  async showExample() {
+    const { model } = this.panels[0];
+    if (!model) return;
+    try {
+      this.findFor(model.example ?? (await fetchLabels("", 0, EXAMPLE_NAMES)).labels.map(({ name }) => name).join("\n"));
+    } catch (error) {
+      showProblem(this.panels[0].problem, error, () => this.showExample());
+    }
   }
 
   showSize() {
@@ -133,6 +154,7 @@ export class AskView {
       this.panels[0].results.compareWith(null);
     }
     this.panels[0].setTitle(isOn ? "A" : "Labels");
+    for (const panel of this.panels) panel.root.querySelector("details").open = isOn;
   }
 
   /** Copy the address of this question, or show it where copying is not allowed. */
@@ -166,6 +188,7 @@ export class AskView {
     const lacking = this.panels[0].restore(settings);
     find("link-note").textContent = lacking.length ? `The link asked for ${lacking.join(", ")}, which this model does not have.` : "";
     this.setText(text);
+    this.ask();
   }
 
   /** Take what GET /v1/models told. */
@@ -181,6 +204,7 @@ export class AskView {
   }
 
   ask() {
+    this.isAwaited = false;
     const text = (this.asked = this.text.value);
     if (!text.trim()) {
       for (const panel of this.panels) panel.clear();
@@ -204,6 +228,8 @@ export class AskView {
   }
 
   onAnswer(panel) {
+    if (this.isAwaited) panel.scrollTo();
+    this.isAwaited = false;
     if (this.panels.length === 2) {
       const [first, second] = this.panels;
       const both = first.labels && second.labels;

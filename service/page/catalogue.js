@@ -129,17 +129,16 @@ function listItem(label) {
 
 function detailParts(label) {
   return [
-    element("p", { class: "muted" }, [`id ${label.id}`, label.notation, `version ${label.model.version}`].filter(Boolean).join(" · ")),
+    element("p", { class: "muted" }, [label.id !== label.name && `id ${label.id}`, label.notation, `version ${label.model.version}`].filter(Boolean).join(" · ")),
     element("p", { class: `seen ${rarity(label.training_count)}` }, seen(label.training_count)),
     label.description ? element("p", {}, label.description) : null,
     ...section("Broader", label.broader.length ? labelLinks(label.broader) : null),
     ...section("Narrower", label.narrower.length ? labelLinks(label.narrower) : null),
     ...section("Other names", label.alternative_names.join(" · ")),
     ...section("In other languages", Object.entries(label.names).map(([code, name]) => `${code}: ${name}`).join(" · ")),
-    ...section("Known by", label.keywords.length ? keywordList(label.keywords) : null),
-    ...section("Nearest labels", label.nearest.length ? nearestList(label.nearest) : null),
-    ...section("Description that the label encoder read", label.pseudo_description || null),
-    ...section("Scorers that know it", label.scorers.join(", ")),
+    ...section("Words that go with it", label.keywords.length ? keywordList(label.keywords) : null),
+    ...section("Similar labels", label.nearest.length ? nearestList(label.nearest) : null),
+    ...section("Methods that know it", label.scorers.join(", ")),
   ].filter(Boolean);
 }
 

@@ -1,8 +1,9 @@
-// The view of many texts: a file is read here, asked about in parts, and its labels are downloaded.
+// The view of many texts: a file is read here, asked about in parts, and its rows are downloaded with their labels.
 import { batch, languageAsked } from "./api.js";
 import { count, element, fillSelect, percent, plural, score } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
-import { download, guessColumns, readTable, toCsv } from "./tables.js";
+import { download, guessColumns, readTable, taggedCsv } from "./tables.js";
+import { fillAims, methodChoices } from "./words.js";
 
 const MAX_FILE_BYTES = 200_000_000;
 const PART_TEXTS = 256;
@@ -21,12 +22,8 @@ export class ManyView {
       target.value = "";
     });
     find("many-start").addEventListener("click", () => (this.running ? this.running.abort() : this.start()));
-    find("many-scorer").addEventListener("change", () => this.fillAims());
-    find("many-csv").addEventListener("click", () => download(`${this.name}.labels.csv`, "text/csv", this.csv()));
-    find("many-jsonl").addEventListener("click", () => {
-      const lines = this.answers.map((answer) => `${JSON.stringify(answer)}\n`);
-      download(`${this.name}.labels.jsonl`, "application/x-ndjson", lines.join(""));
-    });
+    find("many-scorer").addEventListener("change", () => this.useScorer());
+    find("many-download").addEventListener("click", () => download(`${this.name}.labels.csv`, "text/csv", taggedCsv(this.table, this.answers)));
   }
 
   /** Take what GET /v1/models told. */
@@ -35,14 +32,17 @@ export class ManyView {
     this.limits = limits;
     if (!this.model) return;
     const { scorers, default_scorer: best } = this.model;
-    fillSelect(find("many-scorer"), scorers.map((name) => [name, name]), find("many-scorer").value || best);
-    this.fillAims();
+    const before = find("many-scorer").value;
+    fillSelect(find("many-scorer"), methodChoices(scorers), before || best);
+    if (find("many-scorer").value !== before) this.useScorer();
   }
 
-  fillAims() {
-    const aims = this.model.aims[find("many-scorer").value] ?? [];
-    fillSelect(find("many-aim"), aims.map((name) => [name, name.replace("_", " ")]));
-    find("many-aim").parentElement.hidden = aims.length < 2;
+  /** Offer a scorer's aims, and the probability from which the model takes its labels for right. */
+  useScorer() {
+    const scorer = find("many-scorer").value;
+    const threshold = this.model.thresholds[scorer];
+    fillAims(find("many-aim"), this.model.aims[scorer]);
+    find("many-threshold").value = threshold === undefined ? "" : (100 * threshold).toFixed(1);
   }
 
   async read(file) {
@@ -62,12 +62,10 @@ export class ManyView {
     const guess = guessColumns(columns);
     find("many-columns").replaceChildren(
       ...columns.map((column, at) =>
-        element("label", { class: "inline" }, element("input", { type: "checkbox", value: `${at}`, checked: guess.texts.includes(at) || columns.length === 1 }), column),
+        element("label", { class: "inline" }, element("input", { type: "checkbox", value: `${at}`, checked: guess.includes(at) || columns.length === 1 }), column),
       ),
     );
     find("many-columns").parentElement.hidden = columns.length === 1;
-    fillSelect(find("many-id"), [["-1", "the row's number"], ...columns.map((column, at) => [`${at}`, column])], `${guess.id}`);
-    find("many-id").parentElement.hidden = columns.length === 1;
     find("many-found").textContent = `${file.name}: ${plural(rows.length, "text")}`;
     find("many-start").disabled = rows.length === 0;
     this.forget();
@@ -95,6 +93,7 @@ export class ManyView {
     const running = new AbortController();
     this.running = running;
     find("many-start").textContent = "Stop";
+    find("many-open").disabled = true;
     const progress = find("many-progress");
     [progress.max, progress.value, progress.hidden] = [this.table.rows.length, 0, false];
     try {
@@ -104,22 +103,21 @@ export class ManyView {
     } finally {
       this.running = null;
       find("many-start").textContent = "Find labels";
+      find("many-open").disabled = false;
       progress.hidden = true;
       this.tell();
     }
   }
 
-  /** Yield a line of the batch for each row; blank texts are told apart, for the service refuses them. */
+  /** Yield a line of the batch for each row. */
   *linesOf(columns) {
-    const id = Number(find("many-id").value);
-    for (const [at, row] of this.table.rows.entries()) {
-      const text = columns.map((column) => row[column]).filter((cell) => cell.trim()).join("\n");
-      yield { id: id >= 0 ? row[id] : `${at + 1}`, text };
+    for (const row of this.table.rows) {
+      yield { text: columns.map((column) => row[column]).filter((cell) => cell.trim()).join("\n") };
     }
   }
 
   async ask(part, signal) {
-    const asked = part.filter(({ text }) => text.trim());
+    const asked = part.filter(({ text }) => text.trim()); // the service refuses blank texts
     const options = {
       k: Math.min(Number(find("many-k").value), this.model.label_count, this.limits.max_k),
       scorer: find("many-scorer").value,
@@ -127,17 +125,17 @@ export class ManyView {
     };
     if (find("many-aim").selectedIndex > 0) options.aim = find("many-aim").value;
     const threshold = find("many-threshold").valueAsNumber;
-    if (Number.isFinite(threshold)) options.threshold = threshold;
+    if (Number.isFinite(threshold)) options.threshold = threshold / 100;
     const found = asked.length ? await batch(asked, options, signal) : [];
     let next = 0;
     for (const line of part) {
       const isBlank = !line.text.trim();
       const answer = isBlank ? { error: { title: "The text is empty" } } : found[next++];
-      this.show({ ...line, ...answer, id: line.id });
+      this.show(line.text, answer);
     }
   }
 
-  show({ text, ...answer }) {
+  show(text, answer) {
     this.answers.push(answer);
     find("many-results").hidden = false;
     find("many-progress").value = this.answers.length;
@@ -148,7 +146,7 @@ export class ManyView {
       element(
         "tr",
         {},
-        element("th", { scope: "row" }, `${answer.id}`),
+        element("th", { scope: "row" }, count(this.answers.length)),
         element("td", { class: "start" }, text.slice(0, 160)),
         element("td", {}, labels?.length ? element("ul", {}, ...labels) : element("span", { class: "muted" }, answer.error?.title ?? "No label fits.")),
       ),
@@ -162,20 +160,9 @@ export class ManyView {
     const done = this.answers.length < all ? `Stopped after ${count(this.answers.length)} of ${plural(all, "text")}` : `${plural(all, "text")} done`;
     const doubts = [
       failed && `, ${plural(failed, "text")} without an answer (see the download)`,
-      unlike && `, ${plural(unlike, "text")} unlike those that the model was made for`,
+      unlike && `, ${plural(unlike, "text")} unlike those that the model learned from`,
     ];
     find("many-said").textContent = `${done}${doubts.filter(Boolean).join("")}.`;
-  }
-
-  csv() {
-    const rows = [["id", "place", "label_id", "label", "probability", "score", "problem"]];
-    for (const answer of this.answers) {
-      const { id, labels = [], error } = answer;
-      const doubt = isUnlike(answer) ? UNLIKE : "";
-      if (error) rows.push([id, "", "", "", "", "", error.detail || error.title]);
-      labels.forEach((label, index) => rows.push([id, index + 1, label.id, label.name, label.probability ?? "", label.score, doubt]));
-    }
-    return toCsv(rows);
   }
 }
 

@@ -1,6 +1,5 @@
 // The view of the models: what is loaded and how good it is.
 import { count, element, percent, plural } from "./dom.js";
-import { LoadTiles } from "./load.js";
 
 const find = (id) => document.getElementById(id);
 const MEASURES = [
@@ -11,33 +10,18 @@ const MEASURES = [
 ];
 const STATES = { "not-loaded": "not loaded" };
 
-export class ModelsView {
-  constructor() {
-    this.load = new LoadTiles(find("load"), find("load-problem"));
-  }
-
-  open() {
-    this.load.start();
-  }
-
-  close() {
-    this.load.stop();
-  }
-
-  /** Take what GET /v1/models told. */
-  useModels({ models, problem, limits }) {
-    this.load.maxQueueTokens = limits.max_queue_tokens;
-    const cards = models.toReversed().map(card);
-    if (problem) cards.unshift(element("p", { class: "problem" }, problem));
-    find("versions").replaceChildren(...cards);
-  }
+/** Show what GET /v1/models told. */
+export function showModels({ models, problem }) {
+  const cards = models.toReversed().map(card);
+  if (problem) cards.unshift(element("p", { class: "problem" }, problem));
+  find("versions").replaceChildren(...cards);
 }
 
 function card(model) {
   const facts = [
     model.published_at && ["published", new Date(model.published_at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })],
     model.label_count !== null && ["labels", count(model.label_count)],
-    model.scorers.length && ["scorers", model.scorers.map((name) => (name === model.default_scorer ? `${name} (default)` : name)).join(", ")],
+    model.scorers.length && ["methods", model.scorers.map((name) => (name === model.default_scorer ? `${name} (default)` : name)).join(", ")],
     model.digest && ["digest", element("code", { title: model.digest }, model.digest.slice(0, 16))],
   ].filter(Boolean);
   return element(
@@ -77,7 +61,7 @@ function measures(dev, heldOut) {
       "table",
       { class: "scores" },
       element("caption", { class: "muted" }, `On ${where}, in percent; rare: labels with 1 to 9 training documents`),
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "scorer"), ...MEASURES.map(([, , head]) => element("th", { scope: "col" }, head)))),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "method"), ...MEASURES.map(([, , head]) => element("th", { scope: "col" }, head)))),
       element(
         "tbody",
         {},

@@ -1,21 +1,16 @@
-// One setting and what it finds: scorer, correction, aim and tail dial above, labels below.
+// One setting and what it finds: the labels, and the settings folded above them.
 import { languageAsked, predict } from "./api.js";
 import { copyText, count, debounced, element, fillSelect, plural, rarity } from "./dom.js";
 import { Review } from "./feedback.js";
 import { hideProblem, showProblem } from "./problems.js";
 import { Results, hasProbabilities } from "./results.js";
+import { fillAims, methodChoices } from "./words.js";
 
 const DIAL_PAUSE_MS = 120;
+const ASKING_MS = 150; // a faster answer just comes
 const COPIED_MS = 1500;
-const AIMS = {
-  precision: "right labels",
-  rare_labels: "rare labels",
-  coverage: "many different labels",
-  propensity: "labels often forgotten",
-};
-
 export class Panel {
-  /** `onAnswer` is called with this panel when labels have come, `onSent` when feedback is kept. */
+  /** `onAnswer` is called with this panel when labels have come, `onSent` when feedback is kept; null: none is taken. */
   constructor(title, onAnswer, onSent) {
     const made = document.getElementById("panel").content.cloneNode(true);
     this.root = made.querySelector(".panel");
@@ -24,11 +19,14 @@ export class Panel {
     this.setTitle(title);
     [this.version, this.scorer, this.correction, this.aim] = [".version-choice", ".scorer", ".correction", ".aim"].map(find);
     [this.dial, this.dialValue] = [".tail-dial", ".dial-value"].map(find);
-    [this.progress, this.problem, this.summary, this.cautions] = [".progress", ".problem", ".summary", ".cautions"].map(find);
+    [this.problem, this.summary, this.technical, this.cautions] = [".problem", ".summary", ".technical", ".cautions"].map(find);
     [this.after, this.copy, this.copied] = [".after", ".copy-labels", ".copied"].map(find);
     this.results = new Results(find(".results"));
-    this.review = new Review(this.results, onSent);
-    this.root.append(this.review.root);
+    this.review = onSent && new Review(this.results, onSent);
+    if (this.review) {
+      this.results.list.before(this.review.pending);
+      this.root.append(this.review.root);
+    }
     this.onAnswer = onAnswer;
     this.question = null; // {text, k} as asked last
     this.labels = null;
@@ -66,11 +64,11 @@ export class Panel {
 
   /** Take what GET /v1/models told; what was chosen stays chosen where it can. */
   useModels({ models, limits, feedback }) {
-    this.review.use(feedback);
+    this.review?.use(feedback);
     const loaded = models.filter((model) => model.loaded);
     this.models = loaded;
     this.limits = limits;
-    const choices = [["", "default"], ...loaded.map(({ version }) => [`${version}`, `${version}`])];
+    const choices = [["", "the current one"], ...loaded.map(({ version }) => [`${version}`, `${version}`])];
     fillSelect(this.version, choices);
     this.version.parentElement.hidden = loaded.length < 2;
     this.fillScorers();
@@ -85,7 +83,7 @@ export class Panel {
     if (!this.model) return;
     const { scorers, default_scorer: best } = this.model;
     const before = this.scorer.value;
-    fillSelect(this.scorer, scorers.map((name) => [name, name]), before || best);
+    fillSelect(this.scorer, methodChoices(scorers), before || best);
     this.fillCorrections(this.scorer.value === before ? this.correction.value : undefined);
     this.fillAims();
   }
@@ -94,13 +92,12 @@ export class Panel {
   fillCorrections(chosen) {
     const corrections = this.model.corrections[this.scorer.value] ?? ["none"];
     fillSelect(this.correction, corrections.map((name) => [name, name]), chosen ?? corrections[0]);
+    this.correction.parentElement.hidden = corrections.length < 2;
   }
 
   /** Offer the scorer's aims; the chosen one stays where it can, and the control hides where there is no choice. */
-  fillAims(chosen = this.aim.value) {
-    const aims = this.model.aims[this.scorer.value] ?? [];
-    fillSelect(this.aim, aims.map((name) => [name, AIMS[name] ?? name]), chosen || aims[0]);
-    this.aim.parentElement.hidden = aims.length < 2;
+  fillAims(chosen) {
+    fillAims(this.aim, this.model.aims[this.scorer.value], chosen);
     this.useDialOrAim();
   }
 
@@ -147,9 +144,9 @@ export class Panel {
       if ([...select.options].some((option) => option.value === value)) select.value = value;
       else lacking.push(`${what} “${value}”`);
     };
-    choose(this.version, "version", version);
+    choose(this.version, "model version", version);
     this.fillScorers();
-    choose(this.scorer, "scorer", scorer);
+    choose(this.scorer, "method", scorer);
     this.fillCorrections();
     choose(this.correction, "correction", correction);
     this.fillAims();
@@ -160,18 +157,18 @@ export class Panel {
     return lacking;
   }
 
-  /** Copy ids, names and probabilities as columns, or show them where copying is not allowed. */
+  /** Copy names, ids and probabilities as columns, or show them where copying is not allowed. */
   async copyLabels() {
-    this.copied.textContent = this.labels.map(({ id, name, probability, score }) => [id, name, probability ?? score].join("\t")).join("\n");
+    this.copied.textContent = this.labels.map(({ id, name, probability, score }) => [name, id, probability ?? score].join("\t")).join("\n");
     this.copied.hidden = false;
     const isCopied = await copyText(this.copied);
     this.copied.hidden = isCopied;
     this.copy.textContent = isCopied ? "Copied" : "Selected";
-    setTimeout(() => (this.copy.textContent = "Copy labels with ids"), COPIED_MS);
+    setTimeout(() => (this.copy.textContent = "Copy the labels"), COPIED_MS);
   }
 
   showDial() {
-    this.dialValue.textContent = Number(this.dial.value).toFixed(2);
+    this.dialValue.textContent = Number(this.dial.value) ? Number(this.dial.value).toFixed(2) : "off";
   }
 
   /** Ask, or ask again with other settings; what was asked before is given up. */
@@ -230,18 +227,24 @@ export class Panel {
 
   show(text, answer, before, milliseconds) {
     const [result] = answer.results;
-    this.answer = answer;
     this.labels = result.labels;
     hideProblem(this.problem);
-    this.review.start(text, answer.model.version);
-    this.results.show({ text, scorer: answer.scorer, result, before });
+    this.results.show({ text, scorer: answer.scorer, result, before, threshold: this.thresholdOf(answer) });
+    this.review?.start(text, answer.model.version);
     this.root.classList.remove("stale");
     this.after.hidden = false;
     this.copied.hidden = true;
     this.copy.disabled = !this.labels.length;
-    this.summary.replaceChildren(summaryOf(answer, result, milliseconds));
-    this.cautions.replaceChildren(...cautionsOf(answer, result).map((words) => element("p", {}, words)));
+    this.summary.textContent = summaryOf(result);
+    this.technical.textContent = `Version ${answer.model.version} answered in ${count(Math.round(milliseconds))} ms.`;
+    this.cautions.replaceChildren(...cautionsOf(answer, result).map(([words, title]) => element("p", { title }, words)));
     this.onAnswer(this);
+  }
+
+  /** Return the probability from which the model takes a label for right; null where labels have another order. */
+  thresholdOf({ model, scorer, tail_dial: dial }) {
+    const found = this.models.find(({ version }) => version === model.version)?.thresholds[scorer];
+    return this.hasAim || dial > 0 ? null : (found ?? null);
   }
 
   fail(error) {
@@ -253,18 +256,27 @@ export class Panel {
     this.running?.abort();
     this.question = null;
     this.labels = null;
-    this.review.stop();
     this.results.clear();
+    this.review?.start(null, null);
     this.after.hidden = true;
     hideProblem(this.problem);
     this.summary.textContent = "";
     this.cautions.replaceChildren();
+    this.technical.textContent = "";
+    this.root.classList.remove("stale");
     this.setBusy(false);
   }
 
   setBusy(isBusy) {
+    clearTimeout(this.asking);
     this.root.setAttribute("aria-busy", `${isBusy}`);
-    this.progress.classList.toggle("busy", isBusy);
+    this.root.classList.remove("asking");
+    if (isBusy) this.asking = setTimeout(() => this.root.classList.add("asking"), ASKING_MS);
+  }
+
+  /** Bring the labels into view, where they are below it. */
+  scrollTo() {
+    if (this.root.getBoundingClientRect().top > innerHeight * 0.6) this.root.scrollIntoView({ block: "start" });
   }
 
   get ids() {
@@ -278,33 +290,32 @@ export class Panel {
 
 const placesOf = (labels) => new Map(labels.map((label, index) => [label.id, index]));
 
-/** Return, in sentences, what to know before relying on the labels. */
+/** Return what to know before relying on the labels: [sentence, details]. */
 export function cautionsOf(answer, { labels, known_tokens: known, warnings = [] }) {
-  if (!labels.length) return known === 0 ? ["No word of this text is known to the model."] : [];
+  if (!labels.length) return known === 0 ? [["The model knows no word of this text.", ""]] : [];
+  const unlike = warnings.find(({ code }) => code === "unlike-training");
+  const doubtful = warnings.find(({ code }) => code === "unreliable-probabilities");
+  const order =
+    answer.tail_dial > 0
+      ? "While rare labels are preferred, labels have no percentages: the values only put them in order."
+      : "With this method labels have no percentages: the values only put them in order.";
   return [
-    known === 0 &&
-      "No word of this text is known to the model: these are the labels that it gives to any such text, not an answer.",
-    !hasProbabilities(labels) &&
-      (answer.tail_dial > 0
-        ? "With the tail dial above 0, scores are no probabilities: they only order these labels."
-        : "These scores are no probabilities: they only order these labels."),
-    ...warnings.filter(({ code }) => code === "unlike-training").map(({ detail }) => `${detail[0].toUpperCase()}${detail.slice(1)}.`),
-    warnings.some((warning) => warning.code === "unreliable-probabilities") &&
-      `Labels marked “too high?” have at most one training document: the probabilities that ${answer.scorer} gives them are often far too high. Check them.`,
+    known === 0 && ["The model knows no word of this text: it gives these labels to any such text. They are no answer.", ""],
+    !hasProbabilities(labels) && [order, ""],
+    unlike && ["This text is unlike those that the model learned from, so its percentages may be far off. Check the labels.", unlike.detail],
+    doubtful && ["Labels marked “too high?” have at most one training document: their percentages are often far too high. Check them.", doubtful.detail],
   ].filter(Boolean);
 }
 
 const rareOf = (labels) =>
   labels.filter((label) => label.explanation && rarity(label.explanation.training_count) !== "common");
 
-function summaryOf(answer, result, milliseconds) {
-  const isKnown = result.labels.some((label) => label.explanation);
+function summaryOf({ labels, exact, truncated, num_tokens: read, num_text_tokens: all }) {
+  const rare = rareOf(labels).length;
   return [
-    plural(result.labels.length, "label") + (isKnown ? `, ${rareOf(result.labels).length} rare` : ""),
-    result.exact ? "exact" : "not certified exact",
-    result.truncated && `only the first ${count(result.num_tokens)} of ${plural(result.num_text_tokens, "token")} read`,
-    `version ${answer.model.version}`,
-    `${count(Math.round(milliseconds))} ms`,
+    plural(labels.length, "label") + (rare ? `, ${rare} rare` : ""),
+    !exact && "perhaps not the very best",
+    truncated && `only the first ${count(read)} of ${plural(all, "token")} read`,
   ]
     .filter(Boolean)
     .join(" · ");

@@ -1,9 +1,8 @@
 // The list of labels: rows that keep their identity while their places change.
-import { copyText, element, percent, plural, rarity, score } from "./dom.js";
+import { element, percent, plural, rarity, score } from "./dom.js";
 import { documents, whyParts } from "./why.js";
 
 const MOVE_MS = 280;
-const COPIED_MS = 1500;
 const VERDICT_KEYS = { a: "accepted", r: "rejected" };
 const SEND_KEY = "s";
 let rowNumber = 0;
@@ -13,34 +12,35 @@ export class Results {
   constructor(list) {
     this.list = list;
     this.rows = new Map(); // by label id
-    this.verdicts = new Map(); // "accepted" or "rejected", by label id
+    this.verdicts = new Map(); // {verdict: "accepted" or "rejected", name}, by label id
     this.areVerdictsOffered = false;
+    this.areVerdictsPaused = false;
     this.onVerdict = () => {};
     this.onSend = () => {};
     list.addEventListener("keydown", (event) => this.onKey(event));
   }
 
-  /** Let labels be accepted and rejected, or not. */
-  offerVerdicts(areOffered) {
+  /** Show verdicts or not; paused, they are shown and can't be changed. */
+  offerVerdicts(areOffered, arePaused) {
     this.areVerdictsOffered = areOffered;
+    this.areVerdictsPaused = arePaused;
     this.showVerdicts();
   }
 
   /** Accept or reject a label; the same verdict again takes it back. */
   judge(id, verdict) {
-    if (this.verdicts.get(id) === verdict) this.verdicts.delete(id);
-    else this.verdicts.set(id, verdict);
-    this.showVerdicts();
+    if (this.areVerdictsPaused) return;
+    if (this.verdicts.get(id)?.verdict === verdict) this.verdicts.delete(id);
+    else this.verdicts.set(id, { verdict, name: this.rows.get(id).name.textContent });
     this.onVerdict();
   }
 
   forgetVerdicts() {
     this.verdicts.clear();
-    this.showVerdicts();
   }
 
   showVerdicts() {
-    for (const [id, row] of this.rows) row.showVerdict(this.areVerdictsOffered, this.verdicts.get(id));
+    for (const [id, row] of this.rows) row.showVerdict(this.areVerdictsOffered, this.areVerdictsPaused, this.verdicts.get(id)?.verdict);
   }
 
   onKey(event) {
@@ -53,8 +53,12 @@ export class Results {
     else this.judge(id, verdict);
   }
 
-  /** Show an answer; `before` maps ids to places at dial 0, null where that was not asked. */
-  show({ text, scorer, result, before }) {
+  /**
+   * Show an answer; `before` maps ids to places without preference for rare labels, null where that
+   * was not asked. From `threshold` on, a probability, the model takes a label for right; null: the
+   * labels are not in the order of their probabilities.
+   */
+  show({ text, scorer, result, before, threshold }) {
     const { labels } = result;
     const doubtful = new Set((result.warnings ?? []).flatMap((warning) => warning.label_ids));
     // A bar is a probability. Scores have no zero and no end, so that a bar would show a confidence
@@ -69,15 +73,16 @@ export class Results {
       row.item.remove();
       this.rows.delete(id);
     }
+    const end = threshold === null ? -1 : labels.findIndex(({ probability }) => probability < threshold);
     labels.forEach((label, index) => {
       const row = this.rows.get(label.id) ?? new Row((verdict) => this.judge(label.id, verdict));
       this.rows.set(label.id, row);
       const share = isScaled ? label.probability : 0;
       const move = moveOf(label, index, before);
       row.update({ text, scorer, label, index, share, move, isDoubtful: doubtful.has(label.id) });
+      row.showLine(index === end ? lineWords(index, threshold) : "");
       if (this.list.children[index] !== row.item) this.list.insertBefore(row.item, this.list.children[index] ?? null);
     });
-    this.showVerdicts();
     if (this.list.contains(focused)) focused.focus({ preventScroll: true });
     this.animate(places);
   }
@@ -131,17 +136,16 @@ class Row {
     );
     this.why = element("div", { class: "why", id, hidden: true });
     this.id = element("code", { class: "label-id" });
-    this.copy = element("button", { type: "button", class: "quiet copy" }, "Copy");
+    this.line = element("p", { class: "line", hidden: true });
     this.entry = element("a", { class: "entry" }, "Catalogue");
     this.accept = element("button", { type: "button", class: "quiet accept" }, "Accept");
     this.reject = element("button", { type: "button", class: "quiet reject" }, "Reject");
     this.verdict = element("span", { class: "verdict", hidden: true }, this.accept, this.reject);
     this.accept.addEventListener("click", () => onVerdict("accepted"));
     this.reject.addEventListener("click", () => onVerdict("rejected"));
-    const identity = element("div", { class: "identity" }, this.id, this.copy, this.entry, this.verdict);
-    this.item = element("li", { class: "result" }, this.head, identity, this.why);
+    const identity = element("div", { class: "identity" }, this.id, this.entry, this.verdict);
+    this.item = element("li", { class: "result" }, this.line, this.head, identity, this.why);
     this.head.addEventListener("click", () => this.toggle());
-    this.copy.addEventListener("click", () => this.copyId());
   }
 
   update({ text, scorer, label, index, share, move, isDoubtful }) {
@@ -153,7 +157,7 @@ class Row {
     else this.value.replaceChildren(percent(probability));
     this.value.title = probability === null ? "no probability" : `probability; score ${score(label.score)}`;
     this.id.textContent = label.id;
-    this.copy.setAttribute("aria-label", `Copy the id of ${label.name}`);
+    this.id.hidden = label.id === label.name;
     this.accept.setAttribute("aria-label", `Accept ${label.name}`);
     this.reject.setAttribute("aria-label", `Reject ${label.name}`);
     this.entry.href = `#labels/${encodeURIComponent(label.id)}`;
@@ -170,8 +174,15 @@ class Row {
     if (!this.why.hidden) this.fillWhy();
   }
 
-  showVerdict(isOffered, verdict) {
+  /** Draw, in words, the line that ends the labels that the model takes for right; "": it is not here. */
+  showLine(words) {
+    this.line.textContent = words;
+    this.line.hidden = !words;
+  }
+
+  showVerdict(isOffered, isPaused, verdict) {
     this.verdict.hidden = !isOffered;
+    this.accept.disabled = this.reject.disabled = isPaused;
     this.accept.setAttribute("aria-pressed", `${verdict === "accepted"}`);
     this.reject.setAttribute("aria-pressed", `${verdict === "rejected"}`);
   }
@@ -183,17 +194,12 @@ class Row {
     } else if (move === Infinity) {
       this.move.replaceChildren("▲ new");
     } else {
-      const words = `${move > 0 ? "up" : "down"} ${Math.abs(move)} since dial 0`;
+      const words = `${move > 0 ? "up" : "down"} ${Math.abs(move)}`;
       this.move.replaceChildren(
         element("span", { aria: { hidden: "true" }, title: words }, `${move > 0 ? "▲" : "▼"} ${Math.abs(move)}`),
         element("span", { class: "unseen" }, words),
       );
     }
-  }
-
-  async copyId() {
-    this.copy.textContent = (await copyText(this.id)) ? "Copied" : "Selected";
-    setTimeout(() => (this.copy.textContent = "Copy"), COPIED_MS);
   }
 
   toggle() {
@@ -209,6 +215,11 @@ class Row {
 }
 
 export const hasProbabilities = (labels) => labels.every((label) => label.probability !== null);
+
+function lineWords(place, threshold) {
+  const from = percent(threshold);
+  return place ? `Above: labels that the model takes for right (${from} and more)` : `No label reaches ${from}, from which the model takes one for right`;
+}
 
 function moveOf(label, index, before) {
   if (!before) return null;

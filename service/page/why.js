@@ -5,15 +5,20 @@ import { piecesOf } from "./highlight.js";
 /** Return what to show of an explanation; `scorer` is the one that was asked for. */
 export function whyParts(text, explanation, scorer) {
   return [
-    explanation.name && part("Its name", element("p", {}, named(explanation.name))),
+    explanation.name && part("Its name", element("p", {}, named(explanation.name, text))),
     part("In the text", inText(text, explanation.tokens)),
-    explanation.tokens && part("What the words add", wordsTable(explanation.tokens)),
     explanation.documents.length ? part("Similar training documents", documentList(explanation.documents)) : null,
-    explanation.blend.length ? part(`What ${scorer} is made of`, blendTable(explanation.blend)) : null,
-    part("Parts of the score", scoresTable(explanation.scores, scorer)),
-    explanation.keywords.length ? part("Known by", keywordList(explanation.keywords)) : null,
-    explanation.nearest.length ? part("Nearest labels", nearestList(explanation.nearest)) : null,
-    part("Training", element("p", {}, seen(explanation.training_count))),
+    explanation.keywords.length ? part("Words that go with it", keywordList(explanation.keywords)) : null,
+    explanation.nearest.length ? part("Similar labels", nearestList(explanation.nearest)) : null,
+    part("In training", element("p", {}, seen(explanation.training_count))),
+    element(
+      "details",
+      {},
+      element("summary", {}, "In numbers"),
+      explanation.tokens && part("What the words add (sparse)", wordsTable(explanation.tokens)),
+      explanation.blend.length ? part(`What ${scorer} is made of`, blendTable(explanation.blend)) : null,
+      part("Parts of the score", scoresTable(explanation.scores, scorer)),
+    ),
   ].filter(Boolean);
 }
 
@@ -56,15 +61,16 @@ export function nearestList(labels) {
 }
 
 /** Return where and how a name of the label stands in the text, in a sentence. */
-function named(name) {
-  const which = name.is_own_name ? "" : "another name of it, ";
+function named(name, text) {
+  const which = name.is_own_name ? `“${name.name}”` : `Another name of it, “${name.name}”,`;
   const times = name.count > 1 ? `, ${name.count} times` : "";
   const how = {
     phrase: `stands in the text${times}`,
     sentence: `has all its words in one sentence of the text${times}`,
     partly: "has some of its words in the text",
   };
-  return `${which}“${name.name}”, ${how[name.manner]}${name.in_title ? ", in the title too" : ""}.`.replace(/^./, (first) => first.toUpperCase());
+  const isAbove = name.in_title && text.trim().includes("\n"); // else all of the text is its first line
+  return `${which} ${how[name.manner]}${isAbove ? ", in the first line too" : ""}.`;
 }
 
 function documentList(documents) {
@@ -83,7 +89,7 @@ function documentList(documents) {
 }
 
 function blendTable(blend) {
-  const heads = ["scorer", "weight for a label as rare", "adds"];
+  const heads = ["method", "weight for a label as rare", "adds"];
   return element(
     "div",
     { class: "wide" },
@@ -119,7 +125,7 @@ function part(title, content) {
 
 function inText(text, tokens) {
   if (!tokens) {
-    return element("p", { class: "muted" }, "The sparse model does not know this label, so it has no words to point at.");
+    return element("p", { class: "muted" }, "The model knows no words for this label, so there are none to mark.");
   }
   const most = Math.max(...tokens.tokens.map((token) => Math.abs(token.contribution)), 1e-9);
   const shown = piecesOf(text, tokens.tokens).map((piece) => {
@@ -178,7 +184,7 @@ function twoSidedBar(share) {
 }
 
 function scoresTable(scores, asked) {
-  const heads = ["scorer", "own", "correction", "tail dial", "score"];
+  const heads = ["method", "own", "correction", "for rarity", "score"];
   return element(
     "div",
     { class: "wide" },

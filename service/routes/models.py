@@ -93,6 +93,8 @@ def _model_summary(
         default_scorer=manifest.default_scorer if manifest else None,
         corrections=_corrections(manifest) if manifest else {},
         aims=_aims(manifest) if manifest else {},
+        thresholds=manifest.thresholds if manifest else {},
+        example=model.example if model else None,
         languages=list(model.predictor.catalogue.languages) if model else [],
         has_hierarchy=model is not None and model.predictor.catalogue.has_hierarchy,
         metrics=manifest.metrics if manifest else {},

@@ -69,7 +69,7 @@ class DrainingModel:
     def __init__(self, model: LoadedModel) -> None:
         self.version = model.version
         self._digest = model.digest
-        self._thresholds = model.thresholds
+        self._thresholds, self._example = model.thresholds, model.example
         self._predictor = weakref.ref(model.predictor)
         self._freed: queue.SimpleQueue[None] = queue.SimpleQueue()
         weakref.finalize(model.predictor, self._freed.put, None).atexit = False
@@ -79,7 +79,7 @@ class DrainingModel:
         predictor = self._predictor()
         if predictor is None:
             return None
-        return LoadedModel(self.version, self._digest, predictor, self._thresholds)
+        return LoadedModel(self.version, self._digest, predictor, self._thresholds, self._example)
 
     def wait(self, deadline: float) -> bool:
         """Return whether the model is gone by a point of `time.monotonic`."""

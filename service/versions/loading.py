@@ -12,6 +12,7 @@ from typing import Protocol
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import CURRENT, Registry
+from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.errors import BundleNotFoundError, LongtailError
 from longtail.models.parts.model_parts import gpu_bytes
 from longtail.models.predict.protocol import Predictor
@@ -141,7 +142,8 @@ class ModelLoader:
         digest, seconds = bundle.manifest.digest, time.monotonic() - started
         observer.observe_load("loaded", seconds)
         logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
-        return LoadedModel(number, digest, predictor, bundle.manifest.thresholds)
+        example = next(iter(read_probes(bundle)), None)
+        return LoadedModel(number, digest, predictor, bundle.manifest.thresholds, example)
 
     def verify(self, number: int, observer: LoadObserver) -> None:
         """Fetch a version if necessary, and read every byte of it.

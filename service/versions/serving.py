@@ -31,12 +31,14 @@ class LoadedModel:
         predictor: That answers.
         thresholds: Of its scorers that have one: the probability from which their labels are best
             taken for right (see `Manifest`).
+        example: The first warm-up text that its bundle brings along; None: it brings none.
     """
 
     version: int
     digest: str
     predictor: Predictor
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    example: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from fastapi.testclient import TestClient
 from longtail.models.bundle.bundle import Bundle, write_bundle
 from longtail.models.bundle.manifest import EncoderInfo, Manifest
 from longtail.models.bundle.registry import Registry
+from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
 from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
@@ -219,7 +220,7 @@ def publish(tmp_path: Path) -> Callable[..., int]:
     (encoder / "config.json").write_text("{}")
     catalogue = LabelCatalogue(Label(f"L{i}", f"Label {i}") for i in range(NUM_LABELS))
 
-    def publish_one(*, activate: bool = True, **metrics: float) -> int:
+    def publish_one(*, activate: bool = True, probes: Sequence[str] = (), **metrics: float) -> int:
         manifest = Manifest(
             label_count=NUM_LABELS,
             training_document_count=3,
@@ -238,7 +239,7 @@ def publish(tmp_path: Path) -> Callable[..., int]:
                 manifest=manifest,
                 catalogue=catalogue,
                 tensors={"retrieval.safetensors": vectors},
-                texts={},
+                texts={PROBES_NAME: probes_to_jsonl(probes)} if probes else {},
                 encoder_folder=encoder,
             )
 

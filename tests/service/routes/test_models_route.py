@@ -27,6 +27,8 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "default_scorer": "retrieval",
         "corrections": {"retrieval": ["none"], "sparse": ["none"]},
         "aims": {"retrieval": ["precision"], "sparse": ["precision"]},
+        "thresholds": {},
+        "example": None,
         "metrics": {"retrieval": {"p_at_1": 0.6}},
         "problem": None,
         "state": "loaded",
@@ -36,6 +38,13 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "languages": [],
         "has_hierarchy": False,
     }
+
+
+def test_a_loaded_version_has_the_first_text_of_its_bundle_as_an_example(publish, open_client):
+    publish(probes=["olive oil", "fish"])
+    with open_client() as client:
+        found = client.get("/v1/models").json()["models"]
+    assert [model["example"] for model in found] == [None] * (len(found) - 1) + ["olive oil"]
 
 
 def test_what_the_service_computes_with_is_shown(client):

@@ -7,11 +7,14 @@ import json
 import re
 import shutil
 import subprocess
+from csv import writer
 from importlib import resources
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from longtail.service.offline.tables import ADDED, _cells, _harmless
 from longtail.service.routes.page import read_page
 from longtail.service.web.api_keys import make_key
 
@@ -179,25 +182,33 @@ def evaluated(expression, module):
     return json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1"])
-def test_a_cell_of_a_downloaded_table_is_never_a_formula(text):
-    table = evaluated(f"page.toCsv([[{json.dumps(text)}, 'a=b', -0.5]])", "tables.js")
-    quoted = f'"\'{text}"' if text[0] in "\t\r" else f"'{text}"
-    assert table == f"\ufeff{quoted},a=b,-0.5\r\n"
+TABLE = "{columns: ['text', 'Labels'], rows: ROWS, delimiter: ';', lineEnd: '\\r\\n'}"
 
 
-def test_a_downloaded_table_tells_the_texts_that_are_unlike_training():
-    label = "{id: 'a', name: 'A', probability: 0.5, score: 1}"
-    answers = f"[{{id: 'x', labels: [{label}], warnings: [{{code: 'unlike-training'}}]}}]"
-    table = evaluated(f"page.ManyView.prototype.csv.call({{answers: {answers}}})", "many.js")
-    assert table.splitlines()[1] == "x,1,a,A,0.5,1,unlike-training"
+def tagged(rows, answers):
+    table = TABLE.replace("ROWS", json.dumps(rows))
+    return evaluated(f"page.taggedCsv({table}, {json.dumps(answers)})", "tables.js").split("\r\n")
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+A1", "-1+2", "@SUM(1)", "\t=1", "- a", "a;b", "-3,5 %"])
+def test_a_table_of_the_page_is_that_of_predict(text):
+    label = {"id": "a", "name": text, "probability": 0.5}
+    answer = {"labels": [label], "warnings": [{"code": "unlike-training"}], "truncated": True}
+    header, row, unasked, _ = tagged([[text, ""], ["b", "c"]], [answer])
+    assert header == "\ufefftext;Labels;" + ";".join(f"predicted_{name}" for name in ADDED)
+    cells = [text, "", *_cells(answer)]
+    written = StringIO()
+    writer(written, delimiter=";", lineterminator="").writerow(map(_harmless, cells))
+    assert row == written.getvalue()
+    assert unasked == "b;c;;;;not asked"
 
 
 def test_a_warning_about_the_text_is_shown():
-    result = "{labels: [{probability: 0.5}], warnings: [{code: 'unlike-training', detail: 'too'}]}"
-    assert evaluated(f"page.cautionsOf({{}}, {result})", "panel.js") == ["Too."]
+    result = "{labels: [{probability: 0.5}], warnings: [{code: 'unlike-training', detail: 'why'}]}"
+    ((said, details),) = evaluated(f"page.cautionsOf({{}}, {result})", "panel.js")
+    assert "unlike" in said and details == "why"
 
 
 def test_an_answer_without_labels_says_that_no_word_is_known():
     said = evaluated("page.cautionsOf({}, {labels: [], known_tokens: 0})", "panel.js")
-    assert len(said) == 1 and "No word" in said[0]
+    assert len(said) == 1 and "no word" in said[0][0]
