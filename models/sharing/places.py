@@ -1,328 +1,198 @@
 """Places where a bundle can lie: a Hugging Face repository, a folder behind a URI, a zip file.
 
-All of them hold the same files: the bundle's own, and a model card beside them. Reading asks for
-files by name, those of the manifest alone, so that whatever else lies there is never touched.
+All of them hold the same files: the bundle's own, and a model card beside them. fsspec reaches
+them. Reading asks for files by name, those of the manifest alone: nothing else there is touched.
 """
 
 from __future__ import annotations
 
-import io
 import re
+import shutil
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote
 
 from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
-from longtail.models.errors import (
-    BundleCorruptError,
-    BundleError,
-    BundleNotFoundError,
-    ConfigError,
-    LongtailError,
-)
+from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, LongtailError
 
-CARD_NAME = "README.md"
+CARD_NAME: Final = "README.md"
 """The model card, where Hugging Face looks for it."""
-HUB_SCHEME = "hf://"
-_HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
-_EARLIEST = (1980, 1, 1, 0, 0, 0)  # so that equal bundles make equal zip files
-_CHUNK_BYTES = 2**22
+CHUNK_BYTES: Final = 2**22
+_HUB_SCHEME = "hf://"
+_HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Others are unpacked by the whole input at a time: 3 KB of bzip2 can be gigabytes."""
+
+OpenFile: TypeAlias = Callable[[str], Any]
+"""Opens a file by its name in the bundle; raises KeyError where there is none."""
 
 
 class PlaceError(BundleError):
     """A place can't be reached, or refuses what is asked of it."""
 
 
-@runtime_checkable
-class ReadableFile(Protocol):
-    """A file of any file system, opened to read its bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes; none at the end."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
-
-
-OpenFile: TypeAlias = Callable[[str], ReadableFile]
-"""Opens a file by its name in the bundle; raises KeyError where there is none."""
-
-
-@runtime_checkable
-class Place(Protocol):
+class Place:
     """Where a bundle lies, or will lie."""
 
-    def reading(self) -> AbstractContextManager[OpenFile]:
-        """Give what opens files."""
-        ...
+    def __init__(self, uri: str) -> None:
+        """Name it; nothing is read yet.
 
-    def write(self, files: Mapping[str, Path], card: str, advance: Callable[[int], object]) -> None:
+        Args:
+            uri: "hf://owner/name" or "hf://owner/name@revision"; the path of a zip file; any URI of
+                fsspec ("s3://...", "file:///..."), of a zip file where it ends in ".zip"; a folder.
+
+        Raises:
+            ConfigError: It names none.
+            PlaceError: fsspec can't reach it.
+        """
+        from fsspec.core import url_to_fs
+
+        self._uri = uri
+        self._hub_name: tuple[str, str | None] | None = None
+        if uri.startswith(_HUB_SCHEME):
+            self._hub_name = repository, revision = _hub_name(uri)
+            uri = _HUB_SCHEME + repository + (f"@{quote(revision, safe='')}" if revision else "")
+        with reaching(uri):
+            try:
+                self._files, path = url_to_fs(uri)
+            except (ValueError, ImportError) as error:
+                raise ConfigError(
+                    f"{uri!r}: {error}; expected a path, 'hf://owner/name', or a URI of fsspec"
+                ) from error
+        self._path = path.rstrip("/")
+        self._is_zip = path.endswith(".zip")
+
+    @contextmanager
+    def reading(self) -> Iterator[OpenFile]:
+        """Give what opens a file; the files of an archive may all lie in one folder of it.
+
+        Yields:
+            See `OpenFile`.
+
+        Raises:
+            BundleCorruptError: It is a damaged archive, or one that can't be unpacked in pieces.
+            PlaceError: It can't be reached.
+        """
+        with ExitStack() as stack:
+            with reaching(self._uri):
+                self._files.invalidate_cache()
+                open_file = self._opener_of_zip(stack) if self._is_zip else self._open_file
+            yield open_file
+
+    def write(self, files: Mapping[str, Path], card: str) -> None:
         """Store files and card; whoever reads meanwhile sees no part of a bundle as a whole.
 
         Args:
             files: By name in the bundle, the manifest among them.
             card: Of the model, in Markdown.
-            advance: Is told how many bytes were stored.
-        """
-        ...
-
-
-def place_of(uri: str) -> Place:
-    """Return the place that a URI or a path names.
-
-    Args:
-        uri: "hf://owner/name" or "hf://owner/name@revision"; the path of a zip file; any URI of
-            fsspec ("s3://...", "file:///..."), of a zip file where it ends in ".zip"; a folder.
-
-    Raises:
-        ConfigError: It names none.
-        PlaceError: fsspec can't reach it.
-    """
-    if uri.startswith(HUB_SCHEME):
-        return HubRepository.of_uri(uri)
-    from fsspec.core import url_to_fs
-
-    try:
-        files, path = url_to_fs(uri)
-    except (ValueError, ImportError) as error:
-        raise ConfigError(
-            f"{uri!r}: {error}; expected a path, 'hf://owner/name', or a URI of fsspec"
-        ) from error
-    except Exception as error:  # each file system has its own
-        raise PlaceError(_unreachable(uri, error)) from error
-    return (ZipFile if path.endswith(".zip") else Folder)(uri, files, path)
-
-
-class Folder:
-    """A folder of a file system that fsspec knows."""
-
-    def __init__(self, uri: str, files: Any, path: str) -> None:
-        """Name it; nothing is reached yet.
-
-        Args:
-            uri: As the user wrote it.
-            files: The file system of fsspec.
-            path: The folder's path in it.
-        """
-        self._uri = uri
-        self._files = files
-        self._path = path.rstrip("/")
-
-    @contextmanager
-    def reading(self) -> Iterator[OpenFile]:
-        """Give what opens a file of the folder.
-
-        Yields:
-            See `Place`.
-        """
-        with reaching(self._uri):
-            self._files.invalidate_cache()
-
-        def open_file(name: str) -> ReadableFile:
-            path = f"{self._path}/{name}"
-            with reaching(self._uri):
-                if not self._files.isfile(path):
-                    raise KeyError(name)
-                file: ReadableFile = self._files.open(path, "rb")
-                return file
-
-        yield open_file
-
-    def write(self, files: Mapping[str, Path], card: str, advance: Callable[[int], object]) -> None:
-        """Store files and card, the manifest last: without it the folder is no bundle."""
-        manifest = f"{self._path}/{MANIFEST_NAME}"
-        ordered = sorted(files, key=lambda name: name == MANIFEST_NAME)
-        with reaching(self._uri):
-            if self._files.exists(manifest):
-                self._files.rm_file(manifest)
-            self._store(CARD_NAME, io.BytesIO(card.encode()), int)
-            for name in ordered:
-                with files[name].open("rb") as source:
-                    self._store(name, source, advance)
-
-    def _store(self, name: str, source: ReadableFile, advance: Callable[[int], object]) -> None:
-        path = f"{self._path}/{name}"
-        self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
-        with self._files.open(path, "wb") as target:
-            _copy(source, target, advance)
-
-
-class ZipFile:
-    """A zip file of a file system that fsspec knows."""
-
-    def __init__(self, uri: str, files: Any, path: str) -> None:
-        """Name it; see `Folder`."""
-        self._uri = uri
-        self._files = files
-        self._path = path
-
-    @contextmanager
-    def reading(self) -> Iterator[OpenFile]:
-        """Give what opens a file of the archive; all may lie in one folder of it.
-
-        Yields:
-            See `Place`.
 
         Raises:
-            BundleNotFoundError: There is no such archive.
-            BundleCorruptError: It is none, or damaged.
+            PlaceError: They can't be stored there.
         """
-        with ExitStack() as stack, reaching(self._uri):
-            if not self._files.isfile(self._path):
-                raise BundleNotFoundError(f"{self._uri!r}: there is no such file; check the path")
-            file = stack.enter_context(self._files.open(self._path, "rb"))
+        with reaching(self._uri):
+            if self._hub_name is not None:
+                _commit(*self._hub_name, files, card)
+                return
+            with self._writing() as open_file:
+                with open_file(CARD_NAME) as target:
+                    target.write(card.encode())
+                for name in sorted(files, key=lambda name: name == MANIFEST_NAME):
+                    with files[name].open("rb") as source, open_file(name) as target:
+                        shutil.copyfileobj(source, target, CHUNK_BYTES)
+
+    def _opener_of_zip(self, stack: ExitStack) -> OpenFile:
+        if not self._files.isfile(self._path):
+            return dict[str, Any]().__getitem__  # nothing is there
+        file = stack.enter_context(self._files.open(self._path, "rb"))
+        archive = stack.enter_context(zipfile.ZipFile(file))
+        folder = _checked_folder(archive, self._uri)
+        return lambda name: archive.open(folder + name)
+
+    def _open_file(self, name: str) -> Any:
+        with reaching(self._uri):
             try:
-                archive = stack.enter_context(zipfile.ZipFile(file))
-            except zipfile.BadZipFile as error:
-                raise BundleCorruptError(
-                    f"{self._uri!r}: is no zip file, or a damaged one ({error}); fetch it again"
-                ) from error
-            names = set(archive.namelist())
-            folder = _folder_of_manifest(names)
-
-            def open_file(name: str) -> ReadableFile:
-                if folder + name not in names:
-                    raise KeyError(name)
-                entry = archive.getinfo(folder + name)
-                _check_entry(entry, f"{self._uri!r}: file {name!r}")
-                return archive.open(entry)
-
-            yield open_file
-
-    def write(self, files: Mapping[str, Path], card: str, advance: Callable[[int], object]) -> None:
-        """Store files and card under another name first; equal bundles make equal bytes."""
-        partial = f"{self._path}.part"
-        with reaching(self._uri):
-            if parent := self._path.rpartition("/")[0]:
-                self._files.makedirs(parent, exist_ok=True)
-            with (
-                self._files.open(partial, "wb") as target,
-                zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-            ):
-                archive.writestr(_entry(CARD_NAME), card)
-                for name in sorted(files):
-                    with (
-                        files[name].open("rb") as source,
-                        archive.open(_entry(name), "w", force_zip64=True) as entry,
-                    ):
-                        _copy(source, entry, advance)
-            self._files.mv(partial, self._path)
-
-
-class HubRepository:
-    """A model repository of the Hugging Face Hub; the token is the one that its tools use."""
-
-    def __init__(self, repository: str, revision: str | None) -> None:
-        """Name it.
-
-        Args:
-            repository: "owner/name".
-            revision: A branch, tag or commit; None: the main branch.
-        """
-        self._repository = repository
-        self._revision = revision
-        self._uri = f"{HUB_SCHEME}{repository}" + (f"@{revision}" if revision else "")
-
-    @classmethod
-    def of_uri(cls, uri: str) -> HubRepository:
-        """Return the repository of "hf://owner/name" or "hf://owner/name@revision".
-
-        Raises:
-            ConfigError: It is another one.
-        """
-        found = _HUB_NAME.fullmatch(uri.removeprefix(HUB_SCHEME))
-        if found is None:
-            raise ConfigError(
-                f"{uri!r}: expected 'hf://owner/name' or 'hf://owner/name@revision'; correct it"
-            )
-        return cls(found["repository"], found["revision"])
+                return self._files.open(f"{self._path}/{name}", "rb")
+            except (FileNotFoundError, IsADirectoryError) as error:
+                raise KeyError(name) from error
 
     @contextmanager
-    def reading(self) -> Iterator[OpenFile]:
-        """Give what opens a file; the Hub's own cache keeps what was fetched once.
+    def _writing(self) -> Iterator[OpenFile]:
+        """Give what opens files to write; a folder has no manifest from now on.
 
         Yields:
-            See `Place`.
+            See `OpenFile`.
         """
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import (
-            EntryNotFoundError,
-            LocalEntryNotFoundError,
-            RepositoryNotFoundError,
-            RevisionNotFoundError,
-        )
+        if self._is_zip:
+            self._files.makedirs(self._files._parent(self._path), exist_ok=True)
+            with (
+                self._files.open(self._path, "wb") as file,
+                zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+            ):
+                yield partial(archive.open, mode="w", force_zip64=True)
+            return
+        if self._files.exists(f"{self._path}/{MANIFEST_NAME}"):
+            self._files.rm_file(f"{self._path}/{MANIFEST_NAME}")
 
-        missing = (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError)
-
-        def open_file(name: str) -> ReadableFile:
-            with reaching(self._uri):
-                try:
-                    path = hf_hub_download(self._repository, name, revision=self._revision)
-                except LocalEntryNotFoundError:  # the Hub can't be reached: nothing is known
-                    raise
-                except missing as error:
-                    raise KeyError(name) from error
-            return Path(path).open("rb")
+        def open_file(name: str) -> Any:
+            path = f"{self._path}/{name}"
+            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            return self._files.open(path, "wb")
 
         yield open_file
 
-    def write(self, files: Mapping[str, Path], card: str, advance: Callable[[int], object]) -> None:
-        """Store files and card in one commit; a repository that is not there is made, private."""
-        from huggingface_hub import CommitOperationAdd, HfApi
 
-        operations = [CommitOperationAdd(CARD_NAME, card.encode())]
-        operations += [CommitOperationAdd(name, str(path)) for name, path in sorted(files.items())]
-        with reaching(self._uri):
-            hub = HfApi(library_name="longtail")
-            hub.create_repo(self._repository, private=True, exist_ok=True)
-            hub.create_commit(
-                self._repository,
-                operations,
-                commit_message="A Longtail bundle",
-                revision=self._revision,
-            )
-        advance(sum(path.stat().st_size for path in files.values()))
-
-
-def _folder_of_manifest(names: set[str]) -> str:
-    found = [name for name in names if name.rpartition("/")[2] == MANIFEST_NAME]
-    return found[0].removesuffix(MANIFEST_NAME) if len(found) == 1 else ""
-
-
-def _check_entry(entry: zipfile.ZipInfo, where: str) -> None:
-    """Refuse a file of an archive that can't be unpacked piece by piece.
+def _hub_name(uri: str) -> tuple[str, str | None]:
+    """Return the repository and the revision of "hf://owner/name@revision".
 
     Raises:
-        BundleCorruptError: It is of another method than those, or a manifest of too many bytes.
+        ConfigError: It is another URI.
     """
-    if entry.compress_type not in _METHODS:
-        raise BundleCorruptError(
-            f"{where} is compressed by method {entry.compress_type}, expected stored or deflated "
-            "(0 or 8); pack it again"
+    found = _HUB_NAME.fullmatch(uri.removeprefix(_HUB_SCHEME))
+    if found is None:
+        raise ConfigError(
+            f"{uri!r}: expected 'hf://owner/name' or 'hf://owner/name@revision'; correct it"
         )
-    is_manifest = entry.filename.rpartition("/")[2] == MANIFEST_NAME
-    if is_manifest and entry.file_size > MAX_MANIFEST_BYTES:
-        raise BundleCorruptError(
-            f"{where} has {entry.file_size} bytes, expected at most {MAX_MANIFEST_BYTES}"
-        )
+    return found[1], found[2]
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, _EARLIEST)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    return entry
+def _commit(repository: str, revision: str | None, files: Mapping[str, Path], card: str) -> None:
+    """Store files and card in one commit; a repository that is not there is made, private."""
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    operations = [CommitOperationAdd(CARD_NAME, card.encode())]
+    operations += [CommitOperationAdd(name, str(path)) for name, path in sorted(files.items())]
+    hub = HfApi(library_name="longtail")
+    hub.create_repo(repository, private=True, exist_ok=True)
+    message = "A Longtail bundle"
+    hub.create_commit(repository, operations, commit_message=message, revision=revision)
 
 
-def _copy(source: Any, target: Any, advance: Callable[[int], object]) -> None:
-    while chunk := source.read(_CHUNK_BYTES):
-        target.write(chunk)
-        advance(len(chunk))
+def _checked_folder(archive: zipfile.ZipFile, uri: str) -> str:
+    """Return what the name of each file of a bundle in an archive begins with.
+
+    Raises:
+        BundleCorruptError: A file can't be unpacked piece by piece, or the manifest is too large.
+    """
+    found = []
+    for entry in archive.infolist():
+        where = f"{uri!r}: file {entry.filename!r}"
+        if entry.compress_type not in _METHODS:
+            raise BundleCorruptError(
+                f"{where} is compressed by method {entry.compress_type}, expected stored or "
+                "deflated (0 or 8); pack it again"
+            )
+        if entry.filename.rpartition("/")[2] == MANIFEST_NAME:
+            found.append(entry.filename.removesuffix(MANIFEST_NAME))
+            if entry.file_size > MAX_MANIFEST_BYTES:
+                raise BundleCorruptError(
+                    f"{where} has {entry.file_size} bytes, expected at most {MAX_MANIFEST_BYTES}"
+                )
+    return found[0] if len(found) == 1 else ""
 
 
 @contextmanager
@@ -332,19 +202,20 @@ def reaching(uri: str) -> Iterator[None]:
     Raises:
         LongtailError: The same again.
         KeyError: The same again: there is no such file.
+        BundleCorruptError: A zip file is damaged.
         PlaceError: For anything else.
     """
     try:
         yield
     except (LongtailError, KeyError):
         raise
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise BundleCorruptError(
+            f"{uri!r}: is no zip file, or a damaged one ({error}); fetch it again"
+        ) from error
     except Exception as error:
-        raise PlaceError(_unreachable(uri, error)) from error
-
-
-def _unreachable(uri: str, error: Exception) -> str:
-    reason = str(error).strip().partition("\n")[0] or "no reason was given"
-    return (
-        f"{uri!r}: can't be reached, read or written ({type(error).__name__}: {reason}); check the "
-        "address, the network and your rights there"
-    )
+        reason = str(error).strip().partition("\n")[0] or "no reason was given"
+        raise PlaceError(
+            f"{uri!r}: can't be reached, read or written ({type(error).__name__}: {reason}); "
+            "check the address, the network and your rights there"
+        ) from error

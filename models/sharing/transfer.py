@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import zipfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias
 
 from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
 from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, FileInfo, Manifest
@@ -25,16 +25,15 @@ from longtail.models.errors import (
     ConfigError,
 )
 from longtail.models.files.durable import sync_tree
-from longtail.models.sharing.places import OpenFile, Place, ReadableFile, reaching
+from longtail.models.sharing.places import CHUNK_BYTES, OpenFile, Place, reaching
 
 _DIGEST = re.compile("[0-9a-f]{8,64}")  # fewer could be found by trying
-_CHUNK_BYTES = 2**22
-_Advance = Callable[[int], object]
+_Files: TypeAlias = Iterable[tuple[str, FileInfo]]
+Track: TypeAlias = Callable[[_Files], _Files]
+"""Yields the same files, and may show how far a transfer is."""
 
 
-def push(
-    bundle: Bundle, place: Place, where: str, card: str, advance: _Advance = int, *, replace: bool
-) -> bool:
+def push(bundle: Bundle, place: Place, where: str, card: str, *, replace: bool) -> bool:
     """Send a bundle and its card; return whether anything had to be sent.
 
     Args:
@@ -42,7 +41,6 @@ def push(
         place: Where to.
         where: What the place is called in messages.
         card: In Markdown.
-        advance: Is told how many bytes were stored.
         replace: Whether another bundle that lies there may be replaced.
 
     Raises:
@@ -57,7 +55,7 @@ def push(
             "or choose another place"
         )
     names = [MANIFEST_NAME, *bundle.manifest.files]
-    place.write({name: bundle.folder / name for name in names}, card, advance)
+    place.write({name: bundle.folder / name for name in names}, card)
     return True
 
 
@@ -68,7 +66,7 @@ def pull(
     *,
     activate: bool,
     digest: str = "",
-    started: Callable[[Manifest], _Advance] = lambda _: int,
+    track: Track = iter,
     check: Callable[[Bundle], object] = lambda _: None,
 ) -> int:
     """Fetch a bundle into a registry, and return its version; one that is there is found again.
@@ -81,8 +79,7 @@ def pull(
         registry: Where to.
         activate: Whether `current` names it then.
         digest: How its digest must begin, at least 8 digits; "": any.
-        started: Gets the manifest when the files are begun, and returns what is told how many
-            bytes have come.
+        track: Yields the files as they are begun.
         check: Gets the bundle before it has a version, and raises BundleError where it is unfit.
 
     Raises:
@@ -98,18 +95,14 @@ def pull(
             "publisher"
         )
     with place.reading() as open_file:
-        manifest, text = read_manifest_from(open_file, where)
+        manifest, text = read_manifest(open_file, where)
         if not manifest.digest.startswith(digest):
             raise BundleCorruptError(
                 f"{where!r}: has the digest {manifest.digest}, expected one that begins with "
                 f"{digest!r}; ask its publisher which is right"
             )
         incoming = registry.folder / f".pulled-{manifest.digest[:16]}"
-        with _room_for(manifest, registry.folder):
-            incoming.mkdir(parents=True, exist_ok=True)
-            fetch_files(open_file, manifest, incoming, where, started(manifest))
-            (incoming / MANIFEST_NAME).write_bytes(text)
-            sync_tree(incoming)
+        fetch(open_file, manifest, text, incoming, where, track)
 
     def move(folder: Path) -> Manifest:
         incoming.rename(folder)
@@ -124,13 +117,14 @@ def pull(
     return registry.publish(move, activate=activate, action="pull")
 
 
-def read_manifest_from(open_file: OpenFile, where: str) -> tuple[Manifest, bytes]:
+def read_manifest(open_file: OpenFile, where: str) -> tuple[Manifest, bytes]:
     """Return the manifest of a bundle elsewhere, checked, and its bytes.
 
     Raises:
         BundleNotFoundError: There is none.
         BundleVersionError: It is of another format.
         BundleCorruptError: It is not as it was written, or names a file outside the bundle.
+        PlaceError: It can't be read.
     """
     try:
         file = open_file(MANIFEST_NAME)
@@ -138,85 +132,39 @@ def read_manifest_from(open_file: OpenFile, where: str) -> tuple[Manifest, bytes
         raise BundleNotFoundError(
             f"{where!r}: no {MANIFEST_NAME} there, so it is no bundle; check the address"
         ) from None
-    with closing(file):
-        text = file.read(MAX_MANIFEST_BYTES + 1)
+    with closing(file), reaching(where):
+        text: bytes = file.read(MAX_MANIFEST_BYTES + 1)
     if len(text) > MAX_MANIFEST_BYTES:
         raise BundleCorruptError(f"{where!r}: {MANIFEST_NAME} has over {MAX_MANIFEST_BYTES} bytes")
     manifest = Manifest.from_json(text.decode("utf-8", "replace"), where)
-    check_names(manifest.files, where)
-    return manifest, text
-
-
-def check_names(names: Iterable[str], where: str) -> None:
-    """Refuse names of files that lie outside the bundle's folder.
-
-    Raises:
-        BundleCorruptError: One does.
-    """
-    for name in names:
+    for name in manifest.files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
             raise BundleCorruptError(f"{where}: the manifest names a file outside it: {name!r}")
+    return manifest, text
 
 
-def fetch_files(
-    open_file: OpenFile, manifest: Manifest, folder: Path, where: str, advance: _Advance
+def fetch(
+    open_file: OpenFile,
+    manifest: Manifest,
+    text: bytes,
+    folder: Path,
+    where: str,
+    track: Track = iter,
 ) -> None:
-    """Fetch the files of a manifest into a folder, but for those that are there already.
+    """Fetch a bundle into a folder of a registry, but for the files that are there already.
+
+    Args:
+        open_file: Opens its files.
+        manifest: Of the bundle.
+        text: The manifest's bytes.
+        folder: Is made.
+        where: What the place is called in messages.
+        track: Yields the files as they are begun.
 
     Raises:
-        BundleCorruptError: One is missing, or has another size or sha256; it is not kept.
-    """
-    for name, info in manifest.files.items():
-        path = folder / name
-        if path.is_file() and file_info(path) == info:
-            advance(info.size_bytes)
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            file = open_file(name)
-        except KeyError:
-            raise BundleCorruptError(f"{where!r}: file {name!r} is missing there") from None
-        with closing(file):
-            _fetch(file, path, info, f"{where!r}: file {name!r}", advance)
-
-
-def _fetch(file: ReadableFile, path: Path, info: FileInfo, where: str, advance: _Advance) -> None:
-    digest, size = hashlib.sha256(), 0
-    with path.open("wb") as target:
-        while chunk := _read(file, where):
-            size += len(chunk)
-            if size > info.size_bytes:
-                break
-            digest.update(chunk)
-            target.write(chunk)
-            advance(len(chunk))
-    if size != info.size_bytes or digest.hexdigest() != info.sha256:
-        path.unlink()
-        raise BundleCorruptError(
-            f"{where} is not what the manifest says (sha256 {info.sha256[:12]}..., "
-            f"{info.size_bytes} bytes); push the bundle again"
-        )
-
-
-def _read(file: ReadableFile, where: str) -> bytes:
-    """Return the next bytes of a file elsewhere; none at its end.
-
-    Raises:
-        BundleCorruptError: It lies in a damaged zip file.
-    """
-    with reaching(where):
-        try:
-            return file.read(_CHUNK_BYTES)
-        except zipfile.BadZipFile as error:
-            raise BundleCorruptError(f"{where} is damaged ({error}); fetch it again") from error
-
-
-@contextmanager
-def _room_for(manifest: Manifest, folder: Path) -> Iterator[None]:
-    """Refuse to begin where there is no room, and say of a failure that the disk is the reason.
-
-    Raises:
+        BundleCorruptError: A file is missing, or has another size or sha256; it is not kept.
+        PlaceError: A file can't be read.
         BundleError: There is no room, or something can't be stored.
     """
     needed = sum(info.size_bytes for info in manifest.files.values())
@@ -225,23 +173,54 @@ def _room_for(manifest: Manifest, folder: Path) -> Iterator[None]:
         free = shutil.disk_usage(folder).free
         if needed > free:
             raise BundleError(
-                f"registry {str(folder)!r}: the bundle has {needed:,} bytes and {free:,} are free; "
-                "make room, then pull again"
+                f"registry {str(folder.parent)!r}: the bundle has {needed:,} bytes and {free:,} "
+                "are free; make room"
             )
-        yield
+        for name, info in track(manifest.files.items()):
+            path = folder / name
+            if not (path.is_file() and file_info(path) == info):
+                _fetch_file(open_file, name, info, path, where)
+        (folder / MANIFEST_NAME).write_bytes(text)
+        sync_tree(folder)
     except OSError as error:
         raise BundleError(
-            f"registry {str(folder)!r}: a copy can't be stored ({error}); make room, then pull "
-            "again"
+            f"registry {str(folder.parent)!r}: a copy can't be stored ({error}); make room, then "
+            "ask for it again"
         ) from error
+
+
+def _fetch_file(open_file: OpenFile, name: str, info: FileInfo, path: Path, where: str) -> None:
+    try:
+        file = open_file(name)
+    except KeyError:
+        raise BundleCorruptError(f"{where!r}: file {name!r} is missing there") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest, size = hashlib.sha256(), 0
+    with closing(file), path.open("wb") as target:
+        while size <= info.size_bytes and (chunk := _read(file, f"{where}: {name}")):
+            size += len(chunk)
+            digest.update(chunk)
+            target.write(chunk)
+    if size != info.size_bytes or digest.hexdigest() != info.sha256:
+        path.unlink()
+        raise BundleCorruptError(
+            f"{where!r}: file {name!r} is not what the manifest says (sha256 "
+            f"{info.sha256[:12]}..., {info.size_bytes} bytes); push the bundle again"
+        )
+
+
+def _read(file: Any, where: str) -> bytes:
+    with reaching(where):
+        chunk: bytes = file.read(CHUNK_BYTES)
+    return chunk
 
 
 def _digest_at(place: Place, where: str) -> str | None:
     """Return the digest of the bundle that lies at a place; None where there is none."""
     try:
         with place.reading() as open_file:
-            return read_manifest_from(open_file, where)[0].digest
-    except (BundleNotFoundError, FileNotFoundError):
+            return read_manifest(open_file, where)[0].digest
+    except BundleNotFoundError:
         return None
     except (BundleVersionError, BundleCorruptError):
         return "unknown"

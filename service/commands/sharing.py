@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,9 +14,6 @@ from longtail.service.commands.options import (
     RegistryOption,
     print_json,
 )
-
-if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from longtail.models.bundle.manifest import Manifest
 
 _PLACES = "hf://owner/name[@revision], a .zip file, a folder, or any URI of fsspec (s3://...)."
 
@@ -50,14 +46,13 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Send a model elsewhere, with a model card (README.md) made from its own measures."""
-    from longtail.models.bundle.manifest import MANIFEST_NAME
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_readable_file
     from longtail.models.sharing.card import Publication, model_card, read_evaluation
-    from longtail.models.sharing.places import place_of
+    from longtail.models.sharing.places import Place
     from longtail.models.sharing.transfer import push as send
 
-    to = place_of(place)
+    to = Place(place)
     bundle = Registry(registry).open(version)
     if record is not None:
         check_readable_file(record, "--evaluation")
@@ -70,8 +65,7 @@ def push(
         evaluation={} if record is None else read_evaluation(record, bundle.manifest),
     )
     card = model_card(bundle, published)
-    with _bar("sent", bundle.manifest, (bundle.folder / MANIFEST_NAME).stat().st_size) as bar:
-        is_sent = send(bundle, to, place, card, bar.update, replace=overwrite)
+    is_sent = send(bundle, to, place, card, replace=overwrite)
     digest = bundle.manifest.digest
     if as_json:
         print_json({"place": place, "digest": digest, "sent": is_sent})
@@ -94,28 +88,24 @@ def pull(
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a model into the registry, every byte verified; a pull that was stopped resumes."""
+    from tqdm import tqdm
+
     from longtail.models.bundle.registry import Registry
     from longtail.models.parts.storage import read_parts
-    from longtail.models.sharing.places import place_of
+    from longtail.models.sharing.places import Place
     from longtail.models.sharing.transfer import pull as fetch
 
     store = Registry(registry)
     store.check_writable()
-    with ExitStack() as stack:
-
-        def started(manifest: Manifest) -> Callable[[int], object]:
-            advance: Callable[[int], object] = stack.enter_context(_bar("fetched", manifest)).update
-            return advance
-
-        made = fetch(
-            place_of(place),
-            place,
-            store,
-            activate=move,
-            digest=digest,
-            started=started,
-            check=read_parts,
-        )
+    made = fetch(
+        Place(place),
+        place,
+        store,
+        activate=move,
+        digest=digest,
+        track=partial(tqdm, desc="fetched", unit=" files"),
+        check=read_parts,
+    )
     found = store.open(made).manifest
     if as_json:
         print_json({"version": made, "digest": found.digest, "current": store.current()})
@@ -124,10 +114,3 @@ def pull(
         f"Version {made}: {found.label_count:,} labels, scorers {', '.join(found.scorers)}.\n"
         f"Digest {found.digest}\nCurrent is version {store.current()}; 'longtail serve' serves it."
     )
-
-
-def _bar(what: str, manifest: Manifest, more_bytes: int = 0) -> Any:
-    from tqdm import tqdm
-
-    size = more_bytes + sum(info.size_bytes for info in manifest.files.values())
-    return tqdm(total=size, desc=what, unit="B", unit_scale=True)

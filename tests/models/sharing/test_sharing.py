@@ -3,69 +3,62 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import fsspec
 import httpx
 import huggingface_hub
 import pytest
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-)
+from fsspec.implementations.memory import MemoryFileSystem
 
 from longtail.models.bundle.manifest import MANIFEST_NAME, digest_of
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
 from longtail.models.sharing.card import Publication, model_card, read_evaluation
-from longtail.models.sharing.places import CARD_NAME, PlaceError, place_of
+from longtail.models.sharing.places import CARD_NAME, Place, PlaceError
 from longtail.models.sharing.transfer import pull, push
 
 
-class FakeHub:
-    """A Hub in a folder, that knows the repositories made in it."""
+class FakeHub(MemoryFileSystem):
+    """The file system and the interface of a Hub, in memory; revisions are not told apart."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.commits: list[str | None] = []
-        self.is_offline = False
+    protocol = "hf"
+    commits: ClassVar[list[str | None]]
+    is_offline = False
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return super()._strip_protocol(re.sub("^hf://|@[^/]*", "", path))
+
+    def open(self, path, mode="rb", **options):
+        if self.is_offline:
+            raise httpx.ConnectError("no network")
+        return super().open(path, mode, **options)
 
     def create_repo(self, repository: str, *, private: bool, exist_ok: bool) -> None:
         assert private and exist_ok
-        (self.folder / repository).mkdir(parents=True, exist_ok=True)
 
     def create_commit(self, repository, operations, *, commit_message, revision) -> None:
         assert commit_message
         self.commits.append(revision)
         for operation in operations:
-            path = self.folder / repository / operation.path_in_repo
-            path.parent.mkdir(parents=True, exist_ok=True)
             with operation.as_file() as file:
-                path.write_bytes(file.read())
-
-    def download(self, repository: str, name: str, *, revision: str | None) -> str:
-        response = httpx.Response(404, request=httpx.Request("GET", "http://hub.invalid"))
-        if self.is_offline:
-            raise LocalEntryNotFoundError("no network")
-        if not (self.folder / repository).is_dir():
-            raise RepositoryNotFoundError("no such repository", response=response)
-        path = self.folder / repository / name
-        if not path.is_file():
-            raise EntryNotFoundError("no such file", response=response)
-        return str(path)
+                self.pipe_file(f"{repository}/{operation.path_in_repo}", file.read())
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch) -> FakeHub:
-    fake = FakeHub(tmp_path / "hub")
-    monkeypatch.setattr(huggingface_hub, "HfApi", lambda **_: fake)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fake.download)
-    return fake
+def hub(monkeypatch) -> Iterator[type[FakeHub]]:
+    fake = type("Fake", (FakeHub,), {"store": {}, "pseudo_dirs": [""], "commits": []})
+    fsspec.register_implementation("hf", fake, clobber=True)
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda **_: fake())
+    yield fake
+    fsspec.register_implementation("hf", huggingface_hub.HfFileSystem, clobber=True)
 
 
 @pytest.fixture
@@ -99,11 +92,11 @@ def mirror(tmp_path) -> Registry:
 
 
 def send(bundle, uri: str, **options) -> bool:
-    return push(bundle, place_of(uri), uri, "# Card\n", **({"replace": False} | options))
+    return push(bundle, Place(uri), uri, "# Card\n", **({"replace": False} | options))
 
 
 def fetch(uri: str, registry: Registry, **options) -> int:
-    return pull(place_of(uri), uri, registry, **({"activate": True} | options))
+    return pull(Place(uri), uri, registry, **({"activate": True} | options))
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
@@ -115,13 +108,8 @@ def content_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_comes_back_is_what_was_sent(bundle, uri, mirror):
-    sent: list[int] = []
-    assert send(bundle, uri, advance=sent.append)
-    total = sum(info.size_bytes for info in bundle.manifest.files.values())
-    assert sum(sent) == total + (bundle.folder / MANIFEST_NAME).stat().st_size
-    came: list[int] = []
-    assert fetch(uri, mirror, started=lambda manifest: came.append) == 1
-    assert sum(came) == total
+    assert send(bundle, uri)
+    assert fetch(uri, mirror) == 1
     assert content_of(mirror.folder / "1") == content_of(bundle.folder)
     assert mirror.current() == 1
 
@@ -154,7 +142,7 @@ def changed(bundle, folder: Path, **fields):
 
 
 def test_nothing_there_is_told(uri, mirror):
-    with pytest.raises(BundleError, match=r"no manifest.json there|there is no such file"):
+    with pytest.raises(BundleError, match=r"no manifest\.json there"):
         fetch(uri, mirror)
     assert mirror.versions() == []
 
@@ -170,13 +158,13 @@ def test_a_commit_goes_to_the_revision_that_is_named(hub, bundle):
     send(bundle, "hf://a/b")
     send(bundle, "hf://a/c@v2")
     assert hub.commits == [None, "v2"]
-    assert (hub.folder / "a/b" / CARD_NAME).read_text() == "# Card\n"
+    assert hub().cat_file(f"a/b/{CARD_NAME}") == b"# Card\n"
 
 
 @pytest.mark.parametrize("uri", ["hf://", "hf://owner", "hf://a/b/c", "hf://a/b@", "nonsense://x"])
 def test_an_address_that_names_no_place_is_told(uri):
     with pytest.raises(ConfigError, match=r"expected .*hf://owner/name"):
-        place_of(uri)
+        Place(uri)
 
 
 def test_a_file_that_was_changed_there_never_gets_a_version(bundle, tmp_path, mirror):
@@ -233,12 +221,6 @@ def test_a_digest_can_be_insisted_on(bundle, tmp_path, mirror):
     assert mirror.current() is None
 
 
-def test_equal_bundles_make_equal_zip_files(bundle, tmp_path):
-    for name in ("one.zip", "two.zip"):
-        send(bundle, str(tmp_path / name))
-    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
-
-
 def test_a_zip_of_a_folder_is_as_good(bundle, tmp_path, mirror):
     path = tmp_path / "model.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -284,7 +266,7 @@ def test_a_zip_with_a_flipped_byte_is_told(bundle, tmp_path, mirror):
         info = max(archive.infolist(), key=lambda each: each.compress_size)
     content[info.header_offset + len(info.filename) + 30 + info.compress_size // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(BundleError, match=r"is damaged|is not what the manifest|can't be reached"):
+    with pytest.raises(BundleError, match=r"damaged|is not what the manifest"):
         fetch(str(path), mirror)
     assert mirror.versions() == []
 

@@ -11,10 +11,15 @@ import pytest
 
 from longtail.models.bundle.manifest import FileInfo
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import BundleCorruptError, BundleNotFoundError, ConfigError
+from longtail.models.errors import (
+    BundleCorruptError,
+    BundleError,
+    BundleNotFoundError,
+    ConfigError,
+)
 from longtail.service.app import create_app
 from longtail.service.settings import Settings
-from longtail.service.versions.sources import RegistrySource, SourceError
+from longtail.service.versions.sources import RegistrySource
 
 
 @pytest.fixture
@@ -65,13 +70,13 @@ def test_an_alias_moved_here_stays_until_it_moves_there(source, registry, mirror
 
 
 def test_a_version_that_is_not_there_is_said_so(source):
-    with pytest.raises(BundleNotFoundError, match="version 9 is not there"):
+    with pytest.raises(BundleNotFoundError, match=r"version 9.*no manifest"):
         source.fetch(9)
 
 
 def test_a_registry_out_of_reach_is_said_so(source, registry):
     shutil.rmtree(registry.folder)
-    with pytest.raises(SourceError, match=r"registry\.json can't be read .FileNotFoundError"):
+    with pytest.raises(BundleError, match=r"no registry\.json"):
         source.refresh()
 
 
@@ -81,7 +86,7 @@ def test_a_registry_file_that_cannot_be_read_is_said_so_and_not_copied(
 ):
     source.refresh()
     (registry.folder / "registry.json").write_text(content, encoding="latin-1")
-    with pytest.raises(SourceError, match=r"registry\.json can't be read .* mend it there"):
+    with pytest.raises(BundleError, match=r"registry\.json can't be read .* mend it there"):
         source.refresh()
     assert mirror.current() == registry.versions()[-1]
 
@@ -89,7 +94,7 @@ def test_a_registry_file_that_cannot_be_read_is_said_so_and_not_copied(
 def test_a_disk_that_is_too_small_is_found_before_copying(source, mirror, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(100, 90, 10))
-    with pytest.raises(SourceError, match=r"version 2 has \d+ bytes, and 10 are free"):
+    with pytest.raises(BundleError, match=r"has [\d,]+ bytes and 10 are free"):
         source.fetch(2)
     assert list(mirror.folder.iterdir()) == []
 
@@ -101,7 +106,7 @@ def test_a_disk_that_fills_while_copying_leaves_nothing(source, mirror, monkeypa
         "open",
         lambda path, mode="r", **o: real(path, mode, **o) if "w" not in mode else _full(real, path),
     )
-    with pytest.raises(SourceError, match=r"No space left on device.*make room"):
+    with pytest.raises(BundleError, match=r"No space left on device.*make room"):
         source.fetch(2)
     monkeypatch.undo()
     assert list(mirror.folder.iterdir()) == []
@@ -125,7 +130,7 @@ def _full(real, path):
 
 def test_a_source_that_ends_while_copying_leaves_nothing(source, registry, mirror):
     (registry.folder / "2" / "retrieval.safetensors").unlink()
-    with pytest.raises(SourceError, match=r"retrieval\.safetensors can't be read"):
+    with pytest.raises(BundleError, match=r"retrieval\.safetensors' is missing"):
         source.fetch(2)
     assert mirror.versions() == []
 
@@ -135,7 +140,7 @@ def test_a_manifest_that_names_files_outside_is_refused(registry, mirror, monkey
     source = RegistrySource(registry.folder.as_uri(), mirror)
     manifest = registry.open(2).manifest
     monkeypatch.setattr(
-        "longtail.service.versions.sources.Manifest.from_json",
+        "longtail.models.sharing.transfer.Manifest.from_json",
         lambda text, where: type("M", (), {"files": manifest.files | {name: FileInfo("", 0)}}),
     )
     with pytest.raises(BundleCorruptError, match="names a file outside"):
@@ -144,7 +149,7 @@ def test_a_manifest_that_names_files_outside_is_refused(registry, mirror, monkey
 
 @pytest.mark.parametrize("uri", ["nothing://here", "s3nope://bucket"])
 def test_an_unknown_kind_of_uri_stops_the_start(registry, uri):
-    with pytest.raises(ConfigError, match=f"registry source '{uri}'"):
+    with pytest.raises(ConfigError, match=f"'{uri}'"):
         create_app(Settings(registry=registry.folder, registry_source=uri))
 
 
@@ -161,7 +166,7 @@ def test_a_service_serves_and_follows_a_registry_elsewhere(open_admin, registry,
         assert client.post("/v1/predict", json={"text": "a"}).json()["model"]["version"] == 1
         shutil.rmtree(there)
         redeployer.look().result(20)
-        assert "can't be read" in client.get("/v1/models").json()["problem"]
+        assert "no registry.json" in client.get("/v1/models").json()["problem"]
         assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
 
 
@@ -175,4 +180,4 @@ def test_a_service_waits_for_an_alias_that_names_nothing_yet(open_client, regist
 
 def test_a_service_waits_for_a_registry_elsewhere_that_is_not_there_yet(open_client, tmp_path):
     with open_client(registry_source=(tmp_path / "none").as_uri()) as client:
-        assert "registry.json can't be read" in client.get("/readyz").json()["detail"]
+        assert "no registry.json" in client.get("/readyz").json()["detail"]
