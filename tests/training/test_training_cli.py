@@ -195,9 +195,15 @@ def test_no_corpus_is_told_with_what_was_looked_for(fail, tmp_path):
 # ---- evaluate ----
 
 
-def test_evaluate_prints_the_tables_and_writes_tables_numbers_and_a_picture(evaluate):
-    result = evaluate()
+def test_evaluate_begins_with_sentences_and_prints_all_tables_when_asked(evaluate):
+    begun = evaluate().stdout
+    sentences, table, measured, written = begun.split("\n\n")
+    assert sentences.startswith("Of five labels suggested by ")
+    assert table.count("\n") <= 9 and measured.startswith("20 documents")
+    assert written.startswith("Written: out/evaluation.json")
     tables = Path("out/evaluation.md").read_text()
+    assert tables.startswith(f"{sentences}\n\n{measured}")
+    result = evaluate("--all", "--overwrite")
     assert result.stdout.startswith(tables.rstrip())
     for scorer in ("retrieval", "linear", "linear, uncorrected", "30-NN tf-idf", "label names"):
         assert f"\n| {scorer} " in tables

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
@@ -28,6 +29,7 @@ from longtail.training.assessment.baselines import (
     label_name_ranking,
     nearest_neighbour_ranking,
 )
+from longtail.training.assessment.summary import Summary, summarise
 from longtail.training.assessment.truth import RetiredLabels, check_splits, in_order_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
 from longtail.training.calibration.reliability import (
@@ -117,10 +119,22 @@ class Assessment:
         said = [self.evaluation.measured_on(), str(self.retired or ""), str(self.left_out or "")]
         return " ".join(filter(None, said))
 
-    def write(self, folder: Path) -> list[Path]:
+    def summary(self, manifest: Manifest) -> Summary:
+        """Return what the figures say of the model with this manifest, in a few sentences."""
+        thresholds = None if self.reliability is None else self.reliability.micro_f1
+        return summarise(
+            self.evaluation, manifest.scorers, manifest.default_scorer,
+            manifest.default_scorer_reason, thresholds,
+        )  # fmt: skip
+
+    def write(self, folder: Path, beginning: str = "") -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
 
         The pictures are by_frequency.png and, of the probabilities, reliability.png.
+
+        Args:
+            folder: Where to; made if it is missing.
+            beginning: What evaluation.md begins with.
         """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in RESULT_NAMES[:3]]
@@ -133,7 +147,7 @@ class Assessment:
             paths.append(folder / RESULT_NAMES[3])
             write_figure(draw_reliability(self.reliability), paths[-1])
         paths[0].write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
-        paths[1].write_text(text + "\n", "utf-8")
+        paths[1].write_text(f"{beginning}\n\n{text}\n".lstrip(), "utf-8")
         k = self.evaluation.ks[-1]
         picture = draw_by_frequency(
             self.rankings, self.truth, self.training_counts, k=min(5, k), recall_k=k

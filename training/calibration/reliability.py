@@ -16,7 +16,7 @@ from longtail.models.ranking.top_k import top_of_candidates
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 from longtail.models.scorers.reliability import CONFIDENT
 from longtail.training.calibration.scored_pairs import ScoredPairs
-from longtail.training.calibration.thresholds import ThresholdF1, micro_f1
+from longtail.training.calibration.thresholds import ThresholdF1, measure_threshold
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
 from longtail.training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
 
@@ -39,8 +39,8 @@ BAND_NOTE = (
 )
 """Of the table of `ReliabilityReport.band_cells`."""
 THRESHOLD_NOTE = (
-    "Micro-F1 over all pairs of documents and labels, where all labels of at least the threshold "
-    "are answered: the probability that was best on the dev split."
+    "Precision, recall and micro-F1 over all pairs of documents and labels, where all labels of at "
+    "least the threshold are answered: the probability of the highest micro-F1 on the dev split."
 )
 """Of the table of `ReliabilityReport.threshold_cells`."""
 
@@ -266,12 +266,15 @@ class ReliabilityReport:
         return header, rows
 
     def threshold_cells(self) -> Cells:
-        """Return one row a scorer with a threshold: it, and its micro-F1 in percent."""
+        """Return one row a scorer with a threshold: it, and its shares in percent."""
         rows = [
-            [scorer, f"{found.threshold:.3f}", _percent(found.micro_f1)]
+            [
+                scorer, f"{found.threshold:.3f}",
+                *map(_percent, (found.precision, found.recall, found.micro_f1)),
+            ]
             for scorer, found in self.micro_f1.items()
-        ]
-        return ["scorer", "threshold", "micro-F1"], rows
+        ]  # fmt: skip
+        return ["scorer", "threshold", "precision", "recall", "micro-F1"], rows
 
     def to_markdown(self) -> str:
         """Return a table with one row a scorer, and one with a row a scorer and band."""
@@ -301,7 +304,7 @@ def report_reliability(
         thresholds: Of scorers; None: no micro-F1 is measured.
     """
     found = {
-        name: ThresholdF1(threshold, micro_f1(pairs, name, predictor.calibrations[name], threshold))
+        name: measure_threshold(pairs, name, predictor.calibrations[name], threshold)
         for name, threshold in (thresholds or {}).items()
         if name in predictor.calibrations
     }

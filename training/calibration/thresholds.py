@@ -20,13 +20,30 @@ from longtail.training.calibration.scored_pairs import ScoredPairs
 class ThresholdF1:
     """What answering all labels from some probability on is worth.
 
+    All shares are fractions over all pairs of documents and labels.
+
     Attributes:
         threshold: The probability.
-        micro_f1: 2 TP / (2 TP + FP + FN) over all pairs of documents and labels, as a fraction.
+        micro_f1: 2 TP / (2 TP + FP + FN).
+        precision: TP / (TP + FP), the answered labels that are right; 0 if none is answered.
+        recall: TP / (TP + FN), the true labels that are answered; 0 if there are none.
     """
 
     threshold: float
     micro_f1: float
+    precision: float
+    recall: float
+
+    @classmethod
+    def of(cls, threshold: float, found: float, answered: float, num_true: float) -> ThresholdF1:
+        """Return the shares of these numbers of pairs: right, answered and true ones."""
+        total = answered + num_true
+        return cls(
+            threshold,
+            2 * found / total if total else 0.0,
+            found / answered if answered else 0.0,
+            found / num_true if num_true else 0.0,
+        )
 
 
 def best_threshold(pairs: ScoredPairs, scorer: str, calibration: Calibration) -> ThresholdF1 | None:
@@ -49,11 +66,14 @@ def best_threshold(pairs: ScoredPairs, scorer: str, calibration: Calibration) ->
     f1 = 2 * found / (answered + num_true)
     is_last = np.append(np.diff(probabilities[order]) != 0, True)  # equal ones go together
     best = int(np.flatnonzero(is_last)[f1[is_last].argmax()])
-    return ThresholdF1(float(probabilities[order][best]), float(f1[best]))
+    threshold = float(probabilities[order][best])
+    return ThresholdF1.of(threshold, float(found[best]), float(answered[best]), num_true)
 
 
-def micro_f1(pairs: ScoredPairs, scorer: str, calibration: Calibration, threshold: float) -> float:
-    """Return the micro-F1 of answering all labels of at least this probability, as a fraction.
+def measure_threshold(
+    pairs: ScoredPairs, scorer: str, calibration: Calibration, threshold: float
+) -> ThresholdF1:
+    """Measure answering all labels of at least this probability.
 
     Args:
         pairs: Of any split; its true labels are among them.
@@ -65,7 +85,7 @@ def micro_f1(pairs: ScoredPairs, scorer: str, calibration: Calibration, threshol
     is_answered = probabilities >= threshold
     found = float(weights[is_answered & is_true].sum())
     answered = float(weights[is_answered].sum())
-    return 2 * found / (answered + num_true) if answered + num_true else 0.0
+    return ThresholdF1.of(threshold, found, answered, num_true)
 
 
 def _of(

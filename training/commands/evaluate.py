@@ -59,11 +59,14 @@ def evaluate(
             "that have it. Not with --tail-dial."
         ),
     ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Print all tables, as evaluation.md has them.")
+    ] = False,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
-    """Measure every scorer of a model on a split, and its probabilities: tables, JSON, pictures."""
+    """Say how good a model is on a split; tables, JSON and pictures of all its scorers."""
     _check_k(k, predictions)
     configure_logging()
     from longtail.models.bundle.registry import Registry
@@ -87,13 +90,14 @@ def evaluate(
         bundle, dataset, split,
         baselines=baselines, k=max(k, MAX_K), tail_dial=tail_dial, aim=aim,
     )  # fmt: skip
+    summary = found.summary(bundle.manifest)
     with doing("writing the evaluation", output):
-        paths = found.write(output)
+        paths = found.write(output, summary.text)
         if predictions:
             paths += _write_predictions(output / PREDICTIONS_NAME, found, bundle, dataset, split, k)
-    text = paths[1].read_text(encoding="utf-8").rstrip()
-    if reason := bundle.manifest.default_scorer_reason:
-        text += f"\n\nDefault scorer: {bundle.manifest.default_scorer}. Why this scorer: {reason}."
+    text = f"{summary.text}\n\n{summary.table}\n\n{found.measured_on}"
+    if show_all:
+        text = paths[1].read_text(encoding="utf-8").rstrip()
     print(deliver(json_file, found.figures_of(bundle, dataset, split), text, paths))
 
 

@@ -40,7 +40,7 @@ def report(
     overwrite: OverwriteOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
-    """Write one page about a model: metrics, figures, examples, losses, time, configuration."""
+    """Write one page about a model: how good it is, figures, examples, losses, configuration."""
     configure_logging()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.durable import write_lines_durably
@@ -68,4 +68,4 @@ def report(
     figures = found.figures_of(bundle, dataset, split)
     if log is not None:
         figures["run"] = log.to_json()
-    print(deliver(json_file, figures, "", [output]))
+    print(deliver(json_file, figures, found.summary(bundle.manifest).text, [output]))

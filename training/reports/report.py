@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from longtail.models.errors import ConfigError
 from longtail.models.files.durable import read_json
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.assessment.assess import Assessment
+from longtail.training.assessment.summary import Summary
 from longtail.training.calibration.reliability import (
     BAND_NOTE,
     RELIABILITY_UNITS,
@@ -137,6 +139,7 @@ def report_page(
     if found.left_out is not None:
         dataset = found.left_out.view(dataset, split_name)
     sections = [
+        _in_short(found.summary(bundle.manifest)),
         _model(bundle, version, split_name),
         _metrics(found),
         _probabilities(found),
@@ -145,6 +148,14 @@ def report_page(
         _configuration(bundle.manifest),
     ]
     return html.page(f"Longtail, model version {version}", sections)
+
+
+def _in_short(summary: Summary) -> str:
+    return html.section(
+        "In short",
+        *(f"<p>{escape(sentence)}</p>" for sentence in summary.sentences),
+        html.table(summary.cells, mark_best=True),
+    )
 
 
 def _model(bundle: Bundle, version: int, split_name: str) -> str:

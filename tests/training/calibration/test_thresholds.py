@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, precision_score, recall_score
 
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 from longtail.training.calibration.scored_pairs import ScoredPairs
-from longtail.training.calibration.thresholds import best_threshold, micro_f1
+from longtail.training.calibration.thresholds import best_threshold, measure_threshold
 
 
 def pairs_of(scores, is_true, weights=None):
@@ -44,12 +44,19 @@ def test_no_other_threshold_has_a_larger_f1(rows):
     assert tried[found.threshold] == pytest.approx(found.micro_f1)
     best = [p for p, value in tried.items() if value > found.micro_f1 - 1e-12]
     assert found.threshold == max(best)
-    assert micro_f1(pairs, "one", IDENTITY, found.threshold) == pytest.approx(found.micro_f1)
+    is_answered = each >= found.threshold
+    assert found.precision == pytest.approx(precision_score(is_true, is_answered))
+    assert found.recall == pytest.approx(recall_score(is_true, is_answered))
+    assert measure_threshold(pairs, "one", IDENTITY, found.threshold) == found
 
 
 def test_a_pair_of_weight_3_counts_as_three_and_what_is_not_scored_is_missed():
+    def shares(threshold, pairs):
+        found = measure_threshold(pairs, "one", IDENTITY, threshold)
+        return pytest.approx((found.precision, found.recall, found.micro_f1))
+
     pairs = pairs_of([1.0, 0.0, -np.inf], [True, False, True], [1.0, 3.0, 1.0])
-    assert micro_f1(pairs, "one", IDENTITY, 0.5) == pytest.approx(2 * 1 / (4 + 2))
-    assert micro_f1(pairs, "one", IDENTITY, 0.6) == pytest.approx(2 * 1 / (1 + 2))
-    assert micro_f1(pairs, "one", IDENTITY, 0.9) == 0
-    assert micro_f1(pairs_of([1.0], [False]), "one", IDENTITY, 0.9) == 0
+    assert shares(0.5, pairs) == (1 / 4, 1 / 2, 2 / (4 + 2))
+    assert shares(0.6, pairs) == (1, 1 / 2, 2 / (1 + 2))
+    assert shares(0.9, pairs) == (0, 0, 0)
+    assert shares(0.9, pairs_of([1.0], [False])) == (0, 0, 0)

@@ -1,0 +1,82 @@
+"""What an evaluation says in sentences, of figures made by hand."""
+
+from __future__ import annotations
+
+from longtail.training.assessment.summary import Summary, summarise
+from longtail.training.calibration.thresholds import ThresholdF1
+from longtail.training.evaluation.by_frequency import Evaluation, SubsetMetrics
+
+OURS = ("ensemble", "sparse", "names")
+
+
+def evaluation(precision: dict[str, float], *, ks=(1, 3, 5, 10), **bins: float) -> Evaluation:
+    """Ten documents with 40 labels; by scorer its precision at each k, by bin the recall."""
+
+    def subset(values):
+        return SubsetMetrics(4, 4, 10 if values else 0, 40, values)
+
+    most = ks[-1]
+    scorers = {
+        name: {
+            "all": subset({f"P@{k}": p for k in ks} | {f"R@{most}": 0.71}),
+            **{each: subset({f"R@{most}": bins[each]} if each in bins else {}) for each in "01"},
+        }
+        for name, p in precision.items()
+    }
+    return Evaluation(ks, 10, 0, 4, 100, scorers)
+
+
+def summary(found: Evaluation, **thresholds: ThresholdF1) -> Summary:
+    return summarise(found, OURS, "ensemble", "it won on dev", thresholds)
+
+
+def test_sentences_say_how_many_are_right_how_rare_labels_fare_and_where_to_cut():
+    rare = {"1": 0.46, "0": 0.49}
+    found = summary(
+        evaluation({"ensemble": 0.56, "sparse": 0.5, "30-NN": 0.3}, **rare),
+        ensemble=ThresholdF1(0.342, 0.67, 0.708, 0.641),
+    )
+    few, all_and_rare, cut, default = found.sentences
+    assert few == "Of five labels suggested by ensemble, 2.8 are right; a document carries 4.0."
+    assert (
+        "The first ten hold 71 % of a document's labels, 46 % of labels seen once" in all_and_rare
+    )
+    assert all_and_rare.endswith("and 49 % of labels never seen in training.")
+    assert "0.34" in cut and "71 % of the labels above it are right" in cut and "64 %" in cut
+    assert default == "ensemble, the default, has the highest P@5 of all scorers, 56.0 %."
+
+
+def test_where_another_scorer_has_higher_figures_it_says_why_it_is_not_the_default():
+    *_, last = summary(evaluation({"sparse": 0.6, "ensemble": 0.56})).sentences
+    assert "sparse has a higher P@5 here, 60.0 % against 56.0 %" in last
+    assert last.endswith("ensemble is the default because it won on dev.")
+
+
+def test_nothing_is_said_without_a_figure():
+    found = summary(evaluation({"ensemble": 0.5}, ks=(1, 3)))
+    assert found.sentences == (
+        "Of three labels suggested by ensemble, 1.5 are right; a document carries 4.0.",
+        "The first three hold 71 % of a document's labels.",
+    )
+    assert found.cells[1] == [["ensemble", "50.0", "50.0", "-", "71.0", "-", "-"]]
+
+
+def test_of_a_ranking_with_an_aim_nothing_is_said_about_plain_thresholds_or_defaults():
+    cut = ThresholdF1(0.3, 0.5, 0.5, 0.5)
+    found = summary(
+        evaluation({"names, aim coverage": 0.5, "sparse, aim coverage": 0.6}), names=cut
+    )
+    assert "suggested by sparse, aim coverage, 3.0" in found.sentences[0]
+    assert len(found.sentences) == 2
+
+
+def test_the_table_has_eight_rows_the_default_first_and_the_baselines_last():
+    others = {f"other{i}": 0.1 * i for i in range(8)}
+    baselines = {"30-NN": 0.9, "label names": 0.2}
+    found = summarise(
+        evaluation(others | {"ensemble": 0.3, "ensemble, uncorrected": 0.8} | baselines),
+        ("ensemble", *others), "ensemble", "",
+    )  # fmt: skip
+    first = [row[0] for row in found.cells[1]]
+    assert first == ["ensemble", *(f"other{i}" for i in (7, 6, 5, 4, 3)), *baselines]
+    assert found.num_left_out == 4
