@@ -3,7 +3,7 @@ import { label as fetchLabel, labels as fetchLabels } from "./api.js";
 import { count, debounced, element, plural, rarity } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
 import { Tree } from "./tree.js";
-import { documents, keywordList, labelLinks, nearestList, seen } from "./why.js";
+import { documents, keywordList, labelLinks, seen } from "./why.js";
 
 const PAGE = 30;
 const find = (id) => document.getElementById(id);
@@ -137,7 +137,7 @@ function detailParts(label) {
     ...section("Other names", label.alternative_names.join(" · ")),
     ...section("In other languages", Object.entries(label.names).map(([code, name]) => `${code}: ${name}`).join(" · ")),
     ...section("Words that go with it", label.keywords.length ? keywordList(label.keywords) : null),
-    ...section("Similar labels", label.nearest.length ? nearestList(label.nearest) : null),
+    ...section("Similar labels", label.nearest.length ? labelLinks(label.nearest) : null),
     ...section("Methods that know it", label.scorers.join(", ")),
   ].filter(Boolean);
 }

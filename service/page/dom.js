@@ -12,6 +12,16 @@ export function element(name, options = {}, ...children) {
   return made;
 }
 
+/** Return a table of numbers, wide ones scrolled: a head for each column, rows [name, class, ...cells]. */
+export function numbersTable(heads, rows, caption = "") {
+  const body = rows.map(([name, kind, ...cells]) =>
+    element("tr", { class: kind }, element("th", { scope: "row" }, name), ...cells.map((cell) => element("td", { class: "number" }, cell))),
+  );
+  const head = element("thead", {}, element("tr", {}, ...heads.map((words) => element("th", { scope: "col" }, words))));
+  const made = element("table", { class: "scores" }, caption ? element("caption", { class: "muted" }, caption) : null, head, element("tbody", {}, ...body));
+  return element("div", { class: "wide" }, made);
+}
+
 /** Fill a choice with options; keeps what was chosen where it is still there. */
 export function fillSelect(select, choices, chosen = select.value) {
   const values = choices.map(([value]) => value);

@@ -1,5 +1,5 @@
 // The view of the models: what is loaded and how good it is.
-import { count, element, percent, plural } from "./dom.js";
+import { count, element, numbersTable, percent, plural } from "./dom.js";
 
 const find = (id) => document.getElementById(id);
 const MEASURES = [
@@ -53,23 +53,11 @@ function measures(dev, heldOut) {
   const scorers = Object.keys(dev ?? {}).filter((name) => dev[name]?.all);
   if (!scorers.length) return null;
   const where = heldOut ? plural(heldOut, "held-out training document") : "the dev split";
-  const cell = (value) => element("td", { class: "number" }, typeof value === "number" ? (100 * value).toFixed(1) : "–");
-  return element(
-    "div",
-    { class: "wide" },
-    element(
-      "table",
-      { class: "scores" },
-      element("caption", { class: "muted" }, `On ${where}, in percent; rare: labels with 1 to 9 training documents`),
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "method"), ...MEASURES.map(([, , head]) => element("th", { scope: "col" }, head)))),
-      element(
-        "tbody",
-        {},
-        ...scorers.map((name) =>
-          element("tr", {}, element("th", { scope: "row" }, name), ...MEASURES.map(([measure, bucket]) => cell(dev[name][bucket]?.[measure]))),
-        ),
-      ),
-    ),
+  const cell = (value) => (typeof value === "number" ? (100 * value).toFixed(1) : "–");
+  return numbersTable(
+    ["method", ...MEASURES.map(([, , head]) => head)],
+    scorers.map((name) => [name, "", ...MEASURES.map(([measure, bucket]) => cell(dev[name][bucket]?.[measure]))]),
+    `On ${where}, in percent; rare: labels with 1 to 9 training documents`,
   );
 }
 

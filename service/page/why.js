@@ -1,5 +1,5 @@
 // Why a label was found: its words in the text, what it is known by, what each scorer gives.
-import { count, element, plural, rarity, score, signed } from "./dom.js";
+import { count, element, numbersTable, plural, rarity, score, signed } from "./dom.js";
 import { piecesOf } from "./highlight.js";
 
 /** Return what to show of an explanation; `scorer` is the one that was asked for. */
@@ -9,7 +9,7 @@ export function whyParts(text, explanation, scorer) {
     part("In the text", inText(text, explanation.tokens)),
     explanation.documents.length ? part("Similar training documents", documentList(explanation.documents)) : null,
     explanation.keywords.length ? part("Words that go with it", keywordList(explanation.keywords)) : null,
-    explanation.nearest.length ? part("Similar labels", nearestList(explanation.nearest)) : null,
+    explanation.nearest.length ? part("Similar labels", labelLinks(explanation.nearest)) : null,
     part("In training", element("p", {}, seen(explanation.training_count))),
     element(
       "details",
@@ -37,27 +37,9 @@ export function keywordList(keywords) {
 
 /** Return labels as links into the catalogue. */
 export function labelLinks(labels) {
-  const links = labels.map(({ id, name }) => element("a", { class: "chip", href: `#labels/${encodeURIComponent(id)}` }, name));
-  return element("ul", { class: "chips" }, ...links.map((link) => element("li", {}, link)));
-}
-
-export function nearestList(labels) {
-  return element(
-    "ul",
-    { class: "chips" },
-    ...labels.map((each) =>
-      element(
-        "li",
-        {},
-        element(
-          "a",
-          { class: "chip", href: `#labels/${encodeURIComponent(each.id)}` },
-          each.name,
-          element("span", { class: "muted", title: "cosine of the labels' vectors" }, ` ${score(each.similarity)}`),
-        ),
-      ),
-    ),
-  );
+  const link = ({ id, name, similarity }) =>
+    element("a", { class: "chip", href: `#labels/${encodeURIComponent(id)}`, title: similarity === undefined ? "" : `similarity (cosine) ${score(similarity)}` }, name);
+  return element("ul", { class: "chips" }, ...labels.map((label) => element("li", {}, link(label))));
 }
 
 /** Return where and how a name of the label stands in the text, in a sentence. */
@@ -90,28 +72,7 @@ function documentList(documents) {
 
 function blendTable(blend) {
   const heads = ["method", "weight for a label as rare", "adds"];
-  return element(
-    "div",
-    { class: "wide" },
-    element(
-      "table",
-      { class: "scores" },
-      element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
-      element(
-        "tbody",
-        {},
-        ...blend.map((each) =>
-          element(
-            "tr",
-            {},
-            element("th", { scope: "row" }, each.scorer),
-            element("td", { class: "number" }, score(each.weight)),
-            element("td", { class: "number" }, signed(each.contribution)),
-          ),
-        ),
-      ),
-    ),
-  );
+  return numbersTable(heads, blend.map((each) => [each.scorer, "", score(each.weight), signed(each.contribution)]));
 }
 
 export function seen(trainingCount) {
@@ -185,30 +146,9 @@ function twoSidedBar(share) {
 
 function scoresTable(scores, asked) {
   const heads = ["method", "own", "correction", "for rarity", "score"];
-  return element(
-    "div",
-    { class: "wide" },
-    element(
-      "table",
-      { class: "scores" },
-      element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
-      element(
-        "tbody",
-        {},
-        ...scores.map((each) =>
-          element(
-            "tr",
-            { class: each.scorer === asked ? "asked" : "" },
-            element("th", { scope: "row" }, each.scorer),
-            element("td", { class: "number" }, score(each.base)),
-            element("td", { class: "number" }, each.correction ? signed(each.correction) : "–"),
-            element("td", { class: "number" }, each.tail_dial ? signed(each.tail_dial) : "–"),
-            element("td", { class: "number" }, score(each.score)),
-          ),
-        ),
-      ),
-    ),
-  );
+  const added = (value) => (value ? signed(value) : "–");
+  const row = (each) => [each.scorer, each.scorer === asked ? "asked" : "", score(each.base), added(each.correction), added(each.tail_dial), score(each.score)];
+  return numbersTable(heads, scores.map(row));
 }
 
 /** Return how often a label was seen in training, in few words. */

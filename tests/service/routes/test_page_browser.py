@@ -602,6 +602,14 @@ def test_the_catalogue_is_searched_and_shows_a_label(page):
     assert page.run("return document.querySelectorAll('main img').length") == 0
 
 
+def test_the_page_of_the_api_is_drawn_by_this_service_alone(page):
+    url = page.run("return location.origin")
+    page.open(f"{url}/docs")
+    page.wait("document.querySelectorAll('.opblock').length")
+    loaded = page.run("return performance.getEntriesByType('resource').map((each) => each.name)")
+    assert all(each.startswith((url, "data:")) for each in loaded)
+
+
 def test_versions_are_shown(page):
     page.run("location.hash = '#models'")
     page.wait("document.querySelectorAll('#versions .card').length === 2")
