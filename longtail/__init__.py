@@ -17,8 +17,8 @@ import logging
 import os
 import sys
 import time
-from contextlib import suppress
-from functools import cache
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
     from longtail.models.predict.predictor import Predictor
     from longtail.models.promotion.decision import TryOnService
     from longtail.training.assessment.assess import Assessment
+    from longtail.training.data.dataset import Dataset
     from longtail.training.estimators.classifier import LongtailClassifier
     from longtail.training.estimators.corpus import LabelTexts
     from longtail.training.estimators.model import Model
@@ -134,6 +135,7 @@ def train(
     work: str | Path = "runs/train",
     corpus: CorpusOptions | None = None,
     label_texts: LabelTexts | None = None,
+    verbose: bool = False,
     **overrides: Any,
 ) -> int:
     """Train on a corpus, publish the model, and return its version; a run that stopped resumes.
@@ -148,6 +150,7 @@ def train(
         corpus: What the corpus doesn't say itself, such as its columns.
         label_texts: With documents: by label, its name, or the fields of a label file; labels that
             no document carries are labels of the model, too.
+        verbose: Whether progress bars are shown; messages go to `logging`.
         **overrides: Top-level keys of the configuration, such as `scorers=["sparse"]`.
 
     Raises:
@@ -160,6 +163,7 @@ def train(
     from longtail.training.formats.options import CorpusOptions
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as run_all
+    from longtail.training.runtime.progress import progress_shown
 
     settings = read_config(None if config is None else Path(config), overrides)
     if isinstance(data, str | Path):
@@ -167,9 +171,11 @@ def train(
         dataset = open_dataset(Path(data), corpus)
     else:
         documents = documents_of(data, corpus or CorpusOptions())
-        dataset = kept_corpus(Path(work), lambda to: write_corpus(to, documents, label_texts))
+        write = partial(write_corpus, documents=documents, label_texts=label_texts)
+        dataset = kept_corpus(Path(work), write, documents.name)
         dataset = dataset.with_text_columns(documents.text_columns)
-    return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
+    with progress_shown(verbose):
+        return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
 
 
 def evaluate(
@@ -180,6 +186,7 @@ def evaluate(
     split: str = "test",
     baselines: bool = False,
     corpus: CorpusOptions | None = None,
+    verbose: bool = False,
 ) -> Assessment:
     """Return what every scorer of a model achieves on a split of a corpus.
 
@@ -193,6 +200,7 @@ def evaluate(
         split: Its name: train, dev or test.
         baselines: Whether nearest neighbours and label names are measured, too.
         corpus: What the corpus's files don't say themselves, as it was trained.
+        verbose: Whether progress bars are shown.
 
     Raises:
         LongtailError: As `longtail evaluate` does; says what, where, and what to do.
@@ -203,14 +211,17 @@ def evaluate(
     from longtail.training.estimators.corpus import DOCUMENTS_NAME, documents_of
     from longtail.training.estimators.model import options_for, written
     from longtail.training.formats.options import RECOGNISED
+    from longtail.training.runtime.progress import progress_shown
 
     bundle = Registry(Path(registry)).open(version)
+    opened: AbstractContextManager[Dataset]
     if isinstance(data, str | Path):
         options = corpus or RECOGNISED
-        dataset = open_as_trained(Path(data), options, [bundle], bundle.catalogue)
-        return assess_bundle(bundle, dataset, split, baselines=baselines)
-    documents = documents_of(data, corpus or options_for(data, bundle))
-    with written(documents, bundle, DOCUMENTS_NAME) as dataset:
+        opened = nullcontext(open_as_trained(Path(data), options, [bundle], bundle.catalogue))
+    else:
+        documents = documents_of(data, corpus or options_for(data, bundle))
+        opened = written(documents, bundle, DOCUMENTS_NAME)
+    with opened as dataset, progress_shown(verbose):
         return assess_bundle(bundle, dataset, split, baselines=baselines)
 
 
@@ -222,6 +233,7 @@ def learn(
     version: int | str = "current",
     work: str | Path = "runs/learn",
     corpus: CorpusOptions | None = None,
+    verbose: bool = False,
 ) -> int:
     """Learn from feedback, publish a version made from one that there is, and return its number.
 
@@ -235,6 +247,7 @@ def learn(
         version: A version's number, or "current".
         work: Folder of the work; a run that stopped resumes there.
         corpus: What the corpus's files don't say themselves, as it was trained.
+        verbose: Whether progress bars are shown.
 
     Raises:
         LongtailError: As `longtail learn` does; says what, where, and what to do.
@@ -243,6 +256,7 @@ def learn(
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.commands.learn import not_current, verdicts_in_words
     from longtail.training.formats.options import RECOGNISED
+    from longtail.training.runtime.progress import progress_shown
     from longtail.training.updating.feedback import open_feedback
     from longtail.training.updating.learn import LearningRun
     from longtail.training.updating.learn import learn as learn_from
@@ -251,7 +265,8 @@ def learn(
     if data is not None:
         bundle = store.open(version)
         dataset = open_as_trained(Path(data), corpus or RECOGNISED, [bundle])
-    done = learn_from(LearningRun(said, dataset, store, version, Path(work)))
+    with progress_shown(verbose):
+        done = learn_from(LearningRun(said, dataset, store, version, Path(work)))
     if done.learned is not None and not done.learned.is_better:
         told = f"{verdicts_in_words(done.learned)} {not_current(done.version)}"
         logging.getLogger(__name__).warning("%s", told)
@@ -280,6 +295,10 @@ def _check_no_label_texts(data: str | Path, label_texts: LabelTexts | None) -> N
             f"label_texts is given with the folder {str(data)!r}; write them to a label file "
             "in it, such as labels.jsonl"
         )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

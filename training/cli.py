@@ -91,8 +91,9 @@ def train(
     from longtail.models.files.outputs import check_not_in_registry, check_own_folder
     from longtail.training.data.dataset import open_dataset
     from longtail.training.pipeline.budget import BUDGET_NAME, train_within
-    from longtail.training.pipeline.train import RUN_NAME, Run, follow
+    from longtail.training.pipeline.train import Run, follow
     from longtail.training.pipeline.train import train as train_run
+    from longtail.training.runtime.claims import RUN_NAME
     from longtail.training.runtime.distributed import joined_processes
     from longtail.training.runtime.ray import checked_engine
     from longtail.training.runtime.tensorboard import check_tensorboard
@@ -108,7 +109,8 @@ def train(
             return
         check_not_in_registry(work, registry, "--work")
         Registry(registry).check_writable()
-        check_own_folder(work, RUN_NAME if seconds is None else BUDGET_NAME, "--work")
+        marker = BUDGET_NAME if (work / BUDGET_NAME).is_file() else RUN_NAME
+        check_own_folder(work, marker, "--work")
         dataset = open_dataset(data, replace(corpus, skip_bad=skip_bad))
         run = Run(settings, dataset, work, processes, tensorboard, computing, activate)
         if seconds is None:

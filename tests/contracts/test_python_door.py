@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextvars import Context
 from importlib.metadata import version
 
 import pytest
@@ -34,6 +35,7 @@ def test_the_import_brings_no_library_that_takes_long():
 def test_every_public_name_is_there():
     assert [name for name in longtail.__all__ if getattr(longtail, name, None) is None] == []
     assert longtail.Predictor.__name__ == "Predictor"
+    assert dir(longtail) == sorted(longtail.__all__)
 
 
 def test_an_unknown_name_is_told_with_those_that_there_are():
@@ -79,8 +81,11 @@ def test_documents_in_memory_are_trained_on_and_measured(tmp_path, tiny_corpus, 
         registry=folders["registry"], work=tmp_path / "other",
     ) == 2  # fmt: skip
     assert longtail.load(folders["registry"]).describe("unseen").label.name == names["unseen"]
-    with pytest.raises(LongtailError, match="2 labels that the model lacks: 'new', 'other'; add"):
+    with pytest.raises(LongtailError, match="2 labels, all unknown to the model, such as 'new'"):
         model.evaluate((["one", "two"], [["new", "other"], ["new"]]))
+    more = new[0], [[*labels, "new"] for labels in new[1]]
+    unseen, known = (model.evaluate(data).metrics["sparse"] for data in (more, new))
+    assert unseen["P@5"] == known["P@5"] and unseen["R@5"] < known["R@5"]
     found = model.evaluate(frame).to_frame()
     assert found["P@1"][0] == model.evaluate(new).metrics["sparse"]["P@1"]
     with pytest.raises(LongtailError, match="60 of them are recognised by their id"):
@@ -93,6 +98,19 @@ def test_documents_in_memory_are_trained_on_and_measured(tmp_path, tiny_corpus, 
             split="train",
         ).metrics
     )
+
+
+def test_python_is_quiet_unless_it_is_asked_for_progress(tmp_path, tiny_corpus, capfd, caplog):
+    frame = pytest.importorskip("pandas").read_json(tiny_corpus / "train.jsonl", lines=True)
+    folders = {"registry": tmp_path / "registry", "work": tmp_path / "work"}
+    fresh = Context()  # commands that ran in this process show progress
+    fresh.run(longtail.train, frame, scorers=["sparse"], **folders)
+    model = longtail.load(folders["registry"])
+    fresh.run(model.evaluate, frame.assign(text=frame["text"] + " again"))
+    assert capfd.readouterr().err == ""
+    assert all(record.getMessage().startswith("the data frame") for record in caplog.records)
+    longtail.train(frame, scorers=["sparse", "names"], verbose=True, **folders | {"work": tmp_path})
+    assert "sparse:" in capfd.readouterr().err
 
 
 def test_texts_of_labels_belong_into_the_folder_of_a_corpus(tmp_path, tiny_corpus):

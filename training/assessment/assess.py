@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array
-from tqdm import tqdm
+from scipy.sparse import block_diag, csr_array, eye_array
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
@@ -30,7 +29,7 @@ from longtail.training.assessment.baselines import (
     nearest_neighbour_ranking,
 )
 from longtail.training.assessment.summary import Summary, summarise
-from longtail.training.assessment.truth import RetiredLabels, check_splits, in_order_of
+from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
 from longtail.training.calibration.reliability import (
     ReliabilityReport,
@@ -43,6 +42,7 @@ from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
 from longtail.training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
 from longtail.training.evaluation.plots import draw_by_frequency, write_figure
+from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -63,22 +63,24 @@ class Assessment:
     Attributes:
         evaluation: All metrics, by scorer.
         rankings: The best labels of each document, by scorer.
-        truth: The labels of each document.
+        truth: The labels of each document; those that the model lacks after all others.
         training_counts: Training documents of each label.
         reliability: Of the probabilities; None where it was not asked for.
         hierarchical: Of labels with all above them; None where no label stands below another.
         retired: Labels of the documents that are out of use; None where there are none.
         left_out: Documents that the model was trained on; None where it was not asked.
+        unseen: Labels of the documents that the model lacks; None where there are none.
     """
 
     evaluation: Evaluation
     rankings: dict[str, Ranking]
-    truth: Float32[csr_array, "document label"]
-    training_counts: Int64[np.ndarray, label]
+    truth: Float32[csr_array, "document label_or_unseen"]
+    training_counts: Int64[np.ndarray, label_or_unseen]
     reliability: ReliabilityReport | None = None
     hierarchical: HierarchicalReport | None = None
     retired: RetiredLabels | None = None
     left_out: LeftOut | None = None
+    unseen: UnseenLabels | None = None
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -116,8 +118,8 @@ class Assessment:
     @property
     def measured_on(self) -> str:
         """What was measured on, and what was left out, in sentences."""
-        said = [self.evaluation.measured_on(), str(self.retired or ""), str(self.left_out or "")]
-        return " ".join(filter(None, said))
+        notes = (str(each or "") for each in (self.retired, self.left_out, self.unseen))
+        return " ".join(filter(None, (self.evaluation.measured_on(), *notes)))
 
     def summary(self, manifest: Manifest) -> Summary:
         """Return what the figures say of the model with this manifest, in a few sentences."""
@@ -162,6 +164,8 @@ class Assessment:
             content |= {"retired_labels": asdict(self.retired)}
         if self.left_out is not None:
             content |= {"trained_on": self.left_out.to_json()}
+        if self.unseen is not None:
+            content |= {"unseen_labels": asdict(self.unseen)}
         if self.hierarchical is not None:
             content |= {"hierarchical": self.hierarchical.to_json()}
         if self.reliability is not None:
@@ -195,7 +199,7 @@ def assess_bundle(
 
     Args:
         bundle: The model.
-        dataset: Its labels must be known to the model, by their ids.
+        dataset: Its labels are matched by their ids; those that the model lacks count as missed.
         split_name: The split to rank.
         baselines: Whether nearest neighbours and label names are measured, too.
         k: Labels that are ranked; the metrics need ten.
@@ -246,7 +250,7 @@ def assess(
 
     Args:
         predictor: The model.
-        dataset: Its labels must be known to the model, by their ids.
+        dataset: Its labels are matched by their ids; those that the model lacks count as missed.
         split_name: The split to rank.
         num_training_documents: Documents that the model was trained on; propensities need it.
         tfidf: What the model makes of texts. Given, baselines are ranked too: 30 nearest neighbours
@@ -264,17 +268,18 @@ def assess(
     Raises:
         RequestError: The tail dial is out of its range, there is no such aim, both are given, or no
             scorer has the aim.
-        DataError: The split is missing, has broken lines, or has labels unknown to the model; or
-            the baselines lack their training split.
+        DataError: The split is missing or has broken lines, or the model knows none of its labels;
+            or the baselines lack their training split.
     """
     query = RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
     _check_aim(predictor, query)
     split = dataset.split(split_name)
     check_splits(predictor.catalogue, dataset, split_name, has_baselines=tfidf is not None)
-    truth = in_order_of(predictor.catalogue, dataset, split.scan().labels)
+    truth, unseen = truth_of(predictor.catalogue, dataset, split.scan().labels)
     retired = RetiredLabels.of(predictor.catalogue, dataset, split.scan().labels)
-    k = min(k, len(predictor.catalogue))
-    pairs = PairCollector(predictor, truth) if reliability else None
+    num_labels = len(predictor.catalogue)
+    k = min(k, num_labels)
+    pairs = PairCollector(predictor, truth[:, :num_labels]) if reliability else None
     if batches is None:
         batches = split_batches(predictor, dataset, split_name, truth.shape[0])
     watched = batches if pairs is None else pairs.watch(batches)
@@ -284,9 +289,12 @@ def assess(
     rankings = _rank_batches(predictor, watched, rows, ranked or {}, collected)
     if tfidf is not None:
         rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
-    counts = predictor.catalogue.training_counts
+    counts = np.pad(predictor.catalogue.training_counts, (0, truth.shape[1] - num_labels))
     ks = [each for each in _KS if each <= k]
-    trusted = None if pairs is None else report_reliability(predictor, pairs.pairs, thresholds)
+    trusted = None
+    if pairs is not None:
+        num_missed = 0 if unseen is None else unseen.num_missed
+        trusted = report_reliability(predictor, pairs.pairs, thresholds, num_missed)
     return Assessment(
         evaluation=evaluate(rankings, truth, counts, num_training_documents, ks),
         rankings=rankings,
@@ -295,18 +303,22 @@ def assess(
         reliability=trusted,
         hierarchical=_hierarchical(predictor, rankings, truth, ks),
         retired=retired,
+        unseen=unseen,
     )
 
 
 def _hierarchical(
     predictor: Predictor,
     rankings: Mapping[str, Ranking],
-    truth: Float32[csr_array, "document label"],
+    truth: Float32[csr_array, "document label_or_unseen"],
     ks: Sequence[int],
 ) -> HierarchicalReport | None:
     if not predictor.catalogue.has_hierarchy:
         return None
-    return measure_hierarchical(rankings, truth, predictor.selector.hierarchy.ancestors(), ks)
+    ancestors = predictor.selector.hierarchy.ancestors()
+    alone = eye_array(truth.shape[1] - ancestors.shape[0], dtype=np.float32)
+    whole = csr_array(block_diag([ancestors, alone]))
+    return measure_hierarchical(rankings, truth, whole, ks)
 
 
 def check_assessable(
@@ -322,7 +334,7 @@ def check_assessable(
 
     Raises:
         DataError: The split or the training split is missing or has broken lines, or the corpus
-            has labels unknown to the model.
+            has no label that the model knows.
     """
     check_splits(bundle.catalogue, dataset, split_name, has_baselines=has_baselines)
 
@@ -341,7 +353,7 @@ def split_batches(
     Yields:
         The next documents, in order.
     """
-    with tqdm(total=num_documents, desc=split_name, unit="doc", mininterval=1.0) as bar:
+    with progress_bar(total=num_documents, desc=split_name, unit="doc") as bar:
         for chunk in chunks(dataset.split(split_name).texts()):
             yield predictor.read(chunk, bar.update)
 
@@ -406,14 +418,16 @@ def _baselines(
     predictor: Predictor, dataset: Dataset, split_name: str, k: int, tfidf: TfidfModel
 ) -> dict[str, Ranking]:
     training, split = dataset.split("train"), dataset.split(split_name)
+    catalogue = predictor.catalogue
+    labels, _ = truth_of(catalogue, dataset, training.scan().labels)
     neighbours = nearest_neighbour_ranking(
         tfidf.transform(training.texts()),
-        in_order_of(predictor.catalogue, dataset, training.scan().labels),
+        labels[:, : len(catalogue)],  # none that the model lacks, as for the scorers
         tfidf.transform(split.texts()),
         k,
     )
     found = {NEAREST_NEIGHBOURS: neighbours}
-    names = [f"{label.name} {label.description}".strip() for label in predictor.catalogue]
+    names = [f"{label.name} {label.description}".strip() for label in catalogue]
     try:
         found[LABEL_NAMES] = label_name_ranking(list(split.texts()), names, k, training.texts())
     except NoNameError as error:

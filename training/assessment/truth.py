@@ -14,6 +14,9 @@ from longtail.models.labels.changes.retired import row_in_use
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.data.dataset import Dataset
 
+_UNSEEN = NO_LABEL - 1
+_MAX_SHOWN = 5
+
 
 def check_splits(
     catalogue: LabelCatalogue, dataset: Dataset, split_name: str, *, has_baselines: bool
@@ -27,18 +30,16 @@ def check_splits(
         has_baselines: Whether the training split is read too, for baselines.
 
     Raises:
-        DataError: A split is missing or has broken lines, or has labels unknown to the model.
+        DataError: A split is missing or has broken lines, or the model knows no label of it.
     """
-    splits = [dataset.split(split_name)]
+    truth_of(catalogue, dataset, dataset.split(split_name).scan().labels)
     if has_baselines and "train" not in dataset.split_names:
         raise DataError(
             f"{dataset.folder}: no training documents for the baselines; evaluate with "
             "--no-baselines, or on the whole corpus"
         )
     if has_baselines:
-        splits.append(dataset.split("train"))
-    for split in splits:  # what a scan finds is kept, so none is read twice
-        in_order_of(catalogue, dataset, split.scan().labels)
+        dataset.split("train").scan()
 
 
 def in_order_of(
@@ -53,16 +54,81 @@ def in_order_of(
         DataError: The dataset has labels that the model doesn't know.
     """
     rows = _rows_of(catalogue, dataset)
-    if np.array_equal(rows, np.arange(len(catalogue))):
+    if unknown := [dataset.labels[place].id for place in np.flatnonzero(rows == _UNSEEN).tolist()]:
+        raise DataError(
+            f"{dataset.folder}: {len(unknown)} of its labels are unknown to the model, the first "
+            f"with id {unknown[0]!r}; expected the labels that it was trained with"
+        )
+    return _in_columns(truth, rows, len(catalogue))
+
+
+def truth_of(
+    catalogue: LabelCatalogue, dataset: Dataset, truth: Float32[csr_array, "document listed"]
+) -> tuple[Float32[csr_array, "document label_or_unseen"], UnseenLabels | None]:
+    """Return the label matrix that a model is measured by, and the labels that it lacks.
+
+    The first columns are those of `in_order_of`. Each label of these documents that the model lacks
+    has one after them: no ranking can name it, so that it counts as missed.
+
+    Raises:
+        DataError: The model knows no label of the documents.
+    """
+    rows = _rows_of(catalogue, dataset)
+    counts = np.bincount(truth.indices, minlength=len(rows))
+    is_carried, is_unseen = counts > 0, (rows == _UNSEEN) & (counts > 0)
+    num_unseen = int(np.count_nonzero(is_unseen))
+    rows[rows == _UNSEEN] = NO_LABEL
+    rows[is_unseen] = len(catalogue) + np.arange(num_unseen)
+    found = _in_columns(truth, rows, len(catalogue) + num_unseen)
+    if not num_unseen:
+        return found, None
+    names = [dataset.labels[place].name for place in np.flatnonzero(is_unseen).tolist()]
+    if num_unseen == np.count_nonzero(is_carried):
+        raise DataError(
+            f"{dataset.folder}: got documents with {num_unseen} labels, all unknown to the model, "
+            f"such as {names[0]!r}; expected labels that it was trained with, by their ids"
+        )
+    return found, UnseenLabels(num_unseen, int(counts[is_unseen].sum()), tuple(names[:_MAX_SHOWN]))
+
+
+def _in_columns(
+    truth: Float32[csr_array, "document listed"], rows: Int64[np.ndarray, listed], width: int
+) -> Float32[csr_array, "document column"]:
+    """Return a label matrix with its columns moved; `NO_LABEL`: left out."""
+    if np.array_equal(rows, np.arange(width)):
         return truth
     pairs = truth.tocoo()
     columns = rows[pairs.coords[1]]
     is_kept = columns != NO_LABEL
     places = (pairs.coords[0][is_kept], columns[is_kept])
-    found = csr_array((pairs.data[is_kept], places), shape=(truth.shape[0], len(catalogue)))
+    found = csr_array((pairs.data[is_kept], places), shape=(truth.shape[0], width))
     found.sum_duplicates()
     found.data[:] = 1  # two labels of a document may stand for the same one
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenLabels:
+    """Labels of measured documents that the model lacks.
+
+    Attributes:
+        num_labels: How many.
+        num_missed: True pairs of a document and one of them.
+        examples: The names of the first.
+    """
+
+    num_labels: int
+    num_missed: int
+    examples: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return how they count, in a sentence."""
+        more = ", ..." if self.num_labels > len(self.examples) else ""
+        return (
+            f"The model lacks {self.num_labels:,} labels of the documents "
+            f"({', '.join(map(repr, self.examples))}{more}): they count as missed, "
+            f"{self.num_missed:,} times."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +150,14 @@ class RetiredLabels:
         dataset: Dataset,
         truth: Float32[csr_array, "document listed"],
     ) -> RetiredLabels | None:
-        """Return how many labels of documents are retired; None where none is.
-
-        Raises:
-            DataError: The dataset has labels that the model doesn't know.
-        """
+        """Return how many labels of documents are retired; None where none is."""
         if not catalogue.is_retired.any():
             return None
         rows = _rows_of(catalogue, dataset)
-        own = [catalogue.row_of_id(label.id) for label in dataset.labels]
-        counts = np.bincount(truth.tocoo().coords[1], minlength=len(rows))
+        own = _own_rows_of(catalogue, dataset)
+        counts = np.bincount(truth.indices, minlength=len(rows))
         num_left_out = int(counts[rows == NO_LABEL].sum())
-        num_retired = int(counts[rows != np.array(own, dtype=np.int64)].sum())
+        num_retired = int(counts[rows != own].sum())
         return cls(num_retired - num_left_out, num_left_out) if num_retired else None
 
     def __str__(self) -> str:
@@ -107,20 +169,17 @@ class RetiredLabels:
 
 
 def _rows_of(catalogue: LabelCatalogue, dataset: Dataset) -> Int64[np.ndarray, listed]:
-    """Return the row of each label of a dataset that is in use, `NO_LABEL` for one left out.
+    """Return the row of each label of a dataset: of one out of use, that of the one instead of it.
 
-    Raises:
-        DataError: The dataset has labels that the model doesn't know.
+    `NO_LABEL` where there is none, `_UNSEEN` for a label that the model lacks.
     """
-    ids = [label.id for label in dataset.labels]
-    own = [catalogue.row_of_id(name) for name in ids]
-    if unknown := [name for name, row in zip(ids, own, strict=True) if row is None]:
-        raise DataError(
-            f"{dataset.folder}: {len(unknown)} of its labels are unknown to the model, the first "
-            f"with id {unknown[0]!r}; evaluate on data with the labels that it was trained with"
-        )
-    rows = np.array(own, dtype=np.int64)
-    for place in np.flatnonzero(catalogue.is_retired[rows]).tolist():
-        row = row_in_use(catalogue, ids[place])
+    rows = _own_rows_of(catalogue, dataset)
+    for place in np.flatnonzero((rows >= 0) & catalogue.is_retired[rows.clip(0)]).tolist():
+        row = row_in_use(catalogue, dataset.labels[place].id)
         rows[place] = NO_LABEL if row is None else row
     return rows
+
+
+def _own_rows_of(catalogue: LabelCatalogue, dataset: Dataset) -> Int64[np.ndarray, listed]:
+    own = (catalogue.row_of_id(label.id) for label in dataset.labels)
+    return np.array([_UNSEEN if row is None else row for row in own], dtype=np.int64)

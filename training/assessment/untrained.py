@@ -227,6 +227,12 @@ def _filled(options: CorpusOptions, before: Mapping[str, Any]) -> CorpusOptions:
     return replace(options, **missing)
 
 
+def division_as_trained(bundle: Bundle) -> Division | None:
+    """Return what a version's corpus was divided by, by its record."""
+    record = read_trained_on(bundle)
+    return "text" if record is None else division_named(record.divided_by)
+
+
 def division_named(name: str | None) -> Division | None:
     """Return the division of this name."""
     return name if name in {"id", "text"} else None  # type: ignore[return-value]

@@ -294,7 +294,10 @@ def _percent(value: float | None) -> str:
 
 
 def report_reliability(
-    predictor: Predictor, pairs: ScoredPairs, thresholds: Mapping[str, float] | None = None
+    predictor: Predictor,
+    pairs: ScoredPairs,
+    thresholds: Mapping[str, float] | None = None,
+    num_missed: int = 0,
 ) -> ReliabilityReport:
     """Measure the probabilities of every scorer of a model on scored pairs of a split.
 
@@ -302,9 +305,10 @@ def report_reliability(
         predictor: The model.
         pairs: Scored by it.
         thresholds: Of scorers; None: no micro-F1 is measured.
+        num_missed: True pairs of labels that the model lacks, which count in micro-F1.
     """
     found = {
-        name: measure_threshold(pairs, name, predictor.calibrations[name], threshold)
+        name: measure_threshold(pairs, name, predictor.calibrations[name], threshold, num_missed)
         for name, threshold in (thresholds or {}).items()
         if name in predictor.calibrations
     }

@@ -71,7 +71,11 @@ def best_threshold(pairs: ScoredPairs, scorer: str, calibration: Calibration) ->
 
 
 def measure_threshold(
-    pairs: ScoredPairs, scorer: str, calibration: Calibration, threshold: float
+    pairs: ScoredPairs,
+    scorer: str,
+    calibration: Calibration,
+    threshold: float,
+    num_missed: int = 0,
 ) -> ThresholdF1:
     """Measure answering all labels of at least this probability.
 
@@ -80,8 +84,10 @@ def measure_threshold(
         scorer: One of those that scored them.
         calibration: What makes probabilities of its scores.
         threshold: The probability.
+        num_missed: True pairs that are not among them, as no scorer can answer them.
     """
-    probabilities, is_true, weights, num_true = _of(pairs, scorer, calibration)
+    probabilities, is_true, weights, num_scored = _of(pairs, scorer, calibration)
+    num_true = num_scored + num_missed
     is_answered = probabilities >= threshold
     found = float(weights[is_answered & is_true].sum())
     answered = float(weights[is_answered].sum())

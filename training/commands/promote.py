@@ -113,7 +113,8 @@ def promote_command(
         )
         with opened as said:
             bundles = _readable(store, (candidate, "current"))
-            dataset = open_as_trained(data, corpus, bundles)
+            known = bundles[0].catalogue if bundles else None
+            dataset = open_as_trained(data, corpus, bundles, known)
             held_out = HeldOut(dataset, split, said)
             _tell(promote_version(store, candidate, held_out, rules, written, rollout), written)
 

@@ -49,8 +49,8 @@ def report(
     from longtail.training.assessment.assess import assess_bundle
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver
-    from longtail.training.pipeline.train import RUN_NAME
     from longtail.training.reports.report import read_run_log, report_page
+    from longtail.training.runtime.claims import RUN_NAME
 
     store = Registry(registry)
     number = store.resolve(version)

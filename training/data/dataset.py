@@ -17,7 +17,12 @@ import numpy as np
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.data.files import CorpusFiles, find_files, without_labels
-from longtail.training.data.labels import labels_of_documents, labels_of_file, warn_of_look_alikes
+from longtail.training.data.labels import (
+    labels_of_documents,
+    labels_of_file,
+    warn_of_look_alikes,
+    with_unseen,
+)
 from longtail.training.data.splits import Document, Split, SplitScan, describe_problems
 from longtail.training.formats.documents import columns_of
 from longtail.training.formats.forms import SPLIT_NAMES
@@ -49,7 +54,8 @@ class Dataset:
 
         Args:
             files: The files of the corpus.
-            known: Its labels, where it has neither a label file nor training documents.
+            known: Labels of a model, which come first where it has neither a label file nor
+                training documents.
             max_problems: How many of them are listed for each file.
 
         Raises:
@@ -62,12 +68,14 @@ class Dataset:
         self.options = files.options
         self.label_file = files.labels.name if files.labels else None if is_told else _OF_THE_MODEL
         self.remark = files.remark
+        self.is_given = files.is_given
         self.split_names = tuple(files.splits)
         self._files = files
         self._skip_bad = files.options.skip_bad
         self._max_problems = max_problems
         self._told: set[str] = set()
-        self._listed = None if is_told else known
+        self._listed: LabelCatalogue | None = None
+        self._known = None if is_told else known
         if files.labels:
             self._listed = labels_of_file(files.labels, files, max_problems)
         self._splits = {name: self._split_of(name, each) for name, each in files.splits.items()}
@@ -95,7 +103,7 @@ class Dataset:
 
     def with_text_columns(self, names: tuple[str, ...]) -> Dataset:
         """Return this corpus as one whose files were written from other columns."""
-        view = copy(self)
+        view = self._view()
         view.__dict__["text_columns"] = names
         return view
 
@@ -121,7 +129,7 @@ class Dataset:
         Args:
             splits: By name, over the labels of this corpus.
         """
-        view, merged = copy(self), {**self._splits, **splits}
+        view, merged = self._view(), {**self._splits, **splits}
         view._splits = {name: merged[name] for name in SPLIT_NAMES if name in merged}
         view.split_names = tuple(view._splits)
         view.__dict__.pop("catalogue", None)  # kept with the numbers of the split before
@@ -173,12 +181,21 @@ class Dataset:
     def labels(self) -> LabelCatalogue:
         """The labels without their numbers; reads no documents where there is a label file.
 
+        Those that the documents of a corpus carry and that the model lacks come after the model's.
+
         Raises:
             DataError: There is no label file, and the training documents tell no labels.
         """
+        if self._known is not None:
+            return with_unseen(self._known, self._files)
         found = self._listed or labels_of_documents(self._files, self._max_problems)
         warn_of_look_alikes(self.folder, found)
         return found
+
+    def _view(self) -> Dataset:
+        view = copy(self)
+        view.__dict__["labels"] = self.labels  # which its splits refer to
+        return view
 
     def _advice_for(self, name: str) -> str:
         """Return what to do for want of a split."""
@@ -209,6 +226,7 @@ def open_dataset(
     *,
     max_problems: int = 20,
     division: Division | None = None,
+    called: str | None = None,
 ) -> Dataset:
     """Return a corpus, whichever of the forms of `longtail.training.formats.forms` it has.
 
@@ -218,10 +236,11 @@ def open_dataset(
         data: Folder of the corpus, whose files that belong to no format are left alone; or one
             file, whose documents are divided into splits by a hash of their id or their text.
         options: What its files don't say themselves; None: all is recognised.
-        known: Labels of the model that it is to measure, which are its labels where it has neither
-            a label file nor training documents.
+        known: Labels of the model that it is to measure, which are its labels, with those that only
+            its documents carry, where it has neither a label file nor training documents.
         max_problems: How many lines that can't be used are listed; all are counted.
         division: What one file is divided by; None: by ids, where documents have some.
+        called: What messages call it instead of its path, as it is a copy of a program's documents.
 
     Raises:
         DataError: No file or files of two formats are there, a file is there twice, the label file
@@ -229,4 +248,6 @@ def open_dataset(
             are given that the format has no use for.
     """
     files = find_files(data, options or RECOGNISED, division)
+    if called is not None:
+        files = files.called(called)
     return Dataset(files, known, max_problems=max_problems)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from longtail.models.errors import DataError
@@ -45,6 +45,7 @@ class CorpusFiles:
         labels: The label file, where there is one.
         options: What was said of them.
         remark: How the splits were made, where the files have none.
+        is_given: Whether a program gave the documents, and the files are its copy of them.
     """
 
     folder: Path
@@ -53,6 +54,13 @@ class CorpusFiles:
     labels: Path | None
     options: CorpusOptions = RECOGNISED
     remark: str | None = None
+    is_given: bool = False
+
+    def called(self, name: str) -> CorpusFiles:
+        """Return these files as documents that a program gave, which messages call by this name."""
+        place = Path(name)
+        splits = {split: replace(source, place=place) for split, source in self.splits.items()}
+        return replace(self, folder=place, splits=splits, remark=None, is_given=True)
 
     @property
     def paths(self) -> list[Path]:

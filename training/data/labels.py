@@ -128,6 +128,19 @@ def labels_of_documents(files: CorpusFiles, max_problems: int) -> LabelCatalogue
     return LabelCatalogue(Label(label, label) for label in [*in_order, *untrained])
 
 
+def with_unseen(known: LabelCatalogue, files: CorpusFiles) -> LabelCatalogue:
+    """Return the labels of a model, then those that only the documents of a corpus carry."""
+    carried = {
+        str(label)
+        for source in files.splits.values()
+        for item in read_documents(source, known.knows)
+        if isinstance(item, RawDocument)
+        for label in item.labels
+    }
+    unseen = sorted(label for label in carried if not known.knows(label))
+    return LabelCatalogue([*known, *(Label(x, x) for x in unseen)]) if unseen else known
+
+
 def _count(source: Source, problems: ProblemList) -> Counter[str]:
     """Return in how many documents of a split each label stands; bad lines go to the problems."""
     counts: Counter[str] = Counter()

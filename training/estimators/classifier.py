@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from longtail.training.estimators.targets import (
     truth_for,
 )
 from longtail.training.pipeline.train import Run, train
+from longtail.training.runtime.progress import progress_shown
 
 _FALLBACK_THRESHOLD = 0.5
 _MORE_LABELS = 4
@@ -69,6 +71,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         work: str | Path | None = None,
         registry: str | Path | None = None,
+        verbose: bool = False,
     ) -> None:
         """Keep the parameters; `fit` checks them.
 
@@ -88,6 +91,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             work: Folder for the work of all fits, each of which resumes there; None: a temporary
                 one.
             registry: Folder of a registry in which every fit publishes a version; None: none.
+            verbose: Whether `fit` shows progress bars.
         """
         self.k = k
         self.scorer = scorer
@@ -98,6 +102,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.work = work
         self.registry = registry
+        self.verbose = verbose
 
     def fit(self, texts: Any, y: Any) -> LongtailClassifier:
         """Train a model.
@@ -123,9 +128,11 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         work = scratch.path if self.work is None else Path(self.work)
         registry = Registry(home.path / "registry" if self.registry is None else self.registry)
         try:
-            corpus = kept_corpus(work, lambda folder: self._write(folder, found, targets))
+            write = partial(self._write, texts=found, targets=targets)
+            corpus = kept_corpus(work, write, "the documents")
             run = Run(settings, corpus, work / f"run-{_digest_of(settings, corpus)[:16]}")
-            bundle = registry.open(train(run, registry))
+            with progress_shown(self.verbose):
+                bundle = registry.open(train(run, registry))
         finally:
             scratch.remove()
         self._home = home
@@ -228,7 +235,8 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, folder: str | Path) -> int:
         """Publish the bundle in the registry in a folder, and return its version.
 
-        `longtail serve --registry FOLDER` serves it, and `longtail.load(FOLDER)` loads it.
+        `longtail serve --registry FOLDER` serves it, `longtail.load(FOLDER)` loads it as a model,
+        and `LongtailClassifier.load(FOLDER)` as an estimator.
 
         Args:
             folder: Of the registry; made where there is none.
@@ -240,6 +248,30 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         registry = Registry(Path(folder))
         registry.check_writable()
         return registry.publish(lambda target: copied(self.bundle_, target), action="save")
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, version: int | str = "current", **parameters: Any
+    ) -> LongtailClassifier:
+        """Return a fitted estimator of a version that `save` or `longtail train` published.
+
+        Args:
+            folder: Of the registry.
+            version: Its number, or "current".
+            **parameters: Of the estimator, such as `k`; they are not saved.
+
+        Returns:
+            Its `classes_` are the ids of the labels, as text.
+
+        Raises:
+            BundleNotFoundError: There is no such version.
+            BundleCorruptError: The bundle is not as it was written.
+        """
+        found = cls(**parameters)
+        found.bundle_ = Registry(Path(folder)).open(version)
+        found.classes_ = np.array([label.id for label in found.bundle_.catalogue], dtype=object)
+        found._model = None
+        return found
 
     def __sklearn_tags__(self) -> Any:
         """Say that it takes texts, and labels as a matrix, sparse too, with several a text."""

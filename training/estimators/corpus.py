@@ -16,6 +16,7 @@ from longtail.models.files.durable import write_lines_durably
 from longtail.models.interface.given_texts import is_frame, is_missing, joined, texts_of
 from longtail.models.labels.cells import labels_of_cell
 from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.files import find_files
 from longtail.training.formats.columns import ID_NAMES, find_columns
 from longtail.training.formats.label_cells import labels_of_text
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
@@ -38,12 +39,14 @@ class Documents:
         labels: Of each document.
         ids: Of each document, None where it has none; empty where no document has one.
         text_columns: Columns of a data frame that the texts are made of; empty where there is none.
+        name: What messages call them.
     """
 
     texts: Sequence[str]
     labels: Sequence[Sequence[str]]
     ids: Sequence[str | None] = ()
     text_columns: tuple[str, ...] = ()
+    name: str = "the documents"
 
 
 def documents_of(data: Any, options: CorpusOptions = RECOGNISED) -> Documents:
@@ -100,6 +103,7 @@ def _documents_of_frame(frame: Any, options: CorpusOptions) -> Documents:
         found,
         ids=[] if ids is None else [_id_of(value) for value in frame[ids]],
         text_columns=text_columns,
+        name="the data frame",
     )
 
 
@@ -165,12 +169,13 @@ def write_labels(path: Path, ids: Iterable[str], texts: LabelTexts) -> None:
     write_lines_durably(path, (_line(_label(each, texts.get(each, each))) for each in ids))
 
 
-def kept_corpus(work: Path, write: Callable[[Path], None]) -> Dataset:
+def kept_corpus(work: Path, write: Callable[[Path], None], name: str) -> Dataset:
     """Write a corpus into a folder named by its content, so that a later run finds it again.
 
     Args:
         work: Folder of the run's work; made where it is not there.
         write: Writes the files of the corpus into the folder that it is given.
+        name: What messages call it.
 
     Raises:
         DataError: A label can't be used.
@@ -180,12 +185,12 @@ def kept_corpus(work: Path, write: Callable[[Path], None]) -> Dataset:
     incoming.mkdir(mode=0o700, parents=True)  # it holds texts
     try:
         write(incoming)
-        folder = work / f"corpus-{open_dataset(incoming).fingerprint[:16]}"
+        folder = work / f"corpus-{find_files(incoming).fingerprint()[:16]}"
         if not folder.exists():
             incoming.rename(folder)
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
-    return open_dataset(folder)
+    return open_dataset(folder, called=name)
 
 
 def write_corpus(
@@ -231,7 +236,10 @@ def _labels_of(row: Any, document: int) -> list[str]:
             f"labels of document {document}: got {row!r:.40} ({type(row).__name__}), expected a "
             "list of labels, or labels between semicolons"
         )
-    return [str(label).strip() for label in cell]
+    labels = ["" if is_missing(label) else str(label).strip() for label in cell]
+    if "" in labels:
+        raise DataError(f"labels of document {document}: got a blank label; expected a name or id")
+    return labels
 
 
 def _label(label_id: str, text: str | Mapping[str, Any]) -> dict[str, Any]:

@@ -11,18 +11,20 @@ from typing import Any
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.trained_on import read_trained_on
-from longtail.models.errors import DataError
 from longtail.models.interface.given_texts import is_frame
 from longtail.models.interface.model import LoadedModel
 from longtail.training.assessment.assess import Assessment, assess
-from longtail.training.assessment.untrained import find_trained_on, open_as_trained
-from longtail.training.data.dataset import Dataset
+from longtail.training.assessment.untrained import (
+    division_as_trained,
+    find_trained_on,
+    open_as_trained,
+)
+from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.estimators.corpus import Documents, documents_of, write_corpus
 from longtail.training.formats.columns import TEXT_NAMES
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 _SPLIT = "test"
-_MAX_SHOWN = 5
 
 
 class Model(LoadedModel):
@@ -34,34 +36,20 @@ class Model(LoadedModel):
         Args:
             data: Folder of a corpus; or documents: a data frame with the columns `text` and
                 `labels`, or with those that the model was trained on, or a pair of texts and lists
-                of labels. Documents that the model was trained on are left out.
+                of labels. Documents that the model was trained on are left out; labels that it
+                lacks count as missed.
             split: Of the corpus in a folder: train, dev or test; of documents, all are measured.
 
         Raises:
-            DataError: The documents can't be used, or have labels that the model doesn't know; or
-                most of them were trained on.
+            DataError: The documents can't be used, or the model knows none of their labels; or most
+                of them were trained on.
         """
         if isinstance(data, str | Path):
             dataset = open_as_trained(Path(data), RECOGNISED, [self.bundle], self.labels)
             return self._assessed(dataset, split)
         documents = documents_of(data, options_for(data, self.bundle))
-        self._check_known(documents)
         with written(documents, self.bundle, "test.jsonl") as dataset:
             return self._assessed(dataset, _SPLIT)
-
-    def _check_known(self, documents: Documents) -> None:
-        """Refuse labels that the model lacks, each named once.
-
-        Raises:
-            DataError: There are some.
-        """
-        carried = dict.fromkeys(label for row in documents.labels for label in row)
-        if unknown := [label for label in carried if not self.labels.knows(label)]:
-            raise DataError(
-                f"the documents have {len(unknown)} labels that the model lacks: "
-                f"{', '.join(map(repr, unknown[:_MAX_SHOWN]))}; add them to the model "
-                "('longtail registry add-label'), or leave them out"
-            )
 
     def _assessed(self, dataset: Dataset, split: str) -> Assessment:
         manifest = self.bundle.manifest
@@ -109,5 +97,8 @@ def written(documents: Documents, bundle: Bundle, name: str) -> Iterator[Dataset
     """
     with TemporaryDirectory(prefix="longtail-") as folder:
         write_corpus(Path(folder), documents, name=name)
-        dataset = open_as_trained(Path(folder), RECOGNISED, [bundle], bundle.catalogue)
+        division = division_as_trained(bundle)
+        dataset = open_dataset(
+            Path(folder), known=bundle.catalogue, division=division, called=documents.name
+        )
         yield dataset.with_text_columns(documents.text_columns)

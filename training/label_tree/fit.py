@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Float32, Int64
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
-from tqdm import tqdm
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.label_tree.arrays import depth_of
 from longtail.models.label_tree.tree import LabelTree, check_finite, project
 from longtail.training.label_tree.levels import GrownTree, grow_tree
+from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ def _grow(
 ) -> GrownTree:
     """Fit the nodes, and show how far that is."""
     num_levels = depth_of(truth.shape[1])
-    with tqdm(total=num_levels, desc=what, unit="level", mininterval=1.0) as bar:
+    with progress_bar(total=num_levels, desc=what, unit="level") as bar:
         return grow_tree(features, truth, regulariser, bar.update)
 
 

@@ -20,7 +20,6 @@ from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
-from tqdm import tqdm
 
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.labels.catalogue import LabelCatalogue
@@ -35,6 +34,7 @@ from longtail.models.parts.name_storage import (
 )
 from longtail.training.data.splits import Split
 from longtail.training.lexical.word_counts import count_words, words_of
+from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def _find(
     folds, is_kept = order % _NUM_FOLDS, order < _MAX_DOCUMENTS
     found = _Found([FindHistory.none(num_labels) for _ in range(_NUM_FOLDS)])
     first = 0
-    with tqdm(total=num_documents, desc="names", unit="document", mininterval=1.0) as bar:
+    with progress_bar(total=num_documents, desc="names", unit="document") as bar:
         for batch in _batches(texts):
             matches = matcher.match(batch)
             documents = first + matches.texts

@@ -25,7 +25,6 @@ from safetensors.torch import load_file
 from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn.functional import pad
-from tqdm import tqdm
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.scorers.linear import LinearModel
@@ -34,6 +33,7 @@ from longtail.training.learning.pairs import Exclude, make_pairs, pairs_at
 from longtail.training.learning.sampling import step_generator
 from longtail.training.linear.adagrad import AdagradRows
 from longtail.training.runtime.checkpoints import newest_checkpoint, save_states
+from longtail.training.runtime.progress import progress_bar
 from longtail.training.runtime.run_log import ProgressLog
 
 _STATE_NAME = "linear.safetensors"
@@ -236,7 +236,7 @@ def train_linear(
     last_checkpoint = time.monotonic()
     total, done = trainer.num_steps, trainer.steps_done
     with (
-        tqdm(total=total, initial=done, desc="linear", unit="step", mininterval=1.0) as bar,
+        progress_bar(total=total, initial=done, desc="linear", unit="step") as bar,
         ProgressLog(folder, done, total) if folder is not None else nullcontext() as log,
     ):
         while trainer.steps_done < total:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 from safetensors.numpy import load_file
-from tqdm import tqdm
 
 from longtail.models.encoders.check import usable_dtype
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
@@ -16,6 +15,7 @@ from longtail.models.encoders.tokens import TokenizedTexts
 from longtail.models.predict.loading import take_fastest_backend
 from longtail.training.runtime.checkpoints import save_arrays
 from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.progress import progress_bar
 
 _PART_SIZE = 2**14  # documents whose vectors lie in one file
 
@@ -48,7 +48,7 @@ def encode_documents(
     """
     folder.mkdir(parents=True, exist_ok=True)
     vectors = np.empty((len(documents), encoder.dim), dtype=np.float32)
-    with tqdm(total=len(documents), desc="vectors", unit="doc", mininterval=1.0) as bar:
+    with progress_bar(total=len(documents), desc="vectors", unit="doc") as bar:
         for start in range(0, len(documents), _PART_SIZE):
             part = vectors[start : start + _PART_SIZE]
             path = folder / f"documents-{start:08d}.safetensors"

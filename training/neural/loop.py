@@ -11,13 +11,11 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Never
 
 import numpy as np
 import torch
 from jaxtyping import Int64
 from torch import nn
-from tqdm import tqdm
 
 from longtail.training.configuration.sections import StageConfig
 from longtail.training.neural.batching import BatchPlan
@@ -34,6 +32,7 @@ from longtail.training.runtime.checkpoints import (
     save_checkpoint,
 )
 from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.progress import progress_bar
 from longtail.training.runtime.run_log import ProgressLog
 from longtail.training.runtime.tensorboard import EventLog
 
@@ -173,13 +172,9 @@ class _Report:
         self._name = name
         self._total = plan.num_steps
         self._folder = folder
-        self._bar: tqdm[Never] = tqdm(
-            total=plan.num_documents,
-            initial=plan.num_seen(done),
-            desc=name,
-            unit="doc",
-            mininterval=1.0,
-        )
+        seen, total = plan.num_seen(done), plan.num_documents
+        self._bar = progress_bar(total=total, initial=seen, desc=name, unit="doc")
+        self._num_documents, self._began = 0, time.monotonic()
         self._log = ProgressLog(folder, done, self._total)
         self._events = EventLog(events, name, done)
         self._last_line = time.monotonic()
@@ -197,10 +192,11 @@ class _Report:
     ) -> None:
         self._bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         self._bar.update(num_documents)
-        rate = self._bar.format_dict["rate"] or 0.0
+        self._num_documents += num_documents
+        now = time.monotonic()
+        rate = self._num_documents / max(now - self._began, 1e-9)
         if self._log.note(step, loss, optimizer.param_groups[0]["lr"]):
             self._events.note(step, loss, optimizer, rate)
-        now = time.monotonic()
         if now - self._last_line >= _LOG_EVERY_S:
             self._last_line = now
             gpu_gib = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0

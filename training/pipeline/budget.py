@@ -23,7 +23,7 @@ from longtail.training.evaluation.by_frequency import ALL_LABELS
 from longtail.training.pipeline.dense_costs import DenseCosts, measure_dense_costs
 from longtail.training.pipeline.dev_split import CHOICE_METRICS
 from longtail.training.pipeline.train import Run, check_run, train, with_dev_split
-from longtail.training.runtime.claims import claim
+from longtail.training.runtime.claims import claim, folder_of_run
 from longtail.training.runtime.run_log import read_stage_costs
 
 logger = logging.getLogger(__name__)
@@ -125,8 +125,10 @@ def train_within(
     begun = clock()
     _check(run)
     run = check_run(run, registry)
+    note = {"budget_s": seconds, **_said(run)}
+    run = replace(run, folder=folder_of_run(run.folder, BUDGET_NAME, note))
     run.folder.mkdir(parents=True, exist_ok=True)
-    claim(run.folder / BUDGET_NAME, {"budget_s": seconds, **_said(run)}, "run", "--work")
+    claim(run.folder / BUDGET_NAME, note, "run", "--work")
     first = replace(run, config=run.config.without_encoder, folder=run.folder / _WITHOUT)
     version = train(first, registry)
     tell(f"Version {version}, without an encoder, is published after {clock() - begun:.0f} s.")

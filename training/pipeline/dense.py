@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Float32
 from joblib import cpu_count
 from scipy.sparse import csr_array
-from tqdm import tqdm
 from transformers import TokenizersBackend
 
 from longtail.models.bundle.manifest import EncoderInfo
@@ -41,6 +40,7 @@ from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder
 from longtail.training.pipeline.encoder_start import load_encoder
 from longtail.training.runtime.distributed import ALONE, Processes
 from longtail.training.runtime.machine import Machine, find_machine
+from longtail.training.runtime.progress import progress_bar
 from longtail.training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
@@ -231,7 +231,7 @@ def finish_dense(
     keep = CLASSIFIER in config.scorers
     with (
         stage_cost(folder, "label vectors"),
-        tqdm(total=len(texts.labels), desc="label vectors", unit="label", mininterval=1.0) as bar,
+        progress_bar(total=len(texts.labels), desc="label vectors", unit="label") as bar,
     ):
         vectors = encode_all(
             model.encoder,

@@ -49,16 +49,13 @@ from longtail.training.pipeline.encoder_free import (
     fit_encoder_free,
     with_markup_decided,
 )
-from longtail.training.runtime.claims import claim
+from longtail.training.runtime.claims import RUN_NAME, claim, folder_of_run
 from longtail.training.runtime.distributed import ALONE, Processes
 from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.word_rule import read_excluded_words
 
 logger = logging.getLogger(__name__)
-
-
-RUN_NAME = "run.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ class Run:
     Attributes:
         config: What to train.
         dataset: On what.
-        folder: Where its work lies; a run started again on it resumes.
+        folder: Where its work lies; a run started again on it resumes (see `folder_of_run`).
         processes: The processes that train it; this one is the first.
         has_events: Whether to write files for TensorBoard.
         engine: What fits the sparse model.
@@ -88,12 +85,13 @@ def train(run: Run, registry: Registry) -> int:
     """Train everything that a bundle holds, publish it, and return its version.
 
     Started again on the same folder, a run resumes after what it has done; a finished one
-    publishes the same bundle again, which the registry recognises.
+    publishes the same bundle again, which the registry recognises. In the folder of another run
+    (grown data, another configuration) it works in a folder of its own.
 
     Raises:
         DataError: The corpus has broken lines, no training documents, or no usable token; or many
             documents of dev or test are training documents, too.
-        ConfigError: The folder holds another run, or the configuration asks for what there isn't.
+        ConfigError: The configuration asks for what there isn't.
     """
     run = check_run(run, registry)
     corpus = with_dev_split(run)
@@ -101,10 +99,12 @@ def train(run: Run, registry: Registry) -> int:
     config = with_markup_decided(run.config, surveyed.markup_share, run.dataset.folder)
     run = replace(run, config=config)
     start = _start(run, corpus, surveyed.sample) if run.config.is_dense else None
+    note = _note_of(run, start)
+    run = replace(run, folder=folder_of_run(run.folder, RUN_NAME, note))
     run.folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.folder)!r}: another run works in it; wait for it, or choose another"
     with doing("training", run.folder), held(run.folder / ".lock", refusal):
-        _claim_folder(run, start)
+        claim(run.folder / RUN_NAME, note, "run", "--work")
         return _train_all(run, corpus, start, surveyed, registry)
 
 
@@ -336,12 +336,8 @@ def _publish(
     )
 
 
-def _claim_folder(run: Run, start: DenseStart | None) -> None:
-    """Note in the run's folder what is trained there; refuse a folder that holds another run.
-
-    Raises:
-        ConfigError: It does.
-    """
+def _note_of(run: Run, start: DenseStart | None) -> dict[str, Any]:
+    """Return what decides a run, which its folder is claimed for."""
     settings = _settings(run, start)
     settings.pop("warmup_texts", None)  # chosen when all is done
     content: dict[str, Any] = {
@@ -358,7 +354,7 @@ def _claim_folder(run: Run, start: DenseStart | None) -> None:
             "is_bfloat16": start.machine.is_bfloat16,
             "device": start.machine.device,
         }
-    claim(run.folder / RUN_NAME, content, "run", "--work")
+    return content
 
 
 @contextmanager

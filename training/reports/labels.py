@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 from transformers import TokenizersBackend
 
 from longtail.models.bundle.bundle import Bundle
@@ -26,6 +25,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import keyword_part
 from longtail.models.parts.storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
+from longtail.training.runtime.progress import progress_bar
 from longtail.training.sparse.descriptions import positive_weights
 
 
@@ -116,7 +116,7 @@ def write_reports(bundle: Bundle, path: Path, num_keywords: int) -> int:
     """
     num_labels = len(bundle.catalogue)
     reports = report_labels(bundle, range(num_labels), num_keywords)
-    bar = tqdm(reports, total=num_labels, desc="labels", unit="label", mininterval=1.0)
+    bar = progress_bar(reports, total=num_labels, desc="labels", unit="label")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_lines_durably(path, (json.dumps(x.to_json(), ensure_ascii=False) for x in bar))

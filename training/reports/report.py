@@ -41,6 +41,7 @@ from longtail.training.reports.tail_examples import (
     TailExample,
     choose_tail_examples,
 )
+from longtail.training.runtime.claims import RUN_NAME
 from longtail.training.runtime.run_log import (
     ProgressPoint,
     StageCost,
@@ -83,34 +84,39 @@ class RunLog:
 
 
 def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
-    """Return what lies in the folder of the run that made a bundle.
+    """Return what lies in the folder of the run that made a bundle, or in one in it.
 
     Raises:
         ConfigError: There is no run in the folder, or it is another one.
     """
-    path = folder / "run.json"
-    if not path.is_file():
+    notes = [folder / RUN_NAME, *sorted(folder.glob(f"run-*/{RUN_NAME}"))]
+    notes = [note for note in notes if note.is_file()]
+    if not notes:
         raise ConfigError(
             f"report: no run in {str(folder)!r}; give --work of 'longtail train', or leave it out"
         )
-    found: dict[str, Any] = read_json(path)
-    is_same = found["data_fingerprint"] == manifest.data_fingerprint and all(
-        manifest.training.get(key) == value
-        for key, value in found["config"].items()
-        if key != "encoder"  # by its folder there, by its name here
-    )
-    if not is_same:
+    made = next((note.parent for note in notes if _has_made(read_json(note), manifest)), None)
+    if made is None:
         raise ConfigError(
             f"report: {str(folder)!r} holds another run than the one that made this model (its "
             "configuration or its data differ); give the right one with --work, or leave it out"
         )
     progress = {
-        name: read_progress(progress_path(folder / checkpoints))
+        name: read_progress(progress_path(made / checkpoints))
         for name, checkpoints in _CHECKPOINTS.items()
     }
     return RunLog(
         {name: points for name, points in progress.items() if points},
-        read_stage_costs(folder),
+        read_stage_costs(made),
+    )
+
+
+def _has_made(found: Mapping[str, Any], manifest: Manifest) -> bool:
+    """Whether the run of this note made a bundle."""
+    return found["data_fingerprint"] == manifest.data_fingerprint and all(
+        manifest.training.get(key) == value
+        for key, value in found["config"].items()
+        if key != "encoder"  # by its folder there, by its name here
     )
 
 
@@ -284,7 +290,8 @@ def _documents(count: int) -> str:
 
 
 def _names(bundle: Bundle, labels: Iterable[int]) -> str:
-    return "; ".join(bundle.catalogue[label].name for label in labels)
+    names = [label.name for label in bundle.catalogue]
+    return "; ".join(names[x] if x < len(names) else "one that the model lacks" for x in labels)
 
 
 def _texts(dataset: Dataset, split_name: str, rows: set[int]) -> dict[int, str]:

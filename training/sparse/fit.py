@@ -15,12 +15,12 @@ from joblib import cpu_count
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from scipy.sparse import csr_array
-from tqdm import tqdm
 
 from longtail.models.errors import DataError
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
+from longtail.training.runtime.progress import progress_bar
 from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.sparse.svm import FittedLabels, SvmProblem, joined
 
@@ -135,7 +135,7 @@ def _fit_blocks(blocks: Mapping[Path, Int64[np.ndarray, _]], fit: FitBlocks) -> 
     paths = list(blocks)
     left = {number: blocks[path] for number, path in enumerate(paths) if not path.exists()}
     total, num_left = (sum(map(len, some.values())) for some in (blocks, left))
-    with tqdm(total=total, desc="sparse", unit="label", mininterval=1.0) as bar:
+    with progress_bar(total=total, desc="sparse", unit="label") as bar:
         bar.update(total - num_left)
         for number, fitted in fit(left, bar.update):
             _save_block(paths[number], fitted)

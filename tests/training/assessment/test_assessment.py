@@ -23,6 +23,7 @@ from longtail.training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS,
 from longtail.training.assessment.truth import RetiredLabels
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.reports.report import report_page
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +133,81 @@ def test_data_with_some_of_the_labels_is_measured_over_all_of_them(
         assert some.evaluation.scorers[scorer] == found.evaluation.scorers[scorer]
 
 
-def test_labels_unknown_to_the_model_are_refused(predictor, copied_corpus):
+@pytest.fixture
+def grown(predictor, tiny_corpus, tmp_path) -> Dataset:
+    """The test documents, some with labels that the model lacks, the last with no others."""
+    lines = [json.loads(line) for line in (tiny_corpus / "test.jsonl").read_text().splitlines()]
+    for row, line in enumerate(lines):
+        line["labels"] += ["new", *(["newer"] if row % 2 else [])] if row % 3 == 0 else []
+    lines[-1]["labels"] = ["newest"]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return open_dataset(tmp_path, known=predictor.catalogue)
+
+
+def test_labels_that_the_model_lacks_count_as_missed(found, predictor, grown, tmp_path):
+    unseen = assess(predictor, grown, "test", num_training_documents=60, reliability=True)
+    carried = [
+        {grown.labels[column].id for column in document.labels} for document in grown.split("test")
+    ]
+    missed = [len(labels & {"new", "newer", "newest"}) for labels in carried]
+    assert "lacks 3 labels of the documents ('new', 'newer', 'newest')" in repr(unseen)
+    assert f"missed, {sum(missed)} times" in unseen.measured_on
+    for scorer, ranking in unseen.rankings.items():
+        top = ranking.labels[:, :5].tolist()
+        best = [[predictor.catalogue[x].id for x in row if x >= 0] for row in top]
+        hits = [[label in y for label in row] for row, y in zip(best, carried, strict=True)]
+        gains = [1 / np.log2(place + 2) for place in range(5)]
+        of_each = list(zip(hits, carried, strict=True))
+        expected = {
+            "P@5": [sum(hit) / 5 for hit in hits],
+            "R@5": [sum(hit) / len(y) for hit, y in of_each],
+            "RP@5": [sum(hit) / min(5, len(y)) for hit, y in of_each],
+            "nDCG@5": [
+                sum(gain for gain, is_hit in zip(gains, hit, strict=False) if is_hit)
+                / sum(gains[: len(y)])
+                for hit, y in of_each
+            ],
+        }
+        for name, values in expected.items():
+            assert unseen.metrics[scorer][name] == pytest.approx(np.mean(values)), (scorer, name)
+        assert unseen.evaluation.scorers[scorer]["0"].num_occurrences >= sum(missed)
+        assert unseen.metrics[scorer]["coverage@5"] < found.metrics[scorer]["coverage@5"]
+    unseen.write(tmp_path / "files")
+    written = json.loads((tmp_path / "files" / "evaluation.json").read_text())
+    assert written["unseen_labels"]["num_missed"] == sum(missed)
+
+
+def test_labels_that_the_model_lacks_count_against_a_threshold(predictor, dataset, grown):
+    options = {"num_training_documents": 60, "reliability": True, "thresholds": {"sparse": 0.1}}
+    f1 = [
+        assess(predictor, data, "test", **options).reliability.micro_f1["sparse"].micro_f1
+        for data in (dataset, grown)
+    ]
+    assert f1[1] < f1[0]
+
+
+def test_baselines_and_the_report_know_no_label_that_the_model_lacks(
+    predictor, parts, trained, copied_corpus
+):
     with (copied_corpus / "labels.jsonl").open("a") as file:
         file.write('{"id": "new", "name": "new"}\n')
-    with pytest.raises(DataError, match=r"1 of its labels are unknown.*with id 'new'"):
-        assess(predictor, open_dataset(copied_corpus), "test", num_training_documents=60)
+    for split in ("train", "test"):
+        path = copied_corpus / f"{split}.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = [line | {"labels": [*line["labels"], "new"]} for line in lines]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = open_dataset(copied_corpus)
+    measured = {"num_training_documents": 60, "tfidf": parts.sparse.tfidf, "reliability": True}
+    found = assess(predictor, data, "test", **measured)
+    assert all((x.labels < len(predictor.catalogue)).all() for x in found.rankings.values())
+    assert "one that the model lacks" in report_page(trained.bundle, 1, data, "test", found)
+
+
+def test_documents_without_any_label_that_the_model_knows_are_refused(predictor, tmp_path):
+    (tmp_path / "test.csv").write_text("text,labels\nolive oil,new\n")
+    other = open_dataset(tmp_path, known=predictor.catalogue)
+    with pytest.raises(DataError, match=r"1 labels, all unknown to the model, such as 'new'"):
+        assess(predictor, other, "test", num_training_documents=60)
 
 
 def test_a_missing_split_is_refused(predictor, copied_corpus):

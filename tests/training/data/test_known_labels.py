@@ -31,11 +31,17 @@ def test_without_a_model_a_label_file_is_wanted(tmp_path):
         open_dataset(corpus(tmp_path, "Bread,bread"))
 
 
-def test_a_label_that_the_model_lacks_is_told(tmp_path):
-    dataset = open_dataset(corpus(tmp_path, "Cheese,cheese"), known=KNOWN)
-    told = "line 2: unknown label 'cheese'.*the labels are those of the model"
-    with pytest.raises(DataError, match=told):
-        dataset.check()
+def test_labels_that_the_model_lacks_come_after_its_own(tmp_path):
+    dataset = open_dataset(corpus(tmp_path, "Cheese,cheese;bread"), known=KNOWN)
+    (document,) = dataset.split("test")
+    assert document.labels == (1, 2)
+    assert [label.id for label in dataset.labels] == ["a", "b", "cheese"]
+
+
+def test_a_name_of_several_labels_of_the_model_is_refused(tmp_path):
+    known = LabelCatalogue([*KNOWN, Label("c", "bread")])
+    with pytest.raises(DataError, match=r"line 2: 2 labels are named 'bread'.*use the id"):
+        open_dataset(corpus(tmp_path, "Bread,bread"), known=known).check()
 
 
 def test_labels_of_training_documents_win_over_known_ones(tmp_path):

@@ -51,6 +51,14 @@ def test_probabilities_are_those_of_the_command_to_the_bit(fitted, test, tmp_pat
     assert dict(found.items()) == expected
 
 
+def test_a_saved_estimator_is_loaded_with_its_classes(fitted, test, tmp_path):
+    fitted.save(tmp_path / "registry")
+    loaded = LongtailClassifier.load(tmp_path / "registry", k=fitted.k)
+    assert equal(loaded.predict_proba(test.texts), fitted.predict_proba(test.texts))
+    assert loaded.classes_.tolist() == [str(each) for each in fitted.classes_]
+    assert clone(loaded).k == fitted.k
+
+
 def test_the_k_best_labels_of_each_text_are_stored(fitted, test, training):
     found = fitted.predict_proba(test.texts)
     assert found.shape == (len(test.texts), len(training.classes)) and found.dtype == np.float64

@@ -14,7 +14,7 @@ TEXTS = ["Oil from olives", 'a "quoted"\nline', "\u2028 separators \u00e9"]
 
 def test_what_is_written_is_what_is_read(tmp_path):
     documents = documents_of((TEXTS, [["oil", "duty"], ["duty"], []]))
-    corpus = kept_corpus(tmp_path, lambda folder: write_corpus(folder, documents))
+    corpus = kept_corpus(tmp_path, lambda folder: write_corpus(folder, documents), "the texts")
     split = corpus.split("train")
     assert list(split.texts()) == TEXTS
     assert [label.id for label in corpus.catalogue] == ["duty", "oil"]
@@ -24,7 +24,9 @@ def test_what_is_written_is_what_is_read(tmp_path):
 def test_labels_have_the_texts_that_are_given(tmp_path):
     documents = Documents(TEXTS[:2], [["1", "x"], ["x", "y"]])
     texts = {2: "never seen", "1": {"name": "one", "description": "the first"}}
-    corpus = kept_corpus(tmp_path, lambda folder: write_corpus(folder, documents, texts))
+    corpus = kept_corpus(
+        tmp_path, lambda folder: write_corpus(folder, documents, texts), "the texts"
+    )
     found = [(x.id, x.name, x.description) for x in corpus.labels]
     assert found == [
         ("2", "never seen", ""), ("1", "one", "the first"), ("x", "x", ""), ("y", "y", "")
@@ -34,7 +36,11 @@ def test_labels_have_the_texts_that_are_given(tmp_path):
 def test_equal_documents_have_one_folder_and_others_another(tmp_path):
     def written(labels):
         documents = Documents(TEXTS[:1], [labels])
-        return kept_corpus(tmp_path, lambda folder: write_corpus(folder, documents)).folder
+        return (
+            kept_corpus(tmp_path, lambda folder: write_corpus(folder, documents), "the texts")
+            .paths[0]
+            .parent
+        )
 
     assert written(["a"]) == written(["a"]) != written(["b"])
     assert len(list(tmp_path.iterdir())) == 2

@@ -176,10 +176,11 @@ def test_where_current_is_to_stay_neither_version_becomes_it(start):
 # ---- what is refused ----
 
 
-def test_another_time_in_the_same_folder_is_refused(start, few_steps):
+def test_another_time_is_another_run(start, few_steps, tmp_path, caplog):
     start(3.0)
-    with pytest.raises(ConfigError, match="holds another run \\(its budget_s differs\\)"):
-        start(4.0)
+    start(4.0)
+    assert "holds another run (its budget_s differs)" in caplog.text
+    assert len(list(tmp_path.glob("**/run-*/budget.json"))) == 1
 
 
 def test_a_run_without_an_encoder_has_nothing_to_fit_into_a_time(start, tiny_config):

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.errors import ConfigError
+from longtail.training.reports.report import read_run_log
 
 COLUMNS = ("--text-columns", "title,abstract", "--label-column", "topics", "--label-delimiter", "|")
 
@@ -32,7 +32,7 @@ def run(*words: object) -> Any:
     return CliRunner().invoke(longtail.app, list(map(str, words)))
 
 
-def test_one_file_is_trained_evaluated_and_resumed_with_the_same_columns_alone(posts, tmp_path):
+def test_one_file_is_trained_evaluated_and_resumed_with_the_same_columns(posts, tmp_path, caplog):
     registry, work = tmp_path / "registry", tmp_path / "work"
     command = ("train", posts, "--only-sparse", "--registry", registry, "--work", work)
     done = run(*command, *COLUMNS)
@@ -42,9 +42,15 @@ def test_one_file_is_trained_evaluated_and_resumed_with_the_same_columns_alone(p
         "label_column": "topics",
         "label_delimiter": "|",
     }
-    other = run(*command, "--text-columns", "title", *COLUMNS[2:])
-    assert isinstance(other.exception, ConfigError)
-    assert "holds another run (its corpus, data_fingerprint differs)" in str(other.exception)
+    for _ in range(2):  # another run works beside it, and is resumed there
+        other = run(*command, "--text-columns", "title", *COLUMNS[2:])
+        assert "Version 2 of" in other.output, other.output
+        assert len(list(work.glob("run-*/run.json"))) == 1
+    assert "holds another run (its corpus, data_fingerprint differs)" in caplog.text
+    assert "Version 1 of" in run(*command, *COLUMNS).output
+    for version in (1, 2):
+        bundle = longtail.Registry(registry).open(version)
+        assert read_run_log(work, bundle.manifest).costs
 
     figures = tmp_path / "figures.json"
     measured = run(  # in the columns of the training

@@ -1,0 +1,32 @@
+"""Progress bars: commands show them, Python programs only where they ask with `verbose=True`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from tqdm import tqdm
+
+_IS_SHOWN = ContextVar("is_shown", default=False)
+
+
+def show_progress() -> None:
+    """Show progress bars from now on."""
+    _IS_SHOWN.set(True)
+
+
+@contextmanager
+def progress_shown(is_shown: bool) -> Iterator[None]:
+    """Show progress bars, or leave it as it is, while the body runs."""
+    token = _IS_SHOWN.set(is_shown or _IS_SHOWN.get())
+    try:
+        yield
+    finally:
+        _IS_SHOWN.reset(token)
+
+
+def progress_bar(iterable: Any = None, **options: Any) -> tqdm[Any]:
+    """Return a bar of tqdm, which shows itself at most once a second, or not at all."""
+    return tqdm(iterable, mininterval=1.0, disable=not _IS_SHOWN.get(), **options)
