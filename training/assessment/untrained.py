@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -91,28 +92,21 @@ class LeftOut:
         Raises:
             DataError: As said.
         """
-        total, num_left = len(self.is_left_out), len(self.is_left_out) - self.count
-        is_few = num_left < LEAST_LEFT <= total
-        if not self.count or (self.count <= MOST_TRAINED_ON * total and not is_few):
+        total = len(self.is_left_out)
+        few = LEAST_LEFT if total >= LEAST_LEFT else 0
+        least = max(ceil((1 - MOST_TRAINED_ON) * total), few)
+        if not self.count or total - self.count >= least:
             return
-        ids = (
-            f" ({num_by_id} of them are recognised by their id; if equal ids are no equal "
-            "documents, name another column with --id-column)"
-            if num_by_id
-            else ""
-        )
-        unrecognised = (
-            f", {self.num_unrecognised} are new or edited and have no ids that tell which; give "
-            "documents that are all new a folder of their own, as its test split (test.csv), and "
-            "edited ones a column of ids before training"
-            if self.num_unrecognised
-            else ""
-        )
+        got, advice = [f"{self.num_trained_on} that {who} was trained on"], ["use --split test"]
+        if num_by_id:
+            got.append(f"{num_by_id} of them by their id")
+            advice.append("another --id-column if equal ids are no equal documents")
+        if self.num_unrecognised:
+            got.append(f"{self.num_unrecognised} new or edited without an id")
+            advice.append("a folder of their own for new documents, as test.csv")
         raise DataError(
-            f"{where}: {self.num_trained_on} of {total} documents of split {split_name!r} were "
-            f"trained on by {who}{ids}{unrecognised}; {num_left} are left to measure on; expected "
-            "documents that were not trained on, such as --split test of the corpus of the "
-            "training, read with the same options"
+            f"{where}, split {split_name!r}: of {total} documents got {', '.join(got)}; expected "
+            f"at least {least} others; {', or '.join(advice)}"
         )
 
     def __str__(self) -> str:

@@ -20,6 +20,7 @@ from longtail.training.data.files import CorpusFiles, either
 from longtail.training.formats.documents import read_documents
 from longtail.training.formats.forms import EXTREME_CLASSIFICATION
 from longtail.training.formats.raw import RawDocument, Source
+from longtail.training.runtime.progress import counted
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +146,7 @@ def _count(source: Source, problems: ProblemList) -> Counter[str]:
     """Return in how many documents of a split each label stands; bad lines go to the problems."""
     counts: Counter[str] = Counter()
     side_by_side: Counter[tuple[str, str]] = Counter()
-    for item in read_documents(source):
+    for item in counted(read_documents(source), f"labels of {source.part or source.place.name}"):
         if isinstance(item, RawDocument):
             labels = list(dict.fromkeys(map(str, item.labels)))
             counts.update(labels)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +25,7 @@ from longtail.models.scorers.character_terms import has_word
 from longtail.training.formats.csr_builder import SparseRows
 from longtail.training.formats.documents import read_documents, recognised
 from longtail.training.formats.raw import RawDocument, Source
+from longtail.training.runtime.progress import counted
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +232,7 @@ class Split:
         labels, lengths = SparseRows(), array("q")
         ids, texts, names = array("Q"), array("Q"), array("q")  # their digests; hashes of all ids
         num_wordless = 0
-        for item in self.lines():
+        for item in self.lines_counted():
             if isinstance(item, Document):
                 labels.add(item.labels)
                 ids.append(digest_of(item.id, is_id=True) if item.has_id else NO_DIGEST)
@@ -266,6 +267,10 @@ class Split:
                 num_read += 1
                 yield item
         check_unchanged(self.path, num_documents, num_read)
+
+    def lines_counted(self) -> Iterable[Document | BadLine]:
+        """Return `lines`, with a bar that counts them where that takes a while."""
+        return counted(self.lines(), f"reading {self.source.part or self.path.name}")
 
     def lines(self) -> Iterator[Document | BadLine]:
         """Yield the documents, and what is wrong with each line that can't be used.

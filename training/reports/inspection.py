@@ -220,7 +220,7 @@ def _content(
     lengths, texts, ids, labels = array("q"), array("q"), array("q"), array("q")
     words = num_unlabelled = num_marked = 0
     marked = ""
-    for item in split.lines():
+    for item in split.lines_counted():
         if not isinstance(item, Document):
             shown = replace(item, reason=_UNSAID) if is_confidential else item
             problems[type(item)].add(shown)

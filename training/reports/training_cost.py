@@ -16,8 +16,9 @@ _SPARSE_SECONDS, _WORD_EXPONENT, _LABEL_EXPONENT = 2.23e-5, 0.4645, 0.7342
 """Seconds of the sparse model: the first, times words and labels to these powers."""
 _SECONDS_A_DOCUMENT = 0.009
 """Of what else needs no encoder: names, neighbours, probabilities and the ensemble."""
-_START_SECONDS = (5.0, 30.0)
-"""Before a run begins and after it: imports, compiled code that is made or found, the bundle."""
+_START_SECONDS = (5.0, 120.0)
+"""Beside the training: imports and the bundle; the most with the compilation of all kernels, which
+took 92 s of one core where no cache of them was found."""
 _BASE_GIB, _BYTES_A_LABEL, _BYTES_A_WORD = 0.35, 6_000, 12
 _TOKENS_A_WORD = 1.3
 _MAX_TOKENS = 128

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+T = TypeVar("T")
+
+READING_DELAY_S = 2.0
+"""Before a bar shows that a file is being read: most are read sooner."""
 _IS_SHOWN = ContextVar("is_shown", default=False)
 
 
@@ -30,3 +34,10 @@ def progress_shown(is_shown: bool) -> Iterator[None]:
 def progress_bar(iterable: Any = None, **options: Any) -> tqdm[Any]:
     """Return a bar of tqdm, which shows itself at most once a second, or not at all."""
     return tqdm(iterable, mininterval=1.0, disable=not _IS_SHOWN.get(), **options)
+
+
+def counted(documents: Iterable[T], doing: str) -> Iterable[T]:
+    """Return documents that are read, with a bar that counts them where that takes a while."""
+    return progress_bar(
+        documents, desc=doing, unit=" documents", delay=READING_DELAY_S, leave=False
+    )

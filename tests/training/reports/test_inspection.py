@@ -18,6 +18,7 @@ from longtail.training.formats.options import CorpusOptions
 from longtail.training.reports.inspection import Inspection, inspect_dataset
 from longtail.training.reports.inspection_text import bars_of_ranks, text_of, write_inspection
 from longtail.training.reports.training_cost import estimate_costs
+from longtail.training.runtime import progress
 
 ODD = {
     "train": [
@@ -155,6 +156,15 @@ def test_larger_corpora_cost_more():
 
 def run(*words: object) -> Any:
     return CliRunner().invoke(longtail.app, ["inspect", *map(str, words)])
+
+
+def test_reading_shows_progress_where_it_takes_a_while(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(progress, "READING_DELAY_S", 0)
+    posts = tmp_path / "posts.csv"
+    posts.write_text("text,labels\n" + "".join(f"text {row},label\n" for row in range(2500)))
+    assert run(posts).exit_code == 0
+    found = capfd.readouterr().err
+    assert "labels of train: " in found and "reading test: " in found
 
 
 def test_the_command_writes_text_json_and_picture(tmp_path, tiny_corpus):
