@@ -303,11 +303,16 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     unnamed |= schemas_of(PredictRequest, InferRequest, InferAnswer, SuggestForm)
     for name, schema in unnamed.items():
         schemas.setdefault(name, schema)
+    batch = document["paths"]["/v1/batch"]["post"]["parameters"]
+    options = {each["name"]: each["schema"] for each in batch}
+    bodies = (schemas[name]["properties"] for name in ("BatchLine", "PredictRequest"))
+    for fields in (options, *bodies):
+        fields["k"]["maximum"] = limits.max_k
+        for listed in (fields["include"]["anyOf"][0], fields["exclude"]):
+            listed["maxItems"] = limits.max_filter_labels
+        if "text" in fields:
+            fields["text"]["maxLength"] = limits.max_text_characters
     fields = schemas["PredictRequest"]["properties"]
-    fields["k"]["maximum"] = limits.max_k
-    for listed in (fields["include"]["anyOf"][0], fields["exclude"]):
-        listed["maxItems"] = limits.max_filter_labels
-    fields["text"]["maxLength"] = limits.max_text_characters
     fields["texts"]["maxItems"] = limits.max_texts_per_request
     schemas["FeedbackRequest"]["properties"]["entries"]["maxItems"] = limits.max_feedback_entries
     fields["texts"]["items"]["maxLength"] = limits.max_text_characters

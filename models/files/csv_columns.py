@@ -15,6 +15,11 @@ DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 """Between the cells of a CSV file; the first that gives the header its columns is taken."""
 Columns: TypeAlias = Sequence[tuple[str, ...]]
 """Columns that a file must have: at least one of each group."""
+_GERMAN = {
+    "titel": "title", "inhalt": "content", "beschreibung": "description",
+    "schlagwörter": "keywords", "schlagworte": "keywords", "kategorien": "categories",
+}  # fmt: skip
+"""German names of columns, in lower case, and the known names that they stand for."""
 AS_UTF_8 = (
     "save the file as UTF-8 ('CSV UTF-8' in Excel), or convert it, for example with "
     "'iconv -f cp1252 -t utf-8'"
@@ -44,7 +49,7 @@ class CsvHeader:
             found.append(f"columns are taken to be separated by {DELIMITERS[self.delimiter]}s")
         if self.renamed:
             pairs = (f"{written!r} as {known!r}" for written, known in self.renamed.items())
-            found.append(f"columns are taken as known ones in another case: {', '.join(pairs)}")
+            found.append(f"columns are taken as known ones: {', '.join(pairs)}")
         return found
 
 
@@ -100,6 +105,10 @@ def not_csv(error: csv.Error) -> str:
 def _header(delimiter: str, cells: Sequence[str], known: set[str]) -> CsvHeader:
     written = [cell.strip() for cell in cells]
     in_lower_case = {name.lower(): name for name in known}
+    present = {name.lower() for name in written}
+    in_lower_case |= {
+        german: name for german, name in _GERMAN.items() if name in known and name not in present
+    }
     renamed = {
         name: in_lower_case[name.lower()]
         for name in written

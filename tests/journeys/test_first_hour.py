@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import csv
 import json
 import os
 import re
@@ -108,6 +110,42 @@ def test_typing_it_ends_with_an_answer_over_http(port: int) -> None:
     found = [label["id"] for label in response.json()["results"][0]["labels"]]
     assert found[0] == "music"
     assert len(found) == body["k"]
+
+
+@pytest.fixture
+def german_file(own_file: Path) -> Path:
+    """Her file as German Excel writes it: German columns between semicolons, with umlauts."""
+    rows = list(csv.reader((own_file / FILE).open(encoding="utf-8-sig", newline="")))[1:]
+    with (own_file / "my.csv").open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow(["Nr.", "Titel", "Beschreibung", "Schlagwörter"])
+        for number, (text, labels) in enumerate(rows):
+            writer.writerow([number, f"Größe {number}", text, labels.replace("gardens", "Gärten")])
+    return own_file / "my.csv"
+
+
+def test_a_file_of_german_excel_is_tagged_by_what_the_readme_says(german_file: Path, run) -> None:
+    lines = [
+        shlex.split(line, comments=True)[1:]
+        for block in FENCE.findall(PAGES[0].read_text("utf-8"))
+        for line in block.splitlines()
+        if german_file.name in line and "--work" not in line  # which trains an encoder
+    ]
+    assert [words[0] for words in lines] == ["inspect", "train", "evaluate"]
+    for words in [*lines, ["predict", "--input", german_file.name, "--output", "tagged.csv"]]:
+        seen = run(*words)
+        assert seen.status == 0, (words, seen.err)
+    before = list(csv.reader(german_file.open(encoding="utf-8-sig", newline=""), delimiter=";"))
+    tagged = Path("tagged.csv").read_bytes()
+    assert tagged.startswith(codecs.BOM_UTF8) and tagged.count(b"\r\n") == len(before)
+    after = list(csv.reader(tagged.decode("utf-8-sig").splitlines(), delimiter=";"))
+    assert [row[:4] for row in after] == before
+    assert after[0][4] == "labels" and all("Gärten" in row[4] for row in after[3:100:5])
+
+    german_file.write_bytes(german_file.read_text("utf-8-sig").encode("cp1252"))
+    for words in [lines[0], ["predict", "--input", german_file.name, "--output", "other.csv"]]:
+        refused = run(*words)
+        assert refused.status == 1 and "'iconv -f cp1252 -t utf-8'" in refused.last_line
 
 
 def typed(line: str) -> subprocess.CompletedProcess[str]:

@@ -154,6 +154,8 @@ def _count(source: Source, problems: ProblemList) -> Counter[str]:
                 side_by_side.update(pairwise(labels))
         else:
             problems.add(item)
+    if source.part not in {None, "train"}:
+        return counts  # of the same file, which is told of once
     if side_by_side:
         _tell_of_delimiter(source.place, counts, side_by_side)
     elif source.is_divided_at_semicolons and (found := other_delimiter(counts)):

@@ -57,8 +57,11 @@ def test_the_limits_of_the_service_are_published(open_client):
     limits = {"max_k": 7, "max_texts_per_request": 3, "max_text_characters": 90}
     with open_client(**limits, max_filter_labels=9) as client:
         document = client.get("/openapi.json").json()
-    fields = document["components"]["schemas"]["PredictRequest"]["properties"]
-    assert (fields["k"]["minimum"], fields["k"]["maximum"]) == (1, 7)
+    schemas = document["components"]["schemas"]
+    options = document["paths"]["/v1/batch"]["post"]["parameters"]
+    of_lines = {each["name"]: each["schema"] for each in options}
+    for fields in (of_lines, *(schemas[x]["properties"] for x in ("BatchLine", "PredictRequest"))):
+        assert (fields["k"]["minimum"], fields["k"]["maximum"]) == (1, 7)
     assert (fields["texts"]["minItems"], fields["texts"]["maxItems"]) == (1, 3)
     assert fields["text"]["maxLength"] == fields["texts"]["items"]["maxLength"] == 90
     assert fields["include"]["anyOf"][0]["maxItems"] == fields["exclude"]["maxItems"] == 9
