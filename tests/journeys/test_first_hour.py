@@ -115,7 +115,7 @@ def test_typing_it_ends_with_an_answer_over_http(port: int) -> None:
 @pytest.fixture
 def german_file(own_file: Path) -> Path:
     """Her file as German Excel writes it: German columns between semicolons, with umlauts."""
-    rows = list(csv.reader((own_file / FILE).open(encoding="utf-8-sig", newline="")))[1:]
+    rows = list(csv.reader((own_file / FILE).read_text("utf-8-sig").splitlines()))[1:]
     with (own_file / "my.csv").open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file, delimiter=";")
         writer.writerow(["Nr.", "Titel", "Beschreibung", "Schlagwörter"])
@@ -135,7 +135,7 @@ def test_a_file_of_german_excel_is_tagged_by_what_the_readme_says(german_file: P
     for words in [*lines, ["predict", "--input", german_file.name, "--output", "tagged.csv"]]:
         seen = run(*words)
         assert seen.status == 0, (words, seen.err)
-    before = list(csv.reader(german_file.open(encoding="utf-8-sig", newline=""), delimiter=";"))
+    before = list(csv.reader(german_file.read_text("utf-8-sig").splitlines(), delimiter=";"))
     tagged = Path("tagged.csv").read_bytes()
     assert tagged.startswith(codecs.BOM_UTF8) and tagged.count(b"\r\n") == len(before)
     after = list(csv.reader(tagged.decode("utf-8-sig").splitlines(), delimiter=";"))
