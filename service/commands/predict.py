@@ -131,8 +131,14 @@ def predict(
     were answered, and 1 if one was not.
     """
     from longtail.models.bundle.registry import Registry
+    from longtail.models.bundle.trained_on import read_trained_on
+    from longtail.models.files.outputs import check_readable_file
     from longtail.service.engine.label_sets import LabelSets
-    from longtail.service.offline.documents import DocumentColumns, check_source
+    from longtail.service.offline.documents import (
+        DocumentColumns,
+        check_source,
+        columns_as_trained,
+    )
     from longtail.service.offline.predict import (
         check_options,
         check_task,
@@ -162,11 +168,19 @@ def predict(
         checked_precision(precision),
         checked_engine(engine),
     )
-    columns = DocumentColumns.named(text_columns, id_column)
-    remarks = check_source(source, columns)
+    check_readable_file(source, "--input")
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)
     bundle = store.open(number)
+    record = read_trained_on(bundle)
+    columns = columns_as_trained(
+        source,
+        DocumentColumns.named(text_columns, id_column),
+        () if record is None else record.text_columns,
+    )
+    remarks = check_source(source, columns)
+    if columns.text and text_columns is None:
+        remarks.append(f"The text is that of {', '.join(columns.text)}, as in the training.")
     defaults.setdefault("k", min(DEFAULT_K, bundle.manifest.label_count))
     task = Task(source, target, number, bundle.manifest.digest, defaults, sets, columns)
     check_task(task, registry, overwrite=overwrite)

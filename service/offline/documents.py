@@ -20,9 +20,9 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import tee
 from pathlib import Path
 from typing import Any
@@ -121,13 +121,40 @@ def check_source(path: Path, columns: DocumentColumns = _AS_THEY_ARE) -> list[st
         has_labels = bool(_LABEL_FIELDS & set(header.names))
         remarks = [f"{path}: {remark}" for remark in header.remarks()]
         return [_LABELS_LEFT_OUT, *remarks] if has_labels else remarks
+    return [_LABELS_LEFT_OUT] if _LABEL_FIELDS & _first_fields(path) else []
+
+
+def _first_fields(path: Path) -> frozenset[str]:
+    """Return the fields of the first JSON line; none where it is no object, which is told later."""
     first = next((line for line in document_lines(path) if line is None or line.strip()), None)
     try:
         content = json.loads((first or b"null").removeprefix(BYTE_ORDER_MARK))
     except (ValueError, RecursionError):
-        return []  # it gets an answer that says so
-    has_labels = isinstance(content, dict) and bool(_LABEL_FIELDS & content.keys())
-    return [_LABELS_LEFT_OUT] if has_labels else []
+        return frozenset()
+    return frozenset(content) if isinstance(content, dict) else frozenset()
+
+
+def columns_as_trained(
+    path: Path, columns: DocumentColumns, trained: Sequence[str]
+) -> DocumentColumns:
+    """Return the columns of the training's texts where none are named and the file has them all.
+
+    Args:
+        path: The file.
+        columns: Those that are named.
+        trained: Columns of the texts that the model was trained on; empty where they had none.
+    """
+    is_usual = tuple(trained) in {(), ("text",), _TITLED}
+    if columns.text or is_usual or not path.is_file() or form_of(path) == ".txt":
+        return columns
+    found = replace(columns, text=tuple(trained))
+    if not is_table(path):
+        return found if {*trained} <= _first_fields(path) else columns
+    try:
+        Table(path, int, found)
+    except DataError:  # it lacks one of them; the names that are known may do
+        return columns
+    return found
 
 
 def is_plain_json_lines(path: Path) -> bool:

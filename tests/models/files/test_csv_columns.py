@@ -22,12 +22,18 @@ def test_commas_and_columns_as_they_are_known_need_no_remark():
     assert find_header(["text,labels,NOTE\n"], COLUMNS).remarks() == []
 
 
+def test_german_names_of_columns_are_recognised_unless_ours_is_there_too():
+    columns = [("keywords",), ("title", "content")]
+    assert find_header(["Titel;Schlagwörter"], columns).names == ("title", "keywords")
+    assert find_header(["titel,title,keywords"], columns).names == ("titel", "title", "keywords")
+
+
 def test_columns_in_capitals_are_recognised_and_told():
     header = find_header(["TEXT;Labels;Id;NOTE\n"], COLUMNS, ("id",))
     assert header.names == ("text", "labels", "id", "NOTE")
     delimiter, columns = header.remarks()
     assert delimiter == "columns are taken to be separated by semicolons"
-    assert columns.endswith("case: 'TEXT' as 'text', 'Labels' as 'labels', 'Id' as 'id'")
+    assert columns.endswith("ones: 'TEXT' as 'text', 'Labels' as 'labels', 'Id' as 'id'")
 
 
 @pytest.mark.parametrize("first", ["Text,TEXT,labels\n", "text,TEXT,labels\n", "name,labels\n"])
