@@ -100,7 +100,7 @@ class LeftOut:
         got, advice = [f"{self.num_trained_on} that {who} was trained on"], ["use --split test"]
         if num_by_id:
             got.append(f"{num_by_id} of them by their id")
-            advice.append("another --id-column if equal ids are no equal documents")
+            advice.append("--read id-column=NAME if equal ids are no equal documents")
         if self.num_unrecognised:
             got.append(f"{self.num_unrecognised} new or edited without an id")
             advice.append("a folder of their own for new documents, as test.csv")
@@ -321,7 +321,7 @@ def _check_columns(bundle: Bundle, record: TrainedOn, dataset: Dataset) -> None:
         return
     raise DataError(
         f"{where}, but {trained}; its training documents can't be recognised so; name the same "
-        f"columns with --text-columns {','.join(record.text_columns)}, or rename those of the file"
+        f"columns with --read text-columns={','.join(record.text_columns)}, or rename those of the file"
     )
 
 
