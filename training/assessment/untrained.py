@@ -321,7 +321,8 @@ def _check_columns(bundle: Bundle, record: TrainedOn, dataset: Dataset) -> None:
         return
     raise DataError(
         f"{where}, but {trained}; its training documents can't be recognised so; name the same "
-        f"columns with --read text-columns={','.join(record.text_columns)}, or rename those of the file"
+        f"columns with --read text-columns={','.join(record.text_columns)}, or rename those of "
+        "the file"
     )
 
 
