@@ -241,7 +241,7 @@ def learn(
     all of them; else a warning is logged.
 
     Args:
-        feedback: Folder, or URL of a database, that a service keeps feedback in, or an export.
+        feedback: Folder that a service keeps feedback in, or an export.
         data: The corpus that the model was trained on; None: probabilities and blends stay.
         registry: Folder of the registry.
         version: A version's number, or "current".
@@ -274,7 +274,7 @@ def learn(
 
 
 def _export_feedback(place: str | Path, target: Path) -> None:
-    """Write the feedback that a service keeps in a folder or a database to a file."""
+    """Write the feedback that a service keeps in a folder to a file."""
     from longtail.service.feedback.store import FeedbackStore
     from longtail.service.offline.feedback import export_feedback
 

@@ -18,7 +18,7 @@ from longtail.models.errors import ConfigError
 from longtail.models.files.validation import problem_in_words
 
 PREFIX = "LONGTAIL_"
-FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG", "LONGTAIL_TEST_POSTGRESQL"})
+FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG"})
 """Variables with our prefix that other parts of the project read: tests and benchmarks, and the
 command itself, which shows tracebacks where the second is set."""
 
@@ -164,12 +164,9 @@ class Settings(BaseSettings):
     """Origins whose pages may send requests from a browser, separated by commas; `*` for all."""
     language: str = Field("en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)
     """Language of texts and labels (IETF BCP 47), which clients of Annif are told."""
-    feedback: str | None = Field(None, repr=False)
-    """Folder, or URL of a database, that keeps what people say of labels (`POST /v1/feedback`).
-    Feedback is off where it is not set. The folder must lie on a disk of this machine, not on a
-    network file system. A URL is one of SQLAlchemy, such as
-    `postgresql+psycopg://USER:PASSWORD@HOST/DATABASE` (`pip install 'longtail[database]'`); set the
-    variable and not the option, which other users of the machine can read."""
+    feedback: Path | None = None
+    """Folder that keeps what people say of labels (`POST /v1/feedback`). Feedback is off where it
+    is not set. The folder must lie on a disk of this machine, not on a network file system."""
     feedback_texts: bool = False
     """Whether texts are kept with the feedback; otherwise their SHA-256 is. A short text can be
     guessed from that."""
@@ -178,8 +175,7 @@ class Settings(BaseSettings):
     max_feedback_queue: int = Field(1000, ge=1)
     """Most entries of feedback that may wait to be written. More are refused with 429."""
     max_feedback_bytes: int = Field(4 * 1024**3, ge=64 * 1024)
-    """Most bytes of the SQLite database of feedback. What exceeds them is refused with 503. Other
-    databases have limits of their own."""
+    """Most bytes of the SQLite database of feedback. What exceeds them is refused with 503."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log lines that are written."""
     log_format: Literal["text", "json"] = "text"

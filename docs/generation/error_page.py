@@ -28,7 +28,7 @@ _NOTES = {
     "unauthorized": "the request brings no key, or an unknown one",
     "admin-off": "the service has no admin key",
     "model-change": "`detail` says why; what was served before still is",
-    "feedback-off": "set `LONGTAIL_FEEDBACK` to a folder, or the URL of a database",
+    "feedback-off": "set `LONGTAIL_FEEDBACK` to a folder",
     "feedback-conflict": "send other content with a new id; a deleted id stays taken",
     "feedback-store": "full, locked, damaged or not reached: `detail` says which; predictions go on",
     "model-not-found": "`detail` says which versions are loaded",

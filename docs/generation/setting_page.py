@@ -12,7 +12,7 @@ Which settings does the service have, and what are their defaults?
 Each setting is an option of `longtail serve` (`--max-k 100`) and an environment variable (`LONGTAIL_MAX_K=100`).
 Options win over variables, variables over defaults.
 A value out of bounds stops the start, and so does a variable that begins with `LONGTAIL_` but is no setting.
-(`LONGTAIL_DEBUG`, `LONGTAIL_DATA` and `LONGTAIL_TEST_POSTGRESQL` are no settings of the service but are allowed: the first shows [tracebacks](commands.md), the others tell tests and benchmarks where data sets and a database are.)
+(`LONGTAIL_DEBUG` and `LONGTAIL_DATA` are no settings of the service but are allowed: the first shows [tracebacks](commands.md), the other tells tests and benchmarks where data sets are.)
 Lists are separated by commas.
 
 `uvicorn --factory longtail.service.app:create_app` reads the same variables, but takes host, port, time limits and logging from its own options, and knows neither the drain delay nor the limits of connections."""

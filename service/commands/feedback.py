@@ -28,7 +28,7 @@ PlaceOption = Annotated[
     typer.Option(
         "--feedback",
         envvar="LONGTAIL_FEEDBACK",
-        help="Folder, or URL of a database, that keeps the feedback.",
+        help="Folder that keeps the feedback.",
     ),
 ]
 
@@ -67,8 +67,7 @@ def import_file(
 
     check_readable_file(source, "FILE")
     with FeedbackStore(feedback) as store:
-        if store.file is not None:
-            check_not_in_registry(store.file.parent, registry, "--feedback")
+        check_not_in_registry(store.file.parent, registry, "--feedback")
         done = import_feedback(source, store, Versions(registry, version), keeps_text=keeps_texts)
     if as_json:
         print_json(asdict(done))
@@ -93,8 +92,7 @@ def export_file(
     from longtail.service.offline.feedback import export_feedback
 
     with FeedbackStore(feedback, must_exist=True) as store:
-        inputs = [store.file] if store.file is not None else []
-        check_output_file(target, inputs=inputs, overwrite=overwrite, option="OUT")
+        check_output_file(target, inputs=[store.file], overwrite=overwrite, option="OUT")
         number = export_feedback(store, target)
     print(f"Written: {target}, {number} entries.")
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from longtail.models.files.durable import make_private_file, make_private_folder, sync_folder
 from longtail.models.files.failures import reason_of
@@ -52,11 +51,11 @@ _LOG_ALONE = (
     f"the feedback store has a write-ahead log (*{_LOG}) without its database, and entries may be "
     "in it that are nowhere else; move it beside its database, or put that back"
 )
-LOCKED = "is locked by another process; try again when that has ended"
+_LOCKED = "is locked by another process; try again when that has ended"
 _UNREACHABLE = "can't be opened or written to; check its folder and the permissions"
 _REASONS = {
-    sqlite3.SQLITE_BUSY: LOCKED,
-    sqlite3.SQLITE_LOCKED: LOCKED,
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_NOTADB: _DAMAGED,
@@ -77,25 +76,8 @@ _Identities = tuple[tuple[int, int] | None, ...]
 """Device and inode of each file; None: there is no such file."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Connection:
-    """See `records.Connection`."""
-
-    database: sqlite3.Connection
-    table: str = "records"
-    limit: str = "LIMIT :limit"
-
-    def fetch(self, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        """Return all rows that a query finds."""
-        return self.database.execute(statement, values).fetchall()
-
-    def run(self, statement: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Execute a statement for each of these rows."""
-        self.database.executemany(statement, rows)
-
-
 class SqliteDatabase:
-    """One file; see `records.Database`.
+    """One file, of one thread. It is opened at its first use, and after failures.
 
     SQLite goes on with the files it has opened, wherever they are moved. So the files at the path
     are compared with the open ones before each use and after each transaction. Where they differ,
@@ -128,6 +110,8 @@ class SqliteDatabase:
     def write(self, work: Callable[[Records], T]) -> T:
         """Do some work, all of it or nothing; at the end it is on the disk.
 
+        No other process writes meanwhile, so records become visible in their order.
+
         The work is repeated where the files were moved away before its transaction ended.
 
         Raises:
@@ -136,7 +120,7 @@ class SqliteDatabase:
         for _ in range(_MAX_WRITES):
             with self._opened() as database:
                 with _transaction(database):
-                    result = work(Records(_Connection(database)))
+                    result = work(Records(database))
                 if self._is_in_place():
                     return result
         raise FeedbackStoreError(_MOVED)
@@ -144,7 +128,7 @@ class SqliteDatabase:
     def read(self, work: Callable[[Records], T]) -> T:
         """Do some work that only reads."""
         with self._opened() as database:
-            return work(Records(_Connection(database)))
+            return work(Records(database))
 
     def check(self) -> None:
         """Look whether all of it can be read.
@@ -189,7 +173,7 @@ class SqliteDatabase:
             yield self._database
         except (sqlite3.Error, OSError) as error:
             self.close()
-            raise FeedbackStoreError(f"the feedback store {reason_in_words(error)}") from error
+            raise FeedbackStoreError(f"the feedback store {_reason_in_words(error)}") from error
 
     def _open(self) -> sqlite3.Connection:
         is_new = not self._file.exists()
@@ -256,7 +240,11 @@ class SqliteDatabase:
                 f"{self._file.name} is the database of another program; choose another folder"
             )
         if schema != _SCHEMA:
-            raise FeedbackStoreError(other_schema(schema, _SCHEMA))
+            raise FeedbackStoreError(
+                f"the feedback store has tables of version {schema}, and this Longtail uses "
+                f"version {_SCHEMA}; export it with the Longtail that wrote it, and import that "
+                "into a new store"
+            )
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA secure_delete = ON")
@@ -282,14 +270,6 @@ def _transaction(database: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -
         raise
 
 
-def other_schema(found: int, expected: int) -> str:
-    """Return what is said of a store whose tables another Longtail made."""
-    return (
-        f"the feedback store has tables of version {found}, and this Longtail uses version "
-        f"{expected}; export it with the Longtail that wrote it, and import that into a new store"
-    )
-
-
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return device and inode, which no other file has while this one is open."""
     try:
@@ -304,7 +284,7 @@ def _code_of(error: BaseException) -> int:
     return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
 
 
-def reason_in_words(error: sqlite3.Error | OSError) -> str:
+def _reason_in_words(error: sqlite3.Error | OSError) -> str:
     """Return what is wrong with a file, as the end of a sentence about the store."""
     if isinstance(error, OSError):
         return f"can't be used: {reason_of(error)}"

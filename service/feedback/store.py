@@ -1,4 +1,4 @@
-"""The store of feedback: records that are appended, in a file of SQLite or in another database.
+"""The store of feedback: records that are appended to a file of SQLite.
 
 What is acknowledged is on the disk. Ids are taken once, whoever writes at the same time; of a
 deleted entry nothing but its id is left.
@@ -6,6 +6,7 @@ deleted entry nothing but its id is left.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -14,23 +15,23 @@ from types import TracebackType
 from typing import Self
 
 from longtail.models.errors import ConfigError
-from longtail.models.files.urls import is_url, without_secrets
 from longtail.service.errors import FeedbackConflictError, FeedbackStoreError
 from longtail.service.feedback.entries import Counts, Entry, Receipt, Record
-from longtail.service.feedback.records import Database, Records
+from longtail.service.feedback.records import Records
 from longtail.service.feedback.sqlite import FILE_NAME, SqliteDatabase
 
-_SQLITE_URL = "sqlite://"
+_URL = re.compile(r"[A-Za-z][\w+.-]+:/")
+"""Also of a path, which has one slash."""
 _PAGE = 1000
 """Records that are counted at a time."""
 
 
 class FeedbackStore:
-    """The records in one place; of one thread. Opened at its first use, and after failures."""
+    """The records in one folder; of one thread. Opened at its first use, and after failures."""
 
     def __init__(
         self,
-        place: str | Path,
+        folder: str | Path,
         *,
         max_bytes: int | None = None,
         wait_s: float = 5.0,
@@ -39,24 +40,23 @@ class FeedbackStore:
         """Name a store.
 
         Args:
-            place: The folder of an SQLite database; or the URL of a database, as SQLAlchemy reads
-                it. What is not there is made when it is needed.
-            max_bytes: Most bytes of an SQLite database; None: as many as the disk has. Any other
-                database has limits of its own.
+            folder: Of an SQLite database; what is not there is made when it is needed.
+            max_bytes: Most bytes of the database; None: as many as the disk has.
             wait_s: Seconds to wait for other processes.
             must_exist: Whether a store that is not there is an error, and not made.
 
         Raises:
-            ConfigError: The URL can't be used, or what it needs is not installed.
+            ConfigError: It is a URL, and no folder.
         """
-        self.file = sqlite_file(place)
-        self._database: Database
-        if self.file is None:
-            self._database = _sql_database(str(place), wait_s=wait_s, must_exist=must_exist)
-        else:
-            self._database = SqliteDatabase(
-                self.file, max_bytes=max_bytes, wait_s=wait_s, must_exist=must_exist
+        if _URL.match(str(folder)):  # not shown: it may hold a password
+            raise ConfigError(
+                "feedback: got a URL; expected a folder on a disk of this machine (databases on "
+                "servers are not supported)"
             )
+        self.file = Path(folder) / FILE_NAME
+        self._database = SqliteDatabase(
+            self.file, max_bytes=max_bytes, wait_s=wait_s, must_exist=must_exist
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -116,8 +116,7 @@ class FeedbackStore:
     def delete(self, entry_id: str) -> bool:
         """Erase an entry but for its id, which stays taken; return whether there is such an id.
 
-        It is no error if that was done before: it makes sure that no bytes are left, as far as the
-        database overwrites them.
+        It is no error if that was done before: it makes sure that no bytes are left.
 
         Raises:
             FeedbackStoreError: It can't be done, or another process still reads what was erased.
@@ -163,46 +162,6 @@ class FeedbackStore:
         while records := self.page(last, _PAGE):
             last = records[-1].sequence
             yield from records
-
-
-def sqlite_file(place: str | Path) -> Path | None:
-    """Return the file of an SQLite database; None for the URL of another one.
-
-    Args:
-        place: A folder; or a URL, of which "sqlite:///file" and "sqlite:////path/file" name files.
-
-    Raises:
-        ConfigError: A URL of SQLite does not name a file and nothing else.
-    """
-    if not is_url(place):
-        return Path(place) / FILE_NAME
-    if not str(place).startswith(_SQLITE_URL):
-        return None
-    name = str(place).removeprefix(f"{_SQLITE_URL}/")
-    if not name or "?" in name or name in {str(place), ":memory:"}:
-        raise ConfigError(
-            f"feedback: {without_secrets(str(place))!r} names no file alone; expected "
-            "'sqlite:///file' or 'sqlite:////path/to/file'"
-        )
-    return Path(name)
-
-
-def _sql_database(url: str, *, wait_s: float, must_exist: bool) -> Database:
-    """Return the database of a URL.
-
-    Raises:
-        ConfigError: SQLAlchemy is not installed, or the URL can't be used.
-    """
-    try:
-        import sqlalchemy  # noqa: F401
-    except ImportError as missing:
-        raise ConfigError(
-            "feedback: the URL of a database needs SQLAlchemy, which is not installed; "
-            "pip install 'longtail[database]', or name a folder"
-        ) from missing
-    from longtail.service.feedback.sql_database import SqlDatabase
-
-    return SqlDatabase(url, wait_s=wait_s, must_exist=must_exist)
 
 
 def _append(

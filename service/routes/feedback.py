@@ -41,7 +41,7 @@ async def give_feedback(
     """Keep which labels of texts were accepted, rejected and added; answer when it is on the disk.
 
     All entries are stored, or none: an unknown label (422) or an id that is taken (409) refuses
-    them all. Off (403) unless the service has a folder or a database for feedback.
+    them all. Off (403) unless the service has a folder for feedback.
     """
     stored = await store_feedback(request, service, body.entries)
     return FeedbackReceipts(

@@ -44,7 +44,7 @@ def writer_of(service: Service) -> FeedbackWriter:
     if service.feedback is None:
         raise KindError(
             OFF,
-            "This service keeps no feedback; set LONGTAIL_FEEDBACK to a folder, or a URL",
+            "This service keeps no feedback; set LONGTAIL_FEEDBACK to a folder",
         )
     return service.feedback
 

@@ -1,7 +1,6 @@
 """Kills processes that write feedback, again and again, and counts what is lost or doubled.
 
-    python tests/bench/feedback_kills.py [--kills 100] [--store FOLDER | --url URL] [--writers 1]
-        [--restart COMMAND]
+    python tests/bench/feedback_kills.py [--kills 100] [--store FOLDER] [--writers 1]
 
 A process writes pairs of entries, eight pairs at a time, and tells which were acknowledged. It is
 killed (SIGKILL) after a random number of these and a random time; the next one goes on with the
@@ -9,9 +8,7 @@ same store. After each kill, all that was ever acknowledged must be there, once,
 entry alone. This is what a crash of the process does; a loss of power is the disk's matter, which
 is asked to write (fsync) before each acknowledgement.
 
-With `--url` the store is a database, which must hold no feedback yet. `--restart` is a command that
-stops its server, however roughly, and starts it again: it is given in the middle of every fifth
-turn. What fails meanwhile is sent again under its id, as clients do.
+What fails meanwhile is sent again under its id, as clients do.
 """
 
 from __future__ import annotations
@@ -39,8 +36,6 @@ from longtail.service.feedback.writer import FeedbackWriter
 _IN_FLIGHT = 8
 _MAX_LINES = 200
 _MAX_MORE_S = 0.02
-_TURNS_A_RESTART = 5
-_PLACE = "FEEDBACK_KILLS_PLACE"
 
 
 def main() -> int:
@@ -48,35 +43,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--store", help="an empty folder; else a temporary one")
-    parser.add_argument("--url", help="of a database, instead of a folder")
     parser.add_argument("--writers", type=int, default=1, help="processes that write at a time")
-    parser.add_argument("--restart", metavar="COMMAND", help="restarts the server of the database")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--write", metavar="NAME", help=argparse.SUPPRESS)
     add_json_option(parser)
     chosen = begin(parser)
     if chosen.write is not None:
-        write(os.environ[_PLACE], chosen.write)
+        write(chosen.store, chosen.write)
     with tempfile.TemporaryDirectory() as folder:
-        place = chosen.url or chosen.store or folder
+        place = chosen.store or folder
         chance = random.Random(chosen.seed)  # noqa: S311
-        found = kill(place, chosen.kills, chance, chosen.writers, chosen.restart)
+        found = kill(place, chosen.kills, chance, chosen.writers)
     table = Table(dict.fromkeys(found, ".0f"))
     table.add(*found.values())
     keep(chosen.json, {"kills": table}, seeds=[chosen.seed])
     return int(any(found[name] for name in ("lost", "doubled", "halves of pairs")))
 
 
-def kill(
-    place: str, num_kills: int, chance: random.Random, num_writers: int, restart: str | None
-) -> dict[str, int]:
+def kill(place: str, num_kills: int, chance: random.Random, num_writers: int) -> dict[str, int]:
     """Return how much was acknowledged and stored, lost and doubled, after so many kills."""
     acknowledged: set[str] = set()
     lost, doubled, halves, stored = 0, 0, 0, 0
     for turn in range(num_kills):
         names = [f"t{turn}w{number}" for number in range(num_writers)]
-        command = restart if turn % _TURNS_A_RESTART == 0 else None
-        acknowledged |= acknowledged_before_a_kill(place, names, chance, command)
+        acknowledged |= acknowledged_before_a_kill(place, names, chance)
         with FeedbackStore(place) as store:
             ids = Counter(all_ids(store))
             assert store.counts().entries == ids.total()  # which checks the whole database
@@ -90,21 +80,12 @@ def kill(
     }  # fmt: skip
 
 
-def acknowledged_before_a_kill(
-    place: str, names: list[str], chance: random.Random, restart: str | None
-) -> set[str]:
+def acknowledged_before_a_kill(place: str, names: list[str], chance: random.Random) -> set[str]:
     """Let processes write, kill them, and return the ids that they acknowledged."""
-    command = [sys.executable, __file__, "--write"]
-    environment = os.environ | {_PLACE: place}  # not an argument: it may hold a password
-    processes = [
-        subprocess.Popen([*command, name], stdout=subprocess.PIPE, env=environment)
-        for name in names
-    ]
+    command = [sys.executable, __file__, "--store", place, "--write"]
+    processes = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in names]
     lines = []
     for _ in range(chance.randrange(1, _MAX_LINES)):
-        lines += [process.stdout.readline() for process in processes if process.stdout]
-    if restart is not None:
-        subprocess.run(restart, shell=True, check=True)  # noqa: S602  # as the person asked
         lines += [process.stdout.readline() for process in processes if process.stdout]
     time.sleep(chance.random() * _MAX_MORE_S)
     for process in processes:

@@ -1,14 +1,12 @@
 """How many entries of feedback a service acknowledges in a second, each after it is on the disk.
 
     python tests/bench/feedback_writes.py REGISTRY [--clients 32] [--entries 1] [--seconds 15]
-        [--store FOLDER | --url URL]
+        [--store FOLDER]
 
 Each client sends a request over a connection of its own, and the next one when that is
 acknowledged. Beside the service, how many of these writes the disk itself can make durable one
 after the other (append a page, fsync) is measured: many entries share one transaction, so that the
-first figure may be above the second. Afterwards the store must hold what was acknowledged. With
-`--url` the store is a database, which must hold no feedback yet; the disk is then that of the
-folder, and says something only of a server that writes to the same.
+first figure may be above the second. Afterwards the store must hold what was acknowledged.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=1, help="in each request")
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--store", type=Path, help="an empty folder; else a temporary one")
-    parser.add_argument("--url", help="of a database, instead of the folder")
     add_json_option(parser)
     chosen = begin(parser)
     catalogue = Registry(chosen.registry).open().catalogue
@@ -50,9 +47,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = chosen.store or Path(temporary)
         disk = syncs_per_second(folder)
-        place = chosen.url or str(folder / "store")
-        os.environ["LONGTAIL_FEEDBACK"] = place  # not an option: it may hold a password
-        with served(chosen.registry, "--feedback-texts") as service:
+        place = folder / "store"
+        with served(chosen.registry, f"--feedback={place}", "--feedback-texts") as service:
             requests = requests_of(label_ids, chosen.entries)
             load = run(saturate(service.port, requests, chosen.clients, chosen.seconds))
         with FeedbackStore(place) as store:

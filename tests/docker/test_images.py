@@ -21,7 +21,7 @@ DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 TRAINING_ONLY = {"matplotlib", "pyyaml"}
 BY_TARGET = {"torch", "faiss-cpu", "faiss-gpu-cuvs"}
-OPTIONAL = {"onnx", "onnxruntime", "onnxscript", "pandas", "pyoxigraph", "ray", "sqlalchemy"}
+OPTIONAL = {"onnx", "onnxruntime", "onnxscript", "pandas", "pyoxigraph", "ray"}
 """Of the service, but not in its image: see EXTRA_PACKAGES."""
 PACKAGE_OF = {"sklearn": "scikit-learn", "faiss": "faiss-cpu", "opentelemetry": "opentelemetry-sdk"}
 BROUGHT_BY_OTHERS = {

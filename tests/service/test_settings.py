@@ -66,18 +66,9 @@ def test_a_bad_option_is_named_with_its_value(chosen, words):
         load_settings(**chosen)
 
 
-@pytest.mark.parametrize(
-    ("value", "feedback"),
-    [
-        ("kept", "kept"),
-        (Path("kept"), "kept"),
-        ("", None),
-        ("postgresql://ada:secret@db/said", "postgresql://ada:secret@db/said"),
-    ],
-)
-def test_feedback_is_kept_in_a_folder_or_at_a_url_that_is_not_shown(value, feedback):
-    settings = load_settings(feedback=value)
-    assert settings.feedback == feedback and "secret" not in repr(settings)
+@pytest.mark.parametrize(("value", "feedback"), [("kept", Path("kept")), ("", None)])
+def test_feedback_is_kept_in_a_folder_or_not_at_all(value, feedback):
+    assert load_settings(feedback=value).feedback == feedback
 
 
 def test_settings_are_frozen():

@@ -33,7 +33,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
     """Return the command.
 
     Args:
-        export: Reads the folders and databases that a service keeps feedback in.
+        export: Reads the folders that a service keeps feedback in.
     """
 
     @with_read_option
@@ -49,7 +49,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
             typer.Option(
                 "--feedback",
                 envvar="LONGTAIL_FEEDBACK",
-                help="Folder, or URL of a database, that keeps the feedback, or an export of it.",
+                help="Folder that keeps the feedback, or an export of it.",
             ),
         ] = "feedback",
         registry: RegistryOption = DEFAULT_REGISTRY,

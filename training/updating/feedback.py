@@ -17,11 +17,10 @@ from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines,
 from longtail.models.files.fields import check_characters, shown, string_of
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import Fields, json_rows
-from longtail.models.files.urls import is_url, without_secrets
 
 _MAX_PROBLEMS = 10
 ExportFeedback: TypeAlias = Callable[[str | Path, Path], object]
-"""Writes what a folder or a database of feedback holds to a file of JSON lines."""
+"""Writes what a folder of feedback holds to a file of JSON lines."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -85,18 +84,18 @@ class Feedback:
 
 
 def open_feedback(place: str | Path, export: ExportFeedback) -> Feedback:
-    """Return the entries of a file, or of a folder or database that a service keeps feedback in.
+    """Return the entries of a file, or of a folder that a service keeps feedback in.
 
     Args:
-        place: A path, or the URL of a database.
-        export: Reads such a folder or database.
+        place: A path.
+        export: Reads such a folder.
 
     Raises:
         ConfigError: It can't be read.
         DataError: As `read_feedback`.
     """
     with feedback_file(place, export) as file:
-        return read_feedback(file, place=without_secrets(str(place)))
+        return read_feedback(file, place=str(place))
 
 
 @contextmanager
@@ -108,12 +107,12 @@ def feedback_file(place: str | Path, export: ExportFeedback) -> Iterator[Path]:
         export: As of `open_feedback`.
 
     Yields:
-        The file itself, or an export of the folder or database.
+        The file itself, or an export of the folder.
 
     Raises:
         ConfigError: It can't be read.
     """
-    if not is_url(place) and not Path(place).is_dir():
+    if not Path(place).is_dir():
         check_readable_file(Path(place), "--feedback")
         yield Path(place)
         return

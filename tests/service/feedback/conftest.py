@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable
-from urllib.parse import quote
 
 import pytest
 
 from longtail.service.feedback.entries import Entry, sha256_of
 from longtail.service.feedback.store import FeedbackStore, now
-
-POSTGRESQL = os.environ.get("LONGTAIL_TEST_POSTGRESQL")
-"""The URL of a database in which tests may make schemas, and remove them."""
 
 
 @pytest.fixture
@@ -36,34 +30,10 @@ def make_entry() -> Callable[..., Entry]:
     return make
 
 
-@pytest.fixture(params=["folder", "sqlalchemy", "postgresql"])
-def place(request, tmp_path):
-    """Where a store may be made: a folder, a URL that is SQLAlchemy's, a server of PostgreSQL."""
-    if request.param == "folder":
-        return tmp_path / "store"
-    if request.param == "sqlalchemy":
-        pytest.importorskip("sqlalchemy")
-        return f"sqlite+pysqlite:///{tmp_path}/store.db"
-    return request.getfixturevalue("postgresql")
-
-
 @pytest.fixture
-def postgresql():
-    """Gives the URL of a schema of its own, which goes with the test.
-
-    Yields:
-        The URL.
-    """
-    if POSTGRESQL is None:
-        pytest.skip("LONGTAIL_TEST_POSTGRESQL names no database")
-    sqlalchemy = pytest.importorskip("sqlalchemy")
-    schema = f"test_{secrets.token_hex(8)}"
-    engine = sqlalchemy.create_engine(POSTGRESQL, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(sqlalchemy.text(f"CREATE SCHEMA {schema}"))
-        yield f"{POSTGRESQL}?options={quote(f'-csearch_path={schema}')}"
-        connection.execute(sqlalchemy.text(f"DROP SCHEMA {schema} CASCADE"))
-    engine.dispose()
+def place(tmp_path):
+    """Where a store may be made."""
+    return tmp_path / "store"
 
 
 @pytest.fixture

@@ -190,8 +190,7 @@ def test_who_writes_at_once_takes_each_id_once_and_readers_miss_nothing(place, m
 
 
 def test_killed_processes_lose_and_double_nothing(place):
-    option = "--url" if isinstance(place, str) else "--store"
-    command = [sys.executable, str(KILLS), "--kills", "3", option, str(place)]
+    command = [sys.executable, str(KILLS), "--kills", "3", "--store", str(place)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done
     kills, acknowledged, stored, *wrong = map(int, re.findall(r"\d+", done.stdout.split("|\n")[-2]))

@@ -76,11 +76,6 @@ def test_a_folder_is_exported_and_a_missing_file_is_told(write_feedback, tmp_pat
         target.write_text(content)
 
     assert len(open_feedback(tmp_path, export).entries) == 1
-    url = "postgresql://ada:secret@db/said"
-    assert len(open_feedback(url, export).entries) == 1
-    assert seen == [tmp_path, url]
-    content = "[]\n"
-    with pytest.raises(DataError, match=r"^postgresql://\*\*\*@db/said: 1 line can't be used"):
-        open_feedback(url, export)
+    assert seen == [tmp_path]
     with pytest.raises(ConfigError, match="--feedback"):
         open_feedback(tmp_path / "none.jsonl", export)
