@@ -11,7 +11,6 @@ import atexit
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from threading import Lock
@@ -28,11 +27,9 @@ from longtail.models.ranking.exhaustive import row_parts
 from longtail.models.ranking.gpu_thread import GpuThread
 
 COLUMN_MULTIPLE = 8
-"""Rows of so many float16 numbers begin at multiples of 16 bytes, as the fastest kernels want."""
+"""Rows of so many numbers begin at multiples of 32 bytes, as the fastest kernels want."""
 MAX_RESULTS = 2048
 """Of a search by FAISS (getMaxKSelection; cuVS has more)."""
-MAX_HALF = 65504.0
-"""The most of float16."""
 TEMPORARY_BYTES = 2**28
 """Of the GPU, for all searches; a larger need is allocated when it comes."""
 PINNED_BYTES = 0
@@ -42,19 +39,6 @@ _MAX_TILE_NUMBERS = 2**25  # numbers of label vectors read back at a time: 128 M
 _MAX_PRODUCTS = 2**26  # scores held on the GPU at a time: 256 MiB
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class GpuSearch:
-    """How FAISS searches; both kinds propose, neither decides.
-
-    Attributes:
-        half: Whether the GPU has float16 copies, in half the memory.
-        use_cuvs: Whether by cuVS; None: as FAISS has it, which is not in faiss-gpu-cuvs 1.15.1.
-    """
-
-    half: bool = False
-    use_cuvs: bool | None = None
 
 
 def padded_columns(
@@ -91,25 +75,20 @@ def free_gpu_bytes() -> int | None:
 class GpuIndex:
     """Proposes the labels of largest inner products, on the calling thread's current GPU."""
 
-    def __init__(
-        self, stored: Float32[np.ndarray, "row stored"], search: GpuSearch | None = None
-    ) -> None:
+    def __init__(self, stored: Float32[np.ndarray, "row stored"]) -> None:
         """Copy vectors to the GPU.
 
         Args:
             stored: What `padded_columns` returned, of at least one row.
-            search: How to search.
 
         Raises:
             ConfigError: They don't fit into the GPU's memory.
         """
         assert stored.shape[1] % COLUMN_MULTIPLE == 0
-        search = search or GpuSearch()
-        self._half = search.half
         self._dim = stored.shape[1]
         self._device = torch.cuda.current_device()
         self._indexes = _indexes()
-        self._number = self._indexes.add(stored, search, self._device)
+        self._number = self._indexes.add(stored, self._device)
         # What is left at the end of the process is destroyed by `_Indexes.close`.
         weakref.finalize(self, self._indexes.remove, self._number).atexit = False
 
@@ -134,7 +113,7 @@ class GpuIndex:
         """Search, on the thread of the GPU."""
         index = self._indexes.get(self._number)
         with _memory_errors(f"a search of {m} labels for {len(asked)} texts", self._device):
-            if m <= MAX_RESULTS and not (self._half and np.abs(asked).max(initial=0) > MAX_HALF):
+            if m <= MAX_RESULTS:
                 scores, rows = index.search(asked, m)
                 if (rows >= 0).all():  # it gives no row for a product that is not finite
                     return scores, rows
@@ -157,10 +136,10 @@ class _Indexes:
         """Return what some work on the indexes returns."""
         return self._thread.call(work)
 
-    def add(self, stored: Float32[np.ndarray, "row stored"], search: GpuSearch, device: int) -> int:
+    def add(self, stored: Float32[np.ndarray, "row stored"], device: int) -> int:
         """Make an index of vectors; return its number."""
         number = next(self._numbers)
-        self._thread.call(partial(self._make, number, stored, search, device))
+        self._thread.call(partial(self._make, number, stored, device))
         return number
 
     def remove(self, number: int) -> None:
@@ -176,18 +155,9 @@ class _Indexes:
         self._thread.put(self._held.clear)
         self._thread.stop()
 
-    def _make(
-        self,
-        number: int,
-        stored: Float32[np.ndarray, "row stored"],
-        search: GpuSearch,
-        device: int,
-    ) -> None:
+    def _make(self, number: int, stored: Float32[np.ndarray, "row stored"], device: int) -> None:
         config = faiss.GpuIndexFlatConfig()
         config.device = device
-        config.useFloat16 = search.half
-        if search.use_cuvs is not None:
-            config.use_cuvs = search.use_cuvs
         torch.cuda.empty_cache()  # FAISS can't take what PyTorch keeps
         with _memory_errors(f"an index of {len(stored)} label vectors", device):
             index = faiss.GpuIndexFlatIP(self._resources, stored.shape[1], config)

@@ -13,13 +13,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.ranking.exhaustive import row_parts
-from longtail.models.ranking.gpu_index import (
-    MAX_HALF,
-    GpuIndex,
-    GpuSearch,
-    num_gpus,
-    padded_columns,
-)
+from longtail.models.ranking.gpu_index import GpuIndex, num_gpus, padded_columns
 from longtail.models.ranking.inner_products import products_with_rows
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
 
@@ -37,7 +31,6 @@ class InnerProductIndex:
         labels: Int64[np.ndarray, covered],
         *,
         device: str = "cpu",
-        gpu_search: GpuSearch | None = None,
     ) -> None:
         """Index the vectors.
 
@@ -45,29 +38,22 @@ class InnerProductIndex:
             vectors: One row for every label that can be scored; may be none.
             labels: The label index of each row, rising.
             device: "cpu", "cuda" (the current GPU of PyTorch) or "auto" (a GPU if there is one).
-            gpu_search: How a GPU searches; None: in float32. What is found is the same, as float64
-                products of the float32 vectors decide; in float16 near ties take longer.
 
         Raises:
             DataError: A vector is not finite.
-            ConfigError: A GPU is asked for and there is none, its memory is too small, or float16
-                can't hold a vector.
+            ConfigError: A GPU is asked for and there is none, or its memory is too small.
         """
         assert len(vectors) == len(labels) and (np.diff(labels) > 0).all()
         self.labels = labels
         self.is_on_gpu = _wants_gpu(device)
-        self._is_half = self.is_on_gpu and gpu_search is not None and gpu_search.half
-        self._largest_norm, largest = _norm_and_largest(vectors)
-        if self._is_half and largest > MAX_HALF:
-            raise ConfigError(
-                f"device {device!r}: a label vector has numbers beyond {MAX_HALF:g}, the most of "
-                "float16; search in float32"
-            )
+        norms = _norms(vectors)
+        _check_finite(norms, "label")
+        self._largest_norm = float(norms.max(initial=0))
         # On a GPU with zeros behind each row, in memory once.
         self._stored = padded_columns(vectors) if self.is_on_gpu else np.ascontiguousarray(vectors)
         self.vectors = self._stored[:, : vectors.shape[1]]
         if self.is_on_gpu and len(vectors):
-            self._gpu_index = GpuIndex(self._stored, gpu_search)
+            self._gpu_index = GpuIndex(self._stored)
         self._row_of_label = np.full(int(labels.max(initial=0)) + 1, NO_LABEL, dtype=np.int64)
         self._row_of_label[labels] = np.arange(len(labels))
 
@@ -153,8 +139,7 @@ class InnerProductIndex:
     def _rounding_bound(self, queries: Float32[np.ndarray, "row dim"]) -> Float64[np.ndarray, row]:
         """Return how far a float32 inner product may lie from the exact one (Higham 2002, 3.1).
 
-        Products below 2^-126 lose digits, or become 0. In half precision, either vector may be
-        rounded first: by 2^-11 of each number, or 2^-25.
+        Products below 2^-126 lose digits, or become 0.
 
         Raises:
             DataError: A query is not finite.
@@ -166,10 +151,6 @@ class InnerProductIndex:
         gamma = dim * unit / (1 - dim * unit)
         margin: Float64[np.ndarray, row] = norms * (2 * gamma * self._largest_norm)
         margin += dim * 2.0**-126
-        if self._is_half:
-            margin *= 1 + 2**-9  # of products of vectors that may have grown so much
-            margin += norms * (2.0**-9.5 * self._largest_norm)
-            margin += (norms + self._largest_norm) * (dim**0.5 * 2.0**-24)
         return margin
 
 
@@ -216,19 +197,6 @@ def _norms(vectors: Float32[np.ndarray, "row dim"]) -> Float64[np.ndarray, row]:
     for part in row_parts(len(vectors), vectors.shape[1], _BLOCK_NUMBERS):
         rows[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
     return rows
-
-
-def _norm_and_largest(vectors: Float32[np.ndarray, "row dim"]) -> tuple[float, float]:
-    """Return the greatest length of label vectors, and the greatest size of their numbers.
-
-    Raises:
-        DataError: One is not finite.
-    """
-    norms = _norms(vectors)
-    _check_finite(norms, "label")
-    parts = row_parts(len(vectors), vectors.shape[1], _BLOCK_NUMBERS)
-    largest = max(float(np.abs(vectors[part]).max(initial=0)) for part in parts)
-    return float(norms.max(initial=0)), largest
 
 
 def _check_finite(norms: Float64[np.ndarray, row], whose: str) -> None:

@@ -5,15 +5,15 @@
 
 The same code runs on a CPU, where sizes are best kept small (--quick). Times are medians of some
 rounds, the device synchronised before and after, with the 99th percentile where single texts are
-searched for. Rows have 386 numbers, as a vector with bias and prior has (392 on a GPU). Each
-search is measured in float32 and float16, by FAISS's own kernels (classic) and by cuVS. Memory is
-what the index takes beside what all share. *Exact* is `longtail.models.ranking.index`: the search
-and what decides near ties in float64, so the answer of the service; *search* is the search alone,
-whose order near ties may differ. The limit is the time in which memory can be read once, by a copy
-of 256 MiB measured here; a batch of 1024 is bound by arithmetic instead, and vectors that fit into
-the cache are not read from memory, so neither has a ratio. CAGRA
-(cuVS) is a graph that finds most of the best labels, not all: its recall is that of the best 10, on
-vectors of 1000 clusters. Rows that can't be measured say why.
+searched for. Rows have 386 numbers, as a vector with bias and prior has (392 on a GPU). Each search
+is measured as the service runs it, in float32 by FAISS's own kernels. Memory is what the index
+takes beside what all share. *Exact* is `longtail.models.ranking.index`: the search and what decides
+near ties in float64, so the answer of the service; *search* is the search alone, whose order near
+ties may differ. The limit is the time in which memory can be read once, by a copy of 256 MiB
+measured here; a batch of 1024 is bound by arithmetic instead, and vectors that fit into the cache
+are not read from memory, so neither has a ratio. CAGRA (cuVS) is a graph that finds most of the
+best labels, not all: its recall is that of the best 10, on vectors of 1000 clusters. Rows that
+can't be measured say why.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from longtail.models.label_tree.arrays import depth_of, one_sided_biases
 from longtail.models.label_tree.corrected_top_k import corrected_sources
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking.gpu_index import GpuIndex, GpuSearch, free_gpu_bytes
+from longtail.models.ranking.gpu_index import GpuIndex, free_gpu_bytes
 from longtail.models.ranking.index import InnerProductIndex
 from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import Ranking
@@ -55,13 +55,6 @@ DIM, K, NUM_CLUSTERS, TREE_DIM = 386, 10, 1000, 16
 BATCHES = (1, 64, 1024)
 MANY = 5000  # results, more than FAISS selects on a GPU
 CACHE_BYTES = 2**27  # vectors of less may lie in a GPU's cache
-SEARCHES = {
-    f"{'float16' if half else 'float32'}, {'cuVS' if use_cuvs else 'classic'}": GpuSearch(
-        half=half, use_cuvs=use_cuvs
-    )
-    for half in (False, True)
-    for use_cuvs in (False, True)
-}
 NO_RATIO = "-"
 
 
@@ -154,25 +147,21 @@ def vectors_of(num_rows: int, seed: int) -> Float32[np.ndarray, "row dim"]:
 
 
 def search_rows(device: Device, sizes: Sequence[int], bandwidth: float) -> Iterator[Row]:
-    """Yield the rows of exact and plain searches in each precision and kind, and of CAGRA."""
-    searches = SEARCHES if device.is_gpu else {"float32": None}
+    """Yield the rows of exact and plain searches, and of CAGRA."""
     if device.is_gpu:
         GpuIndex(np.zeros((1, 8), dtype=np.float32))  # takes the memory that all share
     for size in sizes:
         vectors, queries = vectors_of(size, 1), vectors_of(max(BATCHES), 2)
-        for name, search in searches.items():
-            try:
-                yield from _rows_of(device, name, search, vectors, queries, bandwidth)
-            except (RuntimeError, LongtailError) as error:
-                reason = str(error).strip().splitlines()[0][:100]
-                yield Row(f"search, {name}", f"{size:,} labels", f"not measured: {reason}")
+        try:
+            yield from _rows_of(device, vectors, queries, bandwidth)
+        except (RuntimeError, LongtailError) as error:
+            reason = str(error).strip().splitlines()[0][:100]
+            yield Row("search", f"{size:,} labels", f"not measured: {reason}")
         yield from _cagra_rows(device, vectors, queries)
 
 
 def _rows_of(
     device: Device,
-    name: str,
-    search: GpuSearch | None,
     vectors: Float32[np.ndarray, "label dim"],
     queries: Float32[np.ndarray, "row dim"],
     bandwidth: float,
@@ -180,9 +169,8 @@ def _rows_of(
     """Yield the rows of one index, which is gone afterwards."""
     free = device.free_bytes()
     labels = np.arange(len(vectors), dtype=np.int64)
-    index = InnerProductIndex(vectors, labels, device=device.name, gpu_search=search)
+    index = InnerProductIndex(vectors, labels, device=device.name)
     memory = _memory(free - device.free_bytes() if device.is_gpu else vectors.nbytes)
-    num_bytes = vectors.nbytes // (2 if search is not None and search.half else 1)
     asked = [(batch, K) for batch in BATCHES]
     if len(vectors) > 2 * MANY:
         asked.append((1, MANY))
@@ -190,10 +178,10 @@ def _rows_of(
         part = queries[:batch]
         for kind, work in (("exact top", index.top), ("search", index._search)):
             times = device.seconds(work, part, k)
-            is_read = batch < max(BATCHES) and (not device.is_gpu or num_bytes > CACHE_BYTES)
-            limit = _limit(times.median, num_bytes / bandwidth) if is_read else NO_RATIO
+            is_read = batch < max(BATCHES) and (not device.is_gpu or vectors.nbytes > CACHE_BYTES)
+            limit = _limit(times.median, vectors.nbytes / bandwidth) if is_read else NO_RATIO
             shape = f"{len(vectors):,} labels, batch {batch}"
-            yield Row(f"{kind} {k}, {name}", shape, _figure(times, batch), limit, memory)
+            yield Row(f"{kind} {k}", shape, _figure(times, batch), limit, memory)
 
 
 def _cagra_rows(
@@ -242,16 +230,14 @@ def tree_rows(device: Device, sizes: Sequence[int]) -> Iterator[Row]:
     for size in sizes:
         vectors, queries = vectors_of(size, 1), vectors_of(64, 2)
         index = InnerProductIndex(vectors, np.arange(size, dtype=np.int64), device=device.name)
-        for where in dict.fromkeys(("cpu", device.name)):  # a model's tree is on the CPU
-            tree = _tree_of(size).to(where)
-            for batch in (1, 64):
-                part = queries[:batch]
-                shape = f"{size:,} labels, batch {batch}"
-                plain = device.seconds(index.top, part, K).median
-                both = device.seconds(_corrected_top, index, part, tree, size)
-                ratio = f"{both.median / plain:.2f} times without it"
-                what = f"corrected by the tree, on {where}"
-                yield Row(what, shape, _figure(both, batch), ratio)
+        tree = _tree_of(size)
+        for batch in (1, 64):
+            part = queries[:batch]
+            shape = f"{size:,} labels, batch {batch}"
+            plain = device.seconds(index.top, part, K).median
+            both = device.seconds(_corrected_top, index, part, tree, size)
+            ratio = f"{both.median / plain:.2f} times without it"
+            yield Row("corrected by the tree, on the CPU", shape, _figure(both, batch), ratio)
 
 
 def _corrected_top(

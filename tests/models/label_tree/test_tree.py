@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 from longtail.models.errors import BundleCorruptError
 from longtail.models.label_tree.arrays import depth_of, one_sided_biases
-from longtail.models.label_tree.search import BestFirstSearch, TreeSource
+from longtail.models.label_tree.search import TreeSource
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
@@ -245,37 +245,6 @@ def test_the_search_yields_what_a_sort_of_all_labels_yields(size, seed, m, scale
     np.testing.assert_array_equal(source.score(np.arange(3), labels)[:, 1:-1], everything)
 
 
-@given(st.integers(2, 70), SEEDS, st.lists(st.integers(1, 40), min_size=2, max_size=4))
-@settings(max_examples=30)
-def test_a_search_goes_on_where_it_was(size, seed, wanted) -> None:
-    tree = tree_of(size, seed=seed)
-    with as_on_a_gpu():
-        everything = tree.log_probs(features_of(tree, 4))
-    search, rows = BestFirstSearch(tree, features_of(tree, 4)), torch.arange(4)
-    for m in wanted:
-        assert_same(search.top(m), top_of_scores(everything[rows].numpy(), m))
-        kept = torch.arange(len(rows) - 1, -1, -1)[: max(1, len(rows) - 1)]
-        search, rows = search.keep(kept), rows[kept]
-
-
-def test_the_search_opens_few_nodes_and_none_twice() -> None:
-    tree = tree_of(4096, k=3, scale=3.0)
-    source = TreeSource(tree, vectors_of(2))
-    opened: list[int] = []
-    score = LabelTree.log_decisions
-
-    def counted(self, features, nodes):
-        opened.extend(np.unique(nodes).tolist())
-        return score(self, features, nodes)
-
-    with as_on_a_gpu(), mock.patch.object(LabelTree, "log_decisions", counted):
-        source.top(np.array([1]), 5)
-        first = len(opened)
-        source.top(np.array([1]), 10)
-    assert first < 150
-    assert len(opened) == len(set(opened))
-
-
 def test_a_source_answers_for_other_rows_than_before() -> None:
     tree = tree_of(50)
     source = TreeSource(tree, vectors_of(5))
@@ -284,13 +253,6 @@ def test_a_source_answers_for_other_rows_than_before() -> None:
     assert (source.num_queries, source.num_labels) == (5, 50)
     for rows in ([3], [1, 2], [2, 2], [0, 4]):
         assert_same(source.top(np.array(rows), 6), top_of_scores(everything[rows], 6))
-
-
-def test_a_search_in_parts_yields_the_same() -> None:
-    source = TreeSource(tree_of(50), vectors_of(9))
-    wanted = source.top(np.arange(9), 4)
-    with mock.patch("longtail.models.label_tree.search._MAX_ENTRIES", 60):
-        assert_same(source.top(np.arange(9), 4), wanted)
 
 
 @given(SIZES, SEEDS, st.integers(1, 12))
@@ -370,10 +332,6 @@ def test_a_gpu_gives_what_the_cpu_gives() -> None:
     features = there.project(torch.from_numpy(vectors).cuda())
     np.testing.assert_allclose(
         there.log_probs(features).cpu(), tree.log_probs(features_of(tree, 50)), rtol=1e-5
-    )
-    source = TreeSource(there, vectors)
-    assert_same(
-        source.top(np.arange(50), 20), top_of_scores(there.log_probs(features).cpu().numpy(), 20)
     )
     drawn = there.sample(features, 100, torch.Generator("cuda").manual_seed(0))
     assert int(drawn.min()) >= 0 and int(drawn.max()) < 1000

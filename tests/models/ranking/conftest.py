@@ -85,7 +85,6 @@ class Config:
 
     def __init__(self, *, use_cuvs: bool) -> None:
         self.device = 0
-        self.useFloat16 = False
         self.use_cuvs = use_cuvs
 
 
@@ -138,30 +137,23 @@ class FlatIndex:
 
     def add(self, vectors: np.ndarray) -> None:
         with self._gpu.call():
-            num_bytes = vectors.size * (2 if self._config.useFloat16 else 4)
-            self._gpu.take(num_bytes, self._config)
-            self._num_bytes += num_bytes
-            self._rows.add(self._rounded(vectors))
+            self._gpu.take(vectors.nbytes, self._config)
+            self._num_bytes += vectors.nbytes
+            self._rows.add(vectors)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         with self._gpu.call():
             self._gpu.require(queries.shape[1] == self.d, "queries are of another length")
             self._gpu.require(k <= 2048, "k is beyond what a GPU selects")
             self._gpu.asked.append(k)
-            scores, rows = self._rows.search(self._rounded(queries), k)
-            rows[~np.isfinite(self._rounded(queries)).all(axis=1)] = -1  # without any error
+            scores, rows = self._rows.search(queries, k)
+            rows[~np.isfinite(queries).all(axis=1)] = -1  # without any error
             return scores, rows
 
     def reconstruct_n_c(self, start: int, num: int, pointer: object) -> None:
         with self._gpu.call():
             self._gpu.num_read += num
             self._rows.reconstruct_n_c(start, num, pointer)
-
-    def _rounded(self, vectors: np.ndarray) -> np.ndarray:
-        if not self._config.useFloat16:
-            return vectors
-        with np.errstate(over="ignore"):
-            return vectors.astype(np.float16).astype(np.float32)
 
 
 @pytest.fixture

@@ -15,15 +15,12 @@ import torch
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.ranking import gpu_index
-from longtail.models.ranking.gpu_index import GpuIndex, GpuSearch, free_gpu_bytes, padded_columns
+from longtail.models.ranking.gpu_index import GpuIndex, free_gpu_bytes, padded_columns
 from longtail.models.ranking.gpu_thread import GpuThread
 from longtail.models.ranking.index import InnerProductIndex
 from longtail.models.ranking.top_k import Ranking
 
 WIDTHS = (1, 8, 24, 386)
-SEARCHES = [
-    GpuSearch(half=half, use_cuvs=use_cuvs) for half in (False, True) for use_cuvs in (False, True)
-]
 
 
 def random(seed: int, *shape: int) -> np.ndarray:
@@ -34,8 +31,8 @@ def index_of(vectors: np.ndarray, **options: object) -> InnerProductIndex:
     return InnerProductIndex(vectors, np.arange(len(vectors), dtype=np.int64), **options)
 
 
-def on_gpu(vectors: np.ndarray, search: GpuSearch | None = None) -> InnerProductIndex:
-    return index_of(vectors, device="cuda", gpu_search=search)
+def on_gpu(vectors: np.ndarray) -> InnerProductIndex:
+    return index_of(vectors, device="cuda")
 
 
 def near_ties(dim: int) -> np.ndarray:
@@ -51,21 +48,17 @@ def assert_same(found: Ranking, wanted: Ranking) -> None:
     np.testing.assert_array_equal(found.scores, wanted.scores)
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=str)
 @pytest.mark.parametrize("dim", WIDTHS)
 @pytest.mark.parametrize("make", [lambda dim: random(0, 3000, dim), near_ties])
-def test_a_gpu_answers_what_a_cpu_answers(
-    gpu, make: Callable[[int], np.ndarray], dim: int, search: GpuSearch
-) -> None:
+def test_a_gpu_answers_what_a_cpu_answers(gpu, make: Callable[[int], np.ndarray], dim: int) -> None:
     vectors, queries = make(dim), random(1, 7, dim)
-    there, here = on_gpu(vectors, search), index_of(vectors)
+    there, here = on_gpu(vectors), index_of(vectors)
     assert there.is_on_gpu and not here.is_on_gpu
     for k in (1, 10, 400):
         assert_same(there.top(queries, k), here.top(queries, k))
     labels = np.tile(np.arange(5), (7, 1))
     np.testing.assert_array_equal(there.score(queries, labels), here.score(queries, labels))
     assert gpu.asked
-    assert [(x.useFloat16, x.use_cuvs) for x in gpu.made] == [(search.half, search.use_cuvs)]
 
 
 def test_all_indexes_share_one_set_of_bounded_memory(gpu) -> None:
@@ -124,14 +117,13 @@ def test_vectors_on_a_gpu_are_in_main_memory_once(gpu) -> None:
     assert index.vectors.shape == (50, 386) and np.shares_memory(index.vectors, index._stored)
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_more_candidates_than_faiss_selects_are_found_on_the_gpu(
-    gpu, search: GpuSearch, monkeypatch: pytest.MonkeyPatch
+    gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_index, "_MAX_TILE_NUMBERS", 8 * 700)
     monkeypatch.setattr(gpu_index, "_MAX_PRODUCTS", 2**14)
     vectors, queries = random(0, 5000, 6), random(1, 9, 6)
-    index = on_gpu(vectors, search)
+    index = on_gpu(vectors)
     wanted = index_of(vectors).top(queries, 2500)
     assert_same(index.top(queries, 2500), wanted)
     assert gpu.num_read >= 5000 and gpu.asked == []
@@ -189,22 +181,6 @@ def test_label_vectors_that_are_not_finite_are_refused(gpu, bad: float) -> None:
         with pytest.raises(DataError, match=r"2 \(the first in row 3\) of 50 label vectors"):
             make(vectors)
     assert gpu.num_live == 0 and gpu.made == []
-
-
-def test_queries_beyond_float16_are_searched_in_float32(gpu) -> None:
-    vectors, queries = random(0, 3000, 24), random(1, 4, 24)
-    queries[1] *= 1e6
-    index = on_gpu(vectors, GpuSearch(half=True))
-    assert_same(index.top(queries, 5), index_of(vectors).top(queries, 5))
-    assert gpu.asked == [] and gpu.num_read == 3000
-
-
-def test_vectors_beyond_float16_are_refused_before_the_gpu_has_them(gpu) -> None:
-    vectors = random(0, 50, 24)
-    vectors[3, 3] = 70_000
-    with pytest.raises(ConfigError, match="beyond 65504, the most of float16; search in float32"):
-        on_gpu(vectors, GpuSearch(half=True))
-    assert gpu.made == []
 
 
 def test_products_that_overflow_are_found_all_the_same(gpu, monkeypatch) -> None:

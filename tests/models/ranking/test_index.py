@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.ranking.gpu_index import GpuSearch
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
 
@@ -161,28 +160,14 @@ def test_vectors_need_not_lie_in_one_piece() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("k", [1, 10, 499, 510])
-@pytest.mark.parametrize("half", [False, True])
-def test_searches_as_on_a_gpu_are_exact(
-    gpu, problem: Callable[[], Problem], k: int, half: bool
-) -> None:
-    """With `half`, vectors and queries are rounded to float16 before they are multiplied."""
+def test_searches_as_on_a_gpu_are_exact(gpu, problem: Callable[[], Problem], k: int) -> None:
     vectors, queries = problem()
-    index = on_gpu(vectors, GpuSearch(half=half))
+    index = on_gpu(vectors)
     assert_same(index.top(queries, k), top_of_scores(exact_products(vectors, queries), k))
 
 
-def on_gpu(vectors: np.ndarray, search: GpuSearch | None = None) -> InnerProductIndex:
-    return InnerProductIndex(vectors, all_labels(vectors), device="cuda", gpu_search=search)
-
-
-def test_half_precision_leads_to_more_candidates(gpu) -> None:
-    """Else the test above would say nothing of its margin."""
-    vectors = np.full((200, 2), 1 + 2.0**-12, dtype=np.float32)
-    vectors[150:] += np.float32(2.0**-13)  # the same in float16
-    queries = np.ones((1, 2), dtype=np.float32)
-    index = on_gpu(vectors, GpuSearch(half=True))
-    assert index.top(queries, 3).labels.tolist() == [[150, 151, 152]]
-    assert len(gpu.asked) > 1
+def on_gpu(vectors: np.ndarray) -> InnerProductIndex:
+    return InnerProductIndex(vectors, all_labels(vectors), device="cuda")
 
 
 @pytest.mark.parametrize(
@@ -243,14 +228,13 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("k", [1, 10, 499, 500, 510])
 def test_top_on_a_gpu_is_a_full_sort_of_the_exact_products(
-    problem: Callable[[], Problem], k: int, half: bool
+    problem: Callable[[], Problem], k: int
 ) -> None:
     vectors, queries = problem()
-    index = on_gpu(vectors, GpuSearch(half=half))
+    index = on_gpu(vectors)
     assert index.is_on_gpu
     assert_same(index.top(queries, k), top_of_scores(exact_products(vectors, queries), k))
 
