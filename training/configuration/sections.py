@@ -167,9 +167,6 @@ class RetrievalConfig(StageConfig):
     of pairs and their negatives (softmax, decoupled, ordered)."""
     negatives: NegativesConfig | None = None
     """Of a loss over pairs."""
-    keyword_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of a step's labels that are read without their keywords, as those without training
-    documents always are."""
     cosine_scale: float = Field(default=10.0, gt=0)
     """How sharply the first scores tell cosines apart."""
     label_pooling: Pooling | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float, Float32
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
@@ -63,23 +63,9 @@ class TrainingTexts:
         labels: Label descriptions as tokens.
         truth: The labels of each document.
         pad_id: The tokenizer's padding id.
-        keyword_dropout: Share of a step's labels that are read without keywords.
-        label_views: Label descriptions, and behind them the same without keywords; None where no
-            keywords are left out.
     """
 
     documents: TokenizedTexts
     labels: TokenizedTexts
     truth: Float32[csr_array, "document label"]
     pad_id: int
-    keyword_dropout: float = 0.0
-    label_views: TokenizedTexts | None = None
-
-    def label_batch(
-        self, labels: Int64[np.ndarray, sampled], rng: np.random.Generator, device: str
-    ) -> TokenBatch:
-        """Return the texts of a step's labels, of which some are read without their keywords."""
-        if self.label_views is None:
-            return self.labels.batch(labels, self.pad_id, device)
-        is_bare = rng.random(len(labels)) < self.keyword_dropout
-        return self.label_views.batch(labels + len(self.labels) * is_bare, self.pad_id, device)

@@ -95,7 +95,7 @@ def pair_step(
             with torch.autocast(machine.device, enabled=False):
                 negatives = objective.distribution.draw(pairs, generator)
             labels = torch.unique(torch.cat([pairs.labels, negatives.labels.flatten()]))
-            label_batch = texts.label_batch(labels.cpu().numpy(), rng, machine.device)
+            label_batch = texts.labels.batch(labels.cpu().numpy(), texts.pad_id, machine.device)
             scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
             cost = objective.cost(
                 pairs, negatives, _looked_up(scores, positions, labels), generator

@@ -76,7 +76,7 @@ def retrieval_step(
         documents = model.encode(
             texts.documents.batch(rows, texts.pad_id, machine.device), "document"
         )
-        label_batch = texts.label_batch(labels, rng, machine.device)
+        label_batch = texts.labels.batch(labels, texts.pad_id, machine.device)
         scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
         is_positive = torch.from_numpy(positives_among(truth, labels)).to(scores.device)
         cost = loss(scores, is_positive)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,6 @@ from longtail.models.encoders.pretrained import EncoderSource, find_encoder
 from longtail.models.encoders.tokens import Prefixes, TokenizedTexts, tokenize_texts
 from longtail.models.errors import ConfigError
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.labels.text import pseudo_description
 from longtail.models.names import CLASSIFIER, LINEAR
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.scorers.linear import LinearModel, LinearScorer
@@ -164,22 +162,16 @@ def read_training_texts(
         catalogue: The labels with their pseudo descriptions.
         truth: The labels of the documents.
     """
-    max_tokens, dropout = config.descriptions.max_tokens, config.retrieval.keyword_dropout
-    descriptions = [label.pseudo_description for label in catalogue]
-    read = partial(
-        tokenize_texts, start.tokenizer, max_tokens=max_tokens, prefix=start.prefixes.label
-    )
-    labels, views = read(descriptions), None
-    if dropout:
-        bare = [pseudo_description(label) for label in catalogue]
-        views = TokenizedTexts.joined([labels, read(bare)])
     return TrainingTexts(
         documents=_tokenized(start, config, documents),
-        labels=labels,
+        labels=tokenize_texts(
+            start.tokenizer,
+            [label.pseudo_description for label in catalogue],
+            max_tokens=config.descriptions.max_tokens,
+            prefix=start.prefixes.label,
+        ),
         truth=truth,
         pad_id=int(start.tokenizer.pad_token_id or 0),
-        keyword_dropout=dropout,
-        label_views=views,
     )
 
 
