@@ -69,10 +69,6 @@ def train(
         ),
     ] = False,
     budget: BudgetOption = None,
-    tensorboard: Annotated[
-        bool,
-        typer.Option("--tensorboard", help="Write files for TensorBoard to WORK/tensorboard."),
-    ] = False,
     activate: Annotated[
         bool,
         typer.Option(
@@ -96,13 +92,10 @@ def train(
     from longtail.training.runtime.claims import RUN_NAME
     from longtail.training.runtime.distributed import joined_processes
     from longtail.training.runtime.ray import checked_engine
-    from longtail.training.runtime.tensorboard import check_tensorboard
 
     settings = _settings(config, seed, only_sparse=only_sparse, without_encoder=without_encoder)
     computing = checked_engine(engine, workers)
     seconds = None if budget is None else seconds_of(budget, "--budget")
-    if tensorboard:
-        check_tensorboard()
     with joined_processes() as processes:
         if not processes.is_first:
             follow(settings, processes)
@@ -112,7 +105,7 @@ def train(
         marker = BUDGET_NAME if (work / BUDGET_NAME).is_file() else RUN_NAME
         check_own_folder(work, marker, "--work")
         dataset = open_dataset(data, replace(corpus, skip_bad=skip_bad))
-        run = Run(settings, dataset, work, processes, tensorboard, computing, activate)
+        run = Run(settings, dataset, work, processes, computing, activate)
         if seconds is None:
             version = train_run(run, Registry(registry))
         else:

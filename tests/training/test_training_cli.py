@@ -124,13 +124,6 @@ def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_c
     assert Path("runs/train/run.json").is_file()
 
 
-def test_train_writes_files_for_tensorboard_when_asked(call, tiny_corpus, tiny_config_file):
-    pytest.importorskip("tensorboard")
-    call("train", tiny_corpus, "--config", tiny_config_file, "--tensorboard")
-    stages = {path.parent.name for path in Path("runs/train/tensorboard").rglob("events.*")}
-    assert stages == {"classifier", "retrieval"}
-
-
 def test_the_other_processes_print_nothing(call, tiny_corpus, tiny_config_file, monkeypatch):
     followed: list[int] = []
     monkeypatch.setattr(

@@ -34,7 +34,6 @@ from longtail.training.runtime.checkpoints import (
 from longtail.training.runtime.machine import Machine
 from longtail.training.runtime.progress import progress_bar
 from longtail.training.runtime.run_log import ProgressLog
-from longtail.training.runtime.tensorboard import EventLog
 
 logger = logging.getLogger(__name__)
 _LOG_EVERY_S = 30.0
@@ -51,14 +50,12 @@ class Stages:
         seed: Of the run.
         machine: Where to compute. Of several processes the first one alone writes.
         folder: Of the run; each stage keeps its checkpoints in a folder of its name there.
-        events: Folder for TensorBoard; None: it gets nothing.
     """
 
     texts: TrainingTexts
     seed: int
     machine: Machine
     folder: Path
-    events: Path | None = None
 
     def train(self, name: str, model: DeplModel, step: Step, config: StageConfig) -> None:
         """Train one stage to its end, from its newest checkpoint if it has one.
@@ -90,7 +87,7 @@ class Stages:
         )
         done = stage.resume()
         with encoding_in_parts(model, self.machine, config.accumulate):
-            stage.train(done, self.events)
+            stage.train(done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +116,12 @@ class _Stage:
             restore_state(self.optimizer, state)
         return done
 
-    def train(self, done: int, events: Path | None) -> None:
+    def train(self, done: int) -> None:
         """Take the steps that are left, and write the weights."""
         with ExitStack() as stack:
             report = None
             if self.machine.processes.is_first:
-                report = _Report(self.name, self.plan, done, self.folder, events)
+                report = _Report(self.name, self.plan, done, self.folder)
                 stack.enter_context(report)
             self._take_steps(done, report)
         if self.machine.processes.is_first:
@@ -166,9 +163,7 @@ def _train_step(stage: _Stage, rows: Int64[np.ndarray, batch], seed: list[int]) 
 class _Report:
     """What a stage tells of itself: progress bar, files, log lines."""
 
-    def __init__(
-        self, name: str, plan: BatchPlan, done: int, folder: Path, events: Path | None
-    ) -> None:
+    def __init__(self, name: str, plan: BatchPlan, done: int, folder: Path) -> None:
         self._name = name
         self._total = plan.num_steps
         self._folder = folder
@@ -176,7 +171,6 @@ class _Report:
         self._bar = progress_bar(total=total, initial=seen, desc=name, unit="doc")
         self._num_documents, self._began = 0, time.monotonic()
         self._log = ProgressLog(folder, done, self._total)
-        self._events = EventLog(events, name, done)
         self._last_line = time.monotonic()
 
     def __enter__(self) -> _Report:
@@ -185,7 +179,6 @@ class _Report:
     def __exit__(self, *_: object) -> None:
         self._bar.close()
         self._log.__exit__()
-        self._events.close()
 
     def note(
         self, step: int, loss: float, num_documents: int, optimizer: torch.optim.Optimizer
@@ -195,8 +188,7 @@ class _Report:
         self._num_documents += num_documents
         now = time.monotonic()
         rate = self._num_documents / max(now - self._began, 1e-9)
-        if self._log.note(step, loss, optimizer.param_groups[0]["lr"]):
-            self._events.note(step, loss, optimizer, rate)
+        self._log.note(step, loss, optimizer.param_groups[0]["lr"])
         if now - self._last_line >= _LOG_EVERY_S:
             self._last_line = now
             gpu_gib = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0

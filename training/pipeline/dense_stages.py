@@ -35,7 +35,6 @@ def train_stages(
     inputs: TrainingInputs,
     config: TrainingConfig,
     folder: Path,
-    events: Path | None = None,
 ) -> None:
     """Train the dense classifier, then the dual encoder that starts from it (DEPL 3.3, 3.5).
 
@@ -45,10 +44,9 @@ def train_stages(
         config: Of both stages.
         folder: Of the run; each stage keeps its checkpoints there, and resumes after the newest.
             Of the other processes than the first: a folder for what none will need.
-        events: Folder for TensorBoard; None: it gets nothing.
     """
     model, machine, texts = start.model, start.machine, inputs.texts
-    stages = Stages(texts, config.seed, machine, folder, events)
+    stages = Stages(texts, config.seed, machine, folder)
     with stage_cost(folder, "classifier"):
         step = classifier_step(model, texts, machine)
         stages.train("classifier", model, step, config.classifier)

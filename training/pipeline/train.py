@@ -67,7 +67,6 @@ class Run:
         dataset: On what.
         folder: Where its work lies; a run started again on it resumes (see `folder_of_run`).
         processes: The processes that train it; this one is the first.
-        has_events: Whether to write files for TensorBoard.
         engine: What fits the sparse model.
         is_activated: Whether the registry's `current` names the version that it publishes.
     """
@@ -76,7 +75,6 @@ class Run:
     dataset: Dataset
     folder: Path
     processes: Processes = ALONE
-    has_events: bool = False
     engine: Executor = LOCAL
     is_activated: bool = True
 
@@ -253,8 +251,7 @@ def _train_dense(run: Run, corpus: Dataset, start: DenseStart, found: EncoderFre
         )
     inputs = TrainingInputs(texts, subsets)
     run.processes.from_first(lambda: inputs)
-    events = run.folder / "tensorboard" if run.has_events else None
-    train_stages(start, inputs, run.config, run.folder, events)
+    train_stages(start, inputs, run.config, run.folder)
     return finish_dense(start, texts, run.config, run.folder)
 
 

@@ -76,18 +76,12 @@ class ProgressLog:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def note(self, step: int, loss: float, rate: float) -> bool:
-        """Write a step down, if it is one of those that are: the first, each n-th, the last.
-
-        Returns:
-            Whether it is.
-        """
-        is_written = step in (1, self._total) or step % self._every == 0
-        if is_written:
+    def note(self, step: int, loss: float, rate: float) -> None:
+        """Write a step down, if it is the first, an n-th or the last one."""
+        if step in (1, self._total) or step % self._every == 0:
             seconds = round(time.monotonic() - self._started, 3)
             self._file.write(_line(ProgressPoint(step, loss, rate, seconds)) + "\n")
             self._file.flush()  # so that a killed run leaves it
-        return is_written
 
 
 def _line(point: ProgressPoint) -> str:
