@@ -22,7 +22,6 @@ from longtail.service.engine.shares import Slots
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.middleware.body_limits import BodyLimitMiddleware
-from longtail.service.middleware.head_requests import HeadMiddleware
 from longtail.service.middleware.load_shedding import LoadSheddingMiddleware
 from longtail.service.middleware.request_heads import CloseUpgradesMiddleware, RequestHeadMiddleware
 from longtail.service.middleware.root_path import RootPathMiddleware
@@ -126,7 +125,6 @@ def create_app(
     add_handlers(app)
     # The last one is the first to see a request.
     app.add_middleware(UnexpectedErrorMiddleware)
-    app.add_middleware(HeadMiddleware)
     app.add_middleware(
         BodyLimitMiddleware,
         max_body_bytes=settings.max_body_bytes,

@@ -14,7 +14,7 @@ Which routes does the service have, what do they take, and what do they answer?
 The same, for machines, is served at `/openapi.json`, and for trying it out at `/docs`.
 
 - Bodies may be compressed (`Content-Encoding: gzip` or `deflate`); limits hold for the uncompressed size.
-- HEAD is answered wherever GET is.
+- HEAD is answered for `/livez`, `/readyz` and the page.
 - An unknown query parameter of a route of our own is a 422 that names it; probes and `/metrics` accept any.
 - Every error is a [problem document](errors.md).
 - With API keys every route but the public ones may answer 401; a body that comes late is a 408."""

@@ -13,6 +13,7 @@ from longtail.service.web.problem_handlers import responses
 router = APIRouter()
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez", tags=["operation"], summary="Is the process alive?", responses=responses(503))
 async def livez(service: ServiceDep) -> Health:
     """Answer 200 while the process is alive, whether or not a model is loaded.
@@ -23,6 +24,7 @@ async def livez(service: ServiceDep) -> Health:
     return Health(status="alive")
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", tags=["operation"], summary="Can it predict?", responses=responses(503))
 async def readyz(service: ServiceDep) -> Health:
     """Answer 200 while requests can be answered, and 503 with the reason while they can't be.

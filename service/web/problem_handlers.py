@@ -142,18 +142,16 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Return the methods of all routes at the path of a request; the framework names the first's.
-
-    HEAD is answered wherever GET is.
-    """
+    """Return the methods of all routes at the path; the framework names the first route's."""
     routes = [each for each in request.app.state.routes if isinstance(each, Route)]
-    methods = {
-        method
-        for route in routes
-        if route.matches(request.scope)[0] is not Match.NONE
-        for method in route.methods or ()
-    }
-    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
+    return sorted(
+        {
+            method
+            for route in routes
+            if route.matches(request.scope)[0] is not Match.NONE
+            for method in route.methods or ()
+        }
+    )
 
 
 def _kind_of_status(status: int) -> Kind:
