@@ -197,8 +197,8 @@ class Settings(BaseSettings):
 
     @field_validator("feedback", mode="before")
     @classmethod
-    def _as_text(cls, value: object) -> object:
-        return str(value) if isinstance(value, Path) else value or None
+    def _or_none(cls, value: object) -> object:
+        return value or None
 
     @field_validator("allowed_hosts", "cors_origins", "trusted_proxies", mode="before")
     @classmethod

@@ -122,7 +122,7 @@ def report(
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: JsonOption = False,
 ) -> None:
-    """Count all entries, and what people said in a week or another while beside that before."""
+    """Count all entries, and what people said in a period."""
     from longtail.service.feedback.store import FeedbackStore
     from longtail.service.offline.feedback_report import LabelBands, period_of, report_feedback
 

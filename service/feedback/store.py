@@ -147,7 +147,7 @@ class FeedbackStore:
         self._database.check()
         entries = deleted = with_text = 0
         num_labels = dict.fromkeys(("accepted", "rejected", "added", "proposed"), 0)
-        for record in self._all():
+        for record in self.records():
             if "deleted_at" in record.content:
                 deleted += 1
                 continue
@@ -157,7 +157,12 @@ class FeedbackStore:
                 num_labels[name] += len(record.content[name])
         return Counts(entries, deleted, with_text, **num_labels)
 
-    def _all(self) -> Iterator[Record]:
+    def records(self) -> Iterator[Record]:
+        """Yield all records in their order.
+
+        Raises:
+            FeedbackStoreError: They can't be read.
+        """
         last = 0
         while records := self.page(last, _PAGE):
             last = records[-1].sequence

@@ -126,11 +126,9 @@ def export_feedback(store: FeedbackStore, path: Path) -> int:
 
     def lines() -> Iterator[str]:
         nonlocal count
-        last = 0
-        while records := store.page(last, _BATCH):
-            last = records[-1].sequence
-            count += len(records)
-            yield from (record.to_line() for record in records)
+        for record in store.records():
+            count += 1
+            yield record.to_line()
 
     write_lines_durably(path, lines(), is_private=True)
     return count
