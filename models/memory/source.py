@@ -8,6 +8,7 @@ from jaxtyping import Float32, Float64, Int64
 from longtail.models.memory.label_kernels import best_labels, scores_of_labels
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search import Neighbours
+from longtail.models.memory.search_kernels import NO_DOCUMENT
 from longtail.models.ranking.top_k import Ranking
 
 
@@ -41,6 +42,13 @@ class NeighbourSource:
     def num_labels(self) -> int:
         """Number of labels that any document carries; 1 where there are none."""
         return max(1, len(self._memory.carried_labels))
+
+    def most_listed(self, rows: Int64[np.ndarray, row]) -> int:
+        """Return a bound of the number of labels of one of these texts, at least 1."""
+        documents = self._neighbours.take(rows).documents
+        counts = np.diff(self._memory.labels.indptr)
+        found = np.where(documents == NO_DOCUMENT, 0, counts[documents])
+        return int(found.sum(axis=1).max(initial=1))
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these texts (see `Source.top`)."""

@@ -41,6 +41,7 @@ from longtail.models.scorers.aims import Aim, AimedRanking
 from longtail.models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.models.scorers.reliability import is_overconfident
+from longtail.models.scorers.scan import scan
 
 
 def _make_dense(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
@@ -184,7 +185,8 @@ class ScorerSet:
             )
         selection = self._selector.select(options.label_filter)
         scorers, combine = self._scored(batch, query, options.threshold)
-        return rank(scorers, combine, options.k, self.num_labels, selection)
+        arguments = (scorers, combine, options.k, self.num_labels, selection)
+        return scan(*arguments) or rank(*arguments)
 
     def score(
         self,

@@ -36,6 +36,10 @@ class ListedSource:
         """Most labels of a query; 1 where none has any."""
         return self._most
 
+    def most_listed(self, rows: Int64[np.ndarray, row]) -> int:
+        """Return the largest number of labels of one of these queries, at least 1."""
+        return int((self._starts[rows + 1] - self._starts[rows]).max(initial=1))
+
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
         best = nothing(len(rows), m)

@@ -92,6 +92,24 @@ class MeanBlend:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class AloneMember:
+    """The blend of labels that one member alone scores: base + weight * max(line(s), floor).
+
+    Attributes:
+        base: Of each label, in nats: the intercept and the floors of the other members.
+        weights: Of each label.
+        line: Knots of the member's calibration, its values there, the slope of each piece, and the
+            floor.
+    """
+
+    base: Float64[np.ndarray, label]
+    weights: Float64[np.ndarray, label]
+    line: tuple[
+        Float64[np.ndarray, knot], Float64[np.ndarray, knot], Float64[np.ndarray, piece], float
+    ]
+
+
 class FittedBlend:
     """The blend whose weights depend on the label's training documents (see `RarityBlend`)."""
 
@@ -123,6 +141,7 @@ class FittedBlend:
         for own, values in zip(shares.T, self._at_knots.T, strict=True):
             self._of_labels += own[:, None] * values
         self._at_knots = self._at_knots[:, shares.any(axis=0)]
+        self._alone: dict[int, AloneMember] = {}
 
     def log_odds(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
@@ -144,6 +163,20 @@ class FittedBlend:
         sizes = np.abs(self._at_knots[0])[:, None] + self._at_knots[1:].T @ np.abs(evidence)
         found: Float64[np.ndarray, row] = (at_knots + _SLACK * sizes).max(axis=0)
         return found
+
+    def alone(self, member: int) -> AloneMember:
+        """Return the blend of labels that no other member scores; it is kept."""
+        if member not in self._alone:
+            base = self._of_labels[:, 0].copy()
+            for term, floor in enumerate(self._floors, 1):
+                if term != member + 1:
+                    base += self._of_labels[:, term] * floor
+            own = self._calibrations[member]
+            knots = np.array(own.knots, dtype=np.float64)
+            line = (knots, log_odds_of(own, knots), np.array(own.slopes), self._floors[member])
+            weights = np.ascontiguousarray(self._of_labels[:, member + 1])
+            self._alone[member] = AloneMember(base, weights, line)
+        return self._alone[member]
 
     def evidence(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]

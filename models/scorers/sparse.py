@@ -87,6 +87,27 @@ class SparseSource:
         """Number of labels with a classifier; 1 where there are none."""
         return max(1, len(self._model.labels))
 
+    @property
+    def labels(self) -> Int64[np.ndarray, covered]:
+        """The labels with a classifier, rising."""
+        return self._model.labels
+
+    @property
+    def bias(self) -> Float32[np.ndarray, covered]:
+        """Of each of `labels`; the score is the sum of a row plus this, in float32."""
+        return self._bias
+
+    def sums(self, rows: Int64[np.ndarray, row]) -> Float32[np.ndarray, "row covered"]:
+        """Return the inner products of these queries with each of `labels`."""
+        sums = self._summed(rows)
+        if sums is not None:
+            whole = len(rows) == len(sums) and bool((rows == np.arange(len(rows))).all())
+            return sums if whole else sums[rows]
+        sums = np.zeros((len(rows), len(self._model.labels)), dtype=np.float32)
+        places = np.arange(len(rows), dtype=np.int64)
+        sum_up(self._features[rows], self._model.weights_by_feature, places, sums)
+        return sums
+
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
         model, k = self._model, min(m, len(self._model.labels))
