@@ -100,7 +100,7 @@ class _Pass:
         least = np.empty(len(rows), dtype=np.float64)
         _scan(
             (sums, self._source.bias, self._is_allowed),
-            (self._base, self._weights, *self._line),
+            (self._base, self._weights, self._line),
             np.empty(min(k, values.shape[1]), dtype=np.float64),
             values,
             least,
@@ -138,7 +138,7 @@ def _joined(
 def _scan(scored, blended, heap, values, least):
     """Write the blend of each label of each row, and the smallest of the best `len(heap)`."""
     sums, bias, is_allowed = scored
-    base, weights, knots, at_knots, slopes, floor = blended
+    base, weights, (knots, at_knots, slopes, floor) = blended
     k = len(heap)
     for row in range(len(sums)):
         heap[:] = -np.inf
