@@ -101,7 +101,7 @@ class _Pass:
         _scan(
             (sums, self._source.bias, self._is_allowed),
             (self._base, self._weights, self._line),
-            np.empty(min(k, values.shape[1]), dtype=np.float64),
+            np.empty(min(k, len(self._base)), dtype=np.float64),
             values,
             least,
         )
