@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
 
     import typer
 
+    from longtail.model import Model
     from longtail.models.bundle.registry import Registry
     from longtail.models.predict.predictor import Predictor
     from longtail.models.promotion.decision import TryOnService
@@ -50,7 +51,6 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
     from longtail.training.data.dataset import Dataset
     from longtail.training.estimators.classifier import LongtailClassifier
     from longtail.training.estimators.corpus import LabelTexts
-    from longtail.training.estimators.model import Model
     from longtail.training.estimators.scorers import (
         metrics_at_k,
         ndcg_at_k,
@@ -67,7 +67,7 @@ __all__ = [
 _LAZY = {
     "CorpusOptions": "longtail.training.formats.options",
     "LongtailClassifier": "longtail.training.estimators.classifier",
-    "Model": "longtail.training.estimators.model",
+    "Model": "longtail.model",
     "Predictor": "longtail.models.predict.predictor",
     "Registry": "longtail.models.bundle.registry",
     "metrics_at_k": "longtail.training.estimators.scorers",
@@ -108,12 +108,12 @@ def load(
         ConfigError: There is no such device, the number of threads is none from 1, or a version of
             a bundle is asked for.
     """
+    from longtail.model import Model
     from longtail.models.bundle.bundle import open_bundle
     from longtail.models.bundle.manifest import MANIFEST_NAME
     from longtail.models.bundle.registry import Registry
     from longtail.models.errors import ConfigError
     from longtail.models.predict.predictor import Predictor
-    from longtail.training.estimators.model import Model
 
     folder = Path(source)
     is_bundle = (folder / MANIFEST_NAME).is_file()
@@ -452,7 +452,7 @@ def _refuse_unknown_variables() -> None:
 def demo(registry: Path, work: Path, port: int, *, without_encoder: bool = False) -> None:
     """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
     import longtail.training.cli
-    from longtail.models.encoders.pretrained import is_packaged_installed
+    from longtail.models.extras import is_packaged_installed
     from longtail.service.process.address import check_address
     from longtail.training.commands.evaluate import evaluate as evaluate_command
 

@@ -9,6 +9,11 @@ Pooling = Literal["mean", "words", "cls", "last"]
 ones at both ends ([CLS] and [SEP]), its first one ([CLS]), or its last one."""
 Activation = Literal["identity", "tanh"]
 """What a pooler's numbers go through."""
+Precision = Literal["auto", "float32", "bfloat16"]
+"""Of an encoder's weights and activations; its vectors are float32 in any case."""
+OnnxPrecision = Literal["onnx-int8"]
+"""What ONNX Runtime computes an encoder in; its vectors are float32."""
+ONNX_INT8: OnnxPrecision = "onnx-int8"
 CorrectionName = Literal["none", "prior", "tree"]
 """What is added to linear scores: nothing, log p_n of label frequencies, or that of a tree."""
 

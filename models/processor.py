@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from longtail.models.extras import is_installed
+
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16")
 """Instructions of a processor that decide how fast, and in which precision, it computes."""
 
@@ -45,9 +47,9 @@ def find_processor() -> Processor:
 
 
 def sees_gpu() -> bool:
-    """Return whether PyTorch sees a GPU; it is not imported where there can be none."""
+    """Return whether PyTorch sees a GPU; it is imported only where there can be one."""
     may_be = sys.platform != "linux" or any(path.exists() for path in _GPU_FILES)
-    if "torch" not in sys.modules and not may_be:
+    if "torch" not in sys.modules and not (may_be and is_installed("cpu")):
         return False
     import torch
 

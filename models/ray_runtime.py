@@ -8,6 +8,7 @@ import socket
 from typing import Any
 
 from longtail.models.errors import ConfigError
+from longtail.models.extras import require
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +25,9 @@ def import_ray(asked_by: str) -> Any:
     Raises:
         ConfigError: It is not installed.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError(
-            f"{asked_by}: the package ray is missing; install it with pip install 'longtail[ray]'"
-        ) from error
+    require("ray", asked_by)
+    import ray
+
     return ray
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from longtail.models.errors import ConfigError
+from longtail.models.extras import require
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
@@ -42,11 +42,7 @@ def frame_of(columns: Mapping[str, Sequence[object]]) -> Any:
     Raises:
         ConfigError: pandas is not installed.
     """
-    try:
-        import pandas
-    except ImportError as error:
-        raise ConfigError(
-            "a data frame needs pandas, which is not installed; pip install 'longtail[pandas]', or "
-            "read the fields of the results instead"
-        ) from error
+    require("pandas", "a data frame")
+    import pandas
+
     return pandas.DataFrame(dict(columns))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +33,7 @@ from longtail.training.options import (
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from longtail.training.configuration.run import TrainingConfig
+    from longtail.training.runtime.distributed import Processes
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -84,20 +87,22 @@ def train(
     configure_logging()
     started = time.monotonic()
     from longtail.models.bundle.registry import Registry
+    from longtail.models.extras import require
     from longtail.models.files.outputs import check_not_in_registry, check_own_folder
     from longtail.training.data.dataset import open_dataset
     from longtail.training.pipeline.budget import BUDGET_NAME, train_within
-    from longtail.training.pipeline.train import Run, follow
+    from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as train_run
     from longtail.training.runtime.claims import RUN_NAME
-    from longtail.training.runtime.distributed import joined_processes
     from longtail.training.runtime.ray import checked_engine
 
     settings = _settings(config, seed, only_sparse=only_sparse, without_encoder=without_encoder)
     computing = checked_engine(engine, workers)
     seconds = None if budget is None else seconds_of(budget, "--budget")
-    with joined_processes() as processes:
-        if not processes.is_first:
+    with _launched_processes() as processes:
+        if processes is not None and not processes.is_first:
+            from longtail.training.pipeline.dense_stages import follow
+
             follow(settings, processes)
             return
         check_not_in_registry(work, registry, "--work")
@@ -118,6 +123,15 @@ def train(
     if manifest.default_scorer_reason:
         print(f"Why this scorer: {manifest.default_scorer_reason}.")
     print(f"Digest {manifest.digest}")
+
+
+def _launched_processes() -> AbstractContextManager[Processes | None]:
+    """Return the processes that torchrun started with this one; None: it started none."""
+    if "WORLD_SIZE" not in os.environ:
+        return nullcontext()
+    from longtail.training.runtime.distributed import joined_processes
+
+    return joined_processes()
 
 
 def _settings(

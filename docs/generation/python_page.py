@@ -19,7 +19,7 @@ _PARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Train, evaluate, load", "longtail/__init__.py", ("load", "train", "learn", "evaluate")),
     ("How a corpus is read", "training/formats/options.py", ("CorpusOptions",)),
     ("A loaded model", "models/interface/model.py", ("LoadedModel", "Predictions")),
-    ("A loaded model that is measured", "training/estimators/model.py", ("Model",)),
+    ("A loaded model that is measured", "longtail/model.py", ("Model",)),
     ("What was measured", "training/assessment/assess.py", ("Assessment",)),
     ("With scikit-learn", "training/estimators/classifier.py", ("LongtailClassifier",)),
     ("Scorers for scikit-learn", "training/estimators/scorers.py", (

@@ -11,9 +11,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -21,12 +20,9 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from longtail.models.errors import ConfigError
+from longtail.models.extras import require
+from longtail.models.names import ONNX_INT8
 
-OnnxPrecision = Literal["onnx-int8"]
-"""What ONNX Runtime computes an encoder in; its vectors are float32."""
-ONNX_INT8: OnnxPrecision = "onnx-int8"
-
-_PACKAGES = ("onnxruntime", "onnx", "onnxscript")
 _EXPORT_TIMEOUT_S = 1200
 
 
@@ -57,11 +53,7 @@ def load_onnx_transformer(folder: Path, num_threads: int | None = None) -> OnnxT
     Raises:
         ConfigError: A package is missing, or the encoder can't be turned into a graph.
     """
-    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        raise ConfigError(
-            f"precision {ONNX_INT8!r}: the package {missing[0]!r} is not installed; run "
-            "'pip install longtail[onnx]', or take another precision"
-        )
+    require("onnx", f"precision {ONNX_INT8!r}")
     with tempfile.TemporaryDirectory(prefix="longtail-onnx-") as scratch:
         target = Path(scratch) / "encoder.onnx"
         _export(folder, target)

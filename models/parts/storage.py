@@ -13,6 +13,7 @@ from longtail.models.bundle.bundle import Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from longtail.models.extras import require
 from longtail.models.matrices import ArrayRule, check_arrays, stored_csr
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import HYBRID, NAMES, NEIGHBOURS, AimName
@@ -118,8 +119,11 @@ def read_parts(bundle: Bundle) -> ModelParts:
 
     Raises:
         BundleCorruptError: The parts contradict each other or the manifest.
+        ConfigError: It has an encoder, and the libraries of one are not installed.
     """
     manifest = bundle.manifest
+    if manifest.encoder is not None:
+        require("cpu", f"bundle {str(bundle.folder)!r}: its encoder")
     with reading(bundle, "its files"):
         sparse = read_sparse(bundle)
         parts = ModelParts(

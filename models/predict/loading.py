@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from longtail.models.arguments import check_count
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError
+from longtail.models.extras import require
+from longtail.models.names import ONNX_INT8, OnnxPrecision, Precision
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.storage import read_parts
 
 if TYPE_CHECKING:
     from longtail.models.encoders.dual_encoder import DualEncoder
-    from longtail.models.encoders.onnx import OnnxPrecision
-    from longtail.models.encoders.pretrained import Precision
     from longtail.models.parts.dense_parts import DenseParts
 
 
@@ -25,8 +25,9 @@ def set_threads(num_threads: int | None) -> None:
     """Let PyTorch and FAISS have so many threads, in the whole process; None: as they are.
 
     Raises:
-        ConfigError: The number is none from 1.
+        ConfigError: The number is none from 1, or the libraries are not installed.
     """
+    require("cpu", "a model with an encoder")
     import faiss
     import torch
 
@@ -85,7 +86,7 @@ def take_fastest_backend(encoder: DualEncoder) -> None:
 
 def precision_of(dense: DenseParts) -> str:
     """Return what an encoder computes in, such as "bfloat16"."""
-    from longtail.models.encoders.onnx import ONNX_INT8, OnnxTransformer
+    from longtail.models.encoders.onnx import OnnxTransformer
 
     transformer: Any = dense.encoder.transformer
     if isinstance(transformer, OnnxTransformer):

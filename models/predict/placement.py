@@ -10,10 +10,10 @@ from joblib import cpu_count
 
 from longtail.models.arguments import check_count
 from longtail.models.errors import ConfigError
+from longtail.models.names import Precision
 from longtail.models.processor import sees_gpu
 
 if TYPE_CHECKING:
-    from longtail.models.encoders.pretrained import Precision
     from longtail.models.parts.dense_parts import DenseParts
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -18,7 +18,7 @@ from longtail.models.explain.label_facts import LabelFacts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
-from longtail.models.names import AimName, CorrectionName
+from longtail.models.names import AimName, CorrectionName, OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions, ranking_options
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -36,10 +36,6 @@ from longtail.models.predict.scorer_set import ScorerSet
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
 from longtail.models.scorers.aims import Aims
-
-if TYPE_CHECKING:
-    from longtail.models.encoders.onnx import OnnxPrecision
-    from longtail.models.encoders.pretrained import Precision
 
 
 class Predictor:

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, LongtailError
+from longtail.models.extras import require
 
 CARD_NAME: Final = "README.md"
 """The model card, where Hugging Face looks for it."""
@@ -55,6 +56,7 @@ class Place:
         self._uri = uri
         self._hub_name: tuple[str, str | None] | None = None
         if uri.startswith(_HUB_SCHEME):
+            require("sharing", repr(uri))
             self._hub_name = repository, revision = _hub_name(uri)
             uri = _HUB_SCHEME + repository + (f"@{quote(revision, safe='')}" if revision else "")
         with reaching(uri):

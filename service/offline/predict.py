@@ -11,12 +11,11 @@ from typing import Any, cast, get_args
 from pydantic import ValidationError
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.encoders.onnx import OnnxPrecision
-from longtail.models.encoders.pretrained import Precision
 from longtail.models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
 from longtail.models.files.outputs import check_output_file
 from longtail.models.files.validation import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
+from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.options import RankingOptions
 from longtail.models.predict.protocol import Predictor
 from longtail.service.engine.label_sets import LabelSets

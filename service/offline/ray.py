@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from longtail.models.encoders.onnx import OnnxPrecision
-from longtail.models.encoders.pretrained import Precision
 from longtail.models.errors import DataError
 from longtail.models.files.failures import reason_of
+from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.predict.protocol import Predictor
 from longtail.models.ray_runtime import start_ray
 from longtail.service.engine.label_sets import LabelSets

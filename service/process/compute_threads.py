@@ -13,6 +13,7 @@ import sys
 import threading
 from dataclasses import dataclass
 
+from longtail.models.extras import require
 from longtail.models.processor import sees_gpu
 from longtail.service.process.memory import collect_rarely
 from longtail.service.process.priority import lower_priority
@@ -114,7 +115,12 @@ class ComputeSetup:
         self.prepare_work()
 
     def use_libraries(self) -> None:
-        """Take note that a model needs PyTorch and FAISS; one without an encoder does not."""
+        """Take note that a model needs PyTorch and FAISS; one without an encoder does not.
+
+        Raises:
+            ConfigError: They are not installed.
+        """
+        require("cpu", "a model with an encoder")
         self.has_libraries = True
 
     def prepare_work(self) -> None:

@@ -10,13 +10,12 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
-from longtail.models.errors import ConfigError
+from longtail.models.extras import is_installed, needs, require
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-_PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
-_INSTALL = "run 'pip install longtail[otel]'"
 _LAST_SPANS_S = 2.0
 """Waited for spans to be sent when the service ends."""
 
@@ -81,23 +78,12 @@ def make_tracing(is_on: bool | None, release: str) -> Tracing | None:
     is_asked = is_on or (is_on is None and any(map(os.environ.get, ENDPOINT_VARIABLES)))
     if not is_asked:
         return None
-    missing = [name for name in _PACKAGES if not _is_installed(name)]
-    if not missing:
-        return Tracing(_make_provider(release))
     if is_on:
-        raise ConfigError(
-            f"LONGTAIL_OTEL is set, but the package {missing[0]!r} is not installed; {_INSTALL}, "
-            "or unset it"
-        )
-    logger.warning("no traces: the package %r is not installed; %s", missing[0], _INSTALL)
-    return None
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # not even the package around it
-        return False
+        require("otel", "LONGTAIL_OTEL")
+    elif not is_installed("otel"):
+        logger.warning("no traces: OpenTelemetry %s", needs("otel"))
+        return None
+    return Tracing(_make_provider(release))
 
 
 def _make_provider(release: str) -> TracerProvider:

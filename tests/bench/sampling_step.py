@@ -36,7 +36,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from longtail.training.configuration.learning import LearningConfig
-from longtail.training.evaluation.plots import write_figure
+from longtail.training.evaluation.figures import write_figure
 from longtail.training.learning.model_distributions import ClusterNegatives
 from longtail.training.learning.objectives import Objective, SamplerInputs, Scorer, make_objective
 from longtail.training.learning.pairs import label_counts, make_pairs, pairs_at

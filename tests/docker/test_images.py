@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
-TRAINING_ONLY = {"matplotlib", "pyyaml"}
+TRAINING_ONLY = {"pyyaml"}
 BY_TARGET = {"torch", "faiss-cpu", "faiss-gpu-cuvs"}
 OPTIONAL = {"onnx", "onnxruntime", "onnxscript", "pandas", "pyoxigraph", "ray"}
 """Of the service, but not in its image: see EXTRA_PACKAGES."""
@@ -152,7 +152,8 @@ def test_the_image_of_the_service_has_no_training_code() -> None:
 
 def test_every_dependency_is_of_the_service_or_of_training_only(project, of_service) -> None:
     extras = project["optional-dependencies"]
-    declared = {normalised(x) for x in project["dependencies"] + extras["otel"]}
+    used = [*project["dependencies"], *extras["cpu"], *extras["otel"], *extras["sharing"]]
+    declared = {normalised(x) for x in used}
     unsorted = declared - of_service - TRAINING_ONLY - BY_TARGET
     assert unsorted == set(), "name them in docker/service-requirements.txt or in TRAINING_ONLY"
     assert of_service <= declared
@@ -186,6 +187,7 @@ import sys
 for name in ("longtail.training", "matplotlib", "spacy_lookups_data", "onnxscript", "ray"):
     sys.modules[name] = None
 import longtail, longtail.service.app
+assert longtail.Model
 from typer.testing import CliRunner
 print(CliRunner().invoke(longtail.app, ["--help"]).output)
 """

@@ -126,12 +126,13 @@ def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_c
 
 def test_the_other_processes_print_nothing(call, tiny_corpus, tiny_config_file, monkeypatch):
     followed: list[int] = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(
         "longtail.training.runtime.distributed.joined_processes",
         lambda: nullcontext(Processes(1, 2)),
     )
     monkeypatch.setattr(
-        "longtail.training.pipeline.train.follow",
+        "longtail.training.pipeline.dense_stages.follow",
         lambda config, processes: followed.append(config.seed),
     )
     assert call("train", tiny_corpus, "--config", tiny_config_file).stdout == ""

@@ -40,8 +40,9 @@ from longtail.training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCol
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
+from longtail.training.evaluation.figures import can_draw, write_figure
 from longtail.training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
-from longtail.training.evaluation.plots import draw_by_frequency, write_figure
+from longtail.training.evaluation.plots import draw_by_frequency
 from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -132,29 +133,33 @@ class Assessment:
     def write(self, folder: Path, beginning: str = "") -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
 
-        The pictures are by_frequency.png and, of the probabilities, reliability.png.
+        The pictures are by_frequency.png and, of the probabilities, reliability.png; without
+        matplotlib (the extra `plots`) there are none, which a warning says.
 
         Args:
             folder: Where to; made if it is missing.
             beginning: What evaluation.md begins with.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / name for name in RESULT_NAMES[:3]]
+        paths = [folder / name for name in RESULT_NAMES]
         about = self.evaluation.measured_on()
         text = self.evaluation.to_markdown().replace(about, self.measured_on, 1)
         if self.hierarchical is not None:
             text += f"\n## With the hierarchy\n\n{self.hierarchical.to_markdown()}\n"
         if self.reliability is not None:
             text += f"\n## Probabilities\n\n{self.reliability.to_markdown()}\n"
-            paths.append(folder / RESULT_NAMES[3])
-            write_figure(draw_reliability(self.reliability), paths[-1])
         paths[0].write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
         paths[1].write_text(f"{beginning}\n\n{text}\n".lstrip(), "utf-8")
+        if not can_draw():
+            return paths[:2]
         k = self.evaluation.ks[-1]
         picture = draw_by_frequency(
             self.rankings, self.truth, self.training_counts, k=min(5, k), recall_k=k
         )
         write_figure(picture, paths[2])
+        if self.reliability is None:
+            return paths[:3]
+        write_figure(draw_reliability(self.reliability), paths[3])
         return paths
 
     def to_json(self) -> dict[str, object]:

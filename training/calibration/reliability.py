@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.predict.predictor import Predictor
@@ -18,7 +17,11 @@ from longtail.models.scorers.reliability import CONFIDENT
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import ThresholdF1, measure_threshold
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
+from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _NUM_BINS = 15
 _LEAST_IN_A_BIN = 20
@@ -335,8 +338,7 @@ def draw_reliability(report: ReliabilityReport) -> Figure:
     columns = min(_MAX_COLUMNS, len(report.before))
     num_rows = -(-len(report.before) // columns)
     side = _ALONE_INCHES if columns == 1 else _PANEL_INCHES  # the legend needs some width
-    figure = Figure(figsize=(side * columns, side * num_rows + 0.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(side * columns, side * num_rows + 0.5)
     grid = figure.subplots(num_rows, columns, squeeze=False)
     for axes in grid.flat[len(report.before) :]:
         axes.set_axis_off()

@@ -206,6 +206,12 @@ class TrainingConfig(_Section):
         return is_default or "scorers" not in self.model_fields_set
 
     @property
+    def is_encoder_by_default(self) -> bool:
+        """Whether an encoder is trained only since nobody chose the scorers or any key of it."""
+        chosen = {section for section, name in _DENSE_KEYS if not name} & self.model_fields_set
+        return self.is_dense and self.has_default_scorers and not chosen
+
+    @property
     def encoder_free_scorers(self) -> tuple[str, ...]:
         """All scorers that need no encoder and that a run may have."""
         names = (*WITHOUT_ENCODER, ENSEMBLE)

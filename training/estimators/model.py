@@ -1,4 +1,4 @@
-"""A loaded model that can also be measured."""
+"""What a loaded model achieves on documents."""
 
 from __future__ import annotations
 
@@ -27,42 +27,29 @@ from longtail.training.formats.options import RECOGNISED, CorpusOptions
 _SPLIT = "test"
 
 
-class Model(LoadedModel):
-    """A trained model, loaded. Not thread-safe on a GPU: let one thread own it."""
+def evaluated(model: LoadedModel, data: Any, split: str = _SPLIT) -> Assessment:
+    """Return what every scorer of a model achieves (see `longtail.model.Model.evaluate`)."""
+    bundle = model.bundle
+    if isinstance(data, str | Path):
+        dataset = open_as_trained(Path(data), RECOGNISED, [bundle], model.labels)
+        return _assessed(model, dataset, split)
+    documents = documents_of(data, options_for(data, bundle))
+    with written(documents, bundle, "test.jsonl") as dataset:
+        return _assessed(model, dataset, _SPLIT)
 
-    def evaluate(self, data: Any, split: str = _SPLIT) -> Assessment:
-        """Return what every scorer achieves.
 
-        Args:
-            data: Folder of a corpus; or documents: a data frame with the columns `text` and
-                `labels`, or with those that the model was trained on, or a pair of texts and lists
-                of labels. Documents that the model was trained on are left out; labels that it
-                lacks count as missed.
-            split: Of the corpus in a folder: train, dev or test; of documents, all are measured.
-
-        Raises:
-            DataError: The documents can't be used, or the model knows none of their labels; or most
-                of them were trained on.
-        """
-        if isinstance(data, str | Path):
-            dataset = open_as_trained(Path(data), RECOGNISED, [self.bundle], self.labels)
-            return self._assessed(dataset, split)
-        documents = documents_of(data, options_for(data, self.bundle))
-        with written(documents, self.bundle, "test.jsonl") as dataset:
-            return self._assessed(dataset, _SPLIT)
-
-    def _assessed(self, dataset: Dataset, split: str) -> Assessment:
-        manifest = self.bundle.manifest
-        left_out = find_trained_on([self.bundle], dataset, split)
-        found = assess(
-            self.predictor,
-            left_out.view(dataset, split),
-            split,
-            num_training_documents=manifest.training_document_count,
-            reliability=True,
-            thresholds=manifest.thresholds,
-        )
-        return replace(found, left_out=left_out)
+def _assessed(model: LoadedModel, dataset: Dataset, split: str) -> Assessment:
+    manifest = model.bundle.manifest
+    left_out = find_trained_on([model.bundle], dataset, split)
+    found = assess(
+        model.predictor,
+        left_out.view(dataset, split),
+        split,
+        num_training_documents=manifest.training_document_count,
+        reliability=True,
+        thresholds=manifest.thresholds,
+    )
+    return replace(found, left_out=left_out)
 
 
 def options_for(data: Any, bundle: Bundle) -> CorpusOptions:

@@ -1,24 +1,16 @@
-"""Pictures of how well rare labels are found, after DEPL, 2023, Figure 1.
-
-Drawn through matplotlib's objects, without pyplot and without a display.
-"""
+"""Pictures of how well rare labels are found, after DEPL, 2023, Figure 1."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from scipy.sparse import csr_array
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.by_frequency import (
     FREQUENCY_BINS,
@@ -26,6 +18,7 @@ from longtail.training.evaluation.by_frequency import (
     SHOT_NAMES,
     label_subsets,
 )
+from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     join_truth,
@@ -33,6 +26,10 @@ from longtail.training.evaluation.metrics import (
     ndcg_at,
     recall_at,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _DEFAULT_NUM_BINS = 35
 # Okabe & Ito 2008: told apart by colour-blind readers; yellow is left out, it is faint on white.
@@ -75,8 +72,7 @@ def draw_by_frequency(
     if not rankings:
         raise DataError("plot: got no rankings, expected at least one")
     joined = {name: join_truth(ranking.labels, truth) for name, ranking in rankings.items()}
-    figure = Figure(figsize=(9, 11), layout=ConstrainedLayoutEngine(h_pad=0.1))
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 11, h_pad=0.1)
     above, middle, below = figure.subplots(3, 1, height_ratios=(3, 2, 2))
     label_f1 = {name: label_f1_at(one, k) for name, one in joined.items()}
     draw_f1_by_rank(above, label_f1, training_counts, k, labels_per_bin)
@@ -88,19 +84,6 @@ def draw_by_frequency(
         handles, names, loc="outside upper center", ncols=math.ceil(len(names) / num_rows)
     )
     return figure
-
-
-def write_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the suffix of the path.
-
-    Raises:
-        ConfigError: The suffix is neither `.png` nor `.svg`.
-    """
-    if path.suffix not in {".png", ".svg"}:
-        raise ConfigError(f"plot {path.name!r}: expected a name that ends in .png or .svg")
-    # Without a date the same figure gives the same PNG.
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    figure.savefig(path, dpi=150, metadata=metadata)
 
 
 def macro_f1_by_rank(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.models.errors import DataError
+from longtail.models.extras import require
 from longtail.models.files.rows import Row
 
 _BATCH = 1024  # rows that are held as Python values
@@ -120,11 +120,7 @@ def _reading(path: Path) -> Iterator[Any]:
     Raises:
         DataError: The file can't be read, or pyarrow is not installed.
     """
-    if importlib.util.find_spec("pyarrow") is None:
-        raise DataError(
-            f"{path}: the package pyarrow, which reads it, is not installed; run "
-            "'pip install longtail[parquet]', or convert the file to JSON lines"
-        )
+    require("parquet", f"{path}: reading Parquet and Arrow files", DataError)
     import pyarrow as pa
 
     try:

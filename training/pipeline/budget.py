@@ -12,19 +12,22 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError
+from longtail.models.extras import require
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.parts.storage import read_parts
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.evaluation.by_frequency import ALL_LABELS
-from longtail.training.pipeline.dense_costs import DenseCosts, measure_dense_costs
 from longtail.training.pipeline.dev_split import CHOICE_METRICS
 from longtail.training.pipeline.train import Run, check_run, train, with_dev_split
 from longtail.training.runtime.claims import claim, folder_of_run
 from longtail.training.runtime.run_log import read_stage_costs
+
+if TYPE_CHECKING:
+    from longtail.training.pipeline.dense_costs import DenseCosts
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +161,8 @@ def _check(run: Run) -> None:
         raise ConfigError(
             "--budget decides how long the encoder is trained, but this run has none; leave it out"
         )
-    if run.processes.count > 1:
+    require("cpu", "--budget: training an encoder")
+    if run.processes is not None and run.processes.count > 1:
         raise ConfigError("--budget: trains in one process; leave it out, or start one alone")
 
 
@@ -180,6 +184,8 @@ def _plan(
     if left() <= other:
         costs = None
     else:
+        from longtail.training.pipeline.dense_costs import measure_dense_costs
+
         parts = read_parts(registry.open(version))
         costs = measure_dense_costs(run.config, with_dev_split(run), parts)
     plan = None if costs is None else plan_dense(costs, other, left())

@@ -62,6 +62,25 @@ class DenseStart:
     model: DeplModel
     prefixes: Prefixes
 
+    def info(self, dense: DenseParts) -> EncoderInfo:
+        """Return what a manifest says of the encoder.
+
+        Args:
+            dense: What was trained from this start.
+        """
+        head = dense.encoder.head
+        return EncoderInfo(
+            name=self.source.name,
+            dim=dense.encoder.dim,
+            max_tokens=dense.max_tokens,
+            sha256=self.source.sha256,
+            document_prefix=self.prefixes.document,
+            label_prefix=self.prefixes.label,
+            document_pooling=head.document_pooling,
+            activation=head.activation,
+            is_normalized=head.is_normalized,
+        )
+
 
 def start_dense(
     config: TrainingConfig,
@@ -241,22 +260,6 @@ def finish_dense(
         classifier=_trained_classifier(model, texts.truth) if keep else None,
         linear=_trained_linear(start, texts, config, folder) if LINEAR in config.scorers else None,
         document_prefix=start.prefixes.document,
-    )
-
-
-def encoder_info(start: DenseStart, dense: DenseParts) -> EncoderInfo:
-    """Return what a manifest says of the encoder of a run."""
-    head = dense.encoder.head
-    return EncoderInfo(
-        name=start.source.name,
-        dim=dense.encoder.dim,
-        max_tokens=dense.max_tokens,
-        sha256=start.source.sha256,
-        document_prefix=start.prefixes.document,
-        label_prefix=start.prefixes.label,
-        document_pooling=head.document_pooling,
-        activation=head.activation,
-        is_normalized=head.is_normalized,
     )
 
 

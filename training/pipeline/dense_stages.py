@@ -1,19 +1,33 @@
-"""Both stages of neural training, put together from a run's configuration."""
+"""The dense half of a run, from its start to its parts; whoever imports this imports PyTorch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from longtail.models.names import CLASSIFIER
+from longtail.models.parts.dense_parts import DenseParts
 from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import Dataset
 from longtail.training.learning.objectives import make_objective, make_subset_loss
 from longtail.training.neural.label_subsets import LabelSubsets
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import TrainingTexts
 from longtail.training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
 from longtail.training.neural.steps import Step, classifier_step, retrieval_step, start_scores
-from longtail.training.pipeline.dense import DenseStart
+from longtail.training.pipeline.dense import (
+    DenseStart,
+    check_start,
+    find_label_subsets,
+    finish_dense,
+    read_training_texts,
+    start_dense,
+)
+from longtail.training.pipeline.encoder_free import EncoderFree
+from longtail.training.runtime.distributed import ALONE, Processes
+from longtail.training.runtime.machine import Machine
 from longtail.training.runtime.run_log import stage_cost
 
 
@@ -28,6 +42,71 @@ class TrainingInputs:
 
     texts: TrainingTexts
     subsets: LabelSubsets
+
+
+def tried_start(
+    config: TrainingConfig, corpus: Dataset, sample: Sequence[str], processes: Processes | None
+) -> DenseStart:
+    """Return what the dense half starts from, once it is tried on training documents.
+
+    Args:
+        config: Of the run.
+        corpus: With a training split.
+        sample: Training texts from all over the corpus, none of them blank.
+        processes: The processes that train together; None: this one is alone.
+
+    Raises:
+        ConfigError: As `start_dense` or `check_start`.
+    """
+    with Machine.reproducible():
+        start = start_dense(config, corpus.split("train").scan().labels, processes or ALONE)
+        check_start(start, config, sample)
+    return start
+
+
+def train_dense(
+    start: DenseStart,
+    config: TrainingConfig,
+    corpus: Dataset,
+    found: EncoderFree,
+    folder: Path,
+) -> DenseParts:
+    """Train the dense half in the first of the processes, which the others follow.
+
+    Args:
+        start: Its model is trained in place.
+        config: Of the run.
+        corpus: With a training split.
+        found: What needs no encoder, fitted on it.
+        folder: Of the run.
+    """
+    with stage_cost(folder, "tokens and hard negatives"):
+        documents = corpus.split("train").texts()
+        texts = read_training_texts(start, config, documents, found.catalogue, found.truth)
+        subsets = find_label_subsets(config.retrieval, found.sparse, found.features, found.truth)
+    inputs = TrainingInputs(texts, subsets)
+    start.machine.processes.from_first(lambda: inputs)
+    train_stages(start, inputs, config, folder)
+    return finish_dense(start, texts, config, folder)
+
+
+def follow(config: TrainingConfig, processes: Processes) -> None:
+    """Take part in the neural stages of the run that the first process trains and writes.
+
+    Args:
+        config: Of the run.
+        processes: The processes; this one is not the first.
+    """
+    if not config.is_dense:
+        return
+    with TemporaryDirectory(prefix="longtail-") as folder, Machine.reproducible():
+        inputs: TrainingInputs = processes.from_first(_unknown)
+        start = start_dense(config, inputs.texts.truth, processes)
+        train_stages(start, inputs, config, Path(folder))
+
+
+def _unknown() -> TrainingInputs:
+    raise AssertionError("the first process makes it")
 
 
 def train_stages(

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from longtail.models.encoders.pretrained import Precision
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.lexical.name_model import NameModel
-from longtail.models.names import BLENDABLE, ENSEMBLE, FAST, WITHOUT_ENCODER
+from longtail.models.names import BLENDABLE, ENSEMBLE, FAST, WITHOUT_ENCODER, Precision
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
-from longtail.models.encoders.pretrained import Precision
 from longtail.models.errors import DataError
+from longtail.models.extras import is_installed, needs, require
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
-from longtail.models.names import HYBRID
-from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.names import HYBRID, Precision
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.storage import write_parts
 from longtail.training.configuration.run import TrainingConfig
@@ -33,30 +28,18 @@ from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import record_of, with_splits_apart
 from longtail.training.data.survey import Survey, survey
 from longtail.training.pipeline.default_scorer import DefaultScorer
-from longtail.training.pipeline.dense import (
-    DenseStart,
-    check_start,
-    encoder_info,
-    find_label_subsets,
-    finish_dense,
-    read_training_texts,
-    start_dense,
-)
-from longtail.training.pipeline.dense_stages import TrainingInputs, train_stages
 from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
-from longtail.training.pipeline.encoder_free import (
-    EncoderFree,
-    fit_encoder_free,
-    with_markup_decided,
-)
+from longtail.training.pipeline.encoder_free import fit_encoder_free, with_markup_decided
 from longtail.training.runtime.claims import RUN_NAME, claim, folder_of_run
-from longtail.training.runtime.distributed import ALONE, Processes
 from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.word_rule import read_excluded_words
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:  # they bring PyTorch and Transformers
+    from longtail.training.pipeline.dense import DenseStart
+    from longtail.training.runtime.distributed import Processes
 
+logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -66,7 +49,7 @@ class Run:
         config: What to train.
         dataset: On what.
         folder: Where its work lies; a run started again on it resumes (see `folder_of_run`).
-        processes: The processes that train it; this one is the first.
+        processes: The processes that train it, of which this is the first; None: it is alone.
         engine: What fits the sparse model.
         is_activated: Whether the registry's `current` names the version that it publishes.
     """
@@ -74,7 +57,7 @@ class Run:
     config: TrainingConfig
     dataset: Dataset
     folder: Path
-    processes: Processes = ALONE
+    processes: Processes | None = None
     engine: Executor = LOCAL
     is_activated: bool = True
 
@@ -116,6 +99,7 @@ def check_run(run: Run, registry: Registry) -> Run:
         DataError: As `train`.
         ConfigError: As `train`.
     """
+    run = replace(run, config=_trainable(run.config))
     _check_input(run)
     registry.check_writable()
     check_writable_folder(run.folder, "--work")
@@ -137,7 +121,7 @@ def _train_all(
         surveyed: What was found in the training texts.
         registry: Where to publish.
     """
-    with _reproducible():
+    with nullcontext() if start is None else start.machine.reproducible():
         parts, on_dev = _fitted(run, corpus, start, surveyed.unspaced_share)
         if corpus is not run.dataset:
             parts = _fitted_on_all(run, parts, surveyed.unspaced_share)
@@ -160,7 +144,11 @@ def _fitted(
     """Return all parts, with what is fitted on the dev split where there is one."""
     config = run.config
     found = fit_encoder_free(corpus, config, unspaced_share, run.folder, engine=run.engine)
-    dense = _train_dense(run, corpus, start, found) if start else None
+    dense = None
+    if start is not None:
+        from longtail.training.pipeline.dense_stages import train_dense
+
+        dense = train_dense(start, config, corpus, found, run.folder)
     parts = ModelParts(
         found.catalogue, found.sparse, dense, found.names,
         neighbours=found.neighbours, has_hybrid=HYBRID in config.scorers,
@@ -201,30 +189,23 @@ def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
     Raises:
         ConfigError: It is not to be had, or can't do what the run asks of it.
     """
-    with _reproducible():
-        truth = corpus.split("train").scan().labels
-        start = start_dense(run.config, truth, run.processes)
-        check_start(start, run.config, sample)
-    return start
+    from longtail.training.pipeline.dense_stages import tried_start
+
+    return tried_start(run.config, corpus, sample, run.processes)
 
 
-def follow(config: TrainingConfig, processes: Processes) -> None:
-    """Take part in the neural stages of the run that the first process trains and writes.
+def _trainable(config: TrainingConfig) -> TrainingConfig:
+    """Return the configuration; without an encoder where none is installed and none asked for.
 
-    Args:
-        config: Of the run.
-        processes: The processes; this one is not the first.
+    Raises:
+        ConfigError: An encoder is asked for, and its libraries are not installed.
     """
-    if not config.is_dense:
-        return
-    with TemporaryDirectory(prefix="longtail-") as folder, _reproducible():
-        inputs: TrainingInputs = processes.from_first(_unknown)
-        start = start_dense(config, inputs.texts.truth, processes)
-        train_stages(start, inputs, config, Path(folder))
-
-
-def _unknown() -> TrainingInputs:
-    raise AssertionError("the first process makes it")
+    if not config.is_dense or is_installed("cpu"):
+        return config
+    if not config.is_encoder_by_default:
+        require("cpu", f"training an encoder (scorers {', '.join(config.scorers)})")
+    logger.warning("training without an encoder, which %s", needs("cpu"))
+    return config.without_encoder
 
 
 def _check_input(run: Run) -> None:
@@ -240,19 +221,6 @@ def _check_input(run: Run) -> None:
             "scorers %s: these settings decide nothing: %s",
             ", ".join(config.scorers), ", ".join(ignored),
         )  # fmt: skip
-
-
-def _train_dense(run: Run, corpus: Dataset, start: DenseStart, found: EncoderFree) -> DenseParts:
-    with stage_cost(run.folder, "tokens and hard negatives"):
-        documents = corpus.split("train").texts()
-        texts = read_training_texts(start, run.config, documents, found.catalogue, found.truth)
-        subsets = find_label_subsets(
-            run.config.retrieval, found.sparse, found.features, found.truth
-        )
-    inputs = TrainingInputs(texts, subsets)
-    run.processes.from_first(lambda: inputs)
-    train_stages(start, inputs, run.config, run.folder)
-    return finish_dense(start, texts, run.config, run.folder)
 
 
 def _finished_on_dev(
@@ -283,7 +251,7 @@ def _manifest(
         dense = parts.dense
         settings["encoder"] = start.source.name
         correction = dense.linear.correction if dense.linear is not None else None
-        encoder = encoder_info(start, dense)
+        encoder = start.info(dense)
     return Manifest(
         label_count=len(parts.catalogue),
         training_document_count=_num_documents(run.dataset, "train"),
@@ -352,15 +320,3 @@ def _note_of(run: Run, start: DenseStart | None) -> dict[str, Any]:
             "device": start.machine.device,
         }
     return content
-
-
-@contextmanager
-def _reproducible() -> Iterator[None]:
-    """Let PyTorch take only operations that give the same bits every time."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it, cuBLAS refuses
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)

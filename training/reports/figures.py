@@ -1,19 +1,20 @@
-"""The figures of a report: training curves, and any figure as a picture."""
+"""The training curves of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
+from longtail.training.evaluation.figures import new_figure
 from longtail.training.runtime.run_log import ProgressPoint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SMOOTHED_SHARE = 0.05
 """Of a stage's points, that are averaged into one of the smooth curve."""
-_DPI = 130
 
 
 def draw_curves(stages: Mapping[str, Sequence[ProgressPoint]]) -> Figure:
@@ -22,8 +23,7 @@ def draw_curves(stages: Mapping[str, Sequence[ProgressPoint]]) -> Figure:
     Args:
         stages: By name, at least one; each with at least one point.
     """
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 3.2)
     grid = figure.subplots(1, len(stages), squeeze=False)
     for axes, (name, points) in zip(grid.flat, stages.items(), strict=True):
         steps = np.array([point.step for point in points])
@@ -37,10 +37,3 @@ def draw_curves(stages: Mapping[str, Sequence[ProgressPoint]]) -> Figure:
         axes.set_ylabel("loss")
         axes.grid(axis="y", alpha=0.3)
     return figure
-
-
-def png_of(figure: Figure) -> bytes:
-    """Return a figure as PNG, on white."""
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=_DPI)
-    return buffer.getvalue()

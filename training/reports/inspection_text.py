@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int64
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from longtail.models.files.durable import make_private_folder, write_lines_durably
-from longtail.training.evaluation.plots import write_figure
+from longtail.training.evaluation.figures import can_draw, new_figure, write_figure
 from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
 from longtail.training.reports.inspection import Inspection
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RESULT_NAMES = ("inspection.md", "inspection.json", "tail.png")
 _WIDTH = 40  # characters of the longest bar
@@ -22,7 +23,7 @@ _UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
 def write_inspection(found: Inspection, folder: Path) -> list[Path]:
-    """Write text, JSON and picture, and return their paths in this order.
+    """Write text, JSON and, with matplotlib, a picture; return their paths in this order.
 
     The first two quote documents and are private.
     """
@@ -31,6 +32,8 @@ def write_inspection(found: Inspection, folder: Path) -> list[Path]:
     contents = (text_of(found), json.dumps(found.to_json(), indent=1, ensure_ascii=False))
     for path, content in zip(paths, contents, strict=False):
         write_lines_durably(path, [content], is_private=True)
+    if not can_draw():
+        return paths[:2]
     write_figure(draw_tail(found.training_counts), paths[2])
     return paths
 
@@ -74,8 +77,7 @@ def draw_tail(training_counts: Int64[np.ndarray, label]) -> Figure:
     Args:
         training_counts: Of each label, falling; labels without any are named in the title.
     """
-    figure = Figure(figsize=(7, 4.5), layout=ConstrainedLayoutEngine())
-    FigureCanvasAgg(figure)
+    figure = new_figure(7, 4.5)
     axes = figure.subplots()
     trained = training_counts[training_counts > 0]
     axes.plot(np.arange(len(trained)) + 1, trained, marker=".", markersize=3, linewidth=1)

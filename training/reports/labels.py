@@ -12,14 +12,13 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import TokenizersBackend
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.encoders.pretrained import load_tokenizer
 from longtail.models.errors import ConfigError, DataError
+from longtail.models.extras import require
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import keyword_part
@@ -27,6 +26,9 @@ from longtail.models.parts.storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
 from longtail.training.runtime.progress import progress_bar
 from longtail.training.sparse.descriptions import positive_weights
+
+if TYPE_CHECKING:
+    from transformers import TokenizersBackend
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,9 @@ def _reader(bundle: Bundle) -> Callable[[str], int] | None:
     said = bundle.manifest.encoder
     if said is None:
         return None
+    require("cpu", f"bundle {str(bundle.folder)!r}: the tokenizer of its encoder")
+    from longtail.models.encoders.pretrained import load_tokenizer
+
     settings = bundle.manifest.training.get("descriptions", {})
     return partial(
         _num_characters_read,

@@ -6,11 +6,12 @@ folder its losses, its time and its memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -18,6 +19,7 @@ import yaml
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import ConfigError
+from longtail.models.extras import is_installed
 from longtail.models.files.durable import read_json
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.assessment.assess import Assessment
@@ -29,10 +31,11 @@ from longtail.training.calibration.reliability import (
     draw_reliability,
 )
 from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.figures import can_draw, png_of
 from longtail.training.evaluation.hierarchical import HIERARCHY_NOTE, HierarchicalReport
 from longtail.training.evaluation.plots import draw_by_frequency
 from longtail.training.reports import html
-from longtail.training.reports.figures import draw_curves, png_of
+from longtail.training.reports.figures import draw_curves
 from longtail.training.reports.labels import LabelReport, report_labels
 from longtail.training.reports.tail_examples import (
     FOUND,
@@ -49,6 +52,9 @@ from longtail.training.runtime.run_log import (
     read_progress,
     read_stage_costs,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _NUM_KEYWORDS = 10
 _MAX_CHARACTERS = 320
@@ -130,7 +136,7 @@ def report_page(
     *,
     is_confidential: bool = False,
 ) -> str:
-    """Return the page.
+    """Return the page; without matplotlib it has no pictures, which a warning says.
 
     Args:
         bundle: The model.
@@ -144,6 +150,7 @@ def report_page(
     is_confidential = is_confidential or bundle.manifest.is_confidential
     if found.left_out is not None:
         dataset = found.left_out.view(dataset, split_name)
+    can_draw()
     sections = [
         _in_short(found.summary(bundle.manifest)),
         _model(bundle, version, split_name),
@@ -185,9 +192,11 @@ def _model(bundle: Bundle, version: int, split_name: str) -> str:
 def _metrics(found: Assessment) -> str:
     evaluation = found.evaluation
     most = evaluation.ks[-1]
-    figure = draw_by_frequency(
-        found.rankings, found.truth, found.training_counts, k=min(5, most), recall_k=most
-    )
+
+    def draw() -> Figure:
+        counts = found.training_counts
+        return draw_by_frequency(found.rankings, found.truth, counts, min(5, most), most)
+
     by_bin = (
         html.folded(
             f"{scorer}: by training documents of the label",
@@ -203,10 +212,15 @@ def _metrics(found: Assessment) -> str:
         html.note(evaluation.shot_sizes()),
         html.table(evaluation.shot_cells(), mark_best=True),
         "<h3>By training documents of the label</h3>",
-        html.picture(png_of(figure), "F1, recall and nDCG of each scorer by frequency"),
+        _picture(draw, "F1, recall and nDCG of each scorer by frequency"),
         *by_bin,
         *_hierarchical(found.hierarchical),
     )
+
+
+def _picture(draw: Callable[[], Figure], alternative: str) -> str:
+    """Return a figure as HTML; nothing where matplotlib is not installed."""
+    return html.picture(png_of(draw()), alternative) if is_installed("plots") else ""
 
 
 def _hierarchical(found: HierarchicalReport | None) -> list[str]:
@@ -219,12 +233,12 @@ def _hierarchical(found: HierarchicalReport | None) -> list[str]:
 
 def _probabilities(found: Assessment) -> str:
     assert found.reliability is not None
-    figure = draw_reliability(found.reliability)
+    draw = partial(draw_reliability, found.reliability)
     return html.section(
         "Probabilities",
         html.note(RELIABILITY_UNITS),
         html.table(found.reliability.cells()),
-        html.picture(png_of(figure), "Share of right labels over their probability"),
+        _picture(draw, "Share of right labels over their probability"),
         *_bands(found.reliability),
     )
 
@@ -308,8 +322,8 @@ def _cut(text: str) -> str:
 def _training(log: RunLog) -> str:
     parts = []
     if log.progress:
-        figure = draw_curves(log.progress)
-        parts.append(html.picture(png_of(figure), "Loss over the steps of each stage"))
+        draw = partial(draw_curves, log.progress)
+        parts.append(_picture(draw, "Loss over the steps of each stage"))
         parts.append(html.note("Loss of each step, and its mean over a twentieth of the points."))
     if log.costs:
         header = ["stage", "seconds", "CPU seconds", "peak memory, GiB", "sessions"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
-from longtail.models.encoders.pretrained import Precision, dtype_for
+from longtail.models.encoders.pretrained import dtype_for
+from longtail.models.names import Precision
 from longtail.training.runtime.distributed import ALONE, Processes
 
 
@@ -41,6 +43,18 @@ class Machine:
         """Compute inside in bfloat16, if this machine does."""
         with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.is_bfloat16):
             yield
+
+    @staticmethod
+    @contextmanager
+    def reproducible() -> Iterator[None]:
+        """Let PyTorch use only operations that give the same bits every time."""
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it, cuBLAS refuses
+        before = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before)
 
     @contextmanager
     def forked_random(self, seed: int) -> Iterator[None]:

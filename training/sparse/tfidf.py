@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
 from longtail.models.errors import ConfigError
+from longtail.models.extras import require
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.tfidf import CHAR, WORD, TfidfModel, terms_of, weigh_counts
 from longtail.training.configuration.sections import SparseConfig
@@ -96,12 +97,9 @@ def read_lemmas(language: str) -> dict[str, str]:
     """
     if not language:
         return {}
+    require("lemmas", f"sparse.lemma_language {language!r}")
     spec = importlib.util.find_spec("spacy_lookups_data")
-    if spec is None or spec.origin is None:
-        raise ConfigError(
-            f"sparse.lemma_language {language!r}: the package spacy-lookups-data is missing; "
-            "install the extra 'lemmas', or leave it empty"
-        )
+    assert spec is not None and spec.origin is not None
     path = Path(spec.origin).parent / "data" / f"{language}_lemma_lookup.json.gz"
     if not path.exists():
         raise ConfigError(

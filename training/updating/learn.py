@@ -46,7 +46,6 @@ from longtail.training.updating.refit import (
     num_moved_rows,
     refit_sparse,
     update_catalogue,
-    update_dense,
     update_neighbours,
 )
 from longtail.training.updating.texts import GatheredTexts, gather_texts
@@ -298,6 +297,8 @@ def _updated(
     catalogue, described = update_catalogue(said.catalogue, sparse, changed, settings, len(new))
     names, neighbours, dense = before.names, before.neighbours, before.dense
     if dense is not None:
+        from longtail.training.updating.refit_dense import update_dense
+
         assert manifest.encoder is not None  # else there would be no dense half
         prefix = manifest.encoder.label_prefix
         dense = update_dense(dense, catalogue, described, settings, prefix)

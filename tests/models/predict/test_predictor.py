@@ -13,9 +13,9 @@ import torch
 import longtail.models.parts.dense_storage
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.dual_encoder import encode_all
-from longtail.models.encoders.pretrained import Precision
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.errors import ConfigError, DataError, LongtailError, RequestError
+from longtail.models.names import Precision
 from longtail.models.options import MAX_TAIL_DIAL, RankingOptions
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from longtail.models.errors import ConfigError
+from longtail.models.extras import PACKAGES
 from longtail.service.app import create_app
 from longtail.service.middleware import tracing as tracing_middleware
 from longtail.service.settings import Settings
@@ -165,14 +166,11 @@ def test_the_end_does_not_wait_for_a_collector_that_is_gone(monkeypatch):
 
 @pytest.fixture
 def without_packages(monkeypatch):
-    def find_spec(name):
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(tracing_module, "find_spec", find_spec)
+    monkeypatch.setitem(PACKAGES, "otel", ("absent.sdk",))
 
 
 def test_to_ask_for_it_without_the_packages_is_an_error(without_packages):
-    with pytest.raises(ConfigError, match=r"opentelemetry\.sdk' is not installed; run 'pip inst"):
+    with pytest.raises(ConfigError, match=r"LONGTAIL_OTEL needs absent\.sdk"):
         make_tracing(True, "1")
 
 
@@ -180,4 +178,4 @@ def test_a_variable_without_the_packages_is_a_warning(without_packages, monkeypa
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     with caplog.at_level(logging.WARNING, "longtail.service.telemetry.tracing"):
         assert make_tracing(None, "1") is None
-    assert "no traces: the package 'opentelemetry.sdk' is not installed" in caplog.text
+    assert "no traces: OpenTelemetry needs absent.sdk" in caplog.text

@@ -14,6 +14,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from longtail.models.errors import DataError
+from longtail.models.extras import PACKAGES
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.formats.options import CorpusOptions
 
@@ -287,8 +288,8 @@ def test_a_cut_file_is_refused_by_name(write, tmp_path):
 
 def test_without_pyarrow_the_refusal_says_what_to_install(tmp_path, monkeypatch):
     plain_parquet(tmp_path)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(DataError, match=r"pyarrow, .* is not installed; run 'pip install longtail"):
+    monkeypatch.setitem(PACKAGES, "parquet", ("absent",))
+    with pytest.raises(DataError, match=r"Parquet.* needs absent"):
         open_dataset(tmp_path).check()
 
 

@@ -16,7 +16,7 @@ from longtail.models.parts.storage import read_parts
 from longtail.training.data.dataset import open_dataset
 from longtail.training.neural.batching import BatchPlan
 from longtail.training.options import seconds_of
-from longtail.training.pipeline import budget
+from longtail.training.pipeline import budget, dense_costs
 from longtail.training.pipeline.budget import DensePlan, plan_dense, train_within
 from longtail.training.pipeline.dense_costs import DenseCosts, StageTime, measure_dense_costs
 from longtail.training.pipeline.train import Run
@@ -34,7 +34,7 @@ def few_steps(monkeypatch):
     All seconds are given here, so that no plan depends on the speed of the machine.
     """
     monkeypatch.setattr(budget, "_FEWEST_STEPS", 2)
-    monkeypatch.setattr(budget, "measure_dense_costs", lambda *_: COSTS)
+    monkeypatch.setattr(dense_costs, "measure_dense_costs", lambda *_: COSTS)
     monkeypatch.setattr(budget, "read_stage_costs", lambda _: SPENT)
 
 
@@ -137,7 +137,7 @@ def test_a_shorter_time_gives_shorter_stages_and_the_same_again(
     assert plan.max_steps == {"classifier": 4, "retrieval": 4}  # 0.95 * (22 - 2) - 3 - 1 of 24 s
     shorter = train_in(tmp_path / "plain", plan.applied(tiny_config), tiny_corpus)
     assert registry.open(2).manifest.digest == shorter.bundle.manifest.digest
-    monkeypatch.setattr(budget, "measure_dense_costs", None)
+    monkeypatch.setattr(dense_costs, "measure_dense_costs", None)
     monkeypatch.setattr(
         "longtail.training.neural.loop._train_step", None
     )  # nothing is trained again

@@ -288,7 +288,7 @@ def test_a_bundle_with_a_decoder_is_refused_when_it_is_loaded(
     config = settings_for(encoder_of("qwen3"), document_pooling="cls")
     with monkeypatch.context() as patched:
         patched.setattr("longtail.training.pipeline.encoder_start.check_pooling", lambda *_: None)
-        patched.setattr("longtail.training.pipeline.train.check_start", lambda *_: None)
+        patched.setattr("longtail.training.pipeline.dense_stages.check_start", lambda *_: None)
         trained = train_in(tmp_path, config, corpus)
     with pytest.raises(ConfigError, match=DECODER):
         Predictor.of_bundle(trained.bundle)
@@ -498,7 +498,7 @@ def test_a_run_with_the_check_publishes_the_same_bytes_as_one_without(
 ):
     config = settings_for(encoder_of("bert"))
     checked = train_in(tmp_path / "checked", config, corpus)
-    monkeypatch.setattr("longtail.training.pipeline.train.check_start", lambda *_: None)
+    monkeypatch.setattr("longtail.training.pipeline.dense_stages.check_start", lambda *_: None)
     monkeypatch.setattr(
         "longtail.training.pipeline.dense.usable_machine", lambda trial: trial.machine
     )

@@ -36,8 +36,7 @@ from longtail.training.assessment.assess import assess
 from longtail.training.configuration.learning import SoftTopKLossConfig
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.pipeline import encoder_free
-from longtail.training.pipeline import train as pipeline
+from longtail.training.pipeline import dense_stages, encoder_free
 from longtail.training.pipeline.dense import start_dense
 from longtail.training.runtime.distributed import Processes
 from longtail.training.runtime.run_log import read_progress, read_stage_costs
@@ -527,7 +526,7 @@ def test_label_texts_are_read_into_tokens_once(
 
 
 def test_without_an_encoder_the_other_processes_have_nothing_to_do(sparse_config):
-    pipeline.follow(sparse_config, Processes(1, 2))
+    dense_stages.follow(sparse_config, Processes(1, 2))
 
 
 def test_the_other_processes_train_along_and_leave_nothing_behind(
@@ -535,9 +534,11 @@ def test_the_other_processes_train_along_and_leave_nothing_behind(
 ):
     material, trained_in = SimpleNamespace(texts=SimpleNamespace(truth=None)), []
     monkeypatch.setattr(Processes, "from_first", lambda processes, make: material)
-    monkeypatch.setattr(pipeline, "start_dense", lambda *arguments: arguments)
-    monkeypatch.setattr(pipeline, "train_stages", lambda *arguments: trained_in.append(arguments))
-    pipeline.follow(tiny_config, Processes(1, 2))
+    monkeypatch.setattr(dense_stages, "start_dense", lambda *arguments: arguments)
+    monkeypatch.setattr(
+        dense_stages, "train_stages", lambda *arguments: trained_in.append(arguments)
+    )
+    dense_stages.follow(tiny_config, Processes(1, 2))
     ((start, given, config, folder),) = trained_in
     assert start == (tiny_config, None, Processes(1, 2))
     assert (given, config) == (material, tiny_config)

@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 
 import longtail
 from longtail.models.errors import ConfigError
+from longtail.training.evaluation.figures import png_of
 from longtail.training.evaluation.hierarchical import HierarchicalReport
 from longtail.training.reports import html
 from longtail.training.reports import report as report_module
-from longtail.training.reports.figures import draw_curves, png_of
+from longtail.training.reports.figures import draw_curves
 from longtail.training.reports.report import read_run_log
 from longtail.training.runtime.run_log import ProgressPoint
 

@@ -1,0 +1,32 @@
+"""A loaded model that can also be measured, where training is installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from longtail.models.interface.model import LoadedModel
+
+if TYPE_CHECKING:
+    from longtail.training.assessment.assess import Assessment
+
+
+class Model(LoadedModel):
+    """A trained model, loaded. Not thread-safe on a GPU: let one thread own it."""
+
+    def evaluate(self, data: Any, split: str = "test") -> Assessment:
+        """Return what every scorer achieves; imports `longtail.training`.
+
+        Args:
+            data: Folder of a corpus; or documents: a data frame with the columns `text` and
+                `labels`, or with those that the model was trained on, or a pair of texts and lists
+                of labels. Documents that the model was trained on are left out; labels that it
+                lacks count as missed.
+            split: Of the corpus in a folder: train, dev or test; of documents, all are measured.
+
+        Raises:
+            DataError: The documents can't be used, or the model knows none of their labels; or most
+                of them were trained on.
+        """
+        from longtail.training.estimators.model import evaluated
+
+        return evaluated(self, data, split)
