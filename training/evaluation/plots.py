@@ -72,7 +72,7 @@ def draw_by_frequency(
     if not rankings:
         raise DataError("plot: got no rankings, expected at least one")
     joined = {name: join_truth(ranking.labels, truth) for name, ranking in rankings.items()}
-    figure = new_figure(9, 11, h_pad=0.1)
+    figure = new_figure(9.0, 11.0, h_pad=0.1)
     above, middle, below = figure.subplots(3, 1, height_ratios=(3, 2, 2))
     label_f1 = {name: label_f1_at(one, k) for name, one in joined.items()}
     draw_f1_by_rank(above, label_f1, training_counts, k, labels_per_bin)

@@ -23,7 +23,7 @@ def draw_curves(stages: Mapping[str, Sequence[ProgressPoint]]) -> Figure:
     Args:
         stages: By name, at least one; each with at least one point.
     """
-    figure = new_figure(9, 3.2)
+    figure = new_figure(9.0, 3.2)
     grid = figure.subplots(1, len(stages), squeeze=False)
     for axes, (name, points) in zip(grid.flat, stages.items(), strict=True):
         steps = np.array([point.step for point in points])

@@ -77,7 +77,7 @@ def draw_tail(training_counts: Int64[np.ndarray, label]) -> Figure:
     Args:
         training_counts: Of each label, falling; labels without any are named in the title.
     """
-    figure = new_figure(7, 4.5)
+    figure = new_figure(7.0, 4.5)
     axes = figure.subplots()
     trained = training_counts[training_counts > 0]
     axes.plot(np.arange(len(trained)) + 1, trained, marker=".", markersize=3, linewidth=1)
