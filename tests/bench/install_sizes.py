@@ -4,8 +4,9 @@
 
 Each is installed by pip into an environment of its own that is removed afterwards: the wheel of
 this checkout, everything else as the package index has it, at the versions of
-`docker/constraints.txt`. pip itself is not counted. `import longtail` is what `python -X importtime`
-says, the least of nine; the extra's own modules are timed in one new process, the least of three.
+`docker/constraints.txt`. pip itself is not counted. `import longtail` is what
+`python -X importtime` says, the least of nine; the extra's own modules are imported in one new
+process, the least of three.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ import json
 from importlib.metadata import distributions
 found = {each.metadata["Name"]: each for each in distributions()}
 found = {name: each for name, each in found.items() if name not in ("pip", "setuptools")}
-files = {path.locate() for each in found.values() for path in each.files or () if path.locate().is_file()}
+files = {path.locate() for each in found.values() for path in each.files or ()}
+files = {path for path in files if path.is_file()}
 code = sum(path.stat().st_size for path in files if path.suffix != ".pyc")
 byte_code = sum(path.stat().st_size for path in files if path.suffix == ".pyc")
 print(json.dumps([len(found), code, byte_code]))
@@ -60,9 +62,7 @@ def main() -> None:
                 python = install(Path(place), wheel, extra)
                 number, code, byte_code = json.loads(ask(python, "-c", SIZE))
                 own = import_seconds(python, PACKAGES.get(extra) or OTHERS.get(extra, ()))
-                table.add(
-                    named(extra), number, code / 1e6, byte_code / 1e6, import_ms(python), own
-                )
+                table.add(named(extra), number, code / 1e6, byte_code / 1e6, import_ms(python), own)
     keep(chosen.json, {"sizes": table.to_json()}, seeds=[])
 
 
