@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # they bring PyTorch and Transformers
 
 logger = logging.getLogger(__name__)
 
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One training run.
