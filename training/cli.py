@@ -87,7 +87,6 @@ def train(
     configure_logging()
     started = time.monotonic()
     from longtail.models.bundle.registry import Registry
-    from longtail.models.extras import require
     from longtail.models.files.outputs import check_not_in_registry, check_own_folder
     from longtail.training.data.dataset import open_dataset
     from longtail.training.pipeline.budget import BUDGET_NAME, train_within
