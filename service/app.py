@@ -16,7 +16,7 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.predict.protocol import Predictor
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.label_sets import LabelSets
-from longtail.service.engine.queries import Limits
+from longtail.service.engine.queries import MAX_FILTER_LABELS, Limits
 from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.shares import Slots
 from longtail.service.feedback.store import FeedbackStore
@@ -65,7 +65,8 @@ from longtail.service.versions.redeploy import Redeployer
 from longtail.service.versions.serving import Canary, ModelManager
 from longtail.service.versions.sources import RegistrySource
 from longtail.service.web.api_keys import KeyRing, Keys
-from longtail.service.web.deps import MAX_SEARCHES, Service
+from longtail.service.web.deps import MAX_SEARCHES, MAX_STREAMS, Service
+from longtail.service.web.feedback import MAX_ENTRIES
 from longtail.service.web.json_body import describe_bodies
 from longtail.service.web.problem_handlers import add_handlers, set_media_types
 
@@ -106,7 +107,7 @@ def create_app(
         ConfigError: A setting is wrong.
     """
     settings = settings or load_settings()
-    service = _assemble(settings, load, tracing or make_tracing(settings.otel, _release()))
+    service = _assemble(settings, load, tracing or make_tracing(_release()))
     app = FastAPI(
         title="Longtail",
         version=_release(),
@@ -194,14 +195,12 @@ def _assemble(
         max_texts=settings.max_texts_per_request,
         max_text_characters=settings.max_text_characters,
         max_k=settings.max_k,
-        max_filter_labels=settings.max_filter_labels,
-        max_explained_labels=settings.max_explained_labels,
         max_queue_tokens=settings.max_queue_tokens,
         max_batch_tokens=settings.max_batch_tokens,
         request_timeout_s=settings.request_timeout_s,
     )
     telemetry = Telemetry()
-    compute = ComputeSetup(settings.num_threads, settings.compute_workers, settings.device)
+    compute = ComputeSetup(settings.num_threads, device=settings.device)
     engine = Engine(
         manager,
         limits,
@@ -218,7 +217,7 @@ def _assemble(
         manager=manager,
         engine=engine,
         telemetry=telemetry,
-        streams=Slots(settings.max_streams, "batches"),
+        streams=Slots(MAX_STREAMS, "batches"),
         label_searches=Slots(MAX_SEARCHES, "label searches"),
         redeployer=_redeployer(
             settings,
@@ -241,7 +240,7 @@ def _feedback_writer(settings: Settings) -> FeedbackWriter | None:
     if settings.feedback is None:
         return None
     store = FeedbackStore(settings.feedback, max_bytes=settings.max_feedback_bytes)
-    return FeedbackWriter(store, settings.max_feedback_queue)
+    return FeedbackWriter(store)
 
 
 def _redeployer(
@@ -257,7 +256,6 @@ def _redeployer(
         load,
         source=source,
         memory_factor=settings.memory_factor,
-        warmup_timeout_s=settings.warmup_timeout_s,
         prepare_thread=prepare_thread,
         available_gpu=partial(available_gpu_bytes, settings.device),
     )
@@ -307,12 +305,12 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     for fields in (options, *bodies):
         fields["k"]["maximum"] = limits.max_k
         for listed in (fields["include"]["anyOf"][0], fields["exclude"]):
-            listed["maxItems"] = limits.max_filter_labels
+            listed["maxItems"] = MAX_FILTER_LABELS
         if "text" in fields:
             fields["text"]["maxLength"] = limits.max_text_characters
     fields = schemas["PredictRequest"]["properties"]
     fields["texts"]["maxItems"] = limits.max_texts_per_request
-    schemas["FeedbackRequest"]["properties"]["entries"]["maxItems"] = limits.max_feedback_entries
+    schemas["FeedbackRequest"]["properties"]["entries"]["maxItems"] = MAX_ENTRIES
     fields["texts"]["items"]["maxLength"] = limits.max_text_characters
     return document
 

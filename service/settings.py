@@ -92,10 +92,6 @@ class Settings(BaseSettings):
     """Most bytes in the body of one request."""
     max_k: int = Field(1000, ge=1)
     """Most labels that a request may ask for per text."""
-    max_filter_labels: int = Field(10_000, ge=0, le=300_000)
-    """Most label ids that a request may include and exclude."""
-    max_explained_labels: int = Field(100, ge=0)
-    """Most labels that a request may have explained. They are its `k` times its texts."""
     label_sets: Path | None = None
     """Folder of stored label sets. Requests include or exclude them by name; a set is NAME.json, a
     list of ids, or NAME.txt, one id per line."""
@@ -106,8 +102,6 @@ class Settings(BaseSettings):
     """Most tokens of text that may wait. More work is refused with 429."""
     request_timeout_s: float = Field(30, gt=0, allow_inf_nan=False)
     """Seconds after which an unanswered request is given up. A request may ask for less."""
-    max_streams: int = Field(16, ge=1)
-    """Most batch streams at a time. Further ones are refused with 429."""
     stream_idle_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
     """Seconds after which a batch stream ends whose client neither sends nor reads."""
     keep_alive_s: int = Field(75, ge=0)
@@ -125,9 +119,6 @@ class Settings(BaseSettings):
     """Where the models compute; `cuda` is the first GPU."""
     num_threads: int | None = Field(None, ge=1, json_schema_extra=_automatic)
     """Threads of the compute libraries."""
-    compute_workers: int | None = Field(None, ge=1, json_schema_extra=_automatic)
-    """Batches computed at a time, which share the threads. Where it is not set: one per thread, up
-    to 4. On GPUs, and as long as no model has an encoder, it is one in any case."""
     shutdown_timeout_s: int = Field(30, ge=0)
     """Seconds that requests in flight get to finish. They begin at a stop, after `drain_delay_s`,
     and before an old model makes room for a new one (`resource-preserving`)."""
@@ -143,9 +134,6 @@ class Settings(BaseSettings):
     or in its place, with answers of 503 meanwhile (`resource-preserving`)."""
     memory_factor: float = Field(2, ge=0, allow_inf_nan=False)
     """Free memory needed to load a version, as a multiple of its files; 0 checks nothing."""
-    warmup_timeout_s: float = Field(600, gt=0, allow_inf_nan=False)
-    """Seconds that the first predictions of a new version may take. After that time the load fails,
-    and the old version stays."""
     canary_version: int | None = Field(None, ge=1)
     """Version that gets a share of the requests that name none."""
     canary_share: float = Field(0, ge=0, le=1)
@@ -170,19 +158,12 @@ class Settings(BaseSettings):
     feedback_texts: bool = False
     """Whether texts are kept with the feedback; otherwise their SHA-256 is. A short text can be
     guessed from that."""
-    max_feedback_entries: int = Field(100, ge=1, le=10_000)
-    """Most entries of feedback in one request."""
-    max_feedback_queue: int = Field(1000, ge=1)
-    """Most entries of feedback that may wait to be written. More are refused with 429."""
     max_feedback_bytes: int = Field(4 * 1024**3, ge=64 * 1024)
     """Most bytes of the SQLite database of feedback. What exceeds them is refused with 503."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log lines that are written."""
     log_format: Literal["text", "json"] = "text"
     """Form of the log lines. They are text for people, or one JSON object each."""
-    otel: bool | None = Field(None, json_schema_extra=_automatic)
-    """Whether to send traces by OpenTelemetry. Where it is not set, they are sent if
-    `OTEL_EXPORTER_OTLP_ENDPOINT` is; OpenTelemetry's own variables (`OTEL_...`) say where to."""
 
     @field_validator("root_path")
     @classmethod

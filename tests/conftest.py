@@ -141,7 +141,7 @@ def tiny_content(tiny_encoder: Path) -> dict[str, Any]:
             "method": "adversarial",
             "epochs": 2,
             "batch_size": 50,
-            "tree": {"components": 4, "regulariser": 1.0},
+            "tree": {"regulariser": 1.0},
         },
     }
 

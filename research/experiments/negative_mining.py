@@ -288,7 +288,7 @@ def learning_config(trial: Trial) -> LearningConfig:
             },
             "loss": {
                 "kind": "ordered", "margin_loss": phi, "form": form,
-                "rank_weights": {"kind": "given", "weights": [1 / rank] * rank},
+                "rank_weights": [1 / rank] * rank,
             },
         }
     )  # fmt: skip

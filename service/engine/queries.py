@@ -9,6 +9,11 @@ from longtail.models.errors import RequestError
 from longtail.models.options import RankingOptions
 from longtail.service.schemas.base import Options
 
+MAX_FILTER_LABELS = 10_000
+"""Label ids that a request may include and exclude."""
+MAX_EXPLAINED_LABELS = 100
+"""Labels that a request may have explained: its `k` times its texts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -17,8 +22,6 @@ class Limits:
     max_texts: int
     max_text_characters: int
     max_k: int
-    max_filter_labels: int = 10_000
-    max_explained_labels: int = 100
     max_queue_tokens: int = 2**16
     max_batch_tokens: int | None = None
     request_timeout_s: float = 30.0
@@ -122,23 +125,23 @@ def check_query(query: Query, limits: Limits) -> None:
     options = query.options
     if options.k > limits.max_k:
         raise RequestError(f"k is {options.k}; expected 1 to {limits.max_k}")
-    _check_filter(query.labels, limits)
+    _check_filter(query.labels)
     num_explained = options.k * len(query.texts)
-    if options.explain and num_explained > limits.max_explained_labels:
+    if options.explain and num_explained > MAX_EXPLAINED_LABELS:
         raise RequestError(
             f"{num_explained} labels are to be explained (k times texts); expected at most "
-            f"{limits.max_explained_labels}; ask for fewer, or send the texts one by one"
+            f"{MAX_EXPLAINED_LABELS}; ask for fewer, or send the texts one by one"
         )
 
 
-def _check_filter(labels: NamedLabels, limits: Limits) -> None:
+def _check_filter(labels: NamedLabels) -> None:
     """Check that a filter names no more labels than it may.
 
     Raises:
         RequestError: It does.
     """
-    if labels.num_ids > limits.max_filter_labels:
+    if labels.num_ids > MAX_FILTER_LABELS:
         raise RequestError(
             f"include, exclude and under name {labels.num_ids} labels; expected at most "
-            f"{limits.max_filter_labels}; let the service store them as a set, and name that"
+            f"{MAX_FILTER_LABELS}; let the service store them as a set, and name that"
         )

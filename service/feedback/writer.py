@@ -56,7 +56,7 @@ _Job: TypeAlias = _Addition | _Deletion | _Replacement
 class FeedbackWriter:
     """Takes entries of any thread and stores them in the order in which they came."""
 
-    def __init__(self, store: FeedbackStore, max_waiting: int) -> None:
+    def __init__(self, store: FeedbackStore, max_waiting: int = 1000) -> None:
         """Write nothing yet.
 
         Args:

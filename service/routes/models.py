@@ -14,6 +14,7 @@ from longtail.models.bundle.registry import EMPTY_STATE, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.names import AIM_NAMES, PRECISION, AimName, CorrectionName
 from longtail.models.scorers.aims import AIMS_NAME
+from longtail.service.engine.queries import MAX_EXPLAINED_LABELS
 from longtail.service.schemas.models import (
     FeedbackState,
     ModelList,
@@ -25,6 +26,7 @@ from longtail.service.settings import Settings
 from longtail.service.telemetry.model_metrics import shares_of
 from longtail.service.versions.serving import Serving
 from longtail.service.web.deps import Service, ServiceDep, require_known_query
+from longtail.service.web.feedback import MAX_ENTRIES
 from longtail.service.web.problem_handlers import responses
 
 router = APIRouter()
@@ -64,7 +66,7 @@ def _model_list(service: Service) -> ModelList:
         feedback=FeedbackState(
             enabled=service.feedback is not None,
             keeps_texts=service.settings.feedback_texts,
-            max_entries=service.settings.max_feedback_entries,
+            max_entries=MAX_ENTRIES,
         ),
     )
 
@@ -142,7 +144,7 @@ def _limits(settings: Settings) -> ServiceLimits:
         max_k=settings.max_k,
         max_texts=settings.max_texts_per_request,
         max_text_characters=settings.max_text_characters,
-        max_explained_labels=settings.max_explained_labels,
+        max_explained_labels=MAX_EXPLAINED_LABELS,
         max_queue_tokens=settings.max_queue_tokens,
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
-from longtail.models.extras import is_installed, needs, require
+from longtail.models.extras import is_installed, needs
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -65,22 +65,15 @@ class Tracing:
         thread.join(_LAST_SPANS_S)
 
 
-def make_tracing(is_on: bool | None, release: str) -> Tracing | None:
-    """Return what makes and sends traces; None where they are off.
+def make_tracing(release: str) -> Tracing | None:
+    """Return what makes and sends traces; None where no variable says where to send them.
 
     Args:
-        is_on: Whether they are on; None: if a variable of OpenTelemetry says where to send them.
         release: Of this service.
-
-    Raises:
-        ConfigError: They are switched on, and a package is missing.
     """
-    is_asked = is_on or (is_on is None and any(map(os.environ.get, ENDPOINT_VARIABLES)))
-    if not is_asked:
+    if not any(map(os.environ.get, ENDPOINT_VARIABLES)):
         return None
-    if is_on:
-        require("otel", "LONGTAIL_OTEL")
-    elif not is_installed("otel"):
+    if not is_installed("otel"):
         logger.warning("no traces: OpenTelemetry %s", needs("otel"))
         return None
     return Tracing(_make_provider(release))

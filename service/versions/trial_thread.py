@@ -52,7 +52,7 @@ class TrialThread:
                 raise  # of the work itself
             raise ChangeError(
                 f"its first predictions took more than {self._timeout_s:g} s; use a smaller model "
-                "or more processors, or allow more time by LONGTAIL_WARMUP_TIMEOUT_S"
+                "or more processors"
             ) from error
 
     def __enter__(self) -> Self:

@@ -36,6 +36,10 @@ MAX_READERS = 4
 
 MAX_SEARCHERS = 2
 """Searches for labels that are computed at a time; they compete with the event loop for Python."""
+
+MAX_STREAMS = 16
+"""Batch streams at a time; further ones are refused."""
+
 MAX_SEARCHES = 64
 """Searches for labels that are computed or wait."""
 

@@ -30,6 +30,8 @@ OFF = Kind("feedback-off", 403, "Feedback is off")
 
 _Result = TypeVar("_Result")
 
+MAX_ENTRIES = 100
+"""Entries of feedback in one request."""
 _MAX_INLINE = 20_000
 """Characters that are looked at without another thread: about a millisecond."""
 _CHARACTERS_OF_LABEL = 50
@@ -60,9 +62,10 @@ async def store_feedback(
         LongtailError: They can't be stored; then none is.
     """
     writer = writer_of(service)
-    most = service.settings.max_feedback_entries
-    if len(said) > most:
-        raise RequestError(f"entries: got {len(said)}, expected at most {most}; send several times")
+    if len(said) > MAX_ENTRIES:
+        raise RequestError(
+            f"entries: got {len(said)}, expected at most {MAX_ENTRIES}; send several times"
+        )
     prepared = await _checked(request, service, said)
     receipts = await written(service, writer.add([entry for entry, _ in prepared]))
     add_log_fields(request.scope, entries=len(prepared))

@@ -82,7 +82,9 @@ def passes(args: argparse.Namespace, machine: Machine) -> Table:
     best: dict[tuple[str, Role], float] = {}
     for _ in range(args.rounds):
         for way, (dropout, form) in ways.items():
-            begin_training(encoder, dropout=dropout)
+            begin_training(encoder)
+            if dropout:
+                encoder.train()
             for role, batch in batches.items():
                 with form():
                     found = seconds_of(

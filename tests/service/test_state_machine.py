@@ -321,7 +321,7 @@ def open_service(source: Path, tmp_path: Path) -> OpenService:
         app = create_app(
             Settings(
                 registry=folder, admin_keys=entry, watch_interval_s=0.2, log_level="error",
-                num_threads=1, compute_workers=1, request_timeout_s=DEADLINE_S,
+                num_threads=1, request_timeout_s=DEADLINE_S,
                 precision="float32", max_text_characters=10_000,
             )
         )  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from longtail.models.errors import ConfigError
 
@@ -78,8 +78,6 @@ class ClusterConfig(_Section):
 class TreeFitConfig(_Section):
     """How a label tree is fitted (Bamler & Mandt 2020, section 3)."""
 
-    components: Positive = 16
-    """Principal components k of the document vectors that it reads."""
     regulariser: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """lambda_n; none: the best power of ten by cross-validation, in a dozen fits or so."""
 
@@ -171,73 +169,6 @@ class NegativesConfig(_Section):
         return self.distribution.kind in {"uniform_subset", "all"}
 
 
-class TopKConfig(_Section):
-    """The k hardest of the sampled negatives count alike."""
-
-    kind: Literal["top_k"] = "top_k"
-    k: Positive = 1
-    """The paper's Top-k, and Top-k' where it is below the k of the retrieval loss."""
-
-    @property
-    def num_ranks(self) -> int:
-        """Processes that have a weight."""
-        return self.k
-
-
-class PowerLawConfig(_Section):
-    """The k hardest count by a power of their rank."""
-
-    kind: Literal["power_law"] = "power_law"
-    k: Positive
-    """Processes that count."""
-    exponent: float
-    """Weights fall with rank^-exponent."""
-
-    @model_validator(mode="after")
-    def _refuse_increasing(self) -> PowerLawConfig:
-        if self.exponent < 0:
-            raise ValueError(
-                f"rank_weights increase: exponent {self.exponent} makes easier negatives weigh "
-                "more; expected at least 0"
-            )
-        return self
-
-    @property
-    def num_ranks(self) -> int:
-        """Processes that have a weight."""
-        return self.k
-
-
-class GivenRanksConfig(_Section):
-    """Any weights of the ranks, the hardest first."""
-
-    kind: Literal["given"] = "given"
-    weights: tuple[Annotated[float, Field(ge=0)], ...] = Field(min_length=1)
-    """Of rank 1, 2, ..."""
-
-    @model_validator(mode="after")
-    def _refuse_increasing(self) -> GivenRanksConfig:
-        for rank, (harder, easier) in enumerate(pairwise(self.weights), start=1):
-            if easier > harder:
-                raise ValueError(
-                    f"rank_weights increase: {harder} at rank {rank}, then {easier}; expected "
-                    "weights that never rise (Reddi et al. 2019, Theorem 2)"
-                )
-        if not self.weights[0]:
-            raise ValueError("rank_weights are 0 at every rank; expected one above 0")
-        return self
-
-    @property
-    def num_ranks(self) -> int:
-        """Processes that have a weight."""
-        return len(self.weights)
-
-
-RankWeightsConfig = Annotated[
-    TopKConfig | PowerLawConfig | GivenRanksConfig, Field(discriminator="kind")
-]
-
-
 class SoftmaxLossConfig(_Section):
     """Softmax cross-entropy, sampled or not, with or without margins (Eq. 3, 4, 6, 7)."""
 
@@ -260,22 +191,31 @@ class OrderedLossConfig(_Section):
         "hinge"
     )
     """phi of Reddi et al."""
-    ramp_width: float = Field(default=1.0, gt=0)
-    """The margin rho of the ramp loss."""
     form: Literal["pairwise", "binary"] = "binary"
     """POWL or BOWL."""
-    rank_weights: RankWeightsConfig = TopKConfig()
-    """vartheta of Reddi et al., the hardest negative first."""
-    rank_draws: Positive | None = None
-    """Draw so many ranks a pair in proportion to their weights, instead of weighing all."""
+    rank_weights: Positive | tuple[Annotated[float, Field(ge=0)], ...] = 1
+    """vartheta of Reddi et al.: a number k, of which the k hardest negatives count alike (Lemma 2,
+    Top-k); or the weights of rank 1, 2, ..., the hardest first."""
 
-    @model_validator(mode="after")
-    def _refuse_ignored_width(self) -> OrderedLossConfig:
-        if "ramp_width" in self.model_fields_set and self.margin_loss != "ramp":
-            raise ValueError(
-                f"ramp_width is given, but margin_loss is '{self.margin_loss}'; drop it"
-            )
-        return self
+    @field_validator("rank_weights")
+    @classmethod
+    def _refuse_increasing(cls, value: int | tuple[float, ...]) -> int | tuple[float, ...]:
+        if isinstance(value, int):
+            return value
+        for rank, (harder, easier) in enumerate(pairwise(value), start=1):
+            if easier > harder:
+                raise ValueError(
+                    f"rank_weights increase: {harder} at rank {rank}, then {easier}; expected "
+                    "weights that never rise (Reddi et al. 2019, Theorem 2)"
+                )
+        if not any(value):
+            raise ValueError("rank_weights are 0 at every rank; expected one above 0")
+        return value
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that have a weight."""
+        return self.rank_weights if isinstance(self.rank_weights, int) else len(self.rank_weights)
 
 
 class DeplLossConfig(_Section):
@@ -296,8 +236,6 @@ class SoftTopKLossConfig(_Section):
     kind: Literal["soft_top_k"] = "soft_top_k"
     k: Positive = 5
     """Labels that the top has room for."""
-    sharpness: float = Field(default=1.0, gt=0)
-    """How close the soft membership comes to a step."""
 
 
 SubsetLossConfig = DeplLossConfig | DecoupledSoftmaxLossConfig | SoftTopKLossConfig
@@ -336,9 +274,9 @@ class LearningConfig(_Section):
             raise ConfigError(
                 f"loss 'soft_top_k': k is {loss.k}, of {num_labels} labels; expected fewer than all"
             )
-        if isinstance(loss, OrderedLossConfig) and loss.rank_weights.num_ranks >= num_labels:
+        if isinstance(loss, OrderedLossConfig) and loss.num_ranks >= num_labels:
             raise ConfigError(
-                f"loss 'ordered': rank_weights has {loss.rank_weights.num_ranks} ranks, but a pair "
+                f"loss 'ordered': rank_weights has {loss.num_ranks} ranks, but a pair "
                 f"has at most {num_labels - 1} negatives (B >= k); expected fewer ranks"
             )
         if self.negatives is not None:
@@ -379,12 +317,9 @@ def _refuse_mining(loss: OrderedLossConfig, negatives: NegativesConfig) -> None:
         )
     if negatives.exclude == "none":
         raise ValueError("loss 'ordered' can't have the positive among the negatives it mines")
-    if (
-        negatives.num_negatives is not None
-        and negatives.num_negatives < loss.rank_weights.num_ranks
-    ):
+    if negatives.num_negatives is not None and negatives.num_negatives < loss.num_ranks:
         raise ValueError(
-            f"loss 'ordered': rank_weights has {loss.rank_weights.num_ranks} ranks, but "
+            f"loss 'ordered': rank_weights has {loss.num_ranks} ranks, but "
             f"num_negatives is {negatives.num_negatives}; expected at least as many (B >= k)"
         )
 

@@ -18,12 +18,11 @@ from pydantic import (
 from longtail.models.bundle.warmup_texts import MAX_PROBES
 from longtail.models.errors import ConfigError
 from longtail.models.files.validation import problem_in_words
-from longtail.models.names import ENSEMBLE, NEIGHBOURS, WITHOUT_ENCODER, Pooling
+from longtail.models.names import ENSEMBLE, LINEAR, NEIGHBOURS, WITHOUT_ENCODER, Pooling
 from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.sections import (
     ClassifierConfig,
     DescriptionConfig,
-    NeighboursConfig,
     RetrievalConfig,
     SparseConfig,
     _Section,
@@ -56,8 +55,6 @@ _LEFT_TO_ENCODER = (
     ("retrieval", "label_pooling"),
 )
 """What the encoder decides where it is None; then it is no setting that was used."""
-_OPTIONAL = ("linear", "neighbours")
-"""Scorers with a section of their own name, which concerns no other scorer."""
 _BESIDE = (
     ("classifier", "retrieval"),
     ("linear", "retrieval"),
@@ -139,7 +136,6 @@ class TrainingConfig(_Section):
     classifier: ClassifierConfig = ClassifierConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     linear: LinearConfig = LinearConfig()
-    neighbours: NeighboursConfig = NeighboursConfig()
 
     @model_validator(mode="before")
     @classmethod
@@ -261,10 +257,9 @@ class TrainingConfig(_Section):
 
     @property
     def _unused(self) -> tuple[tuple[str, str], ...]:
-        left_out = tuple((name, "") for name in _OPTIONAL if name not in self.scorers)
-        if self.is_dense:
-            return left_out
-        return _DENSE_KEYS + tuple(key for key in left_out if key not in _DENSE_KEYS)
+        if not self.is_dense:
+            return _DENSE_KEYS
+        return () if LINEAR in self.scorers else ((LINEAR, ""),)
 
 
 def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainingConfig:

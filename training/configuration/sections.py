@@ -25,8 +25,6 @@ from longtail.training.configuration.learning import (
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
-Temperature = Annotated[float, Field(ge=0.01, le=100)]
-StopWordLanguage = Literal["en", "de"]
 
 
 class _Section(BaseModel):
@@ -89,12 +87,6 @@ class DescriptionConfig(_Section):
 
     num_keywords: int = Field(default=20, ge=0)
     """Highest-weighted tokens appended to the label's name; 0 is the paper's DE-ret."""
-    drop_name_tokens: bool = False
-    """Leave out keywords that are words of the label's name."""
-    drop_numbers: bool = False
-    """Leave out keywords without a letter."""
-    drop_stop_words: tuple[StopWordLanguage, ...] = ()
-    """Leave out the stop-words of these languages; see `longtail.training.sparse.stop_words`."""
     alternative_names: int = Field(default=0, ge=0)
     """Other names of a label that stand before its keywords, at most; the label file has them."""
     parents: bool = False
@@ -104,7 +96,7 @@ class DescriptionConfig(_Section):
 
 
 class StageConfig(_Section):
-    """One stage of neural training: AdamW, linear warm-up, then a schedule."""
+    """One stage of neural training: AdamW, whose rates rise and fall linearly, without dropout."""
 
     epochs: Positive
     """Passes over the training documents."""
@@ -125,17 +117,6 @@ class StageConfig(_Section):
     """Peak rate of both poolers."""
     classifier_learning_rate: Rate
     """Peak rate of the classifier's label weights."""
-    warmup_share: float = Field(default=0.1, ge=0, lt=1)
-    """Share of the steps in which the rates rise."""
-    schedule: Literal["linear", "constant"] = "linear"
-    """How the rates fall after that: to zero at the last step, or not at all."""
-    weight_decay: float = Field(default=0.01, ge=0)
-    """Of AdamW."""
-    max_gradient_norm: float = Field(default=1.0, gt=0)
-    """Gradients are scaled down to this norm."""
-    dropout: bool = False
-    """Let the encoder drop what its own configuration says in every step. Off: on a CPU the draws
-    are up to half of a step's time, and in a few epochs nothing is overfitted."""
 
 
 class ClassifierConfig(StageConfig):
@@ -167,8 +148,6 @@ class RetrievalConfig(StageConfig):
     of pairs and their negatives (softmax, decoupled, ordered)."""
     negatives: NegativesConfig | None = None
     """Of a loss over pairs."""
-    cosine_scale: float = Field(default=10.0, gt=0)
-    """How sharply the first scores tell cosines apart."""
     label_pooling: Pooling | None = None
     """What the label encoder makes of a text's tokens: "mean" of the last layer over them, special
     ones ([CLS] and [SEP]) included; the mean over "words" leaves those out; that of the first
@@ -222,20 +201,3 @@ class RetrievalConfig(StageConfig):
                 f"but label_subset_size is {self.label_subset_size}; raise it, or take another "
                 "distribution"
             )
-
-
-class NeighboursConfig(_Section):
-    """The scorer of the nearest training documents (RAE-XMC, arXiv:2502.10615).
-
-    The bundle keeps of every training document with a label: its id, its labels, and the tf-idf
-    weight of each of its words. Who has the bundle can tell which words of the vocabulary a
-    document has and about how often, though not their order, nor words outside the vocabulary.
-    Where that is too much, leave "neighbours" out of `scorers`: then none of it is stored.
-    """
-
-    num_neighbours: tuple[Positive, ...] = Field(default=(30, 10, 20, 50, 100), min_length=1)
-    """Documents that are asked about a text, at most: the one with the largest nDCG@5 on the dev
-    split is chosen; without a dev split, or of equally good ones, the first."""
-    temperature: tuple[Temperature, ...] = Field(default=(0.1, 0.05, 0.07, 0.14, 0.2), min_length=1)
-    """How much nearer documents count for more: exp(cosine / temperature); chosen together with
-    their number."""

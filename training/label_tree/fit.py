@@ -24,6 +24,8 @@ from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
+NUM_COMPONENTS = 16
+"""Principal components of the document vectors that a tree reads, where these have as many."""
 _NUM_FOLDS = 3
 _EXPONENTS = range(-4, 7)  # powers of ten that cross-validation may come to
 _DOCUMENTS_AT_A_TIME = 2**14  # whose vectors are held in float64
@@ -50,7 +52,7 @@ def fit_tree(
     vectors: Float32[np.ndarray, "document dim"],
     truth: Float32[csr_array, "document label"],
     *,
-    num_components: int = 16,
+    num_components: int = NUM_COMPONENTS,
     regulariser: float | None = None,
     seed: int = 0,
 ) -> FittedTree:

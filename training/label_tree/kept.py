@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.label_tree.tree import LabelTree
 from longtail.training.configuration.learning import TreeFitConfig
-from longtail.training.label_tree.fit import fit_tree
+from longtail.training.label_tree.fit import NUM_COMPONENTS, fit_tree
 from longtail.training.runtime.checkpoints import save_arrays
 
 logger = logging.getLogger(__name__)
@@ -39,12 +39,10 @@ def kept_tree(
     path = folder / "tree.safetensors"
     if path.exists():
         return LabelTree.from_arrays(load_file(path))
+    read = vectors()
+    num_components = min(NUM_COMPONENTS, read.shape[1])
     fitted = fit_tree(
-        vectors(),
-        truth,
-        num_components=config.components,
-        regulariser=config.regulariser,
-        seed=seed,
+        read, truth, num_components=num_components, regulariser=config.regulariser, seed=seed
     )
     logger.info(
         "label tree: lambda_n %g, %.3f nats a pair", fitted.regulariser, fitted.log_likelihood

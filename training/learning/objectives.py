@@ -24,16 +24,13 @@ from longtail.training.configuration.learning import (
     DecoupledSoftmaxLossConfig,
     DeplLossConfig,
     FrequencyConfig,
-    GivenRanksConfig,
     HardConfig,
     LearningConfig,
     LossConfig,
     NegativesConfig,
     OrderedLossConfig,
-    PowerLawConfig,
     SoftmaxConfig,
     SoftTopKLossConfig,
-    TopKConfig,
     TreeConfig,
     UniformConfig,
     UniformSubsetConfig,
@@ -67,7 +64,7 @@ from longtail.training.learning.model_distributions import (
     RefreshedClusters,
     SoftmaxNegatives,
 )
-from longtail.training.learning.ordered_losses import OrderedLoss, mining_weights, sub_sampled
+from longtail.training.learning.ordered_losses import OrderedLoss, mining_weights
 from longtail.training.learning.pair_losses import DECOUPLED_LOSSES, PairLoss, softmax_loss
 from longtail.training.learning.sampling import Distribution, Negatives, Pairs
 from longtail.training.learning.subset_losses import (
@@ -95,6 +92,7 @@ _MARGIN_LOSSES = {
     "logistic_base_2": logistic_base_2,
     "squared_hinge": squared_hinge,
     "exponential": exponential,
+    "ramp": ramp(1.0),  # the margin rho is 1
 }
 
 Scorer = Callable[[Int64[Tensor, "#batch k"]], Float[Tensor, "batch k"]]
@@ -142,13 +140,11 @@ class MiningObjective:
         distribution: Draws a uniform subset of the labels.
         loss: Over its negatives in order.
         rank_weights: vartheta of each rank.
-        rank_draws: Processes drawn a pair in proportion to their weights; None: all are weighed.
     """
 
     distribution: Distribution
     loss: OrderedLoss
     rank_weights: Float32[Tensor, "1 rank"]
-    rank_draws: int | None = None
 
     def __call__(
         self, pairs: Pairs, score: Scorer, generator: torch.Generator
@@ -157,15 +153,12 @@ class MiningObjective:
         return self.cost(pairs, self.distribution.draw(pairs, generator), score, generator)
 
     def cost(
-        self, pairs: Pairs, negatives: Negatives, score: Scorer, generator: torch.Generator
+        self, pairs: Pairs, negatives: Negatives, score: Scorer, _: torch.Generator
     ) -> Float[Tensor, ""]:
         """Score the positives and negatives that were drawn, and return the mean loss."""
         positive = score(pairs.labels.unsqueeze(1)).squeeze(1)
         scores = score(negatives.labels).masked_fill(~negatives.is_drawn, -torch.inf)
-        theta = self.rank_weights
-        if self.rank_draws is not None:
-            theta = sub_sampled(theta, self.rank_draws, len(positive), generator)
-        return self.loss(positive, scores, theta)
+        return self.loss(positive, scores, self.rank_weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +278,7 @@ def make_subset_loss(config: LossConfig) -> SubsetLoss:
     if isinstance(config, DecoupledSoftmaxLossConfig):
         return decoupled_softmax_loss
     if isinstance(config, SoftTopKLossConfig):
-        return partial(soft_top_k_loss, k=config.k, sharpness=config.sharpness)
+        return partial(soft_top_k_loss, k=config.k)
     raise ConfigError(f"loss {config.kind!r} is taken over pairs; make it by make_objective")
 
 
@@ -297,22 +290,13 @@ def _mining_objective(
 ) -> MiningObjective:
     num_labels = len(inputs.counts)
     num_sampled = num_labels - 1 if num_negatives is None else num_negatives
-    weights = _rank_weights(config.rank_weights, num_labels, num_sampled).to(inputs.device)
-    is_ramp = config.margin_loss == "ramp"
-    margin_loss = ramp(config.ramp_width) if is_ramp else _MARGIN_LOSSES[config.margin_loss]
-    loss = OrderedLoss(margin_loss, config.form)
-    return MiningObjective(distribution, loss, weights, config.rank_draws)
-
-
-def _rank_weights(
-    config: TopKConfig | PowerLawConfig | GivenRanksConfig, num_labels: int, num_sampled: int
-) -> Float32[Tensor, "1 rank"]:
-    if isinstance(config, GivenRanksConfig):
-        return torch.tensor([config.weights])
-    exponent = config.exponent if isinstance(config, PowerLawConfig) else 0.0
-    return mining_weights(
-        config.k, num_labels=num_labels, num_sampled=num_sampled, exponent=exponent
-    )
+    given = config.rank_weights
+    if isinstance(given, int):
+        weights = mining_weights(given, num_labels=num_labels, num_sampled=num_sampled)
+    else:
+        weights = torch.tensor([given])
+    loss = OrderedLoss(_MARGIN_LOSSES[config.margin_loss], config.form)
+    return MiningObjective(distribution, loss, weights.to(inputs.device))
 
 
 def _needed(part: _Part | None, name: str) -> _Part:

@@ -15,7 +15,6 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from longtail.models.errors import ConfigError
-from longtail.training.learning.drawing import draw_with_replacement
 from longtail.training.learning.margin_losses import MarginLoss
 from longtail.training.learning.pair_losses import at_least_float32
 
@@ -71,23 +70,19 @@ class OrderedLoss:
         ).mean()
 
 
-def mining_weights(
-    k: int, *, num_labels: int, num_sampled: int, exponent: float = 0.0
-) -> Float32[Tensor, "1 k"]:
+def mining_weights(k: int, *, num_labels: int, num_sampled: int) -> Float32[Tensor, "1 k"]:
     """Return vartheta of stochastic negative mining: ranks 1 to k of B sampled labels count.
 
-    vartheta_j is proportional to j^-exponent and sums to (K - 1) / B. With exponent 0 that is Top-k
-    mining, vartheta_j = (K - 1) / (k B); its ordered loss has theta_j = 1/k for j <= k, so it
-    bounds the retrieval loss. With k' < k in place of k it is Top-k' mining, which bounds the
-    retrieval loss at k' and so, from further above, the one at k. With k = B it is plain negative
-    sampling. Differing from Lemma 2 as printed, theta is not all above 0: a label with fewer than
-    B - k others below it is never among the k best of B.
+    This is Top-k mining, vartheta_j = (K - 1) / (k B); its ordered loss has theta_j = 1/k for
+    j <= k, so it bounds the retrieval loss. With k' < k in place of k it is Top-k' mining, which
+    bounds the retrieval loss at k' and so, from further above, the one at k. With k = B it is plain
+    negative sampling. Differing from Lemma 2 as printed, theta is not all above 0: a label with
+    fewer than B - k others below it is never among the k best of B.
 
     Args:
         k: Processes that count.
         num_labels: K, at least 2.
         num_sampled: B, at least k.
-        exponent: At least 0; above, the hardest negatives weigh more.
 
     Raises:
         ConfigError: B < k.
@@ -96,25 +91,4 @@ def mining_weights(
         raise ConfigError(
             f"negative mining: the {k} hardest of {num_sampled} sampled labels; expected B >= k"
         )
-    shares = torch.arange(1, k + 1, dtype=torch.float64) ** -exponent
-    weights = shares / shares.sum() * ((num_labels - 1) / num_sampled)
-    return weights.float().unsqueeze(0)
-
-
-def sub_sampled(
-    theta: Float[Tensor, "1 rank"], num_draws: int, batch: int, generator: torch.Generator
-) -> Float[Tensor, "batch rank"]:
-    """Return weights of drawn ranks alone, with theta as their expectation.
-
-    Reddi et al. 2019, section 3.1: ranks are drawn in proportion to theta, with replacement; each
-    draw weighs the sum of theta / draws.
-
-    Args:
-        theta: Weight of each rank, not all 0.
-        num_draws: Processes drawn a pair.
-        batch: Pairs.
-        generator: On the device of theta.
-    """
-    drawn = draw_with_replacement(theta.expand(batch, -1), num_draws, generator)
-    weight = (theta.sum() / num_draws).expand(drawn.shape)
-    return torch.zeros_like(theta).repeat(batch, 1).scatter_add(1, drawn, weight)
+    return torch.full((1, k), (num_labels - 1) / (k * num_sampled))

@@ -15,11 +15,26 @@ from scipy.sparse import csr_array
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource
-from longtail.training.configuration.sections import NeighboursConfig
 from longtail.training.evaluation.metrics import join_truth, ndcg_at
 
 logger = logging.getLogger(__name__)
 _CUT_OFF = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What the scorer of the nearest documents is chosen from (RAE-XMC, arXiv:2502.10615).
+
+    Attributes:
+        num_neighbours: Documents that are asked about a text, at most.
+        temperature: How much nearer documents count for more: exp(cosine / temperature).
+    """
+
+    num_neighbours: tuple[int, ...] = (30, 10, 20, 50, 100)
+    temperature: tuple[float, ...] = (0.1, 0.05, 0.07, 0.14, 0.2)
+
+
+CANDIDATES = Candidates()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +55,7 @@ def fit_memory(
     truth: Float32[csr_array, "document label"],
     ids: Sequence[str],
     dev: DevDocuments | None,
-    config: NeighboursConfig,
+    candidates: Candidates = CANDIDATES,
 ) -> NeighbourMemory:
     """Return a memory of training documents, weighed as ranks the dev split best by nDCG@5.
 
@@ -49,16 +64,16 @@ def fit_memory(
         truth: Their labels.
         ids: Their ids.
         dev: What to choose on; None: the first candidates are taken, as where there is one of each.
-        config: The candidates.
+        candidates: Numbers and temperatures.
     """
     memory = NeighbourMemory.of_documents(
         features,
         truth,
         ids,
-        num_neighbours=config.num_neighbours[0],
-        temperature=config.temperature[0],
+        num_neighbours=candidates.num_neighbours[0],
+        temperature=candidates.temperature[0],
     )
-    if len(config.num_neighbours) == len(config.temperature) == 1:
+    if len(candidates.num_neighbours) == len(candidates.temperature) == 1:
         return memory
     if dev is None:
         logger.warning(
@@ -67,15 +82,17 @@ def fit_memory(
         )  # fmt: skip
         return memory
     neighbours = nearest_documents(
-        memory, dev.features, max(config.num_neighbours), num_threads=cpu_count()
+        memory, dev.features, max(candidates.num_neighbours), num_threads=cpu_count()
     )
-    candidates = [
+    memories = [
         replace(memory, num_neighbours=number, temperature=temperature)
-        for number, temperature in itertools.product(config.num_neighbours, config.temperature)
+        for number, temperature in itertools.product(
+            candidates.num_neighbours, candidates.temperature
+        )
     ]
-    values = [_quality(candidate, neighbours, dev) for candidate in candidates]
+    values = [_quality(candidate, neighbours, dev) for candidate in memories]
     best = int(np.argmax(values))  # of equal ones the first
-    chosen = candidates[best]
+    chosen = memories[best]
     logger.info(
         "neighbours: nDCG@%d on dev %.4f with %d neighbours and temperature %g",
         _cut_off(dev), values[best], chosen.num_neighbours, chosen.temperature,

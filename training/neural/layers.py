@@ -50,16 +50,15 @@ def checkpoint_gradients(encoder: DualEncoder) -> None:
         transformer.gradient_checkpointing_enable({"use_reentrant": False})
 
 
-def begin_training(model: nn.Module, *, dropout: bool) -> None:
-    """Put a model in training mode, in which layers may be computed twice, with or without dropout.
+def begin_training(model: nn.Module) -> None:
+    """Put a model in training mode, in which layers may be computed twice, without dropout.
 
     A transformer knows no rate that could be set for all families; but what it drops, it drops in
     training mode alone.
     """
     model.train()
-    if not dropout:
-        for module in model.modules():
-            module.training = bool(getattr(module, "gradient_checkpointing", False))
+    for module in model.modules():
+        module.training = bool(getattr(module, "gradient_checkpointing", False))
 
 
 def parameters_by_depth(encoder: DualEncoder, layers: nn.ModuleList) -> list[list[nn.Parameter]]:

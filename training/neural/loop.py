@@ -38,6 +38,7 @@ from longtail.training.runtime.run_log import ProgressLog
 logger = logging.getLogger(__name__)
 _LOG_EVERY_S = 30.0
 _CHECKPOINT_EVERY_S = 60.0
+_MAX_GRADIENT_NORM = 1.0
 _STEP = 2  # what the seed of a stage is for, beside the order of an epoch: the draws of a step
 
 
@@ -130,7 +131,7 @@ class _Stage:
     def _take_steps(self, done: int, report: _Report | None) -> None:
         total, clock = self.plan.num_steps, _Clock()
         for number, rows in enumerate(self.plan.batches(done), done):
-            set_rates(self.optimizer, self.config, number, total)
+            set_rates(self.optimizer, number, total)
             loss = _train_step(self, rows, [*self.seed, _STEP, number])
             taken = number + 1
             if report is not None:
@@ -140,10 +141,10 @@ class _Stage:
 
 
 def _train_step(stage: _Stage, rows: Int64[np.ndarray, batch], seed: list[int]) -> float:
-    """Take one step and return its loss; dropout and negatives follow from the seed alone."""
+    """Take one step and return its loss; negatives follow from the seed alone."""
     model, optimizer = stage.model, stage.optimizer
     rng = np.random.default_rng(seed)
-    begin_training(model, dropout=stage.config.dropout)
+    begin_training(model)
     optimizer.zero_grad(set_to_none=True)
     with stage.machine.forked_random(int(rng.integers(2**63))):
         with stage.machine.autocast():
@@ -155,7 +156,7 @@ def _train_step(stage: _Stage, rows: Int64[np.ndarray, batch], seed: list[int]) 
         [each for each in trained if id(each) in encoder],
         [each for each in trained if id(each) not in encoder],
     )
-    nn.utils.clip_grad_norm_(trained, stage.config.max_gradient_norm)
+    nn.utils.clip_grad_norm_(trained, _MAX_GRADIENT_NORM)
     optimizer.step()
     return float(loss.detach())
 

@@ -7,6 +7,10 @@ import torch
 from longtail.training.configuration.sections import StageConfig
 from longtail.training.neural.model import DeplModel
 
+WARMUP_SHARE = 0.1
+"""Share of the steps in which the rates rise."""
+WEIGHT_DECAY = 0.01
+
 
 def make_optimizer(model: DeplModel, config: StageConfig) -> torch.optim.AdamW:
     """Return AdamW with a group for each rate: transformer, poolers, classifier."""
@@ -23,25 +27,22 @@ def make_optimizer(model: DeplModel, config: StageConfig) -> torch.optim.AdamW:
             {"params": [p for p in params if p.requires_grad], "lr": rate, "peak": rate}
             for params, rate in groups
         ],
-        weight_decay=config.weight_decay,
+        weight_decay=WEIGHT_DECAY,
         fused=True,  # one pass over the weights, not one for each operation
     )
 
 
-def set_rates(
-    optimizer: torch.optim.Optimizer, config: StageConfig, number: int, total: int
-) -> None:
-    """Give every group its rate in a step: a linear rise to its peak, then the schedule.
+def set_rates(optimizer: torch.optim.Optimizer, number: int, total: int) -> None:
+    """Give every group its rate in a step: a linear rise to its peak, then a fall towards zero.
 
     Args:
         optimizer: Of `make_optimizer`.
-        config: Warm-up and schedule.
         number: Steps taken before this one.
         total: Of the stage.
     """
-    warmup = config.warmup_share * total
-    rise = (number + 1) / warmup if warmup else 1.0
+    warmup = WARMUP_SHARE * total
+    rise = (number + 1) / warmup
     left = (total - number) / max(1.0, total - warmup)  # share of the steps; above 1 in the warm-up
-    factor = min(1.0, rise, left if config.schedule == "linear" else 1.0)
+    factor = min(1.0, rise, left)
     for group in optimizer.param_groups:
         group["lr"] = group["peak"] * factor

@@ -21,6 +21,7 @@ from longtail.training.neural.model import DeplModel, TrainingTexts
 from longtail.training.runtime.machine import Machine
 
 _START_TEXTS = 256  # documents and labels that set the first scale and bias of f_dual
+_COSINE_SCALE = 10.0  # how sharply the first scores tell cosines apart
 _START_LOGIT = -4.0  # log-odds of the mean pair: about 2 positives in 100
 _ROLES: tuple[Role, Role] = ("document", "label")
 
@@ -88,17 +89,16 @@ def retrieval_step(
 
 
 @torch.no_grad()
-def start_scores(model: DualEncoder, texts: TrainingTexts, *, cosine_scale: float) -> None:
+def start_scores(model: DualEncoder, texts: TrainingTexts) -> None:
     """Set s and b of f_dual so that its sigmoids start where a loss over a label subset can learn.
 
-    A difference of cosines of 1 becomes one of `cosine_scale` in the score, and the mean pair gets
+    A difference of cosines of 1 becomes one of 10 in the score, and the mean pair gets
     the log-odds of a few positives in a few hundred labels. Left at s = 1, b = 0, with vectors of
     length 8, every score starts in the flat end of the sigmoid.
 
     Args:
         model: Changed in place.
         texts: The first documents and labels stand for all.
-        cosine_scale: How sharply scores tell cosines apart.
     """
     first = [t.first(_START_TEXTS) for t in (texts.documents, texts.labels)]
     device = str(model.score_bias.device)
@@ -107,6 +107,6 @@ def start_scores(model: DualEncoder, texts: TrainingTexts, *, cosine_scale: floa
         for tokens, role in zip(first, _ROLES, strict=True)
     )
     length = np.linalg.norm(documents, axis=1).mean() * np.linalg.norm(labels, axis=1).mean()
-    scale = cosine_scale / float(length)
+    scale = _COSINE_SCALE / float(length)
     model.log_scale.fill_(math.log(scale))
     model.score_bias.fill_(_START_LOGIT - scale * float((documents @ labels.T).mean()))

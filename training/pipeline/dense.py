@@ -25,7 +25,6 @@ from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.sparse import SparseModel, SparseSource
-from longtail.training.configuration.learning import TreeFitConfig
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import RetrievalConfig
 from longtail.training.data.chunks import chunks
@@ -120,7 +119,6 @@ def start_dense(
                 f"{name} is {expected}, but encoder {source.name!r} reads at most "
                 f"{most_tokens} tokens"
             )
-    _check_components(config, source, encoder.dim)
     freeze_layers(encoder, config.frozen_layers)
     if config.gradient_checkpointing:
         checkpoint_gradients(encoder)
@@ -144,25 +142,6 @@ def check_start(start: DenseStart, config: TrainingConfig, sample: Sequence[str]
     encoder, tokenizer = start.model.encoder, start.tokenizer
     trial = EncoderTrial(start.source, encoder, tokenizer, start.machine, config)
     check_encoder(trial, sample)
-
-
-def _check_components(config: TrainingConfig, source: EncoderSource, dim: int) -> None:
-    """Refuse a label tree that wants more dimensions than document vectors have.
-
-    Raises:
-        ConfigError: It does.
-    """
-    negatives = config.retrieval.negatives
-    trees = {
-        "retrieval.negatives.distribution": None if negatives is None else negatives.distribution,
-        "linear.tree": config.linear.tree_fit if LINEAR in config.scorers else None,
-    }
-    for name, tree in trees.items():
-        if isinstance(tree, TreeFitConfig) and tree.components > dim:
-            raise ConfigError(
-                f"{name}.components is {tree.components}, but document vectors of encoder "
-                f"{source.name!r} have {dim} dimensions; expected at most so many"
-            )
 
 
 def read_training_texts(

@@ -141,7 +141,7 @@ def _stage_times(
             lambda: make_retrieval_step(start, texts, subsets, config, folder),
         ),
     }
-    start_scores(start.model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
+    start_scores(start.model.encoder, texts)
     found = {}
     for name, (stage, make_step) in steps.items():
         if not stage.epochs:

@@ -129,7 +129,7 @@ def train_stages(
     with stage_cost(folder, "classifier"):
         step = classifier_step(model, texts, machine)
         stages.train("classifier", model, step, config.classifier)
-    start_scores(model.encoder, texts, cosine_scale=config.retrieval.cosine_scale)
+    start_scores(model.encoder, texts)
     with stage_cost(folder, "retrieval"):
         step = make_retrieval_step(start, texts, inputs.subsets, config, folder)
         stages.train("retrieval", model, step, config.retrieval)

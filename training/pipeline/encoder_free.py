@@ -18,7 +18,7 @@ from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.lexical.fit import fit_name_model, kept_name_model
-from longtail.training.memory.fit import DevDocuments, fit_memory
+from longtail.training.memory.fit import CANDIDATES, Candidates, DevDocuments, fit_memory
 from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
@@ -81,6 +81,7 @@ def fit_encoder_free(
     *,
     engine: Executor = LOCAL,
     suffix: str = "",
+    candidates: Candidates = CANDIDATES,
 ) -> EncoderFree:
     """Fit all that needs no encoder, and describe the labels by the sparse model's keywords.
 
@@ -91,6 +92,7 @@ def fit_encoder_free(
         folder: Of the run; a fit that was killed resumes there.
         engine: What fits the sparse model.
         suffix: Tells this fit from another one of the same run.
+        candidates: What the neighbours are chosen from.
 
     Raises:
         NoTokenError: No token is within the bounds.
@@ -133,7 +135,7 @@ def fit_encoder_free(
         with stage_cost(folder, f"neighbours{suffix}"):
             ids = [document.id for document in training]
             dev = _dev_documents(corpus, tfidf)
-            neighbours = fit_memory(features, truth, ids, dev, config.neighbours)
+            neighbours = fit_memory(features, truth, ids, dev, candidates)
     catalogue = catalogue.replaced(pseudo_description=texts)
     return EncoderFree(catalogue, sparse, names, neighbours, features, truth)
 

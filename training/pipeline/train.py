@@ -22,11 +22,11 @@ from longtail.models.names import HYBRID, Precision
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.storage import write_parts
 from longtail.training.configuration.run import TrainingConfig
-from longtail.training.configuration.sections import NeighboursConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import record_of, with_splits_apart
 from longtail.training.data.survey import Survey, survey
+from longtail.training.memory.fit import CANDIDATES, Candidates
 from longtail.training.pipeline.default_scorer import DefaultScorer
 from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
 from longtail.training.pipeline.encoder_free import fit_encoder_free, with_markup_decided
@@ -165,13 +165,17 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
     descriptions that the label vectors encode.
     """
     config = run.config
+    candidates = CANDIDATES
     if (memory := parts.neighbours) is not None:
-        chosen = {
-            "num_neighbours": (memory.num_neighbours,), "temperature": (memory.temperature,)
-        }  # fmt: skip
-        config = config.model_copy(update={"neighbours": NeighboursConfig(**chosen)})
+        candidates = Candidates((memory.num_neighbours,), (memory.temperature,))
     found = fit_encoder_free(
-        run.dataset, config, unspaced_share, run.folder, engine=run.engine, suffix="-all"
+        run.dataset,
+        config,
+        unspaced_share,
+        run.folder,
+        engine=run.engine,
+        suffix="-all",
+        candidates=candidates,
     )
     catalogue = found.catalogue
     if parts.dense is not None:

@@ -12,9 +12,7 @@ from jaxtyping import Float, Int64
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import pseudo_description
 from longtail.models.scorers.sparse import SparseModel
-from longtail.models.scorers.tfidf import TfidfModel, tokenize
 from longtail.training.configuration.sections import DescriptionConfig
-from longtail.training.sparse.stop_words import stop_words_of
 
 
 def keywords_of_labels(
@@ -22,9 +20,7 @@ def keywords_of_labels(
 ) -> list[tuple[str, ...]]:
     """Return the tokens of highest positive weight of every label, best first.
 
-    DEPL section 3.2 takes them as they come; which of them the configuration drops, the next in
-    weight replace. Where it would drop all of a label's, the best one stays. Equal weights are
-    ordered by column.
+    Equal weights are ordered by column (DEPL section 3.2).
 
     A label without a classifier has no keywords, nor has one whose classifier has no positive
     weight (all pruned, or every document carries the label): nothing is made up for it. One with
@@ -39,18 +35,14 @@ def keywords_of_labels(
     Args:
         model: The sparse classifiers.
         catalogue: All labels.
-        config: How many keywords, and what is dropped.
+        config: How many keywords.
     """
     keywords: list[tuple[str, ...]] = [()] * len(catalogue)
     tokens, is_phrase = model.tfidf.tokens, model.tfidf.is_phrase
-    dropped = _dropped_everywhere(model.tfidf, config)
     for row, label in enumerate(model.labels.tolist()):
         columns = positive_weights(model, row)[0].tolist()
-        name = catalogue[label].name if config.drop_name_tokens else ""
-        in_name = set(model.tfidf.terms(name))
         words = (tokens[column] for column in columns if not is_phrase(column))
-        kept = (word for word in words if word not in dropped and word not in in_name)
-        chosen = tuple(islice(kept, config.num_keywords))
+        chosen = tuple(islice(words, config.num_keywords))
         if not chosen and config.num_keywords:
             chosen = tuple(tokens[column] for column in columns[:1])
         keywords[label] = chosen
@@ -91,15 +83,3 @@ def pseudo_descriptions(
     return [
         pseudo_description(label, words) for label, words in zip(catalogue, keywords, strict=True)
     ]
-
-
-def _dropped_everywhere(tfidf: TfidfModel, config: DescriptionConfig) -> set[str]:
-    """Return the tokens that are no label's keyword; of a stop-word, its lemma too."""
-    stop_words = stop_words_of(config.drop_stop_words)
-    dropped = stop_words.union(tokenize(" ".join(stop_words), tfidf.lemmas))
-    return {
-        token
-        for token in tfidf.tokens
-        if token in dropped
-        or (config.drop_numbers and not any(character.isalpha() for character in token))
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from functools import partial
 
 import pytest
 
@@ -113,13 +114,13 @@ def test_what_is_wrong_is_refused_with_all_that_comes_with_it(open_feedback, cha
 
 def test_more_entries_than_allowed_are_refused(open_feedback):
     entry = {"document_id": "d", "added": ["L1"]}
-    with open_feedback(max_feedback_entries=2) as client:
-        assert give(client, entry, entry).status_code == 200
-        answer = give(client, entry, entry, entry)
+    with open_feedback() as client:
+        assert give(client, *[entry] * 100).status_code == 200
+        answer = give(client, *[entry] * 101)
         document = client.get("/openapi.json").json()
-    assert answer.status_code == 422 and "expected at most 2" in answer.json()["detail"]
+    assert answer.status_code == 422 and "expected at most 100" in answer.json()["detail"]
     entries = document["components"]["schemas"]["FeedbackRequest"]["properties"]["entries"]
-    assert entries["maxItems"] == 2
+    assert entries["maxItems"] == 100
 
 
 def test_a_version_that_is_not_loaded_is_not_found(client):
@@ -288,7 +289,10 @@ def test_a_disk_that_hangs_is_a_timeout_and_a_full_queue_a_429(open_feedback, mo
         return append(self, groups)
 
     monkeypatch.setattr(FeedbackStore, "append", slow)
-    with open_feedback(request_timeout_s=0.2, max_feedback_queue=1) as client:
+    monkeypatch.setattr(
+        "longtail.service.app.FeedbackWriter", partial(FeedbackWriter, max_waiting=1)
+    )
+    with open_feedback(request_timeout_s=0.2) as client:
         late = give(client, SAID)  # the writer has it
         assert (late.status_code, slug(late)) == (504, "deadline")
         waits = give(client, SAID)

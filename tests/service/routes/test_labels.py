@@ -91,8 +91,9 @@ def test_only_labels_that_may_be_come(set_client, body, ids):
         ({"include": ["L1"] * 3, "exclude": ["L1"] * 3}, "name 6 labels; expected at most 5"),
     ],
 )
-def test_a_filter_that_can_not_be_met_is_refused(open_client, sets, body, words):
-    with open_client(label_sets=sets, max_filter_labels=5) as client:
+def test_a_filter_that_can_not_be_met_is_refused(open_client, sets, body, words, monkeypatch):
+    monkeypatch.setattr("longtail.service.engine.queries.MAX_FILTER_LABELS", 5)
+    with open_client(label_sets=sets) as client:
         content = json.dumps({"text": "x"} | body)
         answer = client.post(
             "/v1/predict", content=content, headers={"content-type": "application/json"}
@@ -189,8 +190,9 @@ def test_lines_of_a_batch_are_explained(client):
     assert "explanation" in third["labels"][0]
 
 
-def test_only_so_many_labels_are_explained(open_client):
-    with open_client(max_explained_labels=6) as client:
+def test_only_so_many_labels_are_explained(open_client, monkeypatch):
+    monkeypatch.setattr("longtail.service.engine.queries.MAX_EXPLAINED_LABELS", 6)
+    with open_client() as client:
         for texts, k, status in ((["a"] * 3, 2, 200), (["a"] * 4, 2, 422), (["a"], 7, 422)):
             body = {"texts": texts, "k": k, "explain": True}
             answer = client.post("/v1/predict", json=body)

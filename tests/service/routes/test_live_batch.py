@@ -276,11 +276,12 @@ def metrics_of(live: Live) -> str:
 
 
 def test_overload_is_a_429_with_the_time_to_come_back_and_probes_answer(
-    serve, make_loader, fake_predictor
+    serve, make_loader, fake_predictor, monkeypatch
 ):
+    monkeypatch.setattr("longtail.service.app.MAX_STREAMS", 1)
     predictor_class, busy, gate = gated(fake_predictor)
     loader = make_loader(predictor_class=predictor_class)
-    with serve(loader, max_queue_tokens=4, max_streams=1) as live:
+    with serve(loader, max_queue_tokens=4) as live:
         statuses = []
 
         def ask(path: str, body: bytes, media_type: str):

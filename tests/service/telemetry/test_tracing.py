@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from longtail.models.errors import ConfigError
 from longtail.models.extras import PACKAGES
 from longtail.service.app import create_app
 from longtail.service.middleware import tracing as tracing_middleware
@@ -130,16 +129,14 @@ def test_the_lines_of_the_log_name_the_trace(traced, caplog, monkeypatch):
     assert seen == [{"trace_id": TRACE}]
 
 
-@pytest.mark.parametrize("is_wanted", [None, False])
-def test_without_being_asked_for_there_is_none(is_wanted):
-    assert make_tracing(is_wanted, "1") is None
+def test_without_being_asked_for_there_is_none():
+    assert make_tracing("1") is None
 
 
-def test_a_variable_of_opentelemetry_asks_for_it_and_the_setting_wins(monkeypatch):
+def test_a_variable_of_opentelemetry_asks_for_it(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    assert make_tracing(False, "1") is None
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=here")
-    made = make_tracing(None, "1.2")
+    made = make_tracing("1.2")
     try:
         attributes = made._provider.resource.attributes
     finally:
@@ -150,7 +147,8 @@ def test_a_variable_of_opentelemetry_asks_for_it_and_the_setting_wins(monkeypatc
 
 def test_the_name_of_the_service_can_be_said(monkeypatch):
     monkeypatch.setenv("OTEL_SERVICE_NAME", "labels")
-    made = make_tracing(True, "1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    made = make_tracing("1")
     made.close()
     assert made._provider.resource.attributes["service.name"] == "labels"
 
@@ -169,13 +167,8 @@ def without_packages(monkeypatch):
     monkeypatch.setitem(PACKAGES, "otel", ("absent.sdk",))
 
 
-def test_to_ask_for_it_without_the_packages_is_an_error(without_packages):
-    with pytest.raises(ConfigError, match=r"LONGTAIL_OTEL needs absent\.sdk"):
-        make_tracing(True, "1")
-
-
 def test_a_variable_without_the_packages_is_a_warning(without_packages, monkeypatch, caplog):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     with caplog.at_level(logging.WARNING, "longtail.service.telemetry.tracing"):
-        assert make_tracing(None, "1") is None
+        assert make_tracing("1") is None
     assert "no traces: OpenTelemetry needs absent.sdk" in caplog.text

@@ -37,11 +37,11 @@ def test_a_sampled_softmax_without_bias_is_the_default() -> None:
     assert LinearConfig.model_validate(config.model_dump()) == config
 
 
-def test_adversarial_negatives_are_those_of_a_tree_of_sixteen_components() -> None:
+def test_adversarial_negatives_are_those_of_a_tree() -> None:
     config = LinearConfig(method="adversarial")
     assert (config.num_negatives, config.regulariser) == (8, 1e-3)
     assert config.tree is not None
-    assert (config.tree.components, config.tree.regulariser) == (16, None)
+    assert config.tree.regulariser is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,6 @@ def test_adversarial_negatives_are_those_of_a_tree_of_sixteen_components() -> No
         ({"num_negatives": 0}, "greater than or equal to 1"),
         ({"regulariser": -1.0}, "greater than or equal to 0"),
         ({"method": "nce", "tree": {"regulariser": 0.0}}, "greater than 0"),
-        ({"method": "nce", "tree": {"components": 0}}, "greater than or equal to 1"),
         ({"learning_rate": float("inf")}, "finite"),
         ({"method": "svm"}, "'adversarial'"),
         ({"rate": 1}, "Extra inputs"),

@@ -13,7 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from longtail.training.learning import drawing
 from longtail.training.learning.drawing import cumulative_sums, draw_with_replacement
 from longtail.training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
-from longtail.training.learning.ordered_losses import sub_sampled
 from longtail.training.learning.sampling import Pairs
 
 
@@ -81,13 +80,6 @@ def test_the_softmax_draws_in_deterministic_mode(on_gpu) -> None:
     drawn = SoftmaxNegatives(lambda pairs: scores, 50).draw(pairs, generator())
     assert drawn.labels.shape == (2, 50) and drawn.log_q.isfinite().all()
     assert not pairs.is_excluded(drawn.labels).any()
-
-
-def test_ranks_are_drawn_in_deterministic_mode(on_gpu) -> None:
-    theta = torch.tensor([[3.0, 0.0, 1.0]])
-    drawn = sub_sampled(theta, 4, 4000, generator())
-    assert not drawn[:, 1].any()
-    torch.testing.assert_close(drawn.mean(dim=0, keepdim=True), theta, rtol=0.05, atol=0)
 
 
 def test_clusters_draw_in_deterministic_mode(on_gpu) -> None:

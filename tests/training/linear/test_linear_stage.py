@@ -31,7 +31,7 @@ def made_up() -> tuple[np.ndarray, csr_array]:
 
 
 def config(**changes: object) -> LinearConfig:
-    tree = {"components": 3, "regulariser": 1.0}
+    tree = {"regulariser": 1.0}
     content = {"method": "adversarial", "epochs": 3, "batch_size": 20, "tree": tree}
     return LinearConfig.model_validate(content | changes)
 

@@ -6,19 +6,14 @@ import itertools
 import logging
 
 import numpy as np
-import pytest
-from pydantic import ValidationError
 from scipy.sparse import csr_array
 
-from longtail.models.memory.memory import LEAST_TEMPERATURE
 from longtail.models.memory.search import nearest_documents
 from longtail.models.memory.source import NeighbourSource
-from longtail.training.configuration.run import TrainingConfig
-from longtail.training.configuration.sections import NeighboursConfig
 from longtail.training.evaluation.metrics import join_truth, ndcg_at
-from longtail.training.memory.fit import DevDocuments, fit_memory
+from longtail.training.memory.fit import Candidates, DevDocuments, fit_memory
 
-CONFIG = NeighboursConfig(num_neighbours=(4, 1, 20), temperature=(0.1, 0.5, 0.02))
+CONFIG = Candidates(num_neighbours=(4, 1, 20), temperature=(0.1, 0.5, 0.02))
 
 
 def noisy_documents(seed: int, num_documents: int) -> tuple[csr_array, csr_array]:
@@ -44,7 +39,7 @@ def test_the_best_on_dev_is_chosen() -> None:
     found = fit_memory(features, truth, ids_of(truth), dev, CONFIG)
     values = {}
     for number, temperature in itertools.product(CONFIG.num_neighbours, CONFIG.temperature):
-        config = NeighboursConfig(num_neighbours=(number,), temperature=(temperature,))
+        config = Candidates(num_neighbours=(number,), temperature=(temperature,))
         memory = fit_memory(features, truth, ids_of(truth), None, config)
         source = NeighbourSource(memory, nearest_documents(memory, dev.features, number))
         ranking = source.top(np.arange(100), 5)
@@ -67,36 +62,3 @@ def test_without_a_dev_split_the_first_are_taken_and_it_is_said(caplog) -> None:
     assert (found.num_neighbours, found.temperature) == (4, 0.1)
     assert "no dev split to choose on: 4 neighbours, temperature 0.1" in caplog.text
     assert found.ids == tuple(ids_of(truth))
-
-
-@pytest.mark.parametrize(
-    "section",
-    [
-        {"num_neighbours": []},
-        {"num_neighbours": [0]},
-        {"temperature": []},
-        {"temperature": [LEAST_TEMPERATURE / 2]},
-        {"keep": True},
-    ],
-)
-def test_impossible_candidates_are_refused(section) -> None:
-    with pytest.raises(ValidationError):
-        NeighboursConfig.model_validate(section)
-
-
-def test_the_least_temperature_is_allowed() -> None:
-    assert NeighboursConfig(temperature=(LEAST_TEMPERATURE,)).temperature == (LEAST_TEMPERATURE,)
-
-
-@pytest.mark.parametrize("others", [(), ("retrieval",)])
-def test_the_section_decides_nothing_without_the_scorer(others) -> None:
-    section = {"num_neighbours": [5]}
-    scorers = ("sparse", *others)
-    without = TrainingConfig.model_validate({"scorers": scorers, "neighbours": section})
-    assert without.keys_ignored == ["neighbours"]
-    assert "neighbours" not in without.settings_used
-    beside = TrainingConfig.model_validate(
-        {"scorers": (*scorers, "neighbours"), "neighbours": section}
-    )
-    assert beside.keys_ignored == []
-    assert beside.settings_used["neighbours"]["num_neighbours"] == [5]

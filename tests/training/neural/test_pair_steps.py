@@ -46,13 +46,13 @@ DISTRIBUTIONS: dict[str, dict[str, Any]] = {
     "softmax": {"distribution": {"kind": "softmax"}, "num_negatives": 5},
     "clusters": {"distribution": {"kind": "clusters"}, "num_negatives": 5},
     "tree": {
-        "distribution": {"kind": "tree", "components": 4, "regulariser": 1.0},
+        "distribution": {"kind": "tree", "regulariser": 1.0},
         "num_negatives": 5,
     },
 }
 MINING = {
     "negatives": {"distribution": {"kind": "uniform_subset"}, "num_negatives": 40, "shared": True},
-    "loss": {"kind": "ordered", "form": "pairwise", "rank_weights": {"kind": "top_k", "k": 3}},
+    "loss": {"kind": "ordered", "form": "pairwise", "rank_weights": 3},
 }
 
 
@@ -77,7 +77,7 @@ def new_model(tiny_encoder, texts) -> Callable[[], DeplModel]:
         with torch.random.fork_rng():
             torch.manual_seed(4)
             torch.nn.init.normal_(model.classifier.weight, std=0.3)
-        start_scores(model.encoder, texts, cosine_scale=10.0)
+        start_scores(model.encoder, texts)
         return model
 
     return make

@@ -23,7 +23,6 @@ CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)
 OPTIONS: dict[str, dict] = {
     "batch_tokens": {"batch_tokens": 300},
     "accumulate": {"accumulate": 3},
-    "schedule": {"schedule": "constant"},
 }
 OPTIONS["all"] = {key: value for option in OPTIONS.values() for key, value in option.items()}
 
@@ -93,7 +92,7 @@ RECORDED = [685.0386, 554.7391, 443.0733, 345.8813, 248.5325, 211.0735, 162.7228
 
 @pytest.mark.parametrize(
     ("option", "is_alike"),
-    [({"accumulate": 4}, True), ({"schedule": "constant"}, False), ({"batch_tokens": 200}, False)],
+    [({"accumulate": 4}, True), ({"batch_tokens": 200}, False)],
 )
 def test_parts_alone_change_nothing_that_is_learned(train, new_model, tmp_path, option, is_alike):
     models = []

@@ -256,7 +256,7 @@ def test_a_killed_run_leaves_no_half_bundle_and_goes_on_to_the_same_digest(
 def test_a_killed_run_with_every_option_goes_on_to_the_same_digest(
     killer, train_in, tiny_content, tiny_corpus, tmp_path
 ):
-    options = {"batch_tokens": 150, "accumulate": 2, "schedule": "constant"}
+    options = {"batch_tokens": 150, "accumulate": 2}
     content = tiny_content | {"scorers": ["retrieval", "sparse"], "gradient_checkpointing": True}
     for stage in ("classifier", "retrieval"):
         content[stage] = tiny_content[stage] | options
@@ -647,16 +647,6 @@ def test_broken_lines_of_all_splits_are_told_before_anything_is_trained(
     for place in ("train.jsonl, line 61", "dev.jsonl, line 21", "test.jsonl, line 21"):
         assert f"{place}: not JSON" in str(caught.value)
     assert not (tmp_path / "work").exists()
-
-
-def test_a_tree_of_more_components_than_vectors_have_dimensions_is_refused(
-    train_in, tiny_config, tiny_corpus, tmp_path
-):
-    config = changed(tiny_config, linear={"tree": {"components": 17}})
-    with pytest.raises(ConfigError, match=r"components is 17, but .* have 16 dimensions; expected"):
-        train_in(tmp_path, config, tiny_corpus)
-    without = changed(config, scorers=["retrieval", "sparse"])
-    assert train_in(tmp_path, without, tiny_corpus).version == 1
 
 
 def test_too_many_frozen_layers_are_refused(train_in, tiny_config, tiny_corpus, tmp_path):

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from scipy.sparse import csr_array
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import keyword_part
@@ -29,7 +27,6 @@ from longtail.training.sparse.descriptions import (
     related,
 )
 from longtail.training.sparse.fit import fit_sparse_model
-from longtail.training.sparse.stop_words import stop_words_of
 from longtail.training.sparse.tfidf import fit_tfidf
 
 TOKENS = ["apple", "bread", "cheese", "dates"]
@@ -99,7 +96,7 @@ def test_weights_are_ordered_however_they_are_stored():
 def test_labels_without_a_classifier_have_no_keywords():
     model = model_of([[1, 0, 0, 0], [0, 0, 0, 1]], [1, 3])
     expected = [(), ("apple",), (), ("dates",), ()]
-    assert keywords_of(model, *"vwxyz", count=2, drop_name_tokens=True) == expected
+    assert keywords_of(model, *"vwxyz", count=2) == expected
 
 
 def test_no_keywords_wanted_none_given():
@@ -113,72 +110,12 @@ def test_a_label_without_a_positive_weight_is_described_by_its_name(weights):
     assert pseudo_descriptions(named("food"), keywords) == ["food"]
 
 
-# ---- what is dropped ----
-
-
-def test_nothing_is_dropped_unless_asked():
-    model = falling("the", "2004", "food", "der", "bread")
-    assert keywords_of(model, "The Food") == [("the", "2004", "food", "der", "bread")]
-
-
-def test_what_is_dropped_the_next_in_weight_replaces():
-    model = falling("2004", "bread", "2_5", "b2b", "dates")
-    assert keywords_of(model, "x", count=3, drop_numbers=True) == [("bread", "b2b", "dates")]
-
-
-def test_words_of_its_own_name_are_dropped_in_any_case_of_letters():
-    model = model_of([[4, 3, 2, 1], [4, 3, 2, 1]], [0, 1])
-    found = keywords_of(model, "Bread & CHEESE", "apples", drop_name_tokens=True)
-    assert found == [("apple", "dates"), ("apple", "bread", "cheese", "dates")]
-
-
-def test_words_of_the_name_are_dropped_by_their_lemmas():
-    model = falling("fish", "boat", lemmas={"fishes": "fish"})
-    assert keywords_of(model, "Fishes", drop_name_tokens=True) == [("boat",)]
-
-
-@pytest.mark.parametrize(
-    ("languages", "kept"),
-    [
-        ((), ("the", "und", "boat")),
-        (("en",), ("und", "boat")),
-        (("de",), ("the", "boat")),
-        (("de", "en"), ("boat",)),
-    ],
-)
-def test_stop_words_are_dropped_in_the_languages_asked_for(languages, kept):
-    model = falling("the", "und", "boat")
-    assert keywords_of(model, "x", drop_stop_words=languages) == [kept]
-
-
-def test_the_lemma_of_a_stop_word_is_dropped_too():
-    model = falling("good", "boat", lemmas={"well": "good"})
-    assert keywords_of(model, "x", drop_stop_words=("en",)) == [("boat",)]
-    assert keywords_of(falling("good", "boat"), "x", drop_stop_words=("en",))[0][0] == "good"
-
-
-def test_where_all_would_be_dropped_the_best_one_stays():
-    model = falling("2004", "the", "food")
-    options = {"drop_numbers": True, "drop_stop_words": ("en",), "drop_name_tokens": True}
-    assert keywords_of(model, "Food", **options) == [("2004",)]
-    assert keywords_of(model, "Food", count=0, **options) == [()]
-
-
 def naive_keywords(
-    weights: np.ndarray, tokens: list[str], name: str, config: DescriptionConfig
+    weights: np.ndarray, tokens: list[str], config: DescriptionConfig
 ) -> tuple[str, ...]:
     """One label's keywords, said once more in the plainest way."""
     best = [t for w, t in sorted(zip(-weights, tokens, strict=True), key=lambda x: x[0]) if w < 0]
-    kept = []
-    for token in best:
-        is_number = all(not letter.isalpha() for letter in token)
-        is_in_name = token in name.lower().split()
-        is_stop_word = any(token in stop_words_of([x]) for x in config.drop_stop_words)
-        if (config.drop_numbers and is_number) or (config.drop_name_tokens and is_in_name):
-            continue
-        if not is_stop_word:
-            kept.append(token)
-    return tuple(kept[: config.num_keywords] or best[:1])
+    return tuple(best[: config.num_keywords])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -187,34 +124,9 @@ def test_keywords_are_those_of_a_naive_loop(seed):
     tokens = ["10", "2_0", "and", "bread", "cheese", "der", "dünger", "the", "x2", "zebra"]
     weights = rng.integers(-2, 4, (30, len(tokens))) / 4
     names = [" ".join(rng.choice(tokens, 3)).title() for _ in weights]
-    config = DescriptionConfig(
-        num_keywords=int(rng.integers(1, 6)),
-        drop_numbers=bool(seed & 1),
-        drop_name_tokens=bool(seed & 2),
-        drop_stop_words=("en", "de") if seed & 4 else (),
-    )
+    config = DescriptionConfig(num_keywords=int(rng.integers(1, 6)))
     found = keywords_of_labels(model_of(weights, range(30), tokens), named(*names), config)
-    assert found == [
-        naive_keywords(row, tokens, name, config) for row, name in zip(weights, names, strict=True)
-    ]
-
-
-def test_an_unknown_language_of_stop_words_is_refused():
-    with pytest.raises(ValidationError, match=r"drop_stop_words\.0\n  Input should be 'en' or"):
-        DescriptionConfig.model_validate({"drop_stop_words": ["xx"]})
-
-
-@pytest.mark.parametrize("language", ["en", "de"])
-def test_stop_words_are_lower_case_words(language):
-    words = stop_words_of([language])
-    assert len(words) > 250
-    assert {word for word in words if len(word) > 1} == set(tokenize(" ".join(words), {}))
-
-
-def test_words_that_name_topics_are_no_english_stop_words():
-    spared = ENGLISH_STOP_WORDS - stop_words_of(["en"])
-    assert {"fire", "interest", "system"} < spared
-    assert len(spared) == 18
+    assert found == [naive_keywords(row, tokens, config) for row in weights]
 
 
 # ---- of a fitted model ----
@@ -233,39 +145,23 @@ def fitted(tmp_path_factory, tiny_corpus):
     return fit(tmp_path_factory.mktemp("sparse"), tiny_corpus, SparseConfig())
 
 
-STRICT = {"drop_numbers": True, "drop_stop_words": ("en",), "drop_name_tokens": True}
-
-
-@pytest.mark.parametrize("options", [{}, STRICT], ids=["as in the paper", "all dropped"])
-def test_every_label_with_a_training_document_has_keywords(fitted, options):
+def test_every_label_with_a_training_document_has_keywords(fitted):
     dataset, model = fitted
     counts = dataset.catalogue.training_counts
-    keywords = keywords_of_labels(model, dataset.catalogue, DescriptionConfig(**options))
+    keywords = keywords_of_labels(model, dataset.catalogue, DescriptionConfig())
     numbers = np.array([len(words) for words in keywords])
     assert (counts == 1).sum() > 50
     assert ((numbers >= 1) == (counts >= 1)).all()
     assert numbers.max() == 20
 
 
-@pytest.mark.parametrize("options", [{}, STRICT], ids=["as in the paper", "all dropped"])
-def test_a_fitted_label_s_keywords_are_those_of_a_naive_loop(fitted, options):
+def test_a_fitted_label_s_keywords_are_those_of_a_naive_loop(fitted):
     dataset, model = fitted
-    config = DescriptionConfig(num_keywords=5, **options)
+    config = DescriptionConfig(num_keywords=5)
     keywords = keywords_of_labels(model, dataset.catalogue, config)
     weights = model.weights.toarray()
     for row, label in enumerate(model.labels.tolist()):
-        name = " ".join(tokenize(dataset.catalogue[label].name, {}))
-        assert keywords[label] == naive_keywords(weights[row], model.tfidf.tokens, name, config)
-
-
-def test_a_description_has_no_word_twice_when_those_of_the_name_are_dropped(fitted):
-    dataset, model = fitted
-    config = DescriptionConfig(drop_name_tokens=True)
-    keywords = keywords_of_labels(model, dataset.catalogue, config)
-    described = pseudo_descriptions(dataset.catalogue, keywords)
-    for label, words, text in zip(dataset.catalogue, keywords, described, strict=True):
-        assert text.startswith(label.name)
-        assert not set(words) & set(tokenize(label.name, {})) or len(words) == 1
+        assert keywords[label] == naive_keywords(weights[row], model.tfidf.tokens, config)
 
 
 def test_without_lemmas_keywords_are_words_of_the_label_s_own_documents(fitted):
@@ -367,13 +263,12 @@ def test_a_pseudo_description_of_another_kind_has_no_keywords():
 def test_the_options_of_a_run_decide_what_its_bundle_describes(
     train_in, tiny_content, tiny_corpus, tmp_path
 ):
-    options = {"num_keywords": 5, "drop_numbers": True, "drop_stop_words": ["en"]}
+    options = {"num_keywords": 5}
     content = tiny_content | {"descriptions": {**options, "max_tokens": 12}}
     bundle = train_in(tmp_path, TrainingConfig.model_validate(content), tiny_corpus).bundle
     said = bundle.manifest.training["descriptions"]
-    defaults = {"drop_name_tokens": False, "alternative_names": 0, "parents": False}
+    defaults = {"alternative_names": 0, "parents": False}
     assert said == {**options, **defaults, "max_tokens": 12}
     config = DescriptionConfig.model_validate(said)
     keywords = keywords_of_labels(read_sparse(bundle), bundle.catalogue, config)
     assert [keyword_part(x) for x in bundle.catalogue] == [" ".join(words) for words in keywords]
-    assert not any(set(words) & {"the", "of", "1"} for words in keywords if len(words) > 1)
