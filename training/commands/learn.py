@@ -117,7 +117,7 @@ def _corpus_of(data: Path | None, options: CorpusOptions, bundle: Bundle) -> Dat
     if data is not None:
         return open_as_trained(data, options, [bundle])
     if options != RECOGNISED:
-        raise ConfigError("--read: is given without the corpus that it is about; name its folder")
+        raise ConfigError("--read: is given without the corpus; name its folder")
     return None
 
 
