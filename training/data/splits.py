@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -268,8 +268,8 @@ class Split:
                 yield item
         check_unchanged(self.path, num_documents, num_read)
 
-    def lines_counted(self) -> Iterable[Document | BadLine]:
-        """Return `lines`, with a bar that counts them where that takes a while."""
+    def lines_counted(self) -> Iterator[Document | BadLine]:
+        """Yield `lines`, with a bar that counts them where that takes a while."""
         return counted(self.lines(), f"reading {self.source.part or self.path.name}")
 
     def lines(self) -> Iterator[Document | BadLine]:

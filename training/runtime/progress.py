@@ -36,8 +36,8 @@ def progress_bar(iterable: Any = None, **options: Any) -> tqdm[Any]:
     return tqdm(iterable, mininterval=1.0, disable=not _IS_SHOWN.get(), **options)
 
 
-def counted(documents: Iterable[T], doing: str) -> Iterable[T]:
-    """Return documents that are read, with a bar that counts them where that takes a while."""
-    return progress_bar(
+def counted(documents: Iterable[T], doing: str) -> Iterator[T]:
+    """Yield documents that are read, with a bar that counts them where that takes a while."""
+    yield from progress_bar(
         documents, desc=doing, unit=" documents", delay=READING_DELAY_S, leave=False
     )
