@@ -3,8 +3,8 @@
     python tests/bench/install_sizes.py base cpu plots sharing
 
 Nothing is installed for it: of the packages of this environment those are counted that
-`pyproject.toml` asks for, and what these ask for, by the files that pip wrote of each. The import is
-that of `longtail` or of the modules of the extra, in CPU time, the least of three processes.
+`pyproject.toml` asks for, and what these ask for, by the files that pip wrote of each. The import
+is that of `longtail` or of the modules of the extra, in CPU time, the least of three processes.
 """
 
 from __future__ import annotations
