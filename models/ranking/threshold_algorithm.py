@@ -201,7 +201,7 @@ def _search(
 ) -> Ranking:
     """Return the best labels by rounds of the Threshold Algorithm, each four times as deep."""
     best = nothing(len(rows), k)
-    depth = max(k, _FIRST_DEPTH if len(scorers) == 1 else _FIRST_DEPTH // 2)
+    depth = _first_depth(scorers, k)
     while len(rows):
         found, is_certified = _round(scorers, combine, rows, k, depth)
         done = rows[is_certified]
@@ -210,6 +210,18 @@ def _search(
         rows = rows[~is_certified]
         depth *= 4
     return best
+
+
+def _first_depth(scorers: Sequence[Sources], k: int) -> int:
+    return max(k, _FIRST_DEPTH if len(scorers) == 1 else _FIRST_DEPTH // 2)
+
+
+def first_round(
+    scorers: Sequence[Sources], combine: Combination, k: int
+) -> tuple[Ranking, Bool[np.ndarray, row]]:
+    """Return the best labels after one round of `rank`, and whether those of a query are exact."""
+    rows = np.arange(scorers[0][0].num_queries, dtype=np.int64)
+    return _round(scorers, combine, rows, k, _first_depth(scorers, k))
 
 
 def _round(

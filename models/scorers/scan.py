@@ -20,7 +20,12 @@ from longtail.models.labels.selection import Selection
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.ranking.exhaustive import row_parts, scores_all
 from longtail.models.ranking.listed import ListedSource
-from longtail.models.ranking.threshold_algorithm import Combination, Sources, combined_scores
+from longtail.models.ranking.threshold_algorithm import (
+    Combination,
+    Sources,
+    combined_scores,
+    first_round,
+)
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing, top_of_candidates
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.sparse import SparseSource
@@ -60,15 +65,17 @@ def scan(
     sparse = members[places[0]]
     assert isinstance(sparse, SparseSource)
     values_of = _Pass(sparse, combine, places[0], selection)
-    best = nothing(sparse.num_queries, k)
-    all_rows = np.arange(sparse.num_queries, dtype=np.int64)
-    for part in row_parts(len(all_rows), len(sparse.labels), _MAX_VALUES):
-        rows = all_rows[part]
+    best, is_exact = nothing(sparse.num_queries, k), np.zeros(sparse.num_queries, dtype=np.bool_)
+    if selection is None:  # most texts of some corpora are done by this, which costs less
+        best, is_exact = first_round(scorers, combine, k)
+    left = np.flatnonzero(~is_exact).astype(np.int64)
+    for part in row_parts(len(left), len(sparse.labels), _MAX_VALUES):
+        rows = left[part]
         named = [each.top(rows, each.most_listed(rows)).labels for each in listing]
         labels = _joined([values_of.candidates(rows, k), *named], selection)
         scores = combined_scores(scorers, combine, rows, labels)
         top = top_of_candidates(labels, scores, k)
-        best.labels[part], best.scores[part] = top.labels, top.scores
+        best.labels[rows], best.scores[rows] = top.labels, top.scores
     return best
 
 
