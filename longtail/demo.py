@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from shutil import copytree
 
-from longtail import TRAINING
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
 from longtail.models.extras import is_packaged_installed
@@ -30,7 +29,7 @@ from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.pipeline.train import Run, train
 from longtail.training.runtime.progress import progress_shown
 
-CONFIG = TRAINING / "configs" / "short.yaml"
+CONFIG = Path(__file__).parent / "training" / "configs" / "short.yaml"
 _SECONDS = 120.0
 """For the service to be ready, or to take up a version."""
 _PAUSE_S = 0.1

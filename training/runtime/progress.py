@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tqdm import tqdm
+if TYPE_CHECKING:  # imported where a bar is made, so that --help stays fast
+    from tqdm import tqdm
 
 T = TypeVar("T")
 
@@ -33,6 +34,8 @@ def progress_shown(is_shown: bool) -> Iterator[None]:
 
 def progress_bar(iterable: Any = None, **options: Any) -> tqdm[Any]:
     """Return a bar of tqdm, which shows itself at most once a second, or not at all."""
+    from tqdm import tqdm
+
     return tqdm(iterable, mininterval=1.0, disable=not _IS_SHOWN.get(), **options)
 
 

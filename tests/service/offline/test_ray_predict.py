@@ -224,7 +224,7 @@ def test_without_ray_the_error_names_the_extra(trained, task, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     run = CliRunner().invoke(longtail.app, [*command(task(3), trained), "--engine", "ray"])
     assert isinstance(run.exception, ConfigError)
-    assert "pip install 'longtail[ray]'" in str(run.exception)
+    assert 'pip install "longtail[ray]"' in str(run.exception)
 
 
 def command(asked: Task, trained: Any) -> list[str]:
