@@ -11,6 +11,7 @@ import pytest
 
 from longtail.service.feedback.checks import entry_of
 from longtail.service.feedback.store import FILE_NAME, FeedbackStore
+from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.telemetry.feedback_metrics import band_of
 from longtail.service.web.api_keys import make_key
 from longtail.service.web.deps import MAX_READERS
