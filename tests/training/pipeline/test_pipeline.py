@@ -305,31 +305,58 @@ def test_a_run_writes_down_its_losses_and_what_its_stages_took(trained):
 # ---- a folder of another run ----
 
 
-def test_the_work_of_another_configuration_is_refused(
-    trained, train_in, tiny_config, tiny_corpus, tmp_path
+class ClaimedError(Exception):
+    """A run has its folder; the tests need no more of it."""
+
+
+@pytest.fixture
+def folder_of(train_in, monkeypatch, tmp_path):
+    """Begin a run in the folder `tmp_path`; return the folder that it works in."""
+    folders = []
+
+    def claim(path, *_):
+        folders.append(path.parent)
+        raise ClaimedError
+
+    def begin(config, corpus):
+        with monkeypatch.context() as patch:
+            patch.setattr("longtail.training.pipeline.train.claim", claim)
+            with pytest.raises(ClaimedError):
+                train_in(tmp_path, config, corpus)
+        return folders[-1]
+
+    return begin
+
+
+def test_another_configuration_works_in_a_folder_of_its_own_and_resumes_there(
+    trained, folder_of, tiny_config, tiny_corpus, tmp_path, caplog
 ):
-    shutil.copytree(trained.work, tmp_path / "work")
-    with pytest.raises(ConfigError, match=r"another run \(its config differs\).*--work"):
-        train_in(tmp_path, changed(tiny_config, seed=4), tiny_corpus)
+    work = shutil.copytree(trained.work, tmp_path / "work")
+    assert folder_of(tiny_config, tiny_corpus) == work
+    other = folder_of(changed(tiny_config, seed=4), tiny_corpus)
+    assert other.parent == work and "another run (its config differs)" in caplog.text
+    assert folder_of(changed(tiny_config, seed=4), tiny_corpus) == other
 
 
-def test_the_work_on_other_data_is_refused(trained, train_in, tiny_config, copied_corpus, tmp_path):
-    shutil.copytree(trained.work, tmp_path / "work")
+def test_other_data_are_worked_on_in_a_folder_of_their_own(
+    trained, folder_of, tiny_config, copied_corpus, tmp_path, caplog
+):
+    work = shutil.copytree(trained.work, tmp_path / "work")
     with (copied_corpus / "test.jsonl").open("a") as file:
         file.write('{"text": "one more", "labels": []}\n')
-    with pytest.raises(ConfigError, match=r"another run \(its data_fingerprint differs\)"):
-        train_in(tmp_path, tiny_config, copied_corpus)
+    assert folder_of(tiny_config, copied_corpus).parent == work
+    assert "another run (its data_fingerprint differs)" in caplog.text
 
 
-def test_the_work_with_another_encoder_of_that_name_is_refused(
-    train_in, tiny_config, tiny_encoder, tiny_corpus, tmp_path
+def test_another_encoder_of_that_name_is_another_run(
+    train_in, folder_of, tiny_config, tiny_encoder, tiny_corpus, tmp_path, caplog
 ):
     encoder = shutil.copytree(tiny_encoder, tmp_path / "encoder")
     config = changed(tiny_config, encoder=str(encoder))
     train_in(tmp_path, config, tiny_corpus)
     BertModel(BertConfig.from_pretrained(encoder)).save_pretrained(encoder)
-    with pytest.raises(ConfigError, match=r"another run \(its encoder_sha256 differs\)"):
-        train_in(tmp_path, config, tiny_corpus)
+    assert folder_of(config, tiny_corpus).parent == tmp_path / "work"
+    assert "another run (its encoder_sha256 differs)" in caplog.text
 
 
 def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
@@ -591,12 +618,11 @@ def test_no_encoder_is_needed_and_what_was_said_of_it_is_told_to_be_ignored(
 
 
 def test_the_work_of_a_run_with_an_encoder_is_not_one_without(
-    trained, train_in, sparse_config, tiny_corpus, tmp_path
+    trained, folder_of, sparse_config, tiny_corpus, tmp_path, caplog
 ):
-    shutil.copytree(trained.work, tmp_path / "work")
-    differing = r"its config, device, encoder_sha256, is_bfloat16 differs"
-    with pytest.raises(ConfigError, match=differing):
-        train_in(tmp_path, sparse_config, tiny_corpus)
+    work = shutil.copytree(trained.work, tmp_path / "work")
+    assert folder_of(sparse_config, tiny_corpus).parent == work
+    assert "its config, device, encoder_sha256, is_bfloat16 differs" in caplog.text
 
 
 # ---- small and broken corpora ----
