@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from longtail.models.errors import LongtailError
 from longtail.models.interface.model import LoadedModel
 
 if TYPE_CHECKING:
@@ -24,9 +26,15 @@ class Model(LoadedModel):
             split: Of the corpus in a folder: train, dev or test; of documents, all are measured.
 
         Raises:
+            LongtailError: `longtail.training` is not there, as in the image of the service.
             DataError: The documents can't be used, or the model knows none of their labels; or most
                 of them were trained on.
         """
+        if find_spec("longtail.training") is None:
+            raise LongtailError(
+                "evaluate: this installation has no longtail.training; evaluate where models are "
+                "trained (pip install longtail)"
+            )
         from longtail.training.estimators.model import evaluated
 
         return evaluated(self, data, split)

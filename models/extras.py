@@ -16,6 +16,7 @@ PACKAGES = {
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
     "ray": ("ray",),
+    "skos": ("pyoxigraph",),
 }
 """What is imported, by the extra that installs it; `gpu` installs what `cpu` does, for a GPU."""
 

@@ -26,7 +26,13 @@ from longtail.models.ranking.threshold_algorithm import (
     combined_scores,
     first_round,
 )
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing, top_of_candidates
+from longtail.models.ranking.top_k import (
+    NO_LABEL,
+    Ranking,
+    nothing,
+    top_of_candidates,
+    without_repeats,
+)
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.sparse import SparseSource
 
@@ -72,7 +78,9 @@ def scan(
     for part in row_parts(len(left), len(sparse.labels), _MAX_VALUES):
         rows = left[part]
         named = [each.top(rows, each.most_listed(rows)).labels for each in listing]
-        labels = _joined([values_of.candidates(rows, k), *named], selection)
+        labels = without_repeats(np.concatenate([values_of.candidates(rows, k), *named], axis=1))
+        if selection is not None:
+            labels[~selection.is_selected[labels]] = NO_LABEL
         scores = combined_scores(scorers, combine, rows, labels)
         top = top_of_candidates(labels, scores, k)
         best.labels[rows], best.scores[rows] = top.labels, top.scores
@@ -128,17 +136,6 @@ def _gathered(
     starts = np.cumsum(counts) - counts
     found[rows, np.arange(len(rows)) - starts[rows]] = labels[columns]
     return found
-
-
-def _joined(
-    named: Sequence[Int64[np.ndarray, "row _"]], selection: Selection | None
-) -> Int64[np.ndarray, "row m"]:
-    """Return the labels of each row once; those that are not selected are `NO_LABEL`."""
-    labels = np.sort(np.concatenate(named, axis=1), axis=1)
-    labels[:, 1:][labels[:, 1:] == labels[:, :-1]] = NO_LABEL
-    if selection is not None:
-        labels[~selection.is_selected[labels]] = NO_LABEL
-    return labels
 
 
 @compiled

@@ -101,8 +101,7 @@ class SparseSource:
         """Return the inner products of these queries with each of `labels`."""
         sums = self._summed(rows)
         if sums is not None:
-            whole = len(rows) == len(sums) and bool((rows == np.arange(len(rows))).all())
-            return sums if whole else sums[rows]
+            return sums[rows]
         sums = np.zeros((len(rows), len(self._model.labels)), dtype=np.float32)
         places = np.arange(len(rows), dtype=np.int64)
         sum_up(self._features[rows], self._model.weights_by_feature, places, sums)

@@ -38,6 +38,7 @@ from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.survey import survey
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
+from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.kept_draws import KeptDraws, interval_tables
 from longtail.training.evaluation.metrics import inverse_propensities, join_truth
 from longtail.training.evaluation.tables import markdown_table
@@ -52,7 +53,6 @@ from research.experiments.trials import (
     Values,
     choose_settings,
     error_or_nan,
-    new_figure,
     settings_table,
 )
 from research.options import (

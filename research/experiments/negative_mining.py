@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from longtail.models.errors import ConfigError
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.metrics import join_truth, precision_at, recall_at
 from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
 from longtail.training.learning.objectives import SamplerInputs, make_objective
@@ -57,7 +58,6 @@ from research.experiments.trials import (
     Values,
     choose_settings,
     error_or_nan,
-    new_figure,
     ratio,
     settings_record,
     settings_table,

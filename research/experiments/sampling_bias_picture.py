@@ -8,8 +8,9 @@ from typing import get_args
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from longtail.training.evaluation.figures import new_figure
 from research.experiments.long_tail_profiles import Profile
-from research.experiments.trials import Estimate, Found, error_or_nan, new_figure
+from research.experiments.trials import Estimate, Found, error_or_nan
 
 RETRIEVAL = "retrieval"
 TASKS = (RETRIEVAL, *get_args(Profile))

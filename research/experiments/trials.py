@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from longtail.models.errors import ConfigError
@@ -285,13 +283,6 @@ def error_or_nan(estimate: Estimate) -> float:
     """Return its standard error as plots want it: nan, which draws nothing, for a single seed."""
     error = estimate.standard_error
     return math.nan if error is None else error
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, in inches, that draws without a display."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def claim_folder(folder: Path, configuration: Mapping[str, Any]) -> None:

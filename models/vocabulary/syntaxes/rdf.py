@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from longtail.models.errors import DataError
+from longtail.models.extras import require
 from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
 from longtail.models.files.text_files import ByteFile, lines, reading
 from longtail.models.vocabulary.facts import PROPERTY_OF, Facts
@@ -40,13 +41,9 @@ def read_rdf(path: Path, form: str, facts: Facts, max_problems: int) -> None:
         DataError: pyoxigraph is not installed, the file can't be read to its end or is not in its
             syntax, or an IRI is relative; the message has the line, of N-Triples each bad line.
     """
-    try:
-        import pyoxigraph
-    except ImportError as error:
-        raise DataError(
-            f"{path}: vocabularies in RDF need pyoxigraph, which is not installed; "
-            "pip install 'longtail[skos]'"
-        ) from error
+    require("skos", f"{path}: a vocabulary in RDF", DataError)
+    import pyoxigraph
+
     if form == "RDF_XML":
         with _opened(path, form) as file:
             check_entities(path, file)

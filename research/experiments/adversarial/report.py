@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.tables import markdown_table
 from research.experiments.adversarial.curves import (
     BASELINE,
@@ -28,7 +29,7 @@ from research.experiments.adversarial.curves import (
 from research.experiments.adversarial.run import best_candidates
 from research.experiments.adversarial.trial_runner import CRITERIA, TREE, TRUE, Criterion
 from research.experiments.adversarial.tuning import METHODS
-from research.experiments.trials import Estimate, Found, new_figure
+from research.experiments.trials import Estimate, Found
 
 _WITHOUT_STEPS = {TRUE: "p_D itself", TREE: "tree alone"}
 _COLUMNS = (

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, RETRIEVAL, SPARSE
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, ZERO_SHOT_BIN
+from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.plots import draw_f1_by_rank
 from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
 from research.experiments.depl.ablations import BASE, BY_NAME
@@ -20,7 +21,7 @@ from research.experiments.depl.claims import (
     verdict_here,
 )
 from research.experiments.depl.evidence import Arm, Evidence, Judged, JudgedPairs
-from research.experiments.trials import Estimate, error_or_nan, new_figure, settings_table
+from research.experiments.trials import Estimate, error_or_nan, settings_table
 
 _METHODS = (
     (RETRIEVAL, SPARSE), (RETRIEVAL, CLASSIFIER), (HYBRID, RETRIEVAL), (HYBRID, CLASSIFIER),

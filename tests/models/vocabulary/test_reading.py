@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import socket
-from pathlib import Path
 
 import pyoxigraph
 import pytest
@@ -15,6 +13,7 @@ from longtail.models.errors import DataError
 from longtail.models.vocabulary.concept import Concept, Vocabulary
 from longtail.models.vocabulary.reading import is_vocabulary_file, read_vocabulary
 from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
+from tests.models.vocabulary.conftest import refusal, written
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -22,19 +21,6 @@ CHARACTERS = "aZ09 ._-~:;,#@<>[](){}\\\"'\n\t\ré日本\u200f😀&"
 TURTLE = f"""@prefix skos: <{SKOS}> . @prefix xl: <http://www.w3.org/2008/05/skos-xl#> .
 @prefix owl: <http://www.w3.org/2002/07/owl#> . @prefix : <http://example.org/> .
 """
-
-
-def written(folder: Path, content: str, name: str = "v.ttl") -> Path:
-    path = folder / name
-    data = content.encode()
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    return path
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(DataError) as caught:
-        read_vocabulary(path)
-    return str(caught.value)
 
 
 @pytest.fixture

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import sys
-from pathlib import Path
 
 import pytest
 
 from longtail.models.errors import DataError
 from longtail.models.vocabulary.concept import Concept
 from longtail.models.vocabulary.reading import read_vocabulary
+from tests.models.vocabulary.conftest import refusal, written
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 NAME = f"<{SKOS}prefLabel>"
@@ -35,19 +34,6 @@ XML = f"""<?xml version="1.0"?>
   <skos:Concept rdf:nodeID="n"/>
 </rdf:RDF>
 """
-
-
-def written(folder: Path, content: str | bytes, name: str) -> Path:
-    path = folder / name
-    data = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    return path
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(DataError) as caught:
-        read_vocabulary(path)
-    return str(caught.value)
 
 
 def test_nodes_within_properties_bases_languages_and_entities_of_xml(tmp_path) -> None:
@@ -149,4 +135,4 @@ def test_a_file_that_is_cut_in_compression_is_refused(tmp_path) -> None:
 
 def test_without_pyoxigraph_the_message_says_what_to_install(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pyoxigraph", None)
-    assert "pip install 'longtail[skos]'" in refusal(written(tmp_path, TURTLE, "v.ttl"))
+    assert 'pip install "longtail[skos]"' in refusal(written(tmp_path, TURTLE, "v.ttl"))
