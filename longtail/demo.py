@@ -80,7 +80,7 @@ def demo(
             story.run_batch(client)
             print(
                 f"Took {time.monotonic() - started:.0f} s, at most {_peak_memory_gib():.1f} GiB of "
-                f"memory. Logs, tables and pictures: {work}"
+                f"memory. Logs and tables: {work}"
             )
             if keeps_serving:
                 _headline(f"The page: {url}/ (the API: {url}/docs). Ctrl-C ends it.")

@@ -101,7 +101,7 @@ class SparseSource:
         """Return the inner products of these queries with each of `labels`."""
         sums = self._summed(rows)
         if sums is not None:
-            return sums[rows]
+            return np.take(sums, rows, axis=0)
         sums = np.zeros((len(rows), len(self._model.labels)), dtype=np.float32)
         places = np.arange(len(rows), dtype=np.int64)
         sum_up(self._features[rows], self._model.weights_by_feature, places, sums)
