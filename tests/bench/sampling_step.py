@@ -36,13 +36,12 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from longtail.training.configuration.learning import LearningConfig
-from longtail.training.evaluation.figures import write_figure
+from longtail.training.evaluation.figures import new_figure, write_figure
 from longtail.training.learning.model_distributions import ClusterNegatives
 from longtail.training.learning.objectives import Objective, SamplerInputs, Scorer, make_objective
 from longtail.training.learning.pairs import label_counts, make_pairs, pairs_at
 from longtail.training.learning.sampling import Pairs
 from research.experiments.bow_models import RowAdagrad
-from research.experiments.trials import new_figure
 
 NUM_DOCUMENTS, LABELS_EACH, NUM_HARD = 2000, 5, 20
 WEIGHTS = ("constant", "importance", "relative", "tail")

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def manifest() -> Manifest:
         data_fingerprint="f" * 64,
         metrics={"dev": {"retrieval": {"all": {"P@1": 0.5}}}},
         linear_correction="tree",
-        longtail_version="0.1.0",
+        longtail_version=version("longtail"),
     )
 
 

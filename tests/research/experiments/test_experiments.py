@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from longtail.models.errors import ConfigError
+from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.record import PRINTED
 from research.experiments.runner import Experiment, Report, run_experiment, write_results
 from research.experiments.trials import (
@@ -19,7 +20,6 @@ from research.experiments.trials import (
     choose_settings,
     error_or_nan,
     found_to_json,
-    new_figure,
     settings_table,
 )
 
