@@ -1,0 +1,105 @@
+"""Compiles the C sources of this folder into one shared library for each level of processor.
+
+`setup.py` runs it for a wheel; a checkout runs it when its sources have changed (see
+`longtail.models.native.library`). A C compiler is the only need: `cc`, what `CC` names, or the
+package `ziglang`, which brings one to any machine that has pip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+_FLAGS = ("-std=c11", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
+# The same sums in the same order, on every processor and with every compiler.
+_EXACT = ("-ffp-contract=off",)
+# Sources `fast_*.c`: sums may be taken in another order, so that loops become vector instructions.
+_FAST = ("-ffp-contract=fast", "-fassociative-math", "-fno-signed-zeros")
+_ENDINGS = {"win32": "dll", "darwin": "dylib"}
+LEVELS = {
+    "x86_64": {"v1": (), "v3": ("-march=x86-64-v3",)},
+    "amd64": {"v1": (), "v3": ("-march=x86-64-v3",)},
+}
+"""Flags of each level of a machine's processors, by its name; others have one level, without."""
+
+
+def find_compiler() -> list[str] | None:
+    """Return the command of a C compiler; None where there is none."""
+    if command := os.environ.get("CC"):
+        return shlex.split(command)
+    if found := shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"):
+        return [found]
+    if importlib.util.find_spec("ziglang"):
+        return [sys.executable, "-m", "ziglang", "cc"]
+    return None
+
+
+def levels() -> dict[str, tuple[str, ...]]:
+    """Return the levels of this machine's processors, the lowest first, and the flags of each."""
+    return LEVELS.get(platform.machine().lower(), {"v1": ()})
+
+
+def library_path(folder: Path, level: str) -> Path:
+    """Return where the library of a level belongs; its name changes with the sources."""
+    digest = hashlib.sha256()
+    for source in sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h"), FOLDER / "build.py"]):
+        digest.update(source.read_bytes())
+    ending = _ENDINGS.get(sys.platform, "so")
+    return folder / f"kernels-{digest.hexdigest()[:12]}-{level}.{ending}"
+
+
+def build(folder: Path = FOLDER) -> None:
+    """Compile the library of each level of this machine's processors.
+
+    Args:
+        folder: Where they are written; libraries of other sources there are removed.
+
+    Raises:
+        RuntimeError: There is no C compiler, or it failed.
+    """
+    compiler = find_compiler()
+    if compiler is None:
+        raise RuntimeError(
+            "the C sources of longtail have to be compiled and there is no C compiler (cc, gcc, "
+            "clang or $CC): install one, or run 'pip install ziglang'"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    current = {level: library_path(folder, level) for level in levels()}
+    for old in set(folder.glob("kernels-*-v*")) - set(current.values()):
+        old.unlink(missing_ok=True)
+    for level, path in current.items():
+        if not path.exists():
+            _compile(compiler, levels()[level], path)
+
+
+def _compile(compiler: list[str], flags: tuple[str, ...], path: Path) -> None:
+    with tempfile.TemporaryDirectory() as work:
+
+        def compile_one(source: Path) -> str:
+            target = str(Path(work, source.stem + ".o"))
+            kind = _FAST if source.stem.startswith("fast_") else _EXACT
+            _run([*compiler, *_FLAGS, *kind, *flags, "-c", str(source), "-o", target])
+            return target
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compile_one, sorted(FOLDER.glob("*.c"))))
+        finished = path.with_name(f".{path.name}.{os.getpid()}")
+        math = [] if sys.platform == "win32" else ["-lm"]
+        _run([*compiler, "-shared", *flags, *objects, *math, "-o", str(finished)])
+        finished.replace(path)  # at once: other processes may build the same file
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise RuntimeError(f"{shlex.join(command)} failed:\n{done.stderr}")

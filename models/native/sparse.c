@@ -1,0 +1,106 @@
+// Scores and best labels of tf-idf rows under sparse linear classifiers.
+//
+// A label's score is summed in float32 in the order of the row's features, whoever asks.
+#include "kernels.h"
+
+// Add the inner products of a row with every label to the totals.
+static void add_up(const csr *features, int64_t row, const csr *weights, float *totals) {
+    for (int64_t i = row_start(features, row); i < row_start(features, row + 1); i++) {
+        const int64_t feature = column(features, i);
+        const float value = features->data[i];
+        const int64_t begin = row_start(weights, feature), end = row_start(weights, feature + 1);
+        if (weights->is_wide) {
+            const int64_t *labels = weights->indices;
+            for (int64_t j = begin; j < end; j++) totals[labels[j]] += value * weights->data[j];
+        } else {
+            const int32_t *labels = weights->indices;
+            for (int64_t j = begin; j < end; j++) totals[labels[j]] += value * weights->data[j];
+        }
+    }
+}
+
+static void swap(int64_t *labels, float *scores, int64_t first, int64_t second) {
+    const int64_t label = labels[first];
+    const float score = scores[first];
+    labels[first] = labels[second], scores[first] = scores[second];
+    labels[second] = label, scores[second] = score;
+}
+
+// Restore the heap below a place: every label is worse than those below it.
+static void sink(int64_t *labels, float *scores, int64_t place, int64_t size) {
+    for (;;) {
+        int64_t worst = place;
+        for (int64_t below = 2 * place + 1; below <= 2 * place + 2; below++)
+            if (below < size && (scores[below] < scores[worst] ||
+                                 (scores[below] == scores[worst] && labels[below] > labels[worst])))
+                worst = below;
+        if (worst == place) return;
+        swap(labels, scores, place, worst);
+        place = worst;
+    }
+}
+
+// Write the k best labels of one row and their scores, the best first.
+static void best(const float *totals, const float *bias, int64_t num_labels, int64_t k,
+                 int64_t *labels, float *scores) {
+    int64_t size = 0;
+    for (int64_t label = 0; label < num_labels; label++) {
+        const float score = totals[label] + bias[label];
+        if (size < k) {
+            labels[size] = label, scores[size++] = score;
+            if (size == k)
+                for (int64_t place = size / 2 - 1; place >= 0; place--)
+                    sink(labels, scores, place, size);
+        } else if (score > scores[0]) { // a later label loses a tie
+            labels[0] = label, scores[0] = score;
+            sink(labels, scores, 0, size);
+        }
+    }
+    for (int64_t last = size - 1; last > 0; last--) { // the worst goes last, until all are in order
+        swap(labels, scores, 0, last);
+        sink(labels, scores, 0, last);
+    }
+}
+
+KERNEL sparse_sum_up(const csr *features, const csr *weights, const int64_t *rows, int64_t num_rows,
+                     float *sums, int64_t num_labels) {
+    for (int64_t row = 0; row < num_rows; row++)
+        add_up(features, row, weights, sums + rows[row] * num_labels);
+    return 0;
+}
+
+KERNEL sparse_best_of_sums(const float *sums, const int64_t *rows, int64_t num_rows,
+                           const float *bias, int64_t num_labels, int64_t k, int64_t *labels,
+                           float *scores) {
+    for (int64_t row = 0; row < num_rows; row++)
+        best(sums + rows[row] * num_labels, bias, num_labels, k, labels + row * k, scores + row * k);
+    return 0;
+}
+
+KERNEL sparse_best_of_rows(const csr *features, const csr *weights, const float *bias,
+                           int64_t num_labels, int64_t k, int64_t *labels, float *scores) {
+    float *totals = calloc(num_labels + 1, sizeof(float));
+    if (!totals) return OUT_OF_MEMORY;
+    for (int64_t row = 0; row < features->num_rows; row++) {
+        add_up(features, row, weights, totals);
+        best(totals, bias, num_labels, k, labels + row * k, scores + row * k);
+        memset(totals, 0, num_labels * sizeof(float));
+    }
+    free(totals);
+    return 0;
+}
+
+KERNEL sparse_scores_of_labels(const csr *features, const csr *weights, const float *bias,
+                               int64_t num_labels, const int64_t *labels, int64_t m,
+                               float *scores) {
+    float *totals = calloc(num_labels + 1, sizeof(float));
+    if (!totals) return OUT_OF_MEMORY;
+    for (int64_t row = 0; row < features->num_rows; row++) {
+        add_up(features, row, weights, totals);
+        for (int64_t i = row * m; i < (row + 1) * m; i++)
+            scores[i] = totals[labels[i]] + bias[labels[i]];
+        memset(totals, 0, num_labels * sizeof(float));
+    }
+    free(totals);
+    return 0;
+}
