@@ -94,7 +94,7 @@ class RecordOf:
         Raises:
             TypeError: An array has another type or layout than its field.
         """
-        if isinstance(source, self.struct):
+        if isinstance(source, ctypes.Structure):
             return source
         values = [convert(getattr(source, name)) for name, convert in self._fields.items()]
         found: ctypes.Structure = self.struct(*values)
