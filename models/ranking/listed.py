@@ -6,8 +6,10 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.jit import compiled
+from longtail.models.native.library import F32, I64, INT, function
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing
+
+_listed_scores = function("listed_scores", I64, I64, F32, I64, INT, I64, INT, F32)
 
 
 class ListedSource:
@@ -55,16 +57,8 @@ class ListedSource:
     ) -> Float32[np.ndarray, "row m"]:
         """Return the scores of given labels (see `Source.score`)."""
         found = np.full(labels.shape, -np.inf, dtype=np.float32)
-        _look_up(self._starts, self._labels, self._scores, rows, labels, found)
+        arrays = (self._starts, self._labels, self._scores)
+        labels = np.ascontiguousarray(labels)
+        _listed_scores(*arrays, rows, len(rows), labels, labels.shape[1], found)
         found[labels == NO_LABEL] = -np.inf
         return found
-
-
-@compiled
-def _look_up(starts, listed, scores, rows, labels, found):
-    for i in range(len(rows)):
-        begin, end = starts[rows[i]], starts[rows[i] + 1]
-        for j in range(labels.shape[1]):
-            at = begin + np.searchsorted(listed[begin:end], labels[i, j])
-            if at < end and listed[at] == labels[i, j]:
-                found[i, j] = scores[at]

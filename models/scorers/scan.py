@@ -11,13 +11,25 @@ rises with each score, so no label is missed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Float64, Int64
 
-from longtail.models.jit import compiled
 from longtail.models.labels.selection import Selection
 from longtail.models.memory.source import NeighbourSource
+from longtail.models.native.library import (
+    BOOL,
+    F32,
+    F64,
+    FLOAT,
+    I64,
+    INT,
+    Grown,
+    RecordOf,
+    function,
+    taken,
+)
 from longtail.models.ranking.exhaustive import row_parts, scores_all
 from longtail.models.ranking.listed import ListedSource
 from longtail.models.ranking.threshold_algorithm import (
@@ -40,6 +52,24 @@ _MAX_VALUES = 2**21
 """Of labels of several texts, that are held at a time: 16 MiB."""
 _SLACK = 1e-6
 """By this share a score may differ from its pass: float32 rounds by 6e-8 of it."""
+
+
+class _Line(NamedTuple):
+    """The blend of each label as a broken line of its sparse score: `line_blend` of `ranking.c`."""
+
+    base: Float64[np.ndarray, covered]
+    weights: Float64[np.ndarray, covered]
+    knots: Float64[np.ndarray, knot]
+    at_knots: Float64[np.ndarray, knot]
+    slopes: Float64[np.ndarray, piece]
+    floor: float
+    num_knots: int
+
+
+_LINE = RecordOf(
+    base=F64, weights=F64, knots=F64, at_knots=F64, slopes=F64, floor=FLOAT, num_knots=INT
+)
+_scan = function("scan", F32, INT, F32, BOOL, INT, _LINE, INT, FLOAT, F64, I64, I64)
 
 
 def scan(
@@ -97,83 +127,27 @@ class _Pass:
         self._source = source
         alone = combine.blend.alone(member)
         labels = source.labels
-        self._line = alone.line
-        self._weights, base = alone.weights[labels], alone.base[labels]
+        base = alone.base[labels]
         self._slack = _SLACK
         if combine.tail_dial:
             raised = combine.tail_dial * combine.blend.log_priors[labels].astype(np.float64)
             base = base - raised
             self._slack += _SLACK * float(np.abs(raised).max(initial=0)) * 2.0**-10
-        self._base = base
+        line = _Line(base, alone.weights[labels], *alone.line, num_knots=len(alone.line[0]))
+        self._blend = _LINE(line)
         is_allowed = np.ones(len(labels), dtype=np.bool_)
         self._is_allowed = is_allowed if selection is None else selection.is_selected[labels]
 
     def candidates(self, rows: Int64[np.ndarray, row], k: int) -> Int64[np.ndarray, "row m"]:
         """Return labels among which the k best are of those that no list has."""
-        sums = self._source.sums(rows)
-        values = np.empty(sums.shape, dtype=np.float64)
-        least = np.empty(len(rows), dtype=np.float64)
-        _scan(
-            (sums, self._source.bias, self._is_allowed),
-            (self._base, self._weights, self._line),
-            np.empty(min(k, len(self._base)), dtype=np.float64),
-            values,
-            least,
-        )
-        least -= self._slack * (
-            1 + np.abs(least, where=np.isfinite(least), out=np.zeros_like(least))
-        )
-        return _gathered((values >= least[:, None]) & (values > -np.inf), self._source.labels)
-
-
-def _gathered(
-    is_taken: Bool[np.ndarray, "row covered"], labels: Int64[np.ndarray, covered]
-) -> Int64[np.ndarray, "row m"]:
-    """Return the labels that are taken in each row, filled up with `NO_LABEL`."""
-    rows, columns = is_taken.nonzero()
-    counts = np.bincount(rows, minlength=len(is_taken))
-    found = np.full((len(is_taken), int(counts.max(initial=0))), NO_LABEL, dtype=np.int64)
-    starts = np.cumsum(counts) - counts
-    found[rows, np.arange(len(rows)) - starts[rows]] = labels[columns]
-    return found
-
-
-@compiled
-def _scan(scored, blended, heap, values, least):
-    """Write the blend of each label of each row, and the smallest of the best `len(heap)`."""
-    sums, bias, is_allowed = scored
-    base, weights, (knots, at_knots, slopes, floor) = blended
-    k = len(heap)
-    for row in range(len(sums)):
-        heap[:] = -np.inf
-        for label in range(len(bias)):
-            if not is_allowed[label]:
-                values[row, label] = -np.inf
-                continue
-            score = np.float64(sums[row, label] + bias[label])
-            piece = 0
-            while piece < len(knots) and score > knots[piece]:
-                piece += 1
-            start = max(piece - 1, 0)
-            evidence = at_knots[start] + slopes[piece] * (score - knots[start])
-            value = base[label] + weights[label] * max(evidence, floor)
-            values[row, label] = value
-            if k and value > heap[0]:
-                heap[0] = value
-                _sink_value(heap)
-        least[row] = heap[0] if k else np.inf
-
-
-@compiled
-def _sink_value(heap):
-    """Restore the heap after its smallest value was replaced."""
-    place = 0
-    while True:
-        smallest = place
-        for below in (2 * place + 1, 2 * place + 2):
-            if below < len(heap) and heap[below] < heap[smallest]:
-                smallest = below
-        if smallest == place:
-            return
-        heap[place], heap[smallest] = heap[smallest], heap[place]
-        place = smallest
+        sums = np.ascontiguousarray(self._source.sums(rows))
+        num_labels = len(self._is_allowed)
+        counts, found = np.empty(len(rows), dtype=np.int64), np.zeros((1, 2), dtype=np.int64)
+        k = min(k, num_labels)
+        scratch = np.empty(num_labels + k)
+        given = (self._source.bias, self._is_allowed, num_labels, self._blend, k, self._slack)
+        _scan(sums, len(rows), *given, scratch, counts, found)
+        (places,) = taken(found, [Grown(np.int64)])
+        labels = np.full((len(rows), int(counts.max(initial=0))), NO_LABEL, dtype=np.int64)
+        labels[np.arange(labels.shape[1]) < counts[:, None]] = self._source.labels[places]
+        return labels
