@@ -41,8 +41,7 @@ from longtail.service.protocols.annif_schemas import SuggestForm
 from longtail.service.protocols.label_studio import event_schemas
 from longtail.service.protocols.label_studio import router as studio_router
 from longtail.service.protocols.open_inference import router as protocol_router
-from longtail.service.protocols.output_tensors import InferAnswer
-from longtail.service.protocols.tensors import InferRequest
+from longtail.service.protocols.tensors import InferAnswer, InferRequest
 from longtail.service.routes.admin import router as admin_router
 from longtail.service.routes.batch import router as batch_router
 from longtail.service.routes.feedback import router as feedback_router

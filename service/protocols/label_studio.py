@@ -1,13 +1,14 @@
 """Label Studio's protocol for machine-learning backends, so that its annotators begin with labels.
 
-Label Studio connects to `/label-studio`, asks for predictions, and tells what people made of them,
+Label Studio connects to `/label-studio`, asks for predictions, and sends what people made of them,
 which is kept as feedback. `<Taxonomy apiUrl="...">` asks for the labels, a level at a time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -17,21 +18,12 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from longtail.models.errors import RequestError
-from longtail.models.results import Prediction
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.results import LabelScore, Prediction
 from longtail.service.engine.queries import query_of
 from longtail.service.protocols.annif import score_of
-from longtail.service.protocols.label_config import NUM_LABELS
-from longtail.service.protocols.label_studio_feedback import (
-    DELETED,
-    judged,
-    series_of,
-    shown_paths,
-    version_name,
-    version_of,
-)
 from longtail.service.protocols.label_studio_labels import (
     ControlLabels,
-    browser_of,
     labels_of,
     taxonomy_items,
 )
@@ -54,7 +46,7 @@ from longtail.service.protocols.label_studio_schemas import (
     WebhookReceipt,
 )
 from longtail.service.schemas.base import Version, schemas_of
-from longtail.service.schemas.feedback import FeedbackEntry
+from longtail.service.schemas.feedback import FeedbackEntry, NewLabel
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.versions.serving import LoadedModel
 from longtail.service.web.answering import answer_request
@@ -71,7 +63,9 @@ _EVENTS: dict[str, type[AnnotationEvent | AnnotationsEvent | DeletionEvent]] = {
     "ANNOTATIONS_CREATED": AnnotationsEvent,
     "ANNOTATIONS_DELETED": DeletionEvent,
 }
-_ANY_TEXT = "text"
+_VERSION = re.compile(r"longtail-([1-9][0-9]{0,17})")
+_DELETED = "deleted"
+"""Ends the id of the last entry of a series; sorts behind all times."""
 
 router = APIRouter(prefix="/label-studio", tags=["Label Studio"])
 
@@ -94,10 +88,20 @@ async def set_up(
     """Check that a project can be predicted, its labels and how it asks; nothing of it is kept.
 
     What is wrong is logged, as Label Studio does not show it.
+
+    Raises:
+        RequestError: The project can't be predicted.
+        RequestValidationError: The same, of an option.
     """
     model = _default_model(service)
-    await _check(service, body.schema_, model)
-    return ModelVersion(model_version=version_name(model.version))
+    try:
+        labels = await run_in_threadpool(labels_of, body.schema_, model)
+        asked = checked(PredictRequest, text="any", **_options_of(labels, model, service))
+        await service.engine.predict(query_of(asked, asked.all_texts))
+    except (RequestError, RequestValidationError) as error:
+        logger.warning("a project of Label Studio can't be predicted: %s", error)
+        raise
+    return ModelVersion(model_version=_version_name(model.version))
 
 
 @router.post(
@@ -124,8 +128,7 @@ async def predict(
         limits.max_text_characters,
         limits.max_body_bytes,
     )
-    answers = await _answers(request, service, labels, model, texts)
-    return await run_in_threadpool(_predicted, labels, model, answers)
+    return await _predicted(request, service, labels, model, texts)
 
 
 @router.post(
@@ -152,19 +155,20 @@ async def take_event(request: Request, service: ServiceDep) -> WebhookReceipt:
         return WebhookReceipt(stored=0)
     writer_of(service)
     event = await JsonBody(kind)(request)
+    project, stored = event.project, 0
     if isinstance(event, DeletionEvent):
         for deleted in event.annotations:
-            series = series_of(event.project, deleted.id)
-            await replace_feedback(request, service, series, series + DELETED, None)
+            series = _series_of(project, deleted.id)
+            await replace_feedback(request, service, series, series + _DELETED, None)
         return WebhookReceipt(stored=0)
-    if isinstance(event, AnnotationEvent):
-        pairs = [(event.annotation, event.task)]
-    else:
-        pairs = _paired(event)
-    stored = [
-        await _keep(request, service, annotation, task, event.project) for annotation, task in pairs
-    ]
-    return WebhookReceipt(stored=sum(stored))
+    for annotation, task in _pairs(event):
+        entry = await _entry_of(request, service, annotation, task, project)
+        series = _series_of(project, annotation.id)
+        is_new = await replace_feedback(
+            request, service, series, series + annotation.updated_at, entry
+        )
+        stored += is_new and entry is not None
+    return WebhookReceipt(stored=stored)
 
 
 @router.get(
@@ -213,30 +217,13 @@ def _default_model(service: Service) -> LoadedModel:
     return serving.models[serving.default]
 
 
-async def _check(service: Service, config: str, model: LoadedModel) -> None:
-    """Refuse a configuration that a model can't predict, and log why; a text is predicted for it.
-
-    Raises:
-        RequestError: It is one.
-        RequestValidationError: It is one.
-    """
-    try:
-        labels = await run_in_threadpool(labels_of, config, model)
-        options = _options_of(labels, model, service.settings.max_k)
-        body = checked(PredictRequest, text=_ANY_TEXT, **options)
-        await service.engine.predict(query_of(body, body.all_texts))
-    except (RequestError, RequestValidationError) as error:
-        logger.warning("a project of Label Studio can't be predicted: %s", error)
-        raise
-
-
-async def _answers(
+async def _predicted(
     request: Request,
     service: Service,
     labels: ControlLabels,
     model: LoadedModel,
     texts: Sequence[str],
-) -> list[Prediction | None]:
+) -> PredictedTasks:
     """Return the labels of each text, asked for as many at a time as a request may have.
 
     Raises:
@@ -245,13 +232,13 @@ async def _answers(
         RequestValidationError: A text can't be labelled, or an option is not as it should be.
     """
     asked = [text for text in texts if text.strip()]
-    options = _options_of(labels, model, service.settings.max_k)
+    options = _options_of(labels, model, service)
     found: list[Prediction] = []
     size = service.settings.max_texts_per_request
     most = size * service.settings.max_k
     if len(asked) * options["k"] > most:
         raise RequestError(
-            f"{len(asked)} tasks with {NUM_LABELS}={options['k']} ask for more than {most} labels; "
+            f"{len(asked)} tasks with model_k={options['k']} ask for more than {most} labels; "
             "send fewer tasks at a time"
         )
     for first in range(0, len(asked), size):
@@ -260,64 +247,70 @@ async def _answers(
         body = await off_the_loop(sum(map(len, some)), check)
         found += (await answer_request(request, service, body)).predictions
     predictions = iter(found)
-    return [next(predictions) if text.strip() else None for text in texts]
+
+    def write() -> PredictedTasks:
+        return PredictedTasks(
+            results=[
+                _predicted_task(labels, model, next(predictions).labels if text.strip() else ())
+                for text in texts
+            ]
+        )
+
+    return await run_in_threadpool(write)
 
 
-def _options_of(labels: ControlLabels, model: LoadedModel, max_k: int) -> dict[str, Any]:
+def _predicted_task(
+    labels: ControlLabels, model: LoadedModel, found: Sequence[LabelScore]
+) -> PredictedTask:
+    control = labels.control
+    region = PredictedRegion(
+        from_name=control.name,
+        to_name=control.toname,
+        type=control.kind,
+        value=labels.value_of(label.index for label in found),
+    )
+    return PredictedTask(
+        result=[region] if found else [],
+        score=sum(map(score_of, found)) / max(1, len(found)),
+        model_version=_version_name(model.version),
+    )
+
+
+def _options_of(labels: ControlLabels, model: LoadedModel, service: Service) -> dict[str, Any]:
     """Return what a control asks for about a text.
 
     Raises:
         RequestError: It asks for more labels than a request may.
     """
     control, catalogue = labels.control, model.predictor.catalogue
-    wanted = min(control.k, control.most or control.k, len(catalogue))
-    if wanted > max_k:
+    most, wanted = service.settings.max_k, min(control.num_labels, len(catalogue))
+    if wanted > most:
         raise RequestError(
-            f"label_config: control {control.name!r} has {NUM_LABELS}={str(control.k)!r}; expected "
-            f"a number from 1 to {max_k}"
+            f"label_config: control {control.name!r} has model_k {control.model_k}; expected "
+            f"a number from 1 to {most}"
         )
     options: dict[str, Any] = {
         "k": wanted,
-        "threshold": control.threshold,
-        "scorer": control.scorer,
+        "threshold": control.model_score_threshold,
+        "scorer": control.model_scorer,
         "version": model.version,
     }
-    if labels.path_of_row is not None:
+    if labels.path_of_row:
         options["include"] = [catalogue[row].id for row in labels.path_of_row]
     return options
 
 
-def _predicted(
-    labels: ControlLabels, model: LoadedModel, answers: Sequence[Prediction | None]
-) -> PredictedTasks:
-    """Return predictions as Label Studio takes them."""
-    browser, control = browser_of(model.predictor), labels.control
-    results = []
-    for answer in answers:
-        found = [] if answer is None else answer.labels
-        region = PredictedRegion(
-            from_name=control.name,
-            to_name=control.to_name,
-            type=control.kind,
-            value=labels.value_of([label.index for label in found], browser),
-        )
-        results.append(
-            PredictedTask(
-                result=[region] if found else [],
-                score=sum(map(score_of, found)) / max(1, len(found)),
-                model_version=version_name(model.version),
-            )
-        )
-    return PredictedTasks(results=results)
-
-
-def _paired(event: AnnotationsEvent) -> list[tuple[StudioAnnotation, StudioTask]]:
+def _pairs(
+    event: AnnotationEvent | AnnotationsEvent,
+) -> list[tuple[StudioAnnotation, StudioTask]]:
     """Return annotations with their tasks.
 
     Raises:
         RequestError: A task is missing.
     """
-    tasks: Mapping[int, StudioTask] = {task.id: task for task in event.task}
+    if isinstance(event, AnnotationEvent):
+        return [(event.annotation, event.task)]
+    tasks = {task.id: task for task in event.task}
     for annotation in event.annotation:
         if annotation.task not in tasks:
             raise RequestError(
@@ -327,56 +320,101 @@ def _paired(event: AnnotationsEvent) -> list[tuple[StudioAnnotation, StudioTask]
     return [(annotation, tasks[annotation.task]) for annotation in event.annotation]
 
 
-async def _keep(
-    request: Request,
-    service: Service,
-    annotation: StudioAnnotation,
-    task: StudioTask,
-    project: StudioProject,
-) -> bool:
-    """Store an annotation in place of what it was before; return whether an entry is new."""
-    said = None
-    if not annotation.was_cancelled:
-        said = await _said(request, service, annotation, task, project)
-    series = series_of(project, annotation.id)
-    is_new = await replace_feedback(request, service, series, series + annotation.updated_at, said)
-    return is_new and said is not None
-
-
-async def _said(
+async def _entry_of(
     request: Request,
     service: Service,
     annotation: StudioAnnotation,
     task: StudioTask,
     project: StudioProject,
 ) -> FeedbackEntry | None:
-    """Return what an annotation says of the labels of the model that its prediction is of.
+    """Return what an annotation says of the labels of the version that predicted, if it is loaded.
 
     Where Label Studio says only that the annotation began with a prediction, it is made again.
     """
-    shown = None if annotation.prediction is None else annotation.prediction.model_version
-    models, default = service.manager.serving().models, _default_model(service)
-    model = models.get(version_of(shown) or default.version, default)
+    if annotation.was_cancelled:
+        return None
+    version, default = _version_of(annotation), _default_model(service)
+    model = service.manager.serving().models.get(version or default.version, default)
     labels = await run_in_threadpool(labels_of, project.label_config, model)
-    predicted = shown_paths(annotation, labels)
-    if predicted is None and annotation.parent_prediction is not None:
-        text = labels.control.text_of(task.data, service.settings.max_text_characters)
-        answers = await _answers(request, service, labels, model, [text])
-        again = await run_in_threadpool(_predicted, labels, model, answers)
-        regions = [region.model_dump() for region in again.results[0].result]
-        predicted = labels.chosen(regions)
-
-    def judge() -> FeedbackEntry | None:
-        return judged(
-            annotation,
-            task,
-            project,
-            labels=labels,
-            predicted=predicted,
-            browser=browser_of(model.predictor),
-            catalogue=model.predictor.catalogue,
-            version=model.version,
-            max_characters=service.settings.max_text_characters,
-        )
-
+    max_characters = service.settings.max_text_characters
+    predicted: list[tuple[str, ...]] = []
+    if version is not None and annotation.prediction is not None:
+        place = f"annotation {annotation.id}: prediction.result"
+        predicted = labels.chosen(annotation.prediction.result, place)
+    elif annotation.parent_prediction is not None:
+        text = labels.control.text_of(task.data, max_characters)
+        again = await _predicted(request, service, labels, model, [text])
+        predicted = labels.chosen([region.model_dump() for region in again.results[0].result])
+    judge = partial(_judged, annotation, task, project, labels, predicted, model, max_characters)
     return await run_in_threadpool(judge)
+
+
+def _version_name(version: int) -> str:
+    """Return how Label Studio knows a model version."""
+    return f"longtail-{version}"
+
+
+def _version_of(annotation: StudioAnnotation) -> int | None:
+    """Return the model version of the prediction that Label Studio kept; None if it is not ours."""
+    prediction = annotation.prediction
+    found = prediction and _VERSION.fullmatch(prediction.model_version or "")
+    return int(found[1]) if found else None
+
+
+def _series_of(project: StudioProject, annotation_id: int) -> str:
+    """Return the common beginning of the ids of all entries about an annotation.
+
+    With the time at which its project was made, as installations number their projects alike.
+    """
+    return f"{_name_of(project)}/annotation-{annotation_id}/"
+
+
+def _judged(
+    annotation: StudioAnnotation,
+    task: StudioTask,
+    project: StudioProject,
+    labels: ControlLabels,
+    predicted: Iterable[tuple[str, ...]],
+    model: LoadedModel,
+    max_characters: int,
+) -> FeedbackEntry | None:
+    """Return what an annotation says of the labels of a text; None where it says nothing.
+
+    Labels that were predicted and chosen are accepted, those predicted alone are rejected, those
+    chosen alone are added, or proposed where the model lacks them.
+
+    Raises:
+        RequestError: The result is not as Label Studio writes it, or the text is missing.
+        RequestValidationError: The text or a label can't be kept.
+    """
+    chosen, proposed = set[int](), list[NewLabel]()
+    for path in labels.chosen(annotation.result or [], f"annotation {annotation.id}: result"):
+        row = labels.row_of(path)
+        if row is not None:
+            chosen.add(row)
+        elif not labels.is_heading(path):
+            proposed.append(checked(NewLabel, name=path[-1]))
+    shown = {row for path in predicted if (row := labels.row_of(path)) is not None}
+    if not chosen and not proposed and not shown:
+        return None
+    text = labels.control.text_of(task.data, max_characters)
+    catalogue = model.predictor.catalogue
+    return checked(
+        FeedbackEntry,
+        id=_series_of(project, annotation.id) + annotation.updated_at,
+        text=text if text.strip() else None,
+        document_id=f"{_name_of(project)}/task-{task.id}",
+        accepted=_ids(chosen & shown, catalogue),
+        rejected=_ids(shown - chosen, catalogue),
+        added=_ids(chosen - shown, catalogue),
+        proposed=proposed,
+        version=model.version,
+    )
+
+
+def _ids(rows: set[int], catalogue: LabelCatalogue) -> list[str]:
+    return [catalogue[row].id for row in sorted(rows)]
+
+
+def _name_of(project: StudioProject) -> str:
+    return f"label-studio/{project.id}-{project.created_at}"

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+
 from longtail.models.errors import DataError, LabelNotFoundError, RequestError
-from longtail.models.files.validation import without_text
+from longtail.models.files.validation import problem_in_words
 from longtail.models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.protocol import Predictor
-from longtail.service.protocols.label_config import Choice, Control, ControlKind, controls_of
+from longtail.service.protocols.label_config import Choice, Control, controls_of
 from longtail.service.protocols.label_studio_schemas import TaxonomyItem
-from longtail.service.schemas.base import SURROGATE
+from longtail.service.schemas.base import Listed, Text
 from longtail.service.schemas.feedback import MAX_LABELS
 from longtail.service.versions.serving import LoadedModel
 
 _MAX_CHOSEN = 3 * MAX_LABELS
 """Accepted, added and proposed."""
+_Path = Annotated[
+    Listed[Text],
+    Field(min_length=1),
+    BeforeValidator(lambda path: [path] if isinstance(path, str) else path),
+]
+"""The levels down to a choice; `<Choices>` writes the choice alone."""
+_PATHS: TypeAdapter[list[list[str]]] = TypeAdapter(Listed[_Path])
 
 _browsers: WeakKeyDictionary[Predictor, LabelBrowser] = WeakKeyDictionary()
-"""Of each model in use, as making one takes a second where there are a million labels."""
+"""One for each model in use: making one takes a second where there are a million labels."""
 _labels: WeakKeyDictionary[Predictor, tuple[str, ControlLabels]] = WeakKeyDictionary()
-"""The configuration that each model was last asked with: an event may have it a thousand times."""
+"""The last configuration of each model: an event may need it a thousand times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,35 +42,23 @@ class ControlLabels:
 
     Attributes:
         control: By which texts are labelled.
-        path_of_row: The path of each choice that is a label; None: all labels, as the browser has
-            them.
-        row_of_path: The same the other way round; empty where all labels are choices.
-        headings: Paths of choices with others below them.
+        browser: The labels of the model as paths.
+        row_of_path: The label of each choice, None for a heading; empty where all labels are
+            choices, whose paths are those of the browser.
+        path_of_row: The same the other way round, without headings.
     """
 
     control: Control
-    path_of_row: Mapping[int, tuple[str, ...]] | None
-    row_of_path: Mapping[tuple[str, ...], int]
-    headings: frozenset[tuple[str, ...]]
+    browser: LabelBrowser
+    row_of_path: Mapping[tuple[str, ...], int | None]
+    path_of_row: Mapping[int, tuple[str, ...]]
 
-    @classmethod
-    def of(cls, control: Control, path_of_row: Mapping[int, tuple[str, ...]] | None) -> Self:
-        """Return the labels of a control."""
-        return cls(
-            control,
-            path_of_row,
-            row_of_path={path: row for row, path in (path_of_row or {}).items()},
-            headings=frozenset(each.path for each in control.choices if each.has_more),
-        )
-
-    def value_of(self, rows: Sequence[int], browser: LabelBrowser) -> dict[str, Any]:
+    def value_of(self, rows: Iterable[int]) -> dict[str, Any]:
         """Return how Label Studio writes that these labels are chosen."""
-        paths = [
-            browser.path_of(row) if self.path_of_row is None else self.path_of_row[row]
-            for row in rows
-        ]
+        path_of = self.path_of_row.__getitem__ if self.path_of_row else self.browser.path_of
+        paths = [list(path_of(row)) for row in rows]
         if self.control.kind == "taxonomy":
-            return {"taxonomy": [list(path) for path in paths]}
+            return {"taxonomy": paths}
         return {"choices": [path[-1] for path in paths]}
 
     def chosen(
@@ -77,75 +74,70 @@ class ControlLabels:
             RequestError: A region of this control is not as Label Studio writes it, or too many
                 paths are chosen.
         """
-        kind, name = self.control.kind, self.control.name
+        kind = self.control.kind
         paths: dict[tuple[str, ...], None] = {}
         for index, region in enumerate(result):
-            if region.get("from_name") != name:
+            if region.get("from_name") != self.control.name:
                 continue
-            where = f"{place}[{index}].value"
-            for number, path in enumerate(_choices_of(region.get("value"), kind, where)):
-                paths[_steps_of(path, f"{where}.{kind}[{number}]")] = None
-                if len(paths) > _MAX_CHOSEN:
-                    raise RequestError(
-                        f"{where}.{kind} has more than {_MAX_CHOSEN} choices; expected fewer"
-                    )
+            value, where = region.get("value"), f"{place}[{index}].value.{kind}"
+            try:
+                found = _PATHS.validate_python(value.get(kind) if isinstance(value, dict) else None)
+            except ValidationError as error:
+                problem = error.errors(include_url=False)[0]
+                steps = "".join(f"[{step}]" for step in problem["loc"])
+                raise RequestError(f"{where}{steps}: {problem_in_words(problem)}") from error
+            paths |= dict.fromkeys(map(tuple, found))
+            if len(paths) > _MAX_CHOSEN:
+                raise RequestError(f"{where} has more than {_MAX_CHOSEN} choices; expected fewer")
         return list(paths)
 
-    def row_of(self, path: Sequence[str], browser: LabelBrowser) -> int | None:
+    def row_of(self, path: tuple[str, ...]) -> int | None:
         """Return the label of a path; None where the model has none."""
-        row = self.row_of_path.get(tuple(path))
-        if row is not None:
-            return row
+        if path in self.row_of_path:
+            return self.row_of_path[path]
         try:
-            return browser.row_of(path[-1])
+            return self.browser.row_of(path[-1])
         except LabelNotFoundError:
             return None
 
-    def is_heading(self, path: Sequence[str], browser: LabelBrowser) -> bool:
-        """Whether a path is that of no label, but of what stands above labels."""
-        if self.path_of_row is None:
-            return browser.is_heading(path[-1])
-        return tuple(path) in self.headings
-
-
-def control_labels(config: str, catalogue: LabelCatalogue, version: int) -> ControlLabels:
-    """Return the first control whose choices are labels of a model.
-
-    Args:
-        config: The labelling configuration of the project.
-        catalogue: The labels of the model.
-        version: Of the model; for messages.
-
-    Raises:
-        RequestError: The configuration can't be used; or no control's choices are all labels. The
-            message says of the first control what is wrong.
-    """
-    problem = None
-    for control in controls_of(config):
-        if not control.choices and control.kind == "taxonomy":
-            return ControlLabels.of(control, None)
-        try:
-            return ControlLabels.of(control, _paths(control, catalogue))
-        except DataError as error:
-            problem = problem or (
-                f"label_config: control {control.name[:100]!r}, version {version}: "
-                f"{str(error)[:500]}; give each choice the name, notation or id of a label as "
-                "value, or the id as alias"
-            )
-    raise RequestError(str(problem))
+    def is_heading(self, path: tuple[str, ...]) -> bool:
+        """Whether a path without a label is that of a heading above labels."""
+        return path in self.row_of_path or (
+            not self.row_of_path and self.browser.is_heading(path[-1])
+        )
 
 
 def labels_of(config: str, model: LoadedModel) -> ControlLabels:
-    """Return `control_labels` of a model, which keeps those of its last configuration.
+    """Return the first control whose choices are all labels of a model.
 
     Raises:
-        RequestError: As `control_labels` does.
+        RequestError: The configuration can't be used, or there is no such control; the message
+            says what is wrong with the first one.
     """
     known = _labels.get(model.predictor)
     if known is None or known[0] != config:
-        known = config, control_labels(config, model.predictor.catalogue, model.version)
-        _labels[model.predictor] = known
+        known = _labels[model.predictor] = config, _find_labels(config, model)
     return known[1]
+
+
+def _find_labels(config: str, model: LoadedModel) -> ControlLabels:
+    browser = browser_of(model.predictor)
+    problems = []
+    for control in controls_of(config):
+        if not control.choices and control.kind == "taxonomy":
+            return ControlLabels(control, browser, {}, {})
+        try:
+            rows = _rows(control.choices, model.predictor.catalogue)
+        except DataError as error:
+            problems.append(
+                f"label_config: control {control.name[:100]!r}, version {model.version}: "
+                f"{str(error)[:500]}; give each choice the name, notation or id of a label as "
+                "value, or the id as alias"
+            )
+        else:
+            paths = {row: path for path, row in rows.items() if row is not None}
+            return ControlLabels(control, browser, rows, paths)
+    raise RequestError(problems[0])
 
 
 def browser_of(predictor: Predictor) -> LabelBrowser:
@@ -185,67 +177,28 @@ def taxonomy_items(model: LoadedModel, path: Sequence[str], query: str) -> list[
     ]
 
 
-def _choices_of(value: object, kind: ControlKind, where: str) -> Sequence[object]:
-    """Return what is chosen in the value of a region.
-
-    Raises:
-        RequestError: It is no object with a list of choices.
-    """
-    if not isinstance(value, Mapping):
-        raise RequestError(f"{where} is {without_text(value)}; expected an object with {kind!r}")
-    choices = value.get(kind)
-    if not isinstance(choices, list | tuple):
-        raise RequestError(
-            f"{where}.{kind} is {without_text(choices) if kind in value else 'missing'}; expected "
-            "a list of choices, as Label Studio writes it"
-        )
-    return choices
-
-
-def _steps_of(path: object, where: str) -> tuple[str, ...]:
-    """Return the path of a choice; one of `<Choices>` is a text alone.
-
-    Raises:
-        RequestError: It is none.
-    """
-    steps = (path,) if isinstance(path, str) else path
-    if not isinstance(steps, list | tuple) or not steps:
-        raise RequestError(
-            f"{where} is {without_text(path)}; expected a text, or a list of texts from the first "
-            "level to the choice"
-        )
-    for step in steps:
-        if not isinstance(step, str) or not step or SURROGATE.search(step):
-            raise RequestError(
-                f"{where} has {without_text(step)} among its levels; expected texts of valid "
-                "Unicode that are not empty"
-            )
-    return tuple(steps)
-
-
-def _paths(control: Control, catalogue: LabelCatalogue) -> dict[int, tuple[str, ...]]:
-    """Return the path of each label among the choices; what choices stand below may be a heading.
+def _rows(
+    choices: Iterable[Choice], catalogue: LabelCatalogue
+) -> dict[tuple[str, ...], int | None]:
+    """Return the label of each choice by its path; None for a heading with other choices below.
 
     Raises:
         DataError: A choice is no label, or two are the same one; or there are none.
     """
+    rows: dict[tuple[str, ...], int | None] = {}
     paths: dict[int, tuple[str, ...]] = {}
-    for choice in control.choices:
+    for choice in choices:
+        own = choice.path[-1]
         try:
-            row = _row_of(choice, catalogue)
+            row = catalogue.index_of(own if catalogue.knows(own) else choice.value)
         except DataError:
-            if choice.has_more:
-                continue
-            raise
+            if not choice.has_more:
+                raise
+            rows[choice.path] = None
+            continue
         if row in paths:
             raise DataError(f"choices {paths[row]} and {choice.path} are the same label")
-        paths[row] = choice.path
+        rows[choice.path], paths[row] = row, choice.path
     if not paths:
         raise DataError("it has no choices")
-    return paths
-
-
-def _row_of(choice: Choice, catalogue: LabelCatalogue) -> int:
-    if catalogue.knows(choice.path[-1]):
-        return catalogue.index_of(choice.path[-1])
-    return catalogue.index_of(choice.value)
+    return rows

@@ -40,51 +40,46 @@ def _moment(value: object) -> str:
 
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"}), BeforeValidator(_moment)]
 RowId = Annotated[int, Field(ge=0, le=_MAX_ID)]
-_Config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
 
-class SetupRequest(BaseModel):
+class _Sent(BaseModel):
+    """Base of all that Label Studio sends."""
+
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+class SetupRequest(_Sent):
     """A project that is to be labelled."""
-
-    model_config = _Config
 
     schema_: str = Field(alias="schema")
     """The project's labelling configuration, XML."""
 
 
-class StudioTask(BaseModel):
+class StudioTask(_Sent):
     """A task: a text among other data."""
-
-    model_config = _Config
 
     id: RowId
     data: dict[str, Any] = Field(max_length=10_000)
     """Of which the text is the field that `<Text>` shows."""
 
 
-class TasksRequest(BaseModel):
+class TasksRequest(_Sent):
     """Tasks to predict the labels of."""
-
-    model_config = _Config
 
     tasks: _Tasks[StudioTask]
     label_config: str
     """The project's labelling configuration, XML."""
 
 
-class StudioPrediction(BaseModel):
+class StudioPrediction(_Sent):
     """What was predicted of a task, as Label Studio kept it."""
-
-    model_config = _Config
 
     result: _Regions = []
     model_version: str | None = None
 
 
-class StudioAnnotation(BaseModel):
+class StudioAnnotation(_Sent):
     """What a person said of a task."""
-
-    model_config = _Config
 
     id: RowId
     task: RowId
@@ -98,20 +93,16 @@ class StudioAnnotation(BaseModel):
     """The prediction that the annotation began with, if any."""
 
 
-class StudioProject(BaseModel):
+class StudioProject(_Sent):
     """The project of an annotation."""
-
-    model_config = _Config
 
     id: RowId
     created_at: Moment
     label_config: str
 
 
-class AnnotationEvent(BaseModel):
+class AnnotationEvent(_Sent):
     """A person submitted, or changed, an annotation."""
-
-    model_config = _Config
 
     action: Literal["ANNOTATION_CREATED", "ANNOTATION_UPDATED"]
     annotation: StudioAnnotation
@@ -119,10 +110,8 @@ class AnnotationEvent(BaseModel):
     project: StudioProject
 
 
-class AnnotationsEvent(BaseModel):
+class AnnotationsEvent(_Sent):
     """Several annotations were made at once."""
-
-    model_config = _Config
 
     action: Literal["ANNOTATIONS_CREATED"]
     annotation: _Tasks[StudioAnnotation]
@@ -130,28 +119,22 @@ class AnnotationsEvent(BaseModel):
     project: StudioProject
 
 
-class DeletedAnnotation(BaseModel):
+class DeletedAnnotation(_Sent):
     """An annotation that is no more."""
-
-    model_config = _Config
 
     id: RowId
 
 
-class DeletionEvent(BaseModel):
+class DeletionEvent(_Sent):
     """Annotations were deleted."""
-
-    model_config = _Config
 
     action: Literal["ANNOTATIONS_DELETED"]
     annotations: _Tasks[DeletedAnnotation]
     project: StudioProject
 
 
-class OtherEvent(BaseModel):
+class OtherEvent(_Sent):
     """Anything else, of which nothing is done."""
-
-    model_config = _Config
 
     action: Annotated[str, Field(max_length=100)]
 

@@ -7,19 +7,18 @@ writes the bodies.
 
 from __future__ import annotations
 
+import gzip
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from longtail.service.protocols.output_tensors import OUTPUTS, TensorMetadata, packed
 from longtail.service.protocols.tensors import (
-    BINARY_EXTENSION,
     INPUT,
+    OUTPUTS,
     InferRequest,
-    WireBody,
-    options_of,
+    TensorMetadata,
     parse_request,
     texts_of,
     write_answer,
@@ -30,7 +29,7 @@ from longtail.service.versions.serving import LoadedModel
 from longtail.service.web.answering import answer_request, written_off_the_loop
 from longtail.service.web.deps import Service, ServiceDep
 from longtail.service.web.encodings import accepts_gzip
-from longtail.service.web.json_body import off_the_loop, validated
+from longtail.service.web.json_body import checked, off_the_loop
 from longtail.service.web.paths import INFERENCE_PROTOCOL
 from longtail.service.web.problem_handlers import responses
 from longtail.service.wire.problems import Kind, KindError
@@ -100,7 +99,9 @@ async def health_ready(service: ServiceDep) -> ServerReady:
 @router.get("", summary="The server", responses=responses())
 async def server_metadata(request: Request) -> ServerMetadata:
     """Return the name and release of the service, and the extensions that it knows."""
-    return ServerMetadata(name=MODEL, version=request.app.version, extensions=[BINARY_EXTENSION])
+    return ServerMetadata(
+        name=MODEL, version=request.app.version, extensions=["binary_tensor_data"]
+    )
 
 
 @router.get("/models/{model}", summary="The model", responses=responses(404, 422, 503))
@@ -171,9 +172,8 @@ _INFER: dict[str, Any] = {
 async def infer(model: ModelName, request: Request, service: ServiceDep) -> Response:
     """Return the best labels of the texts in the input `text`, as tensors.
 
-    Parameters of the request: `k`, `scorer`, `threshold`, `correction`, `tail_dial`, `aim`,
-    `include_set`, `exclude_set` and `language` as in `/v1/predict`, `timeout` in microseconds,
-    `binary_data_output`.
+    Parameters of the request: the options of `/v1/predict` but `explain` and `version`; `timeout`
+    in microseconds, `binary_data_output`.
 
     Rows with fewer than k labels are filled up: with empty strings, the least float32 as score and
     -1 as probability; `num_labels` says how many there are. A probability is -1 too where the
@@ -198,43 +198,32 @@ async def _infer(request: Request, service: Service, version: int | None) -> Res
     max_texts = service.settings.max_texts_per_request
 
     def parse() -> tuple[InferRequest, PredictRequest]:
-        asked, tensors = parse_request(content, header_length)
-        return asked, _predict_request(texts_of(asked, tensors, max_texts), asked, version)
+        asked, binary = parse_request(content, header_length)
+        options = asked.parameters.model_dump(exclude_unset=True)
+        if asked.parameters.timeout is not None:
+            options["timeout_s"] = asked.parameters.timeout / 1e6
+        texts = texts_of(asked, binary, max_texts)
+        return asked, checked(PredictRequest, texts=texts, version=version, **options)
 
     asked, body = await off_the_loop(len(content), parse)
     outputs = asked.requested_outputs()
     answer = await answer_request(request, service, body)
-    wire = await written_off_the_loop(
+    written, json_bytes = await written_off_the_loop(
         answer.predictions, lambda: write_answer(MODEL, asked, answer, outputs, body.k)
     )
-    return await _response(wire, request.headers.get("accept-encoding", ""))
-
-
-def _predict_request(texts: list[str], asked: InferRequest, version: int | None) -> PredictRequest:
-    """Return what is asked as `/v1/predict` knows it, with all its checks.
-
-    Raises:
-        RequestValidationError: A text or a parameter is not as it should be.
-    """
-    return validated(PredictRequest, {"texts": texts, "version": version, **options_of(asked)})
-
-
-async def _response(wire: WireBody, accepted: str) -> Response:
-    headers, media_type = {}, "application/json"
-    if wire.header_bytes is not None:
-        headers[HEADER_LENGTH] = str(wire.header_bytes)
+    headers, media_type = {"Vary": "Accept-Encoding"}, "application/json"
+    if json_bytes is not None:
+        headers[HEADER_LENGTH] = str(json_bytes)
         media_type = "application/octet-stream"
-    content = wire.content
-    headers["Vary"] = "Accept-Encoding"
-    if accepts_gzip(accepted):
-        content = await run_in_threadpool(packed, content)
+    if accepts_gzip(request.headers.get("accept-encoding", "")):
+        written = await run_in_threadpool(gzip.compress, written, compresslevel=1, mtime=0)
         headers["Content-Encoding"] = "gzip"
-    return Response(content, headers=headers, media_type=media_type)
+    return Response(written, headers=headers, media_type=media_type)
 
 
 def _metadata(versions: list[str]) -> ModelMetadata:
     return ModelMetadata(
-        name=MODEL, versions=versions, platform=MODEL, inputs=[INPUT], outputs=list(OUTPUTS)
+        name=MODEL, versions=versions, platform=MODEL, inputs=[INPUT], outputs=OUTPUTS
     )
 
 

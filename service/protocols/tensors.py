@@ -6,62 +6,80 @@ element of BYTES is its length in four bytes, and its bytes.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from longtail.models.errors import RequestError
-from longtail.models.files.validation import without_text
+from longtail.models.results import UNLIKE_TRAINING, Prediction
 from longtail.service.engine.engine import EngineAnswer
-from longtail.service.protocols.output_tensors import (
-    _DATATYPES,
-    _LENGTH,
-    _WRITERS,
-    InferAnswer,
-    OutputTensor,
-    Scalar,
-    TensorMetadata,
-)
-from longtail.service.schemas.base import Listed, Options, WholeNumber, as_one_error
+from longtail.service.schemas.base import Answer, Listed, Options, WholeNumber
 from longtail.service.web.json_body import parse_json_body
 from longtail.service.web.problem_handlers import BodyError
 
-BINARY_EXTENSION = "binary_tensor_data"
-_TEXT_SHAPES = "[n] or [n, 1]"
-_MAX_DIMENSIONS = 100
-_MAX_PARAMETERS = 100
-_ONE_ERROR = as_one_error("parameter", "Give a string, a number, or true or false")
+NO_SCORE = float(np.finfo(np.float32).min)
+"""Fills scores where a text has fewer labels than asked for: JSON has no infinity."""
+NO_PROBABILITY = -1.0
+_LENGTH = struct.Struct("<I")
+_CONFIG = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+class InputParameters(BaseModel):
+    """Where the values of an input lie; options of the request have parameters of their own."""
+
+    model_config = _CONFIG
+
+    binary_data_size: int | None = None
+    """Bytes of the values, behind the JSON."""
 
 
 class InputTensor(BaseModel):
     """An input: its values, or where they lie behind the JSON."""
 
-    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+    model_config = _CONFIG
 
-    name: str
-    """`text`."""
-    shape: list[WholeNumber] = Field(max_length=_MAX_DIMENSIONS, fail_fast=True)
+    name: Literal["text"]
+    shape: list[WholeNumber] = Field(min_length=1, max_length=2)
     """[n], or [n, 1]."""
-    datatype: str
-    """`BYTES`."""
-    parameters: dict[str, Any] = Field({}, max_length=_MAX_PARAMETERS)
-    """`binary_data_size`: bytes of the values, behind the JSON."""
+    datatype: Literal["BYTES"]
+    parameters: InputParameters = InputParameters()
     data: Listed[Any] | None = None
     """The values, flat or as nested as the shape says."""
+
+
+class OutputParameters(BaseModel):
+    """How an output is given."""
+
+    model_config = _CONFIG
+
+    binary_data: bool | None = None
+    """Whether it shall lie behind the JSON; as `binary_data_output` says where absent."""
 
 
 class RequestedOutput(BaseModel):
     """A requested output."""
 
-    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+    model_config = _CONFIG
 
     name: str
-    parameters: dict[str, Any] = Field({}, max_length=_MAX_PARAMETERS)
-    """`binary_data`: whether it shall lie behind the JSON."""
+    parameters: OutputParameters = OutputParameters()
+
+
+class InferParameters(Options):
+    """The options of `/v1/predict` but `explain` and `version`, and those of the protocol."""
+
+    explain: Literal[False] = Field(False, exclude=True)
+    """Tensors have no room for explanations."""
+    version: None = Field(None, exclude=True)
+    """The version is in the path."""
+    timeout: float | None = Field(None, ge=1000, le=86400e6, exclude=True, allow_inf_nan=False)
+    """Microseconds after which the answer is no longer needed."""
+    binary_data_output: bool = Field(False, exclude=True)
+    """Whether outputs lie behind the JSON that say nothing else."""
 
 
 class InferRequest(BaseModel):
@@ -85,54 +103,115 @@ class InferRequest(BaseModel):
 
     id: str | None = Field(None, max_length=1000)
     """Given back."""
-    parameters: dict[str, Annotated[Scalar, _ONE_ERROR]] = Field({}, max_length=_MAX_PARAMETERS)
+    parameters: InferParameters = InferParameters()
     inputs: list[InputTensor] = Field(min_length=1, max_length=1)
-    outputs: (
-        Annotated[list[RequestedOutput], Field(max_length=_MAX_PARAMETERS, fail_fast=True)] | None
-    ) = None
+    outputs: Annotated[list[RequestedOutput], Field(max_length=100, fail_fast=True)] | None = None
     """All where absent."""
 
     def requested_outputs(self) -> dict[str, bool]:
         """Return the names of the requested outputs, and whether they shall be binary.
 
         Raises:
-            RequestError: There is no such output, or it can't be given in the way requested.
+            RequestError: There is no such output.
         """
-        default = self.parameters.get("binary_data_output", False)
-        if not isinstance(default, bool):
-            raise RequestError(
-                f"parameter 'binary_data_output' is {default!r}; expected true or false"
-            )
+        default = self.parameters.binary_data_output
         if not self.outputs:
-            return dict.fromkeys(_WRITERS, default)
-        requested = {}
+            return dict.fromkeys(_OUTPUTS, default)
         for output in self.outputs:
-            if output.name not in _WRITERS:
+            if output.name not in _OUTPUTS:
                 raise RequestError(
                     f"there is no output {output.name[:100]!r}; expected some of "
-                    f"{', '.join(_WRITERS)}"
+                    f"{', '.join(_OUTPUTS)}"
                 )
-            unknown = sorted(set(output.parameters) - {"binary_data"})
-            if unknown:
-                raise RequestError(
-                    f"output {output.name!r} has the parameter {unknown[0][:100]!r}; "
-                    "expected none but 'binary_data'"
-                )
-            requested[output.name] = bool(output.parameters.get("binary_data", default))
-        return requested
+        asked = {output.name: output.parameters.binary_data for output in self.outputs}
+        return {name: default if binary is None else binary for name, binary in asked.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class WireBody:
-    """A body to be sent.
+class TensorMetadata(Answer):
+    """A tensor that goes in or comes out."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    """-1 where it depends on the request."""
+
+
+class OutputTensor(Answer):
+    """An output: its values, or how many bytes of them lie behind the JSON."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    parameters: dict[str, int] | None = None
+    data: list[Any] | None = None
+
+
+class InferAnswer(Answer):
+    """The labels of texts, as tensors."""
+
+    model_name: str
+    model_version: str
+    id: str | None = None
+    parameters: dict[str, str]
+    """The scorer and the correction that made the scores, and the model's digest."""
+    outputs: list[OutputTensor]
+
+
+class _Output(NamedTuple):
+    """How an output is made.
 
     Attributes:
-        content: All of it.
-        header_bytes: Length of the JSON where binary tensors follow it, else None.
+        datatype: Of the protocol.
+        values_of: Its value for a text; a list of those of the labels, if there is a filler.
+        filler: Stands in for labels that a text lacks; None: the output has one value a text.
     """
 
-    content: bytes
-    header_bytes: int | None
+    datatype: str
+    values_of: Callable[[Prediction], Any]
+    filler: Any = None
+
+
+def _unreliable(prediction: Prediction) -> list[bool]:
+    named = {each for warning in prediction.warnings for each in warning.label_ids}
+    return [label.id in named for label in prediction.labels]
+
+
+def _probabilities(prediction: Prediction) -> list[float]:
+    found = [label.probability for label in prediction.labels]
+    return _float32([NO_PROBABILITY if each is None else each for each in found])
+
+
+def _float32(values: Sequence[float]) -> list[float]:
+    rounded: list[float] = np.asarray(values, dtype=np.float32).tolist()
+    return rounded
+
+
+_OUTPUTS = {
+    "label_ids": _Output("BYTES", lambda found: [label.id for label in found.labels], ""),
+    "label_names": _Output("BYTES", lambda found: [label.name for label in found.labels], ""),
+    "scores": _Output(
+        "FP32", lambda found: _float32([label.score for label in found.labels]), NO_SCORE
+    ),
+    "probabilities": _Output("FP32", _probabilities, NO_PROBABILITY),
+    "unreliable": _Output("BOOL", _unreliable, filler=False),
+    "unlike_training": _Output(
+        "BOOL", lambda found: any(each.code == UNLIKE_TRAINING for each in found.warnings)
+    ),
+    "num_labels": _Output("INT32", lambda found: len(found.labels)),
+    "num_tokens": _Output("INT32", lambda found: found.num_tokens),
+    "num_text_tokens": _Output("INT32", lambda found: found.num_text_tokens),
+    "known_tokens": _Output("INT32", lambda found: found.known_tokens),
+    "truncated": _Output("BOOL", lambda found: found.truncated),
+    "exact": _Output("BOOL", lambda found: found.exact),
+}
+INPUT = TensorMetadata(name="text", datatype="BYTES", shape=[-1])
+OUTPUTS = [
+    TensorMetadata(
+        name=name, datatype=output.datatype, shape=[-1] if output.filler is None else [-1, -1]
+    )
+    for name, output in _OUTPUTS.items()
+]
+_DTYPES = {"FP32": "<f4", "INT32": "<i4", "BOOL": "?"}
 
 
 def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest, bytes]:
@@ -159,8 +238,8 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
     return parse_json_body(body[:end], InferRequest), body[end:]
 
 
-def texts_of(asked: InferRequest, binary: bytes, max_texts: int) -> list[str]:
-    """Return the texts of a request.
+def texts_of(asked: InferRequest, binary: bytes, max_texts: int) -> list[Any]:
+    """Return the texts of a request; those in its JSON may yet be of any type.
 
     Args:
         asked: The request.
@@ -168,86 +247,34 @@ def texts_of(asked: InferRequest, binary: bytes, max_texts: int) -> list[str]:
         max_texts: Most texts that are read from them.
 
     Raises:
-        RequestError: There are more texts, the input is not `text`, or its shape, type and values
-            do not agree.
+        RequestError: There are more texts, or shape and values of the input do not agree.
     """
     (tensor,) = asked.inputs
-    if tensor.name != INPUT.name or tensor.datatype != INPUT.datatype:
+    size = tensor.parameters.binary_data_size
+    if (size is None) == (tensor.data is None) or len(binary) != (size or 0):
         raise RequestError(
-            f"the input is {tensor.name[:100]!r} of {tensor.datatype[:40]!r}; expected "
-            f"{INPUT.name!r} of {INPUT.datatype!r}"
+            f"input 'text' has {'no values' if tensor.data is None else 'values'} in 'data', "
+            f"'binary_data_size' {str(size)[:40]}, and {len(binary)} bytes follow the JSON; "
+            "expected its values either in 'data', or in as many bytes as 'binary_data_size' says"
         )
-    unknown = sorted(set(tensor.parameters) - {"binary_data_size"})
-    if unknown:
-        raise RequestError(
-            f"input 'text' has the parameter {unknown[0][:100]!r}; expected none but "
-            "'binary_data_size'; options stand among the parameters of the request"
-        )
-    size = tensor.parameters.get("binary_data_size")
-    if (size is None) == (tensor.data is None):
-        raise RequestError(
-            "input 'text' wants its values either in 'data' or behind the JSON, with the parameter "
-            "'binary_data_size'"
-        )
-    if size is None:
-        texts = _texts_in_json(tensor.data or [])
+    texts: list[Any] = []
+    if tensor.data is None:
+        texts = _texts_in_binary(binary, max_texts)
     else:
-        texts = _texts_in_binary(binary, size, max_texts)
-    if size is None and binary:
-        raise RequestError(f"{len(binary)} bytes follow the JSON that no input claims")
-    if not 1 <= len(tensor.shape) <= 2 or tensor.shape[1:] not in ([], [1]):
-        raise RequestError(f"input 'text' has shape {tensor.shape[:9]}; expected {_TEXT_SHAPES}")
-    if tensor.shape[0] != len(texts):
+        for item in tensor.data:
+            texts.extend(item if isinstance(item, list) else [item])
+    if tensor.shape not in ([len(texts)], [len(texts), 1]):
         raise RequestError(
-            f"input 'text' has shape {tensor.shape} and {len(texts)} values; expected as many as "
-            "the shape says"
+            f"input 'text' has shape {tensor.shape} and {len(texts)} values; expected [n] or "
+            "[n, 1], and n values"
         )
     return texts
 
 
-def options_of(asked: InferRequest) -> dict[str, Any]:
-    """Return the parameters of a request as `/v1/predict` names them.
-
-    Raises:
-        RequestError: There is no such parameter.
-    """
-    options: dict[str, Any] = {}
-    for name, value in asked.parameters.items():
-        if name not in _PARAMETERS:
-            raise RequestError(
-                f"parameter {name[:100]!r} is not known; expected some of {', '.join(_PARAMETERS)}"
-            )
-        if name == "timeout":
-            if isinstance(value, str | bool):
-                raise RequestError(f"parameter 'timeout' is {value!r}; expected microseconds")
-            options["timeout_s"] = _seconds_of(value)
-        elif name != "binary_data_output":
-            options[name] = value
-    return options
-
-
-def _seconds_of(microseconds: float) -> float:
-    """Return a time in seconds.
-
-    Raises:
-        RequestError: It is a whole number beyond all floats.
-    """
-    try:
-        return microseconds / 1e6
-    except OverflowError:
-        raise RequestError(
-            "parameter 'timeout' has more than 300 digits; expected microseconds, at most a day"
-        ) from None
-
-
-def _compact(content: InferAnswer | OutputTensor) -> str:
-    return json.dumps(content.model_dump(exclude_none=True), separators=(",", ":"))
-
-
 def write_answer(
     model: str, asked: InferRequest, answer: EngineAnswer, requested: Mapping[str, bool], k: int
-) -> WireBody:
-    """Return the answer to a request.
+) -> tuple[bytes, int | None]:
+    """Return the body of the answer, and the length of its JSON where binary tensors follow.
 
     Args:
         model: Its name.
@@ -258,19 +285,16 @@ def write_answer(
     """
     outputs, binary = [], []
     for name, is_binary in requested.items():
-        info, values_of = _WRITERS[name]
-        values = values_of(answer, k)
-        shape = [len(answer.predictions), k][: len(info.shape)]
-        parameters, data = None, None
+        output = _OUTPUTS[name]
+        values, width = _values(output, answer.predictions, k)
+        written: dict[str, Any] = {"data": values}
         if is_binary:
-            binary.append(_DATATYPES[info.datatype](values))
-            parameters = {"binary_data_size": len(binary[-1])}
-        else:
-            data = list(values)
-        output = OutputTensor(
-            name=name, datatype=info.datatype, shape=shape, parameters=parameters, data=data
-        )
-        outputs.append(_compact(output))  # writing JSON stops all threads, so one at a time
+            binary.append(_packed(output.datatype, values))
+            written = {"parameters": {"binary_data_size": len(binary[-1])}}
+        shape = [len(answer.predictions), *width]
+        tensor = OutputTensor(name=name, datatype=output.datatype, shape=shape, **written)
+        # Writing JSON stops all threads, so one output at a time.
+        outputs.append(tensor.model_dump_json(exclude_none=True))
     header = InferAnswer(
         model_name=model,
         model_version=str(answer.model.version),
@@ -282,29 +306,29 @@ def write_answer(
         },
         outputs=[],
     )
-    before, end = _compact(header).rsplit("[]", 1)
+    before, end = header.model_dump_json(exclude_none=True).rsplit("[]", 1)
     content = f"{before}[{','.join(outputs)}]{end}".encode()
-    return WireBody(b"".join((content, *binary)), len(content) if any(requested.values()) else None)
+    return b"".join((content, *binary)), len(content) if any(requested.values()) else None
 
 
-def _texts_in_json(data: Sequence[Any]) -> list[str]:
-    flat: list[Any] = []
-    for item in data:
-        flat.extend(item if isinstance(item, list) else [item])
-    for index, item in enumerate(flat):
-        if not isinstance(item, str):
-            raise RequestError(
-                f"value {index} of input 'text' is {without_text(item)}; expected a string"
-            )
-    return flat
+def _values(
+    output: _Output, predictions: Sequence[Prediction], k: int
+) -> tuple[list[Any], list[int]]:
+    """Return the values of an output row by row, and its shape without the first axis."""
+    rows = [output.values_of(each) for each in predictions]
+    if output.filler is None:
+        return rows, []
+    return [value for row in rows for value in row + [output.filler] * (k - len(row))], [k]
 
 
-def _texts_in_binary(binary: bytes, size: object, max_texts: int) -> list[str]:
-    if not isinstance(size, int) or isinstance(size, bool) or size != len(binary):
-        raise RequestError(
-            f"input 'text' has 'binary_data_size' {str(size)[:40]}, and {len(binary)} bytes follow "
-            "the JSON; expected as many"
-        )
+def _packed(datatype: str, values: Sequence[Any]) -> bytes:
+    if datatype != "BYTES":
+        return np.asarray(values, dtype=_DTYPES[datatype]).tobytes()
+    encoded = [value.encode() for value in values]
+    return b"".join(_LENGTH.pack(len(value)) + value for value in encoded)
+
+
+def _texts_in_binary(binary: bytes, max_texts: int) -> list[str]:
     texts: list[str] = []
     start = 0
     while start < len(binary):
@@ -327,13 +351,3 @@ def _texts_in_binary(binary: bytes, size: object, max_texts: int) -> list[str]:
                 f"value {len(texts)} of input 'text' is not in UTF-8; send it in UTF-8"
             ) from error
     return texts
-
-
-INPUT = TensorMetadata(name="text", datatype="BYTES", shape=[-1])
-_NO_PARAMETERS = {"include", "exclude", "under", "explain", "version"}
-"""Lists, which parameters can't be; what tensors don't say; and what is in the path."""
-_PARAMETERS = (
-    *(name for name in Options.model_fields if name not in _NO_PARAMETERS),
-    "timeout",
-    "binary_data_output",
-)
