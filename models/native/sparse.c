@@ -1,7 +1,7 @@
 // Scores and best labels of tf-idf rows under sparse linear classifiers.
 //
 // A label's score is summed in float32 in the order of the row's features, whoever asks.
-#include "kernels.h"
+#include "best.h"
 
 // Add the inner products of a row with every label to the totals.
 static void add_up(const csr *features, int64_t row, const csr *weights, float *totals) {
@@ -19,47 +19,13 @@ static void add_up(const csr *features, int64_t row, const csr *weights, float *
     }
 }
 
-static void swap(int64_t *labels, float *scores, int64_t first, int64_t second) {
-    const int64_t label = labels[first];
-    const float score = scores[first];
-    labels[first] = labels[second], scores[first] = scores[second];
-    labels[second] = label, scores[second] = score;
-}
-
-// Restore the heap below a place: every label is worse than those below it.
-static void sink(int64_t *labels, float *scores, int64_t place, int64_t size) {
-    for (;;) {
-        int64_t worst = place;
-        for (int64_t below = 2 * place + 1; below <= 2 * place + 2; below++)
-            if (below < size && (scores[below] < scores[worst] ||
-                                 (scores[below] == scores[worst] && labels[below] > labels[worst])))
-                worst = below;
-        if (worst == place) return;
-        swap(labels, scores, place, worst);
-        place = worst;
-    }
-}
-
 // Write the k best labels of one row and their scores, the best first.
-static void best(const float *totals, const float *bias, int64_t num_labels, int64_t k,
-                 int64_t *labels, float *scores) {
-    int64_t size = 0;
-    for (int64_t label = 0; label < num_labels; label++) {
-        const float score = totals[label] + bias[label];
-        if (size < k) {
-            labels[size] = label, scores[size++] = score;
-            if (size == k)
-                for (int64_t place = size / 2 - 1; place >= 0; place--)
-                    sink(labels, scores, place, size);
-        } else if (score > scores[0]) { // a later label loses a tie
-            labels[0] = label, scores[0] = score;
-            sink(labels, scores, 0, size);
-        }
-    }
-    for (int64_t last = size - 1; last > 0; last--) { // the worst goes last, until all are in order
-        swap(labels, scores, 0, last);
-        sink(labels, scores, 0, last);
-    }
+static void best_of(const float *totals, const float *bias, int64_t num_labels, int64_t k,
+                    int64_t *labels, float *scores) {
+    best_list best = {labels, scores, k, 0};
+    for (int64_t label = 0; label < num_labels; label++)
+        best_offer(&best, label, totals[label] + bias[label]);
+    best_in_order(&best);
 }
 
 KERNEL sparse_sum_up(const csr *features, const csr *weights, const int64_t *rows, int64_t num_rows,
@@ -73,7 +39,8 @@ KERNEL sparse_best_of_sums(const float *sums, const int64_t *rows, int64_t num_r
                            const float *bias, int64_t num_labels, int64_t k, int64_t *labels,
                            float *scores) {
     for (int64_t row = 0; row < num_rows; row++)
-        best(sums + rows[row] * num_labels, bias, num_labels, k, labels + row * k, scores + row * k);
+        best_of(sums + rows[row] * num_labels, bias, num_labels, k, labels + row * k,
+                scores + row * k);
     return 0;
 }
 
@@ -83,7 +50,7 @@ KERNEL sparse_best_of_rows(const csr *features, const csr *weights, const float 
     if (!totals) return OUT_OF_MEMORY;
     for (int64_t row = 0; row < features->num_rows; row++) {
         add_up(features, row, weights, totals);
-        best(totals, bias, num_labels, k, labels + row * k, scores + row * k);
+        best_of(totals, bias, num_labels, k, labels + row * k, scores + row * k);
         memset(totals, 0, num_labels * sizeof(float));
     }
     free(totals);
