@@ -219,7 +219,7 @@ def evaluate(
 
 def learn(
     feedback: str | Path,
-    data: str | Path | None = None,
+    data: str | Path,
     *,
     registry: str | Path = "registry",
     version: int | str = "current",
@@ -234,7 +234,7 @@ def learn(
 
     Args:
         feedback: Folder that a service keeps feedback in, or an export.
-        data: The corpus that the model was trained on; None: probabilities and blends stay.
+        data: The corpus that the model was trained on.
         registry: Folder of the registry.
         version: A version's number, or "current".
         work: Folder of the work; a run that stopped resumes there.
@@ -253,10 +253,8 @@ def learn(
     from longtail.training.updating.learn import LearningRun
     from longtail.training.updating.learn import learn as learn_from
 
-    said, store, dataset = open_feedback(feedback, _export_feedback), Registry(registry), None
-    if data is not None:
-        bundle = store.open(version)
-        dataset = open_as_trained(Path(data), corpus or RECOGNISED, [bundle])
+    said, store = open_feedback(feedback, _export_feedback), Registry(registry)
+    dataset = open_as_trained(Path(data), corpus or RECOGNISED, [store.open(version)])
     with progress_shown(verbose):
         done = learn_from(LearningRun(said, dataset, store, version, Path(work)))
     if done.learned is not None and not done.learned.is_better:

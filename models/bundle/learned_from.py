@@ -8,21 +8,6 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """How far the scores of labels moved that no feedback was about, on some documents.
-
-    Attributes:
-        pairs: Pairs of a document and such a label that were looked at: the best labels before.
-        moved: Those of them whose score is another one now.
-        largest: The largest difference, in units of the scorer.
-    """
-
-    pairs: int
-    moved: int
-    largest: float
-
-
-@dataclass(frozen=True, slots=True)
 class Followed:
     """Verdicts of people on the labels of texts: all of them, or those that answers follow.
 
@@ -68,7 +53,6 @@ class LearnedFrom:
         unknown_words: Share of words that the vocabulary lacks, of those that a vocabulary of the
             new documents would have.
         is_calibrated: Whether probabilities, blends and aims were fitted again.
-        moved: By scorer.
         judged: What people said ("said"), and how much of it the answers of the version before
             ("before") and of this one ("now") follow; empty in versions of older releases.
     """
@@ -88,7 +72,6 @@ class LearnedFrom:
     refitted_labels: int
     unknown_words: float
     is_calibrated: bool
-    moved: dict[str, Moved]
     judged: dict[str, Followed] = field(default_factory=dict)
 
     @property
@@ -109,20 +92,17 @@ def learned_from_json(content: dict[str, Any] | None) -> LearnedFrom | None:
     """
     if content is None:
         return None
-    moved = {name: Moved(**found) for name, found in content["moved"].items()}
     judged = {name: Followed(**found) for name, found in content.get("judged", {}).items()}
-    learned = LearnedFrom(**{**content, "moved": moved, "judged": judged})
+    learned = LearnedFrom(**{**content, "judged": judged})
     _check(learned)
     if judged and judged.keys() != {"said", "before", "now"}:
         raise TypeError(f"judged has the fields {', '.join(judged)}, expected said, before, now")
-    for each in moved.values():
-        _check(each)
     for verdicts in judged.values():
         _check(verdicts)
     return learned
 
 
-def _check(found: LearnedFrom | Moved | Followed) -> None:
+def _check(found: LearnedFrom | Followed) -> None:
     """Refuse values of another type than the field says.
 
     Raises:

@@ -62,18 +62,16 @@ class Label:
 class LabelCatalogue:
     """All labels in row order: the index of a label is its row in every matrix of the bundle."""
 
-    def __init__(self, labels: Iterable[Label], whole: LabelCatalogue | None = None) -> None:
+    def __init__(self, labels: Iterable[Label]) -> None:
         """Keep the labels in the order given.
 
         Args:
             labels: At least one.
-            whole: The catalogue over whose labels priors are taken; None: over these.
 
         Raises:
             DataError: Two labels share an id, or there is no label at all.
         """
         self._labels = tuple(labels)
-        self._whole = whole
         if not self._labels:
             raise DataError("label catalogue: no labels; give at least one")
         self._index_by_id = {label.id: index for index, label in enumerate(self._labels)}
@@ -99,11 +97,7 @@ class LabelCatalogue:
     @property
     def num_training_pairs(self) -> int:
         """Pairs of a training document and a label, over which priors are taken."""
-        return int(self._prior_labels.training_counts.sum())
-
-    @property
-    def _prior_labels(self) -> LabelCatalogue:
-        return self if self._whole is None else self._whole
+        return int(self.training_counts.sum())
 
     @cached_property
     def log_priors(self) -> Float32[np.ndarray, label]:
@@ -111,7 +105,7 @@ class LabelCatalogue:
 
         Every label counts half a pair more than it has, so that those without any have a prior too.
         """
-        num_pairs = self.num_training_pairs + 0.5 * len(self._prior_labels)
+        num_pairs = self.num_training_pairs + 0.5 * len(self)
         shares = (self.training_counts + 0.5) / num_pairs
         log_priors: Float32[np.ndarray, label] = np.log(shares).astype(np.float32)
         return log_priors
@@ -193,11 +187,7 @@ class LabelCatalogue:
             replace(label, **dict(zip(names, row, strict=True)))
             for label, row in zip(self._labels, rows, strict=True)
         )
-        return LabelCatalogue(labels, self._whole)
-
-    def first(self, num_labels: int) -> LabelCatalogue:
-        """Return the first labels; their log priors stay what they are."""
-        return LabelCatalogue(self._labels[:num_labels], self._prior_labels)
+        return LabelCatalogue(labels)
 
     def to_jsonl(self) -> str:
         """Return one JSON object a line, in row order."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
-from longtail.models.errors import BundleCorruptError, DataError
+from longtail.models.errors import BundleCorruptError
 from longtail.models.files.json_text import parse_own_json
 from longtail.models.matrices import ArrayRule, check_arrays, stored_csr, transposed
 
@@ -74,55 +74,6 @@ class NeighbourMemory:
             num_neighbours=num_neighbours,
             temperature=temperature,
         )
-
-    def with_documents(
-        self,
-        features: Float32[csr_array, "document feature"],
-        labels: Float32[csr_array, "document label"],
-        ids: Sequence[str],
-    ) -> NeighbourMemory:
-        """Return a memory that has more documents; nothing is trained.
-
-        It is the same as one that was made of all of them with the same idf.
-
-        Args:
-            features: Of the same vocabulary.
-            labels: Of the same catalogue.
-            ids: Of the new documents.
-
-        Raises:
-            DataError: Features or labels are of another number than those of the memory.
-        """
-        for what, new, old in (
-            ("features", features, self.documents),
-            ("labels", labels, self.labels),
-        ):
-            if new.shape != (len(ids), old.shape[1]):
-                raise DataError(
-                    f"new documents: {what} of shape {new.shape}; expected {len(ids)} rows, one "
-                    f"for each id, and {old.shape[1]} columns, as the memory has; make them by the "
-                    "model's own vocabulary and catalogue"
-                )
-        more = NeighbourMemory.of_documents(
-            features,
-            labels,
-            ids,
-            num_neighbours=self.num_neighbours,
-            temperature=self.temperature,
-        )
-        return replace(
-            self,
-            documents=csr_array(vstack([self.documents, more.documents], format="csr")),
-            labels=csr_array(vstack([self.labels, more.labels], format="csr")),
-            ids=self.ids + more.ids,
-        )
-
-    def with_first_labels(self, num_labels: int) -> NeighbourMemory:
-        """Return all documents with the first labels only.
-
-        All documents stay, so that a text has the same neighbours.
-        """
-        return replace(self, labels=csr_array(self.labels[:, :num_labels]))
 
     @cached_property
     def postings(self) -> Float32[csr_array, "feature document"]:

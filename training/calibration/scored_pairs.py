@@ -9,7 +9,7 @@ estimates of sums over all pairs, whatever the number of labels.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -71,6 +71,14 @@ class ScoredPairs:
             weights=self.weights[rows],
             scores={name: scores[rows] for name, scores in self.scores.items()},
         )
+
+    def of_first_labels(self, num_labels: int | None) -> ScoredPairs:
+        """Return the pairs, of which those of labels behind so many count nothing; None: all do."""
+        if num_labels is None:
+            return self
+        is_first = self.labels < num_labels
+        weights = np.where(is_first, self.weights, np.float32(0))
+        return replace(self, is_best=self.is_best & is_first, weights=weights)
 
     def of(
         self, scorer: str

@@ -19,10 +19,8 @@ from longtail.training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from longtail.models.bundle.bundle import Bundle
     from longtail.models.bundle.learned_from import LearnedFrom
     from longtail.models.bundle.manifest import Manifest
-    from longtail.training.data.dataset import Dataset
     from longtail.training.updating.feedback import ExportFeedback
 
 MANY_UNKNOWN_WORDS = 0.1
@@ -38,12 +36,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
 
     @with_read_option
     def learn(
-        data: Annotated[
-            Path | None,
-            typer.Argument(
-                help="The corpus that the model was trained on; without it, probabilities stay."
-            ),
-        ] = None,
+        data: Annotated[Path, typer.Argument(help="The corpus that the model was trained on.")],
         feedback: Annotated[
             str,
             typer.Option(
@@ -65,23 +58,23 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
         ] = True,
         corpus: CorpusOptions = RECOGNISED,
     ) -> None:
-        """Learn from feedback: publish a new version, made in seconds from one that there is.
+        """Learn from feedback: publish a new version, made from one that there is.
 
-        Labels that the feedback is about are learned again, documents join the neighbours, labels
-        that were proposed are new labels. With the corpus, probabilities and blends are fitted
-        again.
+        All that needs no encoder is fitted on the corpus and the feedback, on the vocabulary that
+        there is; labels that were proposed are new labels.
         """
         configure_logging()
         started = time.monotonic()
         from longtail.models.bundle.registry import Registry
         from longtail.models.files.outputs import check_not_in_registry
+        from longtail.training.assessment.untrained import open_as_trained
         from longtail.training.updating.feedback import open_feedback
         from longtail.training.updating.learn import LearningRun
         from longtail.training.updating.learn import learn as learn_from
 
         check_not_in_registry(work, registry, "--work")
         store = Registry(registry)
-        dataset = _corpus_of(data, corpus, store.open(version))
+        dataset = open_as_trained(data, corpus, [store.open(version)])
         said = open_feedback(feedback, export)
         done = learn_from(LearningRun(said, dataset, store, version, work, activate))
         if done.learned is None:
@@ -105,22 +98,6 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
     return learn
 
 
-def _corpus_of(data: Path | None, options: CorpusOptions, bundle: Bundle) -> Dataset | None:
-    """Return the corpus, where there is one.
-
-    Raises:
-        ConfigError: Options of a corpus are given without one.
-    """
-    from longtail.models.errors import ConfigError
-    from longtail.training.assessment.untrained import open_as_trained
-
-    if data is not None:
-        return open_as_trained(data, options, [bundle])
-    if options != RECOGNISED:
-        raise ConfigError("--read: is given without the corpus; name its folder")
-    return None
-
-
 def in_words(learned: LearnedFrom) -> Iterator[str]:
     """Give what was learned as lines for a person.
 
@@ -137,17 +114,10 @@ def in_words(learned: LearnedFrom) -> Iterator[str]:
         f"Labels: {learned.refitted_labels} learned again, {learned.new_labels} of them new; the "
         "sparse classifiers of all others are the same to the bit."
     )
-    moved = [
-        f"{name} {each.moved} of {each.pairs} (by at most {each.largest:.2g})"
-        for name, each in learned.moved.items()
-        if each.moved
-    ]
-    if moved:
-        yield f"Scores of other labels that moved, on up to 64 documents: {'; '.join(moved)}."
     if not learned.is_calibrated:
         yield (
-            "Probabilities, blends and aims stay those of before: there is no corpus with dev "
-            "documents that the model was not trained on."
+            "Probabilities, blends and aims stay those of before: the corpus has no dev documents "
+            "that the model was not trained on."
         )
     share = (
         f"{learned.unknown_words:.1%} of the words that several new documents have are not in the "

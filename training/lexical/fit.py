@@ -32,7 +32,6 @@ from longtail.models.parts.name_storage import (
     names_of,
     texts_of_names,
 )
-from longtail.training.data.splits import Split
 from longtail.training.lexical.word_counts import count_words, words_of
 from longtail.training.runtime.progress import progress_bar
 
@@ -86,7 +85,7 @@ def kept_name_model(folder: Path, fit: Callable[[], NameModel | None]) -> NameMo
 
 
 def fit_name_model(
-    split: Split,
+    texts: Callable[[], Iterable[str]],
     truth: Float32[csr_array, "document label"],
     catalogue: LabelCatalogue,
     lemmas: Mapping[str, str],
@@ -97,7 +96,7 @@ def fit_name_model(
     """Fit the classifier of matches by cross-fitting, and count finds in all documents.
 
     Args:
-        split: Training documents; read twice.
+        texts: Gives the texts of the training documents; called twice.
         truth: Their labels.
         catalogue: All labels.
         lemmas: Lemma of each lower-case surface form that has another one.
@@ -111,9 +110,9 @@ def fit_name_model(
     if not len(words):
         logger.warning("names: no label has a name with a word in it, so there is no such scorer")
         return None
-    counts = count_words(split.texts(), catalogue, words)
+    counts = count_words(texts(), catalogue, words)
     matcher = NameMatcher(catalogue, words, counts)
-    found = _find(split.texts(), truth, matcher, seed)
+    found = _find(texts(), truth, matcher, seed)
     history = FindHistory.none(len(catalogue))
     for each in found.histories:
         history = history.plus(each)

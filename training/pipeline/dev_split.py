@@ -87,6 +87,7 @@ def finish_on_dev(
     precision: Precision = "float32",
     members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     heed: Heed | None = None,
+    num_looked_for: int | None = None,
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends and aims, and what it reaches with them.
 
@@ -99,6 +100,8 @@ def finish_on_dev(
         precision: What its encoder computes in.
         members: By the name of a blend, the scorers that it is made of; else they are chosen.
         heed: Changes blends and default; None: they are those that dev prefers.
+        num_looked_for: Nothing is fitted on labels behind so many, as nobody looked for them in the
+            documents: they would count as wrong where they are right. None: all were looked for.
     """
     blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
     wanted: dict[str, tuple[str, ...]] = {
@@ -106,7 +109,7 @@ def finish_on_dev(
     }
     with stage_cost(folder, "probabilities"):
         dev = DevSplit.of(corpus, parts, num_training_documents, precision)
-        dev.heed = heed
+        dev.heed, dev.num_looked_for = heed, num_looked_for
         found = dev.blending(wanted, folder / "blending", members)
         aims = dev.aims(found, folder / "blending")
         default = dev.default(found, folder / "blending")
@@ -133,6 +136,7 @@ class DevSplit:
         num_training_documents: For the propensities.
         names: Of the model, where it has them.
         heed: Changes blends and default; None: nothing does.
+        num_looked_for: As of `finish_on_dev`.
     """
 
     dataset: Dataset
@@ -140,6 +144,7 @@ class DevSplit:
     num_training_documents: int
     names: NameModel | None
     heed: Heed | None = None
+    num_looked_for: int | None = None
     _batches: list[TextBatch] = field(default_factory=list)
     _rankings: Mapping[str, Ranking] = field(default_factory=dict)
     _pairs: ScoredPairs | None = None
@@ -277,5 +282,6 @@ class DevSplit:
             collector = PairCollector(self.predictor, self._truth)
             batches = split_batches(self.predictor, self.dataset, "dev", self._truth.shape[0])
             self._batches = list(collector.watch(batches))
-            self._rankings, self._pairs = collector.rankings, collector.pairs
+            self._rankings = collector.rankings
+            self._pairs = collector.pairs.of_first_labels(self.num_looked_for)
         return self._pairs

@@ -122,7 +122,7 @@ def fit_encoder_free(
             names = kept_name_model(
                 folder / f"names{suffix}",
                 lambda: fit_name_model(
-                    training,
+                    training.texts,
                     truth,
                     corpus.catalogue,
                     tfidf.lemmas,

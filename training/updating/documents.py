@@ -1,135 +1,72 @@
-"""The training documents of a model before and after feedback: their features and labels."""
+"""The training documents of a corpus with feedback applied: corrected labels, and new documents."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
-from longtail.models.errors import DataError
-from longtail.models.parts.model_parts import ModelParts
+from longtail.models.bundle.trained_on import digests_of
+from longtail.models.files.durable import make_private_folder, write_lines_durably
+from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.tfidf import TfidfModel, terms_of
 from longtail.training.assessment.truth import in_order_of
 from longtail.training.configuration.sections import SparseConfig
-from longtail.training.data.dataset import Dataset
+from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.formats.hashed_parts import part_of
-from longtail.training.updating.labels import SaidOfText
+from longtail.training.updating.verdicts import TextVerdicts, Verdicts, smallest_digests
 
 LEAST_DOCUMENTS = 10
 """Training documents of every label of a document that joins the dev split: documents of rarer
 labels are worth more as examples."""
-_ROUNDING = 2e-3
-"""More than features differ, as a share, that were rounded to half precision."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingDocuments:
-    """What the sparse classifiers are fitted on.
-
-    Attributes:
-        features: Tf-idf of each document.
-        labels: Ones where it carries a label.
-    """
-
-    features: Float32[csr_array, "document feature"]
-    labels: Float32[csr_array, "document label"]
-
-    @classmethod
-    def of(cls, parts: ModelParts, corpus: Dataset | None) -> TrainingDocuments:
-        """Return those that a model remembers; of one that remembers none, those of its corpus.
-
-        A model remembers the documents that carry a label, with features in half precision.
-
-        Raises:
-            DataError: The model remembers none, and there is no corpus.
-        """
-        if (memory := parts.neighbours) is not None:
-            return cls(memory.documents, memory.labels)
-        if corpus is None:
-            raise DataError(
-                "the model keeps no training documents (it has no scorer 'neighbours'), and no "
-                "corpus is given; name the folder of the corpus that it was trained on"
-            )
-        split = corpus.split("train")
-        labels = in_order_of(parts.catalogue, corpus, split.scan().labels)
-        return cls(parts.sparse.tfidf.transform(split.texts()), labels)
-
-    def with_labels(self, num_labels: int) -> TrainingDocuments:
-        """Return the same documents among more labels."""
-        rows = (self.labels.data, self.labels.indices, self.labels.indptr)
-        shape = (self.labels.shape[0], num_labels)
-        return TrainingDocuments(self.features, csr_array(rows, shape=shape))
-
-    @property
-    def counts(self) -> Int64[np.ndarray, label]:
-        """Documents of each label."""
-        found = np.bincount(self.labels.indices, minlength=self.labels.shape[1])
-        return found.astype(np.int64)
-
-    def rows_of(self, features: Float32[csr_array, "text feature"]) -> list[Int64[np.ndarray, _]]:
-        """Return the documents that have the same features as each text: the same words as often.
-
-        A text without a known word is no document.
-        """
-        wanted = [_columns(features, row) for row in range(features.shape[0])]
-        rows_of: dict[bytes, list[int]] = {each: [] for each in wanted if each}
-        is_possible = np.isin(np.diff(self.features.indptr), np.diff(features.indptr))
-        for document in np.flatnonzero(is_possible).tolist():
-            rows_of.get(_columns(self.features, document), []).append(document)
-        found = []
-        for row, columns in enumerate(wanted):
-            same = [x for x in rows_of.get(columns, []) if self._is(x, features, row)]
-            found.append(np.array(same, dtype=np.int64))
-        return found
-
-    def _is(self, document: int, features: Float32[csr_array, "text feature"], row: int) -> bool:
-        own = self.features.data[slice(*self.features.indptr[document : document + 2])]
-        other = features.data[slice(*features.indptr[row : row + 2])]
-        return bool(np.allclose(own, other, rtol=_ROUNDING, atol=0))
-
-
-def _columns(matrix: Float32[csr_array, "row column"], row: int) -> bytes:
-    """Return the columns of a row, which rise, as bytes."""
-    found: bytes = matrix.indices[slice(*matrix.indptr[row : row + 2])].astype(np.int64).tobytes()
-    return found
+MOST_DEV = 2_000
+"""Documents of the corpus's dev split that calibrations, blends and aims are fitted on; those of
+the feedback come on top. Three times as many take three times as long, most of it in the encoder.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedDocuments:
-    """What feedback changes of the training documents.
+    """The training documents of a corpus with feedback applied.
 
     Attributes:
-        before: The documents that there were, among all labels, new ones too.
-        after: The same with corrected labels, then the new ones.
-        corrected: Those of them whose labels changed.
-        texts: Of which something changed: first those of new documents, in the order of these.
-        labels_before: The labels that the model knew of each of these; none of new ones.
-        labels_after: Those that they have now.
-        num_new: New documents.
+        corpus: The corpus.
+        labels: Labels of its training documents, corrected, and of the new ones below them.
+        new: Texts that became training documents.
         dev: Texts that join the dev split.
-        num_known: Texts whose labels were known as they were said to be.
+        num_corrected: Documents of the corpus whose labels changed.
+        num_known: Texts whose labels the corpus has as the verdicts say.
         touched: Labels whose documents changed, or that were rejected for new ones, rising.
     """
 
-    before: TrainingDocuments
-    after: TrainingDocuments
-    corrected: Int64[np.ndarray, corrected]
-    texts: list[SaidOfText]
-    labels_before: Float32[csr_array, "text label"]
-    labels_after: Float32[csr_array, "text label"]
-    num_new: int
-    dev: list[SaidOfText]
+    corpus: Dataset
+    labels: Float32[csr_array, "document label"]
+    new: list[TextVerdicts]
+    dev: list[TextVerdicts]
+    num_corrected: int
     num_known: int
     touched: Int64[np.ndarray, touched]
 
+    def texts(self) -> Iterator[str]:
+        """Return the texts of all training documents, in the order of `labels`."""
+        return chain(self.corpus.split("train").texts(), (each.text for each in self.new))
+
+    def ids(self) -> list[str]:
+        """Return the ids of all training documents, in the order of `labels`."""
+        old = (document.id for document in self.corpus.split("train"))
+        return [*old, *(each.document_id for each in self.new)]
+
     @property
     def counts(self) -> Int64[np.ndarray, label]:
-        """Documents of each label now."""
-        return self.after.counts
+        """Training documents of each label."""
+        return _counts(self.labels)
 
     def unknown_share(self, tfidf: TfidfModel, config: SparseConfig) -> float:
         """Return the share of words that a vocabulary lacks, of those of a vocabulary of new texts.
@@ -137,99 +74,80 @@ class ChangedDocuments:
         0 where there are none.
 
         Args:
-            tfidf: Of the model.
+            tfidf: The vocabulary of the model.
             config: In how many documents a word is to occur, and in which share of them at most.
         """
-        texts = [said.text for said in self.texts[: self.num_new]]
         counts = Counter(
             word
-            for text in texts
-            for word in set(terms_of(tfidf.cleaned(text), tfidf.lemmas, 1, tfidf.analyzer))
+            for each in self.new
+            for word in set(terms_of(tfidf.cleaned(each.text), tfidf.lemmas, 1, tfidf.analyzer))
         )
-        most = config.max_document_share * len(texts)
+        most = config.max_document_share * len(self.new)
         words = [word for word, x in counts.items() if config.min_document_count <= x <= most]
         known = set(tfidf.tokens)
         return sum(word not in known for word in words) / max(1, len(words))
 
 
-def change_documents(
-    documents: TrainingDocuments,
-    texts: Sequence[SaidOfText],
-    features: Float32[csr_array, "text feature"],
-    *,
-    has_dev: bool,
-) -> ChangedDocuments:
-    """Correct the labels of training documents, and add those that are none yet.
+def change_documents(corpus: Dataset, verdicts: Verdicts, *, has_dev: bool) -> ChangedDocuments:
+    """Correct the labels of training documents, and add texts that are none yet.
 
-    A new document's labels that nobody named are absent, as in training. It joins the dev split if
-    the hash of its text says so, and every label of it had `LEAST_DOCUMENTS` before.
+    A text is a training document if both are equal up to white space. A new document's labels
+    without a verdict are absent, as in training. It joins the dev split if the hash of its text
+    says so, and each of its labels has `LEAST_DOCUMENTS` in the corpus.
 
     Args:
-        documents: Those of the model, among all labels.
-        texts: What was said of each.
-        features: Of the texts.
+        corpus: The corpus of the model.
+        verdicts: The feedback; its catalogue has the numbers of documents of the model's labels.
         has_dev: Whether there is a dev split to join.
     """
-    found = documents.rows_of(features)
-    is_frequent = documents.counts >= LEAST_DOCUMENTS
-    is_known = np.array([len(rows) > 0 for rows in found], dtype=np.bool_)
-    is_dev = np.array(
-        [has_dev and _is_for_dev(text, is_frequent) for text in texts], dtype=np.bool_
+    catalogue, scan = verdicts.catalogue, corpus.split("train").scan()
+    labels = in_order_of(catalogue, corpus, scan.labels)
+    counts = _counts(labels)
+    # Labels whose documents a former feedback changed that this one leaves as they are.
+    touched = set(np.flatnonzero(counts != catalogue.training_counts).tolist())
+    order = np.argsort(scan.texts, kind="stable")
+    digests = digests_of(each.text for each in verdicts.texts)
+    starts, stops = (
+        np.searchsorted(scan.texts[order], digests, side).tolist() for side in ("left", "right")
     )
-    is_dev &= ~is_known
-    before = [_labels_of(documents.labels, rows) for rows in found]
-    after = [(labels | said.right) - said.wrong for labels, said in zip(before, texts, strict=True)]
-    is_new = ~is_known & ~is_dev
-    is_corrected = is_known & np.array([a != b for a, b in zip(before, after, strict=True)])
-    order = [*np.flatnonzero(is_new).tolist(), *np.flatnonzero(is_corrected).tolist()]
-    touched: set[int] = set()
-    for row in order:
-        touched |= before[row] ^ after[row]
-        touched |= texts[row].wrong if is_new[row] else set()
-    num_labels = documents.labels.shape[1]
-    new = np.flatnonzero(is_new)
-    replaced = {
-        document: after[row]
-        for row in np.flatnonzero(is_corrected).tolist()
-        for document in found[row].tolist()
-    }
-    return ChangedDocuments(
-        before=documents,
-        after=TrainingDocuments(
-            csr_array(vstack([documents.features, features[new]], format="csr")),
-            _with_rows(documents.labels, replaced, [after[row] for row in new.tolist()]),
-        ),
-        corrected=np.array(sorted(replaced), dtype=np.int64),
-        texts=[texts[row] for row in order],
-        labels_before=_matrix([before[row] for row in order], num_labels),
-        labels_after=_matrix([after[row] for row in order], num_labels),
-        num_new=len(new),
-        dev=[text for text, is_in in zip(texts, is_dev, strict=True) if is_in],
-        num_known=int(np.count_nonzero(is_known & ~is_corrected)),
-        touched=np.array(sorted(touched), dtype=np.int64),
-    )
+    replaced: dict[int, frozenset[int]] = {}
+    new, dev, num_known = [], [], 0
+    for text, start, stop in zip(verdicts.texts, starts, stops, strict=True):
+        if start < stop:
+            changed = _corrected(labels, order[start:stop], text)
+            touched.update(*(labels_of(labels, row) ^ now for row, now in changed.items()))
+            replaced |= changed
+            num_known += not changed
+        elif has_dev and _is_for_dev(text, counts):
+            dev.append(text)
+        else:
+            new.append(text)
+            touched |= text.right | text.wrong
+    rows = _with_rows(labels, replaced, [each.right for each in new])
+    rising = np.array(sorted(touched), dtype=np.int64)
+    return ChangedDocuments(corpus, rows, new, dev, len(replaced), num_known, rising)
 
 
-def _is_for_dev(text: SaidOfText, is_frequent: Bool[np.ndarray, label]) -> bool:
-    labels = list(text.right)
-    return bool(labels) and bool(is_frequent[labels].all()) and part_of(text.text) == "dev"
+def _counts(labels: Float32[csr_array, "document label"]) -> Int64[np.ndarray, label]:
+    return np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.int64)
 
 
-def _labels_of(
-    labels: Float32[csr_array, "document label"], rows: Int64[np.ndarray, _]
-) -> frozenset[int]:
-    """Return the labels of the first of some documents, which have one text."""
-    if not len(rows):
-        return frozenset()
-    begin, end = labels.indptr[rows[0] : rows[0] + 2]
-    return frozenset(labels.indices[begin:end].tolist())
+def labels_of(labels: Float32[csr_array, "document label"], row: int) -> frozenset[int]:
+    """Return the labels of a document."""
+    return frozenset(labels.indices[slice(*labels.indptr[row : row + 2])].tolist())
 
 
-def _matrix(rows: Sequence[frozenset[int]], num_labels: int) -> Float32[csr_array, "row label"]:
-    indices = np.array([label for row in rows for label in sorted(row)], dtype=np.int32)
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    ones = np.ones(len(indices), dtype=np.float32)
-    return csr_array((ones, indices, indptr), shape=(len(rows), num_labels))
+def _corrected(
+    labels: Float32[csr_array, "document label"], rows: Int64[np.ndarray, row], text: TextVerdicts
+) -> dict[int, frozenset[int]]:
+    """Return the labels of documents of one text that its verdicts change."""
+    now = {row: (labels_of(labels, row) | text.right) - text.wrong for row in rows.tolist()}
+    return {row: own for row, own in now.items() if own != labels_of(labels, row)}
+
+
+def _is_for_dev(text: TextVerdicts, counts: Int64[np.ndarray, label]) -> bool:
+    is_frequent = counts[list(text.right)] >= LEAST_DOCUMENTS
+    return bool(text.right) and bool(is_frequent.all()) and part_of(text.text) == "dev"
 
 
 def _with_rows(
@@ -237,11 +155,44 @@ def _with_rows(
     replaced: dict[int, frozenset[int]],
     new: Sequence[frozenset[int]],
 ) -> Float32[csr_array, "changed label"]:
-    """Return the labels of documents, those of some replaced, and of new ones below them."""
+    """Return the labels of documents with some replaced, and those of new ones below them."""
     order = np.arange(labels.shape[0] + len(new))
-    for place, document in enumerate(replaced):
-        order[document] = labels.shape[0] + place
+    order[list(replaced)] = labels.shape[0] + np.arange(len(replaced))
     order[labels.shape[0] :] += len(replaced)
-    changed = _matrix([*replaced.values(), *new], labels.shape[1])
+    changed = matrix_of([*replaced.values(), *new], labels.shape[1])
     found: csr_array = csr_array(vstack([labels, changed], format="csr")[order])
     return found
+
+
+def matrix_of(rows: Sequence[frozenset[int]], num_labels: int) -> Float32[csr_array, "row label"]:
+    """Return a matrix with ones at the labels of each row."""
+    indices = np.array([label for row in rows for label in sorted(row)], dtype=np.int32)
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    ones = np.ones(len(indices), dtype=np.float32)
+    return csr_array((ones, indices, indptr), shape=(len(rows), num_labels))
+
+
+def write_dev_corpus(
+    corpus: Dataset, catalogue: LabelCatalogue, changed: ChangedDocuments, folder: Path
+) -> Dataset:
+    """Write a private corpus of the dev documents alone, over the labels of the model.
+
+    Args:
+        corpus: The corpus, with a dev split, of which at most `MOST_DEV` documents are taken.
+        catalogue: The labels of the model.
+        changed: The documents that join them; labels that the corpus lacks are left out, as nobody
+            looked for them in its own documents.
+        folder: Made where it is not there.
+    """
+    ids, num_known = [label.id for label in catalogue], len(corpus.labels)
+    split = corpus.split("dev")
+    chosen = split.part(smallest_digests(split.texts(), MOST_DEV))
+    labels = in_order_of(catalogue, corpus, chosen.scan().labels)
+    rows = [(text, labels_of(labels, row)) for row, text in enumerate(chosen.texts())]
+    rows += [(each.text, frozenset(x for x in each.right if x < num_known)) for each in changed.dev]
+    documents = ({"text": text, "labels": [ids[x] for x in sorted(own)]} for text, own in rows)
+    make_private_folder(folder)
+    names = (json.dumps({"id": label_id, "name": label_id}) for label_id in ids)
+    write_lines_durably(folder / "labels.jsonl", names)
+    write_lines_durably(folder / "dev.jsonl", map(json.dumps, documents), is_private=True)
+    return open_dataset(folder)

@@ -34,6 +34,7 @@ from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, s
 from longtail.training.calibration.thresholds import best_threshold
 from longtail.training.data.chunks import chunks
 from longtail.training.pipeline.default_scorer import DefaultScorer, Lead, choose_default
+from longtail.training.updating.documents import matrix_of
 from longtail.training.updating.judged import FIRST, JudgedTexts, is_among
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class Heeding:
         """
         num_labels = len(parts.catalogue)
         both = np.hstack([judged.right, judged.wrong])
-        named, right = (_ones(each, num_labels) for each in (both, judged.right))
+        named, right = (_matrix(each, num_labels) for each in (both, judged.right))
         predictor, found, start = Predictor(parts), [], 0
         for texts in chunks(judged.texts):
             batch, stop = predictor.read(texts), start + len(texts)
@@ -113,10 +114,9 @@ class Heeding:
         more than the standard error. Scorers of a blend stay in it, and others may join it.
 
         Args:
-            dev: The dev split, over all of these labels or the first of them.
+            dev: The dev split, over the same labels.
             fitted: On it.
         """
-        dev = self._over_all_labels(dev)
         blends = {}
         for name, blend in fitted.blends.items():
             allowed = BLENDABLE if name == ENSEMBLE else WITHOUT_ENCODER
@@ -201,36 +201,21 @@ class Heeding:
         found = np.take_along_axis(scores, is_here.argmax(axis=2), axis=1)
         return np.where(labels == NO_LABEL, np.float32(-np.inf), found)
 
-    def _over_all_labels(self, dev: DevRanking) -> DevRanking:
-        """Return the dev split over all labels: no document has one that was added later."""
-        return DevRanking.of(
-            dev.pairs, self._widened(dev.truth), self.catalogue, self.num_training_documents,
-            dev.unseen,
-        )  # fmt: skip
-
     def _joined(self, dev: DevRanking, weight: float) -> DevRanking:
         """Return the dev split and the judged texts, whose verdicts count so much."""
         own = replace(self.pairs, weights=self.pairs.weights * np.float32(weight))
         silent = replace(self.pairs, weights=np.zeros_like(self.pairs.weights))
         return DevRanking.of(
             ScoredPairs.joined([dev.pairs, own]),
-            csr_array(vstack([self._widened(dev.truth), self.truth], format="csr")),
+            csr_array(vstack([dev.truth, self.truth], format="csr")),
             self.catalogue,
             self.num_training_documents,
             None if dev.unseen is None else ScoredPairs.joined([dev.unseen, silent]),
         )
 
-    def _widened(
-        self, truth: Float32[csr_array, "document some"]
-    ) -> Float32[csr_array, "document label"]:
-        shape = (truth.shape[0], len(self.catalogue))
-        return csr_array((truth.data, truth.indices, truth.indptr), shape=shape)
 
-
-def _ones(labels: Int64[np.ndarray, "text m"], num_labels: int) -> Float32[csr_array, "text label"]:
-    """Return a matrix with ones at the labels of each text."""
-    rows, columns = np.nonzero(labels != NO_LABEL)
-    ones = np.ones(len(rows), dtype=np.float32)
-    found = csr_array((ones, (rows, labels[rows, columns])), shape=(len(labels), num_labels))
-    found.sort_indices()
-    return found
+def _matrix(
+    labels: Int64[np.ndarray, "text m"], num_labels: int
+) -> Float32[csr_array, "text label"]:
+    rows = [frozenset(row[row != NO_LABEL].tolist()) for row in labels]
+    return matrix_of(rows, num_labels)

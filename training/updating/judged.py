@@ -16,8 +16,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 from longtail.training.data.chunks import chunks
-from longtail.training.updating.labels import SaidOfText
-from longtail.training.updating.texts import dev_rows
+from longtail.training.updating.verdicts import TextVerdicts, smallest_digests
 
 MOST_JUDGED = 2_000
 """Judged texts that are looked at, those of the smallest SHA-256; more only take longer."""
@@ -40,11 +39,10 @@ class JudgedTexts:
     wrong: Int64[np.ndarray, "text wrong"]
 
     @classmethod
-    def of(cls, said: Sequence[SaidOfText]) -> JudgedTexts:
+    def of(cls, said: Sequence[TextVerdicts]) -> JudgedTexts:
         """Return the verdicts on some texts; of very many texts, some stand for all."""
-        if said:
-            is_chosen = dev_rows((each.text for each in said), MOST_JUDGED)
-            said = [each for each, is_in in zip(said, is_chosen, strict=True) if is_in]
+        is_chosen = smallest_digests((each.text for each in said), MOST_JUDGED)
+        said = [each for each, is_in in zip(said, is_chosen, strict=True) if is_in]
         return cls(
             [each.text for each in said],
             _padded([each.right for each in said]),

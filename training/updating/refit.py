@@ -1,47 +1,99 @@
-"""The parts of a model that feedback changes: sparse rows, neighbours, labels and their vectors."""
+"""The parts of a model that need no encoder, fitted again on a corpus and feedback."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
+from longtail.models.bundle.manifest import Manifest
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import pseudo_description
+from longtail.models.lexical.name_model import NameModel
 from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.parts.model_parts import ModelParts
 from longtail.models.scorers.sparse import SparseModel
 from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
+from longtail.training.lexical.fit import fit_name_model, kept_name_model
 from longtail.training.sparse.descriptions import keywords_of_labels
 from longtail.training.sparse.fit import fit_label_rows
 from longtail.training.updating.documents import ChangedDocuments
 
+if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
+    from longtail.models.parts.dense_parts import DenseParts
+
+
+def refit(
+    before: ModelParts,
+    catalogue: LabelCatalogue,
+    changed: ChangedDocuments,
+    manifest: Manifest,
+    folder: Path,
+) -> ModelParts:
+    """Return the model with all learned that needs no dev split.
+
+    The vocabulary, its idf, and what an encoder gives of the labels that there were stay.
+
+    Args:
+        before: The model.
+        catalogue: Its labels, then the new ones.
+        changed: The documents.
+        manifest: The manifest of the model, with the settings of its training.
+        folder: Folder of the run; what was fitted there is not fitted again.
+    """
+    settings = manifest.training
+    features = before.sparse.tfidf.transform(changed.texts())
+    sparse = refit_sparse(before.sparse, features, changed, settings, folder / "sparse")
+    described = _labels_to_describe(catalogue, changed.counts, len(before.catalogue))
+    catalogue = _described(catalogue, described, sparse, changed.counts, settings)
+    names, memory, dense = before.names, before.neighbours, before.dense
+    if names is not None:
+        new = list(catalogue)[len(before.catalogue) :]
+        names = _refit_names(names.with_labels(new), catalogue, changed, settings, folder / "names")
+    if memory is not None:
+        memory = NeighbourMemory.of_documents(
+            features, changed.labels, changed.ids(),
+            num_neighbours=memory.num_neighbours, temperature=memory.temperature,
+        )  # fmt: skip
+    if dense is not None:
+        assert manifest.encoder is not None  # else there would be no dense half
+        prefix = manifest.encoder.label_prefix
+        dense = _with_label_vectors(dense, catalogue, described, settings, prefix)
+    return replace(
+        before, catalogue=catalogue, sparse=sparse, names=names, neighbours=memory, dense=dense
+    )
+
 
 def refit_sparse(
-    model: SparseModel, changed: ChangedDocuments, settings: Mapping[str, Any], folder: Path
+    model: SparseModel,
+    features: Float32[csr_array, "document feature"],
+    changed: ChangedDocuments,
+    settings: Mapping[str, Any],
+    folder: Path,
 ) -> SparseModel:
-    """Fit the rows of touched labels on all documents; the others are the same to the bit.
+    """Fit the rows of touched labels on all documents; the others stay the same to the bit.
 
     Args:
         model: The classifiers that there are.
+        features: Tf-idf of all documents.
         changed: The documents.
-        settings: Of the training of the model, from its manifest.
+        settings: Settings of the training of the model.
         folder: For the blocks of labels.
 
     Returns:
         The model; a touched label without documents has no row.
     """
-    touched, after = changed.touched, changed.after
-    fitted = touched[changed.counts[touched] > 0]
+    fitted = changed.touched[changed.counts[changed.touched] > 0]
     config = SparseConfig.model_validate(settings["sparse"])
     weights, bias = fit_label_rows(
-        after.features, after.labels, fitted, config, seed=settings["seed"], folder=folder
+        features, changed.labels, fitted, config, seed=settings["seed"], folder=folder
     )
-    kept = np.flatnonzero(~np.isin(model.labels, touched))
+    kept = np.flatnonzero(~np.isin(model.labels, changed.touched))
     labels = np.concatenate([model.labels[kept], fitted])
     order = np.argsort(labels)
     rows = csr_array(vstack([model.weights[kept], weights], format="csr")[order])
@@ -50,82 +102,41 @@ def refit_sparse(
     )
 
 
-def num_moved_rows(
-    before: SparseModel, after: SparseModel, touched: Int64[np.ndarray, touched]
-) -> int:
-    """Return how many labels that were not touched have other weights, of any bit, or another row.
-
-    Args:
-        before: The classifiers that there were.
-        after: Those that there are now.
-        touched: Labels that may differ.
-    """
-    labels = np.setdiff1d(np.union1d(before.labels, after.labels), touched)
-    rows = [_row_bytes(model, labels) for model in (before, after)]
-    return sum(one != other for one, other in zip(*rows, strict=True))
-
-
-def _row_bytes(
-    model: SparseModel, labels: Int64[np.ndarray, label]
-) -> list[tuple[bytes, bytes, bytes] | None]:
-    row_of = {label: row for row, label in enumerate(model.labels.tolist())}
-    found: list[tuple[bytes, bytes, bytes] | None] = []
-    for label in labels.tolist():
-        if (row := row_of.get(label)) is None:
-            found.append(None)
-            continue
-        part = slice(*model.weights.indptr[row : row + 2])
-        columns = model.weights.indices[part].astype(np.int64).tobytes()
-        found.append((columns, model.weights.data[part].tobytes(), model.bias[row].tobytes()))
-    return found
-
-
-def update_neighbours(memory: NeighbourMemory, changed: ChangedDocuments) -> NeighbourMemory:
-    """Correct the labels of remembered documents, forget those without any, and add the new ones.
-
-    Args:
-        memory: Of the model before.
-        changed: The documents.
-    """
-    num_old = len(memory.ids)
-    labels = changed.after.labels
-    kept = np.flatnonzero(np.diff(labels[:num_old].indptr))
-    corrected = replace(
-        memory,
-        documents=csr_array(memory.documents[kept]),
-        labels=csr_array(labels[kept]),
-        ids=tuple(memory.ids[row] for row in kept.tolist()),
-    )
-    ids = [text.document_id for text in changed.texts[: changed.num_new]]
-    return corrected.with_documents(
-        csr_array(changed.after.features[num_old:]), csr_array(labels[num_old:]), ids
-    )
-
-
-def update_catalogue(
+def _refit_names(
+    before: NameModel,
     catalogue: LabelCatalogue,
-    sparse: SparseModel,
     changed: ChangedDocuments,
     settings: Mapping[str, Any],
-    num_new: int,
-) -> tuple[LabelCatalogue, Int64[np.ndarray, described]]:
-    """Return the labels with their numbers of documents, and those that are described anew.
+    folder: Path,
+) -> NameModel:
+    """Return the scorer of names, or that of before where names have become too rarely right."""
 
-    A label is described anew by its keywords if it is new or had no documents: the texts, and the
-    vectors, of all others stay.
+    def fit() -> NameModel | None:
+        return fit_name_model(
+            changed.texts, changed.labels, catalogue, before.lemmas,
+            seed=settings["seed"], removes_markup=before.removes_markup,
+        )  # fmt: skip
 
-    Args:
-        catalogue: The labels, new ones last.
-        sparse: The new classifiers.
-        changed: The documents.
-        settings: Of the training of the model.
-        num_new: New labels.
-    """
-    counts = catalogue.training_counts
-    had_none = counts == 0
-    counts[changed.touched] = changed.counts[changed.touched]
-    is_new = np.arange(len(catalogue)) >= len(catalogue) - num_new
-    described = np.flatnonzero(is_new | (had_none & (counts > 0))).astype(np.int64)
+    return kept_name_model(folder, fit) or before
+
+
+def _labels_to_describe(
+    catalogue: LabelCatalogue, counts: Int64[np.ndarray, label], num_before: int
+) -> Int64[np.ndarray, described]:
+    """Return new labels and those that had no documents: all others keep texts and vectors."""
+    is_new = np.arange(len(catalogue)) >= num_before
+    had_none = catalogue.training_counts == 0
+    return np.flatnonzero(is_new | (had_none & (counts > 0))).astype(np.int64)
+
+
+def _described(
+    catalogue: LabelCatalogue,
+    described: Int64[np.ndarray, described],
+    sparse: SparseModel,
+    counts: Int64[np.ndarray, label],
+    settings: Mapping[str, Any],
+) -> LabelCatalogue:
+    """Return the labels with their numbers of documents, and some described by their keywords."""
     rows = np.flatnonzero(np.isin(sparse.labels, described))
     own = SparseModel(
         sparse.tfidf, csr_array(sparse.weights[rows]), sparse.bias[rows], sparse.labels[rows]
@@ -135,5 +146,34 @@ def update_catalogue(
     texts = [label.pseudo_description for label in catalogue]
     for label in described.tolist():
         texts[label] = pseudo_description(catalogue[label], keywords[label])
-    updated = catalogue.replaced(training_count=counts.tolist(), pseudo_description=texts)
-    return updated, described
+    return catalogue.replaced(training_count=counts.tolist(), pseudo_description=texts)
+
+
+def _with_label_vectors(
+    dense: DenseParts,
+    catalogue: LabelCatalogue,
+    described: Int64[np.ndarray, described],
+    settings: Mapping[str, Any],
+    label_prefix: str,
+) -> DenseParts:
+    """Encode the labels that were described; nothing is trained."""
+    from longtail.models.encoders.dual_encoder import encode_all
+    from longtail.models.encoders.tokens import tokenize_texts
+
+    if len(described):
+        texts = [catalogue[label].pseudo_description for label in described.tolist()]
+        max_tokens = settings["descriptions"]["max_tokens"]
+        tokens = tokenize_texts(dense.tokenizer, texts, max_tokens, label_prefix)
+        pad_id = int(dense.tokenizer.pad_token_id or 0)
+        num_more = len(catalogue) - len(dense.label_vectors)
+        vectors = np.pad(dense.label_vectors, ((0, num_more), (0, 0)))
+        vectors[described] = encode_all(dense.encoder, tokens, "label", pad_id=pad_id)
+        dense = replace(dense, label_vectors=vectors)
+    if (linear := dense.linear) is not None and linear.correction == "prior":
+        model = linear.model  # a label without documents has no share to correct by
+        kept = catalogue.training_counts[model.labels] > 0
+        rows = replace(
+            model, weight=model.weight[kept], bias=model.bias[kept], labels=model.labels[kept]
+        )
+        dense = replace(dense, linear=replace(linear, model=rows))
+    return dense

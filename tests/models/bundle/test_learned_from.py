@@ -6,12 +6,11 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 
-from longtail.models.bundle.learned_from import Followed, LearnedFrom, Moved, learned_from_json
+from longtail.models.bundle.learned_from import Followed, LearnedFrom, learned_from_json
 from longtail.models.bundle.manifest import Manifest
 
 VALUES = {
     "int": 3, "str": "ab", "float": 0.5, "bool": True,
-    "dict[str, Moved]": {"sparse": Moved(9, 0, 0.0)},
     "dict[str, Followed]": {
         name: Followed(9, 8, 7) for name in ("said", "before", "now")
     },
@@ -36,7 +35,7 @@ def test_nothing_is_nothing() -> None:
     ("name", "value"),
     [
         ("version", "1"), ("version", -1), ("new_labels", True), ("digest", 1),
-        ("unknown_words", float("nan")), ("is_calibrated", 1), ("moved", {"sparse": {"pairs": 1}}),
+        ("unknown_words", float("nan")), ("is_calibrated", 1), ("judged", {"said": {"texts": 1}}),
         ("surplus", 1),
     ],
 )  # fmt: skip

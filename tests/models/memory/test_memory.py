@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from longtail.models.errors import BundleCorruptError, DataError
+from longtail.models.errors import BundleCorruptError
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.search_kernels import NO_DOCUMENT
@@ -207,45 +207,6 @@ def test_documents_without_labels_are_not_remembered():
     assert memory.ids == ("a", "c")
     assert memory.documents.toarray().tolist() == [[1, 0, 0], [0, 0, 1]]
     assert memory.labels.toarray().tolist() == [[1, 0], [0, 1]]
-
-
-def test_documents_can_be_added_without_training():
-    """The same memory as one that was made of all."""
-    rng = np.random.default_rng(8)
-    features = features_of(rng, 40)
-    truth = csr_array((rng.random((40, NUM_LABELS)) < 0.2).astype(np.float32))
-    ids = [f"d{number}" for number in range(40)]
-    options = {"num_neighbours": 5, "temperature": 0.2}
-    whole = NeighbourMemory.of_documents(features, truth, ids, **options)
-    first = NeighbourMemory.of_documents(features[:25], truth[:25], ids[:25], **options)
-    queries = features_of(rng, 10)
-    before = nearest_documents(first, queries, 5)
-    grown = first.with_documents(features[25:], truth[25:], ids[25:])
-    assert grown.ids == whole.ids and (grown.num_neighbours, grown.temperature) == (5, 0.2)
-    assert (grown.documents != whole.documents).nnz == (grown.labels != whole.labels).nnz == 0
-    found, wanted = nearest_documents(grown, queries, 5), nearest_documents(whole, queries, 5)
-    np.testing.assert_array_equal(found.documents, wanted.documents)
-    np.testing.assert_array_equal(found.similarities, wanted.similarities)
-    assert (before.documents != found.documents).any()
-    assert len(first.ids) < len(grown.ids)  # which is another one
-
-
-def test_documents_of_another_model_are_not_added():
-    memory = memory_of(np.random.default_rng(9))
-    row, truth = memory.documents[[0]], memory.labels[[0]]
-    with pytest.raises(DataError, match=r"features of shape \(1, 59\); expected 1 rows.* 60 col"):
-        memory.with_documents(row[:, 1:], truth, ["new"])
-    with pytest.raises(DataError, match=r"labels of shape \(1, 11\); expected 1 rows.* 12 col"):
-        memory.with_documents(row, truth[:, 1:], ["new"])
-    with pytest.raises(DataError, match=r"features of shape .*; expected 2 rows"):
-        memory.with_documents(row, truth, ["new", "newer"])
-
-
-def test_with_fewer_labels_it_has_all_documents():
-    memory = memory_of(np.random.default_rng(10))
-    part = memory.with_first_labels(8)
-    np.testing.assert_array_equal(part.labels.toarray(), memory.labels.toarray()[:, :8])
-    assert part.documents.shape == memory.documents.shape and part.ids == memory.ids
 
 
 def test_a_memory_comes_back_from_its_arrays():

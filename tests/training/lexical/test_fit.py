@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel
 from longtail.models.parts.name_storage import arrays_of_names, texts_of_names
-from longtail.training.data.splits import Split
 from longtail.training.lexical import fit as module
 from longtail.training.lexical.fit import fit_name_model
 from longtail.training.lexical.word_counts import count_words, words_of
@@ -21,16 +20,6 @@ from longtail.training.lexical.word_counts import count_words, words_of
 NUM_LABELS = 12
 NAMES = [f"{first} {second}" for first in ("river", "sea", "lake") for second in "abcd"]
 NUM_SEEN = 16
-
-
-class Texts(Split):
-    """A split of which only the texts are read, in their order."""
-
-    def __init__(self, texts: list[str]) -> None:
-        self._texts = texts
-
-    def texts(self) -> Iterator[str]:
-        return iter(self._texts)
 
 
 def catalogue_of(names: list[str]) -> LabelCatalogue:
@@ -53,7 +42,7 @@ def corpus(num: int, seed: int = 0, right: float = 0.8) -> tuple[list[str], csr_
 
 
 def fitted(texts: list[str], truth: csr_array, seed: int = 0) -> NameModel | None:
-    return fit_name_model(Texts(texts), truth, catalogue_of(NAMES), {}, seed=seed)
+    return fit_name_model(lambda: texts, truth, catalogue_of(NAMES), {}, seed=seed)
 
 
 def matched(texts: list[str]) -> Matches:
@@ -215,7 +204,7 @@ def test_texts_without_any_name_make_no_scorer(caplog):
 def test_names_without_words_make_no_scorer(caplog):
     with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
         found = fit_name_model(
-            Texts(["..."]), csr_array(np.ones((1, 2), np.float32)), catalogue_of(["...", "?"]), {},
+            lambda: ["..."], csr_array(np.ones((1, 2), np.float32)), catalogue_of(["...", "?"]), {},
             seed=0,
         )  # fmt: skip
     assert found is None

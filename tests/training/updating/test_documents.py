@@ -1,66 +1,64 @@
-"""Training documents before and after feedback, beside sets that are changed one by one."""
+"""Training documents with feedback applied, beside sets that are changed one by one."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, vstack
 
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
+from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.formats.hashed_parts import part_of
 from longtail.training.updating import documents as module
-from longtail.training.updating.documents import TrainingDocuments, change_documents
-from longtail.training.updating.labels import SaidOfText
+from longtail.training.updating.documents import change_documents, labels_of, write_dev_corpus
+from longtail.training.updating.verdicts import TextVerdicts, Verdicts, smallest_digests
 
 NUM_LABELS = 8
 
 
-def random_rows(rng: np.random.Generator, num_rows: int) -> csr_array:
-    values = rng.random((num_rows, 12)) * (rng.random((num_rows, 12)) < 0.4)
-    values[:, 0] += 0.01  # no row without a word
-    return csr_array(values.astype(np.float32))
+def corpus_of(folder: Path, train: list[set[int]], dev: int = 0) -> Dataset:
+    """A corpus whose texts are "old 0", "old 1" and so on."""
+    folder.mkdir()
+    lines = [json.dumps({"id": str(x), "name": f"label {x}"}) for x in range(NUM_LABELS)]
+    (folder / "labels.jsonl").write_text("\n".join(lines))
+    documents = [("train", "old", row, labels) for row, labels in enumerate(train)]
+    documents += [("dev", "measured", row, {0}) for row in range(dev)]
+    for split, word, row, labels in documents:
+        with (folder / f"{split}.jsonl").open("a") as file:
+            ids = [str(x) for x in sorted(labels)]
+            file.write(json.dumps({"text": f"{word} {row}", "labels": ids}) + "\n")
+    return open_dataset(folder)
 
 
-def random_documents(rng: np.random.Generator, num_documents: int) -> TrainingDocuments:
-    labels = csr_array((rng.random((num_documents, NUM_LABELS)) < 0.3).astype(np.float32))
-    return TrainingDocuments(random_rows(rng, num_documents), labels)
+def said(text: str, right=(), wrong=()) -> TextVerdicts:
+    return TextVerdicts(text, "d", frozenset(right), frozenset(wrong))
 
 
-def said(number: int, right=(), wrong=()) -> SaidOfText:
-    return SaidOfText(f"text {number}", f"d{number}", frozenset(right), frozenset(wrong))
+def change(corpus: Dataset, texts, *, has_dev: bool = False, counts=None):
+    catalogue = corpus.catalogue
+    if counts is not None:
+        catalogue = catalogue.replaced(training_count=counts)
+    return change_documents(corpus, Verdicts(catalogue, 0, texts, (), 0, 0), has_dev=has_dev)
 
 
-def labels_of(matrix: csr_array, row: int) -> set[int]:
-    return set(matrix[[row]].indices.tolist())
-
-
-def halved(features: csr_array) -> csr_array:
-    rounded = csr_array(features, copy=True)
-    rounded.data = rounded.data.astype(np.float16).astype(np.float32)
-    return rounded
-
-
-def test_documents_are_corrected_and_added_as_sets_of_labels_are(monkeypatch):
+def test_documents_are_corrected_and_added_as_sets_of_labels_are(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "LEAST_DOCUMENTS", 1)
     rng = np.random.default_rng(0)
-    documents = random_documents(rng, 40)
-    features = csr_array(vstack([documents.features[[3, 17, 30]], random_rows(rng, 60)]))
-    remembered = TrainingDocuments(halved(documents.features), documents.labels)
-    texts = [
-        said(
-            number,
-            (verdicts := rng.permutation(NUM_LABELS)[:4].tolist())[: (split := rng.integers(1, 4))],
-            verdicts[split:],
-        )
-        for number in range(62)
-    ]
-    texts.append(said(62, wrong=[2]))
-    changed = change_documents(remembered, texts, features, has_dev=True)
+    expected = [set(np.flatnonzero(rng.random(NUM_LABELS) < 0.3).tolist()) for _ in range(40)]
+    corpus = corpus_of(tmp_path / "corpus", expected)
+    texts = []
+    for number in range(62):
+        verdicts, split = rng.permutation(NUM_LABELS)[:4].tolist(), int(rng.integers(1, 4))
+        text = f" old  {number}\n" if number < 3 else f"text {number}"
+        texts.append(said(text, verdicts[:split], verdicts[split:]))
+    texts.append(said("text 62", wrong=[2]))
+    changed = change(corpus, texts, has_dev=True)
 
-    expected = [labels_of(documents.labels, row) for row in range(40)]
     touched: set[int] = set()
-    for text, row in zip(texts, (3, 17, 30), strict=False):
+    for text, row in zip(texts, range(3), strict=False):
         after = (expected[row] | text.right) - text.wrong
         touched |= expected[row] ^ after
         expected[row] = after
@@ -69,66 +67,59 @@ def test_documents_are_corrected_and_added_as_sets_of_labels_are(monkeypatch):
     for text in new:
         touched |= text.right | text.wrong
         expected.append(set(text.right))
-    assert changed.dev == dev and 0 < len(dev) < 20
-    assert changed.num_new == len(new) == len(expected) - 40
-    assert [labels_of(changed.after.labels, row) for row in range(len(expected))] == expected
+    assert changed.dev == dev and 0 < len(dev) < 20 and changed.new == new
+    assert [labels_of(changed.labels, row) for row in range(len(expected))] == expected
     assert set(changed.touched.tolist()) == touched
-    assert changed.texts[: len(new)] == new
-    counts = [sum(label in each for each in expected) for label in range(NUM_LABELS)]
-    assert changed.counts.tolist() == counts
-    assert changed.after.features.shape[0] == len(expected)
+    assert changed.counts.tolist() == [sum(x in y for y in expected) for x in range(NUM_LABELS)]
+    assert [*changed.texts()] == [f"old {x}" for x in range(40)] + [x.text for x in new]
+    assert len(changed.ids()) == len(expected)
 
 
-def test_what_is_known_as_it_is_said_changes_nothing():
-    documents = random_documents(np.random.default_rng(1), 20)
-    labels = labels_of(documents.labels, 5)
-    text = said(0, labels, set(range(NUM_LABELS)) - labels)
-    changed = change_documents(documents, [text], documents.features[[5]], has_dev=False)
-    assert (changed.num_known, changed.texts, changed.touched.tolist()) == (1, [], [])
-    assert (changed.after.labels != changed.before.labels).nnz == 0
+def test_known_verdicts_change_nothing_and_all_documents_of_a_text_are_corrected(tmp_path):
+    corpus = corpus_of(tmp_path / "corpus", [{1}, {2, 3}])
+    with (corpus.folder / "train.jsonl").open("a") as file:
+        file.write('{"text": "old 1", "labels": ["5"]}\n')
+    corpus = open_dataset(corpus.folder)
+    changed = change(corpus, [said("old 0", [1], [4])])
+    assert (changed.num_known, changed.new, changed.touched.tolist()) == (1, [], [])
+    changed = change(corpus, [said("old 1", [1], [2])])
+    assert [labels_of(changed.labels, row) for row in range(3)] == [{1}, {1, 3}, {1, 5}]
+    assert changed.num_corrected == 2 and changed.touched.tolist() == [1, 2]
 
 
-def test_all_documents_of_one_text_are_corrected():
-    documents = random_documents(np.random.default_rng(2), 6)
-    twice = TrainingDocuments(
-        csr_array(vstack([documents.features, documents.features[[4]]], format="csr")),
-        csr_array(vstack([documents.labels, documents.labels[[0]]], format="csr")),
-    )
-    text = said(0, [1], [0, 2, 3])
-    changed = change_documents(twice, [text], documents.features[[4]], has_dev=False)
-    assert changed.corrected.tolist() == [4, 6]
-    assert labels_of(changed.after.labels, 4) == labels_of(changed.after.labels, 6)
-
-
-def test_a_text_of_other_weights_or_without_known_words_is_no_document():
-    documents = random_documents(np.random.default_rng(3), 10)
-    other = csr_array(documents.features[[2]], copy=True)
-    other.data[0] *= 1.1
-    nothing = csr_array((1, 12), dtype=np.float32)
-    found = documents.rows_of(csr_array(vstack([other, nothing, documents.features[[2]]])))
-    assert [rows.tolist() for rows in found] == [[], [], [2]]
+def test_labels_that_a_former_feedback_changed_are_fitted_again(tmp_path):
+    corpus = corpus_of(tmp_path / "corpus", [{1}, {2}])
+    counts = [0, 1, 5, *[0] * 5]
+    assert change(corpus, [said("old 0", [1])], counts=counts).touched.tolist() == [2]
 
 
 @pytest.mark.parametrize(("has_dev", "num_dev"), [(True, 1), (False, 0)])
-def test_only_documents_of_frequent_labels_join_the_dev_split(has_dev, num_dev):
-    number = next(x for x in range(99) if part_of(f"text {x}") == "dev")
-    labels = np.zeros((module.LEAST_DOCUMENTS, NUM_LABELS), dtype=np.float32)
-    labels[:, 0] = 1
-    labels[1:, 1] = 1
-    rng = np.random.default_rng(4)
-    documents = TrainingDocuments(random_rows(rng, len(labels)), csr_array(labels))
-    texts = [said(number, [0]), said(number, [0, 1])]
-    changed = change_documents(documents, texts, random_rows(rng, 2), has_dev=has_dev)
-    assert len(changed.dev) == num_dev and changed.num_new == 2 - num_dev
+def test_only_documents_of_frequent_labels_join_the_dev_split(tmp_path, has_dev, num_dev):
+    corpus = corpus_of(tmp_path / "corpus", [{0, 1}] * (module.LEAST_DOCUMENTS - 1) + [{0}])
+    text = next(f"text {x}" for x in range(99) if part_of(f"text {x}") == "dev")
+    changed = change(corpus, [said(text, [0]), said(text, [0, 1])], has_dev=has_dev)
+    assert len(changed.dev) == num_dev and len(changed.new) == 2 - num_dev
 
 
-def test_unknown_words_are_those_that_a_vocabulary_of_the_new_texts_would_have():
+def test_the_dev_corpus_has_chosen_documents_and_those_of_the_feedback(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MOST_DEV", 10)
+    corpus = corpus_of(tmp_path / "corpus", [{0}] * 10, dev=30)
+    text = next(f"text {x}" for x in range(99) if part_of(f"text {x}") == "dev")
+    changed = change(corpus, [said(text, [0])], has_dev=True)
+    dev = write_dev_corpus(corpus, corpus.catalogue, changed, tmp_path / "dev")
+    texts = [*dev.split("dev").texts()]
+    assert len(texts) == 11 and texts[-1] == text
+    assert [label.id for label in dev.labels] == [label.id for label in corpus.labels]
+    assert (tmp_path / "dev" / "dev.jsonl").stat().st_mode & 0o077 == 0
+    turned = [*corpus.split("dev").texts()][::-1]
+    chosen = {x for x, is_in in zip(turned, smallest_digests(turned, 10), strict=True) if is_in}
+    assert chosen == {*texts[:-1]}  # in whatever order
+    assert smallest_digests(turned, 99).all() and not len(smallest_digests([], 9))
+
+
+def test_unknown_words_are_those_that_a_vocabulary_of_the_new_texts_would_have(tmp_path):
     texts = ["the fish swims", "the fish eats zebras", "the bird eats zebras", "the unicorn"]
-    new = [SaidOfText(text, "d", frozenset([0]), frozenset()) for text in texts]
-    documents = random_documents(np.random.default_rng(5), 4)
-    changed = change_documents(
-        documents, new, random_rows(np.random.default_rng(6), 4), has_dev=False
-    )
+    changed = change(corpus_of(tmp_path / "corpus", [{0}]), [said(text, [0]) for text in texts])
     tfidf = TfidfModel(["bird", "fish"], np.ones(2, dtype=np.float32))
     # "fish", "eats" and "zebras" are in 2 documents, "the" in all.
     assert changed.unknown_share(tfidf, SparseConfig()) == pytest.approx(2 / 3)

@@ -17,12 +17,11 @@ from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.pipeline.default_scorer import DefaultScorer, choose_default
 from longtail.training.updating.heeding import Heeding
 from longtail.training.updating.judged import JudgedTexts
-from longtail.training.updating.labels import SaidOfText
+from longtail.training.updating.verdicts import TextVerdicts
 
 NUM_LABELS, NEW = 13, 12
 """The last label was added by people: no dev document can have it."""
 CATALOGUE = LabelCatalogue(Label(f"L{i}", f"l{i}", training_count=20) for i in range(NUM_LABELS))
-OLD = LabelCatalogue(list(CATALOGUE)[:NEW])
 CURRENT = DefaultScorer(NAMES, "chosen in training")
 
 
@@ -42,16 +41,18 @@ def pairs_of(truth: np.ndarray, noise: dict[str, float], rng: np.random.Generato
 
 def dev_of(noise: dict[str, float], num_documents: int = 150) -> DevRanking:
     rng = np.random.default_rng(0)
-    truth = rng.random((num_documents, NEW)) < 0.25
+    truth = np.pad(rng.random((num_documents, NEW)) < 0.25, ((0, 0), (0, 1)))
     matrix = csr_array(truth.astype(np.float32))
-    return DevRanking.of(pairs_of(truth, noise, rng), matrix, OLD, 500)
+    pairs = pairs_of(truth, noise, rng).of_first_labels(NEW)
+    return DevRanking.of(pairs, matrix, CATALOGUE, 500)
 
 
 def heeding_of(num_texts: int) -> Heeding:
     """Texts with a new label, of which no name is found, and a rejected one, whose name is."""
     rng = np.random.default_rng(1)
     said = [
-        SaidOfText(f"text {i}", "", frozenset({NEW}), frozenset({i % 4})) for i in range(num_texts)
+        TextVerdicts(f"text {i}", "", frozenset({NEW}), frozenset({i % 4}))
+        for i in range(num_texts)
     ]
     judged = JudgedTexts.of(said)
     is_right = np.zeros((num_texts, NUM_LABELS), dtype=bool)
@@ -72,9 +73,7 @@ def fitted_on(dev: DevRanking) -> Blending:
 
 
 def followed(heeding: Heeding, dev: DevRanking, blending: Blending) -> tuple[int, int]:
-    tried = heeding._tried(
-        heeding._over_all_labels(dev), blending.blends[ENSEMBLE], blending.calibrations
-    )
+    tried = heeding._tried(dev, blending.blends[ENSEMBLE], blending.calibrations)
     return tried.followed.accepted, tried.followed.rejected
 
 

@@ -10,11 +10,11 @@ import pytest
 from longtail.models.bundle.learned_from import Followed
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.updating.judged import JudgedTexts
-from longtail.training.updating.labels import SaidOfText
+from longtail.training.updating.verdicts import TextVerdicts
 
 
 def judged(right: set[int], wrong: set[int]) -> JudgedTexts:
-    return JudgedTexts.of([SaidOfText("a text", "", frozenset(right), frozenset(wrong))])
+    return JudgedTexts.of([TextVerdicts("a text", "", frozenset(right), frozenset(wrong))])
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_accepted_labels_are_answered_and_rejected_ones_are_not(right, wrong, ex
 def test_texts_with_fewer_verdicts_are_padded():
     texts = JudgedTexts.of(
         [
-            SaidOfText("one", "", frozenset({7, 3}), frozenset()),
-            SaidOfText("two", "", frozenset({9}), frozenset({1})),
+            TextVerdicts("one", "", frozenset({7, 3}), frozenset()),
+            TextVerdicts("two", "", frozenset({9}), frozenset({1})),
         ]
     )
     assert texts.said == Followed(2, 3, 1) and texts.said.verdicts == 4

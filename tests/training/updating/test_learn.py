@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.calibration.members import DevRanking
+from longtail.training.commands.learn import dev_in_words
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.sparse.fit import fit_sparse_model
@@ -38,10 +39,8 @@ class Place:
     corpus: Path
     feedback: Path
 
-    def learn(
-        self, *, with_corpus: bool = True, version: int | str = "current", activate: bool = True
-    ) -> Learned:
-        corpus = open_dataset(self.corpus) if with_corpus else None
+    def learn(self, *, version: int | str = "current", activate: bool = True) -> Learned:
+        corpus = open_dataset(self.corpus)
         said = open_feedback(self.feedback, lambda *_: None)
         return learn(LearningRun(said, corpus, self.registry, version, self.work, activate))
 
@@ -111,7 +110,6 @@ def test_touched_labels_are_those_of_full_training_and_others_the_same_to_the_bi
     )
     counted = (done.learned.new_documents, done.learned.corrected_documents)
     assert (*counted, done.learned.known_documents, done.learned.left_out_texts) == (1, 1, 1, 1)
-    assert done.learned.moved["sparse"].moved == 0 < done.learned.moved["sparse"].pairs
 
 
 def row_bytes(model, label: int) -> bytes:
@@ -142,8 +140,6 @@ def test_a_model_with_all_scorers_learns_and_ranks_the_new_label(place, trained)
     before = read_parts(here.registry.open(1))
     vectors = parts.dense.label_vectors
     assert vectors[:-1].tobytes() == before.dense.label_vectors.tobytes() and vectors[-1].any()
-    for scorer in ("retrieval", "classifier", "linear", "sparse"):
-        assert done.learned.moved[scorer].moved == 0, scorer
 
 
 def test_a_blend_stays_one_of_the_scorers_that_training_chose(place, trained, monkeypatch):
@@ -187,16 +183,13 @@ def test_neighbours_and_names_are_counted_as_training_counts_them(place, trained
     found = np.zeros_like(after.names.history.found)
     right = np.zeros_like(found)
     is_true = labels.toarray()[: len(texts)]
-    start = before.names.history
     for row, text in enumerate(texts):
         matches = after.names.matcher.match([text])
         for label, kind in zip(matches.labels.tolist(), matches.kinds.tolist(), strict=True):
             found[label, kind] += 1
             right[label, kind] += is_true[row, label]
-    # Names of old labels are found in the old documents as they were before the new one came.
-    assert (after.names.history.right <= after.names.history.found).all()
-    assert (after.names.history.found[: len(start.found)] >= start.found).all()
-    assert after.names.history.found[-1].sum() == found[-1].sum() == 1 == right[-1].sum()
+    assert after.names.history.found.tolist() == found.tolist()
+    assert after.names.history.right.tolist() == right.tolist()
 
 
 def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, trained_sparse):
@@ -235,27 +228,18 @@ def test_a_candidate_does_not_become_current_until_it_is_activated(place, traine
     assert here.learn(activate=False) == Learned(2, None)
 
 
-def test_without_the_corpus_probabilities_stay_and_known_documents_are_found(place, trained):
+def test_deleted_feedback_is_forgotten(place, trained, write_feedback, lines):
+    """What a version learns depends on all of the feedback, and on nothing that it was before."""
     here = place(trained)
-    done = here.learn(with_corpus=False)
-    old, new = (here.registry.open(version).manifest for version in (1, done.version))
-    assert not done.learned.is_calibrated and done.learned.corrected_documents == 1
-    assert done.learned.new_documents == 2  # nobody knows that one is in the dev split
-    assert (old.calibrations, old.blends, old.thresholds) == (
-        new.calibrations, new.blends, new.thresholds,
-    )  # fmt: skip
-    assert here.learn(with_corpus=False).learned is None
-
-
-def test_what_was_learned_is_remembered_when_more_is_learned(place, trained, write_feedback):
-    here = place(trained)
-    here.learn(with_corpus=False)
-    more = {"text": NEW_TEXT, "rejected": ["new:zebra-hides"], "accepted": []}
-    write_feedback(more)
-    done = here.learn(with_corpus=False)
-    assert (done.learned.new_documents, done.learned.corrected_documents) == (0, 1)
-    label = here.registry.open(done.version).catalogue.row_of_id("new:zebra-hides")
-    assert here.registry.open(done.version).catalogue[label].training_count == 0
+    here.learn()
+    write_feedback(lines[2], {"text": NEW_TEXT, "rejected": ["new:zebra-hides"]})
+    done = here.learn()
+    assert (done.learned.new_documents, done.learned.corrected_documents) == (1, 0)
+    first, last = (here.registry.open(version) for version in (1, done.version))
+    counts = last.catalogue.training_counts.tolist()
+    assert counts == [*first.catalogue.training_counts.tolist(), 0]
+    old, new = read_parts(first).neighbours, read_parts(last).neighbours
+    assert new.ids == old.ids
 
 
 def test_feedback_of_which_nothing_can_be_learned_is_refused(place, trained_sparse, write_feedback):
@@ -263,16 +247,9 @@ def test_feedback_of_which_nothing_can_be_learned_is_refused(place, trained_spar
     write_feedback({"text_sha256": "0" * 64, "accepted": ["1"]})
     with pytest.raises(DataError, match="nothing can be learned from 1 entries: 1 entries without"):
         here.learn()
-    with pytest.raises(DataError, match="name the corpus, which may have the texts"):
-        here.learn(with_corpus=False)
     write_feedback({"text": "Fish", "accepted": ["no such label"]})
     with pytest.raises(DataError, match="no label of the model is named, but 'no such label'"):
         here.learn()
-
-
-def test_a_model_that_remembers_no_documents_needs_its_corpus(place, trained_sparse):
-    with pytest.raises(DataError, match="keeps no training documents"):
-        place(trained_sparse).learn(with_corpus=False)
 
 
 def test_another_corpus_is_refused(place, trained_sparse, tmp_path):
@@ -292,7 +269,7 @@ def test_a_killed_run_resumes_after_the_rows_that_it_fitted(place, trained_spars
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("longtail.training.updating.learn.measure_movement", killed)
+        patch.setattr("longtail.training.updating.learn.count_followed", killed)
         with pytest.raises(KeyboardInterrupt):
             here.learn()
     assert here.registry.versions() == [1]
@@ -308,3 +285,14 @@ def test_python_learns_from_a_file(place, trained_sparse):
         here.feedback, here.corpus, registry=here.registry.folder, work=here.work
     )
     assert version == here.learn().version == 2
+
+
+def test_the_command_compares_dev_figures_of_the_default_scorers(trained):
+    def with_p(value):
+        figures = {"P@1": value, "P@5": value / 2, "PSP@5": value / 4}
+        metrics = {"dev": {"sparse": {"all": figures}}}
+        return replace(trained.bundle.manifest, default_scorer="sparse", metrics=metrics)
+
+    said = dev_in_words(with_p(0.8), with_p(0.6))
+    assert "P@1 60.00 % (80.00 % before)" in said and "PSP@5 15.00 % (20.00 % before)" in said
+    assert dev_in_words(replace(with_p(0.8), metrics={}), with_p(0.6)) == ""

@@ -15,6 +15,7 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.options import RankingOptions
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
+from longtail.training.updating.heeding import Heeding
 
 _THINGS = [
     a + b for a in ("Reise", "Garten", "Sport", "Bade") for b in ("tasche", "lampe", "matte")
@@ -85,11 +86,14 @@ def test_verdicts_that_names_contradict_are_followed_and_counted(shop, feedback,
     assert sum(new in row for row in found.tolist()) >= 18
 
 
-def test_a_version_that_is_no_better_is_published_and_not_current(shop, feedback, tmp_path, caplog):
-    """Without dev documents, blends stay as they are and can't follow the verdicts."""
+def test_a_version_that_is_no_better_is_published_and_not_current(
+    shop, feedback, tmp_path, caplog, monkeypatch
+):
+    """Blends that stay as they are can't follow the verdicts."""
+    monkeypatch.setattr(Heeding, "blending", lambda _self, _dev, fitted: fitted)
     registry = Registry(shop.registry)
     registry.activate(1)
-    version = longtail.learn(feedback, registry=shop.registry, work=tmp_path / "work")
+    version = longtail.learn(feedback, shop.corpus, registry=shop.registry, work=tmp_path / "work")
     learned = registry.open(version).manifest.learned_from
     assert not learned.is_better and version > 1 == registry.current()
     assert "judged texts" in caplog.text and f"registry activate {version}" in caplog.text
