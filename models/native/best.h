@@ -43,13 +43,18 @@ static inline void best_heapify(best_list *best) {
         best_sink(best, place, best->size);
 }
 
+// Whether a label would be kept.
+static inline bool best_takes(const best_list *best, int64_t label, float score) {
+    return best->size < best->k || score > best->scores[0] ||
+           (score == best->scores[0] && label < best->labels[0]);
+}
+
 // Keep a label if it is among the k best so far; labels may come in any order.
 static inline void best_offer(best_list *best, int64_t label, float score) {
     if (best->size < best->k) { // no heap until it is full
         best->labels[best->size] = label, best->scores[best->size++] = score;
         if (best->size == best->k) best_heapify(best);
-    } else if (score > best->scores[0] ||
-               (score == best->scores[0] && label < best->labels[0])) {
+    } else if (best_takes(best, label, score)) {
         best->labels[0] = label, best->scores[0] = score;
         best_sink(best, 0, best->size);
     }

@@ -97,7 +97,8 @@ class RecordOf:
         if isinstance(source, ctypes.Structure):
             return source
         values = [convert(getattr(source, name)) for name, convert in self._fields.items()]
-        found: ctypes.Structure = self.struct(*values)
+        pointed = [ctypes.pointer(x) if isinstance(x, ctypes.Structure) else x for x in values]
+        found: ctypes.Structure = self.struct(*pointed)
         found.source = source  # its arrays live as long as their addresses
         return found
 

@@ -1,6 +1,5 @@
-// Scores of given labels, and the pass over all labels of blends without an encoder.
+// Scores of given labels.
 #include "kernels.h"
-#include <math.h>
 
 // Inner products in float64, rounded to float32 once, of each query with each of its rows.
 //
@@ -43,72 +42,5 @@ KERNEL listed_scores(const int64_t *starts, const int64_t *listed, const float *
             if (low < end && listed[low] == labels[j]) found[j] = scores[low];
         }
     }
-    return 0;
-}
-
-// Restore the heap after its smallest value was replaced.
-static void sink(double *heap, int64_t size) {
-    for (int64_t place = 0;;) {
-        int64_t smallest = place;
-        for (int64_t below = 2 * place + 1; below <= 2 * place + 2; below++)
-            if (below < size && heap[below] < heap[smallest]) smallest = below;
-        if (smallest == place) return;
-        const double value = heap[place];
-        heap[place] = heap[smallest], heap[smallest] = value;
-        place = smallest;
-    }
-}
-
-// A label's calibrated log-odds, a broken line of its score, with a weight and a constant.
-typedef struct {
-    const double *base, *weights, *knots, *at_knots, *slopes;
-    double floor;
-    int64_t num_knots;
-} line_blend;
-
-static double blended(const line_blend *blend, int64_t label, double score) {
-    int64_t piece = 0;
-    while (piece < blend->num_knots && score > blend->knots[piece]) piece++;
-    const int64_t start = piece ? piece - 1 : 0;
-    const double evidence =
-        blend->at_knots[start] + blend->slopes[piece] * (score - blend->knots[start]);
-    return blend->base[label] + blend->weights[label] * fmax(evidence, blend->floor);
-}
-
-// Collect the labels whose blend is at most a slack below the k-th best of their row.
-//
-// `scratch` has room for the blends of all labels and k more; the labels of all rows come one after
-// the other, `counts` of each row.
-KERNEL scan(const float *sums, int64_t num_rows, const float *bias, const uint8_t *is_allowed,
-            int64_t num_labels, const line_blend *blend, int64_t k, double slack, double *scratch,
-            int64_t *counts, grown *candidates) {
-    double *heap = scratch, *values = scratch + k;
-    int64_t *labels = NULL, capacity = 0, size = 0;
-    for (int64_t row = 0; row < num_rows; row++) {
-        for (int64_t i = 0; i < k; i++) heap[i] = -INFINITY;
-        for (int64_t label = 0; label < num_labels; label++) {
-            values[label] = -INFINITY;
-            if (!is_allowed[label]) continue;
-            const float score = sums[row * num_labels + label] + bias[label];
-            values[label] = blended(blend, label, score);
-            if (k && values[label] > heap[0]) {
-                heap[0] = values[label];
-                sink(heap, k);
-            }
-        }
-        double least = k ? heap[0] : INFINITY;
-        if (isfinite(least)) least -= slack * (1 + fabs(least));
-        const int64_t before = size;
-        for (int64_t label = 0; label < num_labels; label++) {
-            if (values[label] < least || values[label] == -INFINITY) continue;
-            if (!reserve(&labels, &capacity, size + 1, sizeof *labels)) {
-                free(labels);
-                return OUT_OF_MEMORY;
-            }
-            labels[size++] = label;
-        }
-        counts[row] = size - before;
-    }
-    *candidates = (grown){labels, size};
     return 0;
 }

@@ -2,22 +2,7 @@
 //
 // A label's score is summed in float32 in the order of the row's features, whoever asks.
 #include "best.h"
-
-// Add the inner products of a row with every label to the totals.
-static void add_up(const csr *features, int64_t row, const csr *weights, float *totals) {
-    for (int64_t i = row_start(features, row); i < row_start(features, row + 1); i++) {
-        const int64_t feature = column(features, i);
-        const float value = features->data[i];
-        const int64_t begin = row_start(weights, feature), end = row_start(weights, feature + 1);
-        if (weights->is_wide) {
-            const int64_t *labels = weights->indices;
-            for (int64_t j = begin; j < end; j++) totals[labels[j]] += value * weights->data[j];
-        } else {
-            const int32_t *labels = weights->indices;
-            for (int64_t j = begin; j < end; j++) totals[labels[j]] += value * weights->data[j];
-        }
-    }
-}
+#include "sums.h"
 
 // Write the k best labels of one row and their scores, the best first.
 static void best_of(const float *totals, const float *bias, int64_t num_labels, int64_t k,

@@ -216,14 +216,6 @@ def _first_depth(scorers: Sequence[Sources], k: int) -> int:
     return max(k, _FIRST_DEPTH if len(scorers) == 1 else _FIRST_DEPTH // 2)
 
 
-def first_round(
-    scorers: Sequence[Sources], combine: Combination, k: int
-) -> tuple[Ranking, Bool[np.ndarray, row]]:
-    """Return the best labels after one round of `rank`, and whether those of a query are exact."""
-    rows = np.arange(scorers[0][0].num_queries, dtype=np.int64)
-    return _round(scorers, combine, rows, k, _first_depth(scorers, k))
-
-
 def _round(
     scorers: Sequence[Sources],
     combine: Combination,

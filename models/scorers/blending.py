@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -18,6 +18,7 @@ from scipy.special import logit
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.labels.selection import Selection
+from longtail.models.native.library import F32, F64, I64, INT, RecordOf, function
 from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
 
 _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE = 1e-300, 1 - 2.0**-53
@@ -92,22 +93,24 @@ class MeanBlend:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class AloneMember:
-    """The blend of labels that one member alone scores: base + weight * max(line(s), floor).
+class _Arrays(NamedTuple):
+    """What a fitted blend weighs and adds: `blend` of `blend.c`."""
 
-    Attributes:
-        base: Of each label, in nats: the intercept and the floors of the other members.
-        weights: Of each label.
-        line: Knots of the member's calibration, its values there, the slope of each piece, and the
-            floor.
-    """
+    of_labels: Float64[np.ndarray, "label term"]
+    log_priors: Float32[np.ndarray, label]
+    intercepts: Float64[np.ndarray, member]
+    floors: Float64[np.ndarray, member]
+    knots: Float64[np.ndarray, knot]
+    slopes: Float64[np.ndarray, piece]
+    num_knots: Int64[np.ndarray, member]
+    num_members: int
 
-    base: Float64[np.ndarray, label]
-    weights: Float64[np.ndarray, label]
-    line: tuple[
-        Float64[np.ndarray, knot], Float64[np.ndarray, knot], Float64[np.ndarray, piece], float
-    ]
+
+BLEND = RecordOf(
+    of_labels=F64, log_priors=F32, intercepts=F64, floors=F64, knots=F64, slopes=F64,
+    num_knots=I64, num_members=INT,
+)  # fmt: skip
+_log_odds = function("blend_log_odds", BLEND, F32, I64, INT, INT, INT, F64)
 
 
 class FittedBlend:
@@ -141,16 +144,28 @@ class FittedBlend:
         for own, values in zip(shares.T, self._at_knots.T, strict=True):
             self._of_labels += own[:, None] * values
         self._at_knots = self._at_knots[:, shares.any(axis=0)]
-        self._alone: dict[int, AloneMember] = {}
+        self._at_floor: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self.arrays = BLEND(
+            _Arrays(
+                self._of_labels,
+                log_priors,
+                np.array([each.intercept for each in calibrations], dtype=np.float64),
+                np.array(self._floors, dtype=np.float64),
+                np.array([x for each in calibrations for x in each.knots], dtype=np.float64),
+                np.array([x for each in calibrations for x in each.slopes], dtype=np.float64),
+                np.array([len(each.knots) for each in calibrations], dtype=np.int64),
+                len(calibrations),
+            )
+        )
 
     def log_odds(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
     ) -> Float64[np.ndarray, "row m"]:
         """Return a(n) + sum_i w_i(n) max(g_i, f_i)."""
-        weights = self._of_labels[labels]  # (row, m, term); NO_LABEL takes any
-        total: Float64[np.ndarray, "row m"] = weights[..., 0] + np.zeros(scores.shape[1:])
-        for term, own in enumerate(self._evidence(scores), 1):
-            total += weights[..., term] * own
+        num_rows, m = scores.shape[1:]
+        total = np.empty((num_rows, m))
+        scores, labels = np.ascontiguousarray(scores), np.ascontiguousarray(labels)
+        _log_odds(self.arrays, scores, labels, len(labels), num_rows, m, total)
         return total
 
     def most(self, scores: Float32[np.ndarray, "member row"]) -> Float64[np.ndarray, row]:
@@ -164,19 +179,18 @@ class FittedBlend:
         found: Float64[np.ndarray, row] = (at_knots + _SLACK * sizes).max(axis=0)
         return found
 
-    def alone(self, member: int) -> AloneMember:
-        """Return the blend of labels that no other member scores; it is kept."""
-        if member not in self._alone:
-            base = self._of_labels[:, 0].copy()
-            for term, floor in enumerate(self._floors, 1):
-                if term != member + 1:
-                    base += self._of_labels[:, term] * floor
-            own = self._calibrations[member]
-            knots = np.array(own.knots, dtype=np.float64)
-            line = (knots, log_odds_of(own, knots), np.array(own.slopes), self._floors[member])
-            weights = np.ascontiguousarray(self._of_labels[:, member + 1])
-            self._alone[member] = AloneMember(base, weights, line)
-        return self._alone[member]
+    def at_floor(
+        self, labels: Int64[np.ndarray, covered]
+    ) -> tuple[Float32[np.ndarray, covered], Int64[np.ndarray, covered]]:
+        """Return the scores of labels that no member speaks for, and their order, the best first.
+
+        The answer for the last labels that were asked for is kept.
+        """
+        if self._at_floor is None or self._at_floor[0] is not labels:
+            nothing = np.full((len(self.members), 1, len(labels)), -np.inf, dtype=np.float32)
+            scores = self.log_odds(nothing, labels[None])[0].astype(np.float32)
+            self._at_floor = (labels, scores, np.argsort(-scores, kind="stable"))
+        return self._at_floor[1:]
 
     def evidence(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]

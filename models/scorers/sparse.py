@@ -14,6 +14,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.matrices import transposed
+from longtail.models.native.library import Csr, csr
 from longtail.models.ranking.row_threads import in_row_parts
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing
 from longtail.models.scorers.sparse_kernels import (
@@ -48,6 +49,11 @@ class SparseModel:
     def weights_by_feature(self) -> Float32[csr_array, "feature covered"]:
         """The weights transposed: a query then costs what its own tokens weigh, not all tokens."""
         return transposed(self.weights)
+
+    @cached_property
+    def native_weights(self) -> Csr:
+        """The same, as compiled loops take them."""
+        return csr(self.weights_by_feature)
 
 
 class SparseSource:
@@ -97,15 +103,20 @@ class SparseSource:
         """Of each of `labels`; the score is the sum of a row plus this, in float32."""
         return self._bias
 
-    def sums(self, rows: Int64[np.ndarray, row]) -> Float32[np.ndarray, "row covered"]:
-        """Return the inner products of these queries with each of `labels`."""
-        sums = self._summed(rows)
-        if sums is not None:
-            return np.take(sums, rows, axis=0)
-        sums = np.zeros((len(rows), len(self._model.labels)), dtype=np.float32)
-        places = np.arange(len(rows), dtype=np.int64)
-        sum_up(self._features[rows], self._model.weights_by_feature, places, sums)
-        return sums
+    @property
+    def weights(self) -> Csr:
+        """Of each of `labels`, by feature, as compiled loops take them."""
+        return self._model.native_weights
+
+    @property
+    def num_threads(self) -> int:
+        """Threads that rank many rows at the same time."""
+        return self._num_threads
+
+    def features(self, rows: slice) -> Float32[csr_array, "row feature"]:
+        """Return the tf-idf rows of some queries."""
+        is_all = rows.start == 0 and rows.stop >= self.num_queries
+        return self._features if is_all else self._features[rows]
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
@@ -117,7 +128,7 @@ class SparseSource:
         def best(part: slice) -> tuple[np.ndarray, np.ndarray]:
             if sums is not None:
                 return best_of_sums(sums, rows[part], self._bias, k)
-            return best_of_rows(self._features[rows[part]], model.weights_by_feature, self._bias, k)
+            return best_of_rows(self._features[rows[part]], model.native_weights, self._bias, k)
 
         parts = in_row_parts(best, len(rows), self._num_threads)
         found = np.concatenate([labels for labels, _ in parts])
@@ -142,7 +153,7 @@ class SparseSource:
         if sums is not None:
             scores = sums[rows[:, None], found] + self._bias[found]
         else:
-            weights = model.weights_by_feature
+            weights = model.native_weights
             parts = in_row_parts(
                 lambda part: scores_of_labels(
                     self._features[rows[part]], weights, self._bias, found[part]
@@ -164,7 +175,7 @@ class SparseSource:
         sums, missing = self._sums, np.unique(rows[~self._is_summed[rows]])
         in_row_parts(
             lambda part: sum_up(
-                self._features[missing[part]], self._model.weights_by_feature, missing[part], sums
+                self._features[missing[part]], self._model.native_weights, missing[part], sums
             ),
             len(missing),
             self._num_threads,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.native.library import CSR, F32, I64, INT, function
+from longtail.models.native.library import CSR, F32, I64, INT, Csr, function
 
 _best_of_rows = function("sparse_best_of_rows", CSR, CSR, F32, INT, INT, I64, F32)
 _scores_of_labels = function("sparse_scores_of_labels", CSR, CSR, F32, INT, I64, INT, F32)
@@ -21,7 +21,7 @@ _best_of_sums = function("sparse_best_of_sums", F32, I64, INT, F32, INT, INT, I6
 
 def best_of_rows(
     features: Float32[csr_array, "row feature"],
-    weights: Float32[csr_array, "feature label"],
+    weights: Float32[csr_array, "feature label"] | Csr,
     bias: Float32[np.ndarray, label],
     k: int,
 ) -> tuple[Int64[np.ndarray, "row k"], Float32[np.ndarray, "row k"]]:
@@ -41,7 +41,7 @@ def best_of_rows(
 
 def scores_of_labels(
     features: Float32[csr_array, "row feature"],
-    weights: Float32[csr_array, "feature label"],
+    weights: Float32[csr_array, "feature label"] | Csr,
     bias: Float32[np.ndarray, label],
     labels: Int64[np.ndarray, "row m"],
 ) -> Float32[np.ndarray, "row m"]:
@@ -53,7 +53,7 @@ def scores_of_labels(
 
 def sum_up(
     features: Float32[csr_array, "row feature"],
-    weights: Float32[csr_array, "feature label"],
+    weights: Float32[csr_array, "feature label"] | Csr,
     rows: Int64[np.ndarray, row],
     sums: Float32[np.ndarray, "place label"],
 ) -> None:

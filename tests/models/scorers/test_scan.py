@@ -99,7 +99,7 @@ def test_it_ranks_as_the_threshold_algorithm_and_a_full_sort(
     scorers = [[sparse], [listed_of(rng)], [neighbours_of(rng, sparse)]]
     combine = DialledBlend.of(blend_of(rng, ("sparse", "names", "neighbours")), dial)
     selection = Selection(rng.random(NUM_LABELS) < 0.4) if is_filtered else None
-    with mock.patch("longtail.models.scorers.scan._MAX_VALUES", 3 * len(sparse.labels)):
+    with mock.patch("longtail.models.ranking.row_threads._ROWS_A_PART", 2):
         found = scan(scorers, combine, k, NUM_LABELS, selection)
     assert found is not None
     labels = np.arange(NUM_LABELS) if selection is None else selection.labels

@@ -1,0 +1,181 @@
+// The blend that knows how rare a label is: of given scores, and the best of all labels.
+#include "best.h"
+#include "sums.h"
+#include <float.h>
+#include <math.h>
+
+// What each member's score says, a line with bends, and what that weighs for each label.
+//
+// of_labels: (label, 1 + member), the intercept first. knots and slopes: of all members, one after
+// the other; a member has one slope more than knots.
+typedef struct {
+    const double *of_labels;
+    const float *log_priors;
+    const double *intercepts, *floors, *knots, *slopes;
+    const int64_t *num_knots;
+    int64_t num_members;
+} blend;
+
+// The calibrated log-odds of a score (`log_odds_of`).
+static double log_odds(double score, double intercept, const double *knots, const double *slopes,
+                       int64_t num_knots) {
+    double found = intercept + slopes[0] * (score < knots[0] ? score - knots[0] : 0);
+    for (int64_t i = 0; i < num_knots && score > knots[i]; i++) { // later pieces add 0
+        const double stop = i + 1 < num_knots ? knots[i + 1] : INFINITY;
+        found += slopes[i + 1] * ((score < stop ? score : stop) - knots[i]);
+    }
+    return found;
+}
+
+// a(n) + sum_i w_i(n) max(g_i(s_i), f_i); the members' scores are `stride` floats apart.
+static double blended(const blend *of, int64_t label, const float *scores, int64_t stride) {
+    const double *weights = of->of_labels + label * (1 + of->num_members);
+    const double *knots = of->knots, *slopes = of->slopes;
+    double total = weights[0] + 0.0;
+    for (int64_t i = 0; i < of->num_members; i++) {
+        const double score = scores[i * stride];
+        double evidence = of->floors[i];
+        if (score > -INFINITY) {
+            const double own = log_odds(score, of->intercepts[i], knots, slopes, of->num_knots[i]);
+            if (own > evidence) evidence = own;
+        }
+        total += weights[i + 1] * evidence;
+        knots += of->num_knots[i], slopes += of->num_knots[i] + 1;
+    }
+    return total;
+}
+
+// Write the blends of given scores: (member, row, m); labels: (row, m), or (1, m) for all rows.
+KERNEL blend_log_odds(const blend *of, const float *scores, const int64_t *labels,
+                      int64_t label_rows, int64_t num_rows, int64_t m, double *found) {
+    for (int64_t i = 0; i < num_rows * m; i++) {
+        const int64_t label = labels[label_rows == 1 ? i % m : i];
+        found[i] = blended(of, label < 0 ? 0 : label, scores + i, num_rows * m);
+    }
+    return 0;
+}
+
+// The same with the tail dial, rounded once.
+static float dialled(const blend *of, double tail_dial, int64_t label, const float *scores) {
+    double value = blended(of, label, scores, 1);
+    if (tail_dial != 0) value -= tail_dial * of->log_priors[label];
+    return (float)value;
+}
+
+// A score whose log-odds are at most a member's floor, as high as a bisection finds.
+static float highest_at_floor(const blend *of, int64_t member) {
+    const double *knots = of->knots, *slopes = of->slopes;
+    for (int64_t i = 0; i < member; i++)
+        knots += of->num_knots[i], slopes += of->num_knots[i] + 1;
+    float low = -FLT_MAX, high = FLT_MAX;
+    while (true) { // the log-odds rise with the score: those of low are at most the floor
+        const float middle = low / 2 + high / 2;
+        if (middle <= low || middle >= high) break;
+        const double value =
+            log_odds(middle, of->intercepts[member], knots, slopes, of->num_knots[member]);
+        if (value <= of->floors[member]) low = middle;
+        else high = middle;
+    }
+    return low == -FLT_MAX ? -INFINITY : low;
+}
+
+// The classifiers of the sparse member, and the blend of labels that no text speaks for.
+//
+// labels: of each classifier, rising. at_floor: its blend where its score is at the floor and no
+// other member has one; order: the classifiers by that, the best first, or none of them: then all
+// labels are scored.
+typedef struct {
+    const csr *weights;
+    const float *bias;
+    const int64_t *labels;
+    const float *at_floor;
+    const int64_t *order;
+    int64_t num_covered, num_ordered, member;
+} classifiers;
+
+// Memory for one row. slots: of each label, 0 or 1 + its place among those that a list has.
+typedef struct {
+    float *totals, *scores;
+    int32_t *slots;
+    int64_t *listed;
+} scratch;
+
+static void release(scratch *memory) {
+    free(memory->totals), free(memory->scores), free(memory->slots), free(memory->listed);
+}
+
+// Note the labels that the lists of a row have, and their scores; returns their number.
+static int64_t note_lists(const int64_t *labels, const float *scores, const int64_t *member_of,
+                          int64_t width, int64_t num_members, scratch *memory) {
+    int64_t size = 0;
+    for (int64_t i = 0; i < width; i++) {
+        const int64_t label = labels[i];
+        if (label < 0 || scores[i] == -INFINITY) continue;
+        if (!memory->slots[label]) {
+            memory->listed[size] = label;
+            for (int64_t member = 0; member < num_members; member++)
+                memory->scores[size * num_members + member] = -INFINITY;
+            memory->slots[label] = (int32_t)++size;
+        }
+        memory->scores[(memory->slots[label] - 1) * num_members + member_of[i]] = scores[i];
+    }
+    return size;
+}
+
+// Write the k best labels of each row by the blend of a sparse model and of listed scores.
+//
+// A label that no list has, with a sparse score at the floor, has a blend that no text changes: the
+// best of those are known beforehand. All other labels are scored.
+//
+// listed, listed_scores: (row, width), NO_LABEL where there is none; member_of: of each column.
+KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *features,
+                  const int64_t *listed, const float *listed_scores, const int64_t *member_of,
+                  int64_t width, const uint8_t *is_allowed, int64_t num_labels, double tail_dial,
+                  int64_t k, int64_t *labels, float *scores) {
+    const int64_t members = of->num_members, covered = sparse->num_covered;
+    scratch memory = {calloc(covered + 1, sizeof(float)),
+                      malloc((width + 1) * members * sizeof(float)),
+                      calloc(num_labels + 1, sizeof(int32_t)),
+                      malloc((width + 1) * sizeof(int64_t))};
+    if (!memory.totals || !memory.scores || !memory.slots || !memory.listed) {
+        release(&memory);
+        return OUT_OF_MEMORY;
+    }
+    const float floor = sparse->num_ordered ? highest_at_floor(of, sparse->member) : -INFINITY;
+    float *alone = memory.scores + width * members; // of a label that no list has
+    for (int64_t i = 0; i < members; i++) alone[i] = -INFINITY;
+    for (int64_t row = 0; row < features->num_rows; row++) {
+        best_list best = {labels + row * k, scores + row * k, k, 0};
+        const int64_t size = note_lists(listed + row * width, listed_scores + row * width, member_of,
+                                        width, members, &memory);
+        add_up(features, row, sparse->weights, memory.totals);
+        for (int64_t i = 0; i < covered; i++) {
+            const float score = memory.totals[i] + sparse->bias[i];
+            const int64_t label = sparse->labels[i], slot = memory.slots[label];
+            memory.totals[i] = score;
+            if (slot) {
+                memory.scores[(slot - 1) * members + sparse->member] = score;
+            } else if (score > floor && is_allowed[label]) {
+                alone[sparse->member] = score;
+                best_offer(&best, label, dialled(of, tail_dial, label, alone));
+            }
+        }
+        for (int64_t i = 0; i < size; i++) {
+            const int64_t label = memory.listed[i];
+            if (is_allowed[label])
+                best_offer(&best, label,
+                           dialled(of, tail_dial, label, memory.scores + i * members));
+        }
+        for (int64_t i = 0; i < sparse->num_ordered; i++) {
+            const int64_t place = sparse->order[i], label = sparse->labels[place];
+            if (!best_takes(&best, label, sparse->at_floor[place])) break; // nor any later one
+            if (is_allowed[label] && !memory.slots[label] && !(memory.totals[place] > floor))
+                best_offer(&best, label, sparse->at_floor[place]);
+        }
+        best_in_order(&best);
+        for (int64_t i = 0; i < size; i++) memory.slots[memory.listed[i]] = 0;
+        memset(memory.totals, 0, covered * sizeof(float));
+    }
+    release(&memory);
+    return 0;
+}
