@@ -231,10 +231,7 @@ def _one_source(data: Path, options: CorpusOptions, division: Division | None) -
     documents = (x for x in read_documents(source) if isinstance(x, RawDocument))
     if found := division_of(documents):
         division = division or found
-        splits = {
-            name: Source(source.place, source.form, source.paths, options, name, division)
-            for name in SPLIT_NAMES
-        }
+        splits = {name: replace(source, part=name, division=division) for name in SPLIT_NAMES}
         hashed = "group" if division == "id" and options.group_column else division
         remark = (
             f"its documents are divided by a hash of their {hashed} into train (8 of 10), dev "

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from longtail.models.bundle.trained_on import NO_DIGEST, digest_of
 from longtail.models.errors import DataError
 from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.cells import IsLabel
 from longtail.models.scorers.character_terms import has_word
 from longtail.training.formats.csr_builder import SparseRows
 from longtail.training.formats.documents import read_documents, recognised
@@ -88,7 +90,7 @@ class SplitScan:
 
 
 class Split:
-    """One part of a dataset; its documents are read anew each time they are asked for."""
+    """One part of a dataset; its documents are read each time they are asked for."""
 
     def __init__(
         self,
@@ -121,7 +123,8 @@ class Split:
         self._labels = labels
         self._label_file = label_file
         self._is_measured = is_measured
-        self._is_in: Bool[np.ndarray, document] | None = None  # of the file; None: all are
+        self._is_good: Sequence[int] = ()  # whether the labels of each document are known
+        self._is_in: Bool[np.ndarray, document] | None = None  # of the good ones; None: all are
 
     def part(self, is_in: Bool[np.ndarray, document]) -> Split:
         """Return some of the documents, in their order, as a split; they stream from the same file.
@@ -185,19 +188,25 @@ class Split:
         Raises:
             DataError: As `scan`, before the first text.
         """
-        return (document.text for document in self)
+        self.scan()
+        return (document.text for document in self._good_documents())
 
     def __iter__(self) -> Iterator[Document]:
         """Return the documents of the good lines, in row order.
 
         Raises:
-            DataError: As `scan`, before the first document; or the file changed since then.
+            DataError: As `scan`, before the first document.
         """
-        found, is_in = self.scan(), self._is_in
-        if is_in is None:
-            return self._stream(found.labels.shape[0])
-        documents = enumerate(self._stream(len(is_in)))
-        return (document for row, document in documents if row < len(is_in) and is_in[row])
+        labels = self.scan().labels
+        return (
+            _document(raw, tuple(labels.indices[slice(*labels.indptr[row : row + 2])].tolist()))
+            for row, raw in enumerate(self._good_documents())
+        )
+
+    def _good_documents(self) -> Iterator[RawDocument]:
+        items = read_documents(self.source, self._is_label)
+        raws = compress((raw for raw in items if isinstance(raw, RawDocument)), self._is_good)
+        return raws if self._is_in is None else compress(raws, self._is_in.tolist())
 
     def _log(self, found: SplitScan) -> None:
         if found.num_skipped and self._skip_bad:
@@ -232,7 +241,10 @@ class Split:
         labels, lengths = SparseRows(), array("q")
         ids, texts, names = array("Q"), array("Q"), array("q")  # their digests; hashes of all ids
         num_wordless = 0
+        is_good = bytearray()
         for item in self.lines_counted():
+            if isinstance(item, Document | UnknownLabels):
+                is_good.append(isinstance(item, Document))
             if isinstance(item, Document):
                 labels.add(item.labels)
                 ids.append(digest_of(item.id, is_id=True) if item.has_id else NO_DIGEST)
@@ -244,6 +256,7 @@ class Split:
                 problems.add(item)
                 if isinstance(item, UnknownLabels):
                     unknown.add(item)
+        self._is_good = is_good
         matrix = labels.matrix(len(self._labels()))
         return SplitScan(
             labels=matrix,
@@ -260,14 +273,6 @@ class Split:
             unknown=unknown.kept,
         )
 
-    def _stream(self, num_documents: int) -> Iterator[Document]:
-        num_read = 0
-        for item in self.lines():
-            if isinstance(item, Document):
-                num_read += 1
-                yield item
-        check_unchanged(self.path, num_documents, num_read)
-
     def lines_counted(self) -> Iterator[Document | BadLine]:
         """Yield `lines`, with a bar that counts them where that takes a while."""
         return counted(self.lines(), f"reading {self.source.part or self.path.name}")
@@ -279,20 +284,19 @@ class Split:
             DataError: A file can't be read to its end.
         """
         labels = self._labels()
-        is_label = None if self._label_file is None else labels.knows
-        for raw in read_documents(self.source, is_label):
+        for raw in read_documents(self.source, self._is_label):
             if isinstance(raw, BadLine):
                 yield raw
                 continue
             try:
-                item: Document | BadLine = self._document(raw, labels)
+                item: Document | BadLine = _document(raw, self._rows_of(raw, labels))
             except DataError as error:
                 item = UnknownLabels(raw.line, str(error))
             yield item
 
-    def _document(self, raw: RawDocument, labels: LabelCatalogue) -> Document:
-        rows = self._rows_of(raw, labels)
-        return Document(raw.id or str(raw.line), raw.text, rows, raw.group, has_id=bool(raw.id))
+    @property
+    def _is_label(self) -> IsLabel | None:
+        return None if self._label_file is None else self._labels().knows
 
     def _rows_of(self, raw: RawDocument, labels: LabelCatalogue) -> tuple[int, ...]:
         # Every label that is unknown is named, not the first alone.
@@ -306,6 +310,10 @@ class Split:
         if unknown:
             raise DataError("; ".join([*unknown, f"the labels are those of {self._label_file}"]))
         return tuple(sorted(rows))
+
+
+def _document(raw: RawDocument, rows: tuple[int, ...]) -> Document:
+    return Document(raw.id or str(raw.line), raw.text, rows, raw.group, has_id=bool(raw.id))
 
 
 def describe_problems(folder: Path, scans: Sequence[SplitScan]) -> str:
@@ -323,19 +331,6 @@ def describe_problems(folder: Path, scans: Sequence[SplitScan]) -> str:
         advice = f"no others are left; fix {them}"
     what = f"{counted_lines(num_skipped)} can't be used; {advice}"
     return "\n".join([f"{folder}: {what}", *lists])
-
-
-def check_unchanged(path: Path, num_before: int, num_now: int) -> None:
-    """Refuse a file that gives another number of good documents than it gave before.
-
-    Raises:
-        DataError: It does.
-    """
-    if num_now != num_before:
-        raise DataError(
-            f"{path}: had {num_before} good documents before and has {num_now} now; "
-            "leave the file alone while it is read, and start again"
-        )
 
 
 def _row_of(label: int | str, labels: LabelCatalogue) -> int:

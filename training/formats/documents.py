@@ -64,7 +64,8 @@ def read_documents(
 ) -> Iterator[RawDocument | BadLine]:
     """Yield the documents of a split, line by line, and a problem for each line that breaks a rule.
 
-    Of a file that is divided by a hash, lines that break a rule are in the training split.
+    A file is parsed once; later passes read what the first whole one kept. Of a file that is
+    divided by a hash, lines that break a rule are in the training split.
 
     Args:
         source: Where the documents lie.
@@ -74,10 +75,14 @@ def read_documents(
         DataError: A file can't be read to its end, lacks a column, or several may be meant, or it
             is one JSON value over several lines; rows of one document stand apart, where each has
             one label.
+        ConfigError: The folder of temporary files has no room for what is kept.
     """
-    found = _documents(source, is_label)
-    if source.options.one_row_per_label:
-        found = grouped_rows(source.place, found)
+
+    def parse() -> Iterator[RawDocument | BadLine]:
+        found = _documents(source, is_label)
+        return grouped_rows(source.place, found) if source.options.one_row_per_label else found
+
+    found = source.spools[is_label is None].documents(parse)
     division = source.division
     if division is None:
         return found

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import io
+import json
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
 from typing import Literal
 
+from longtail.models.errors import ConfigError
 from longtail.models.files.bad_lines import BadLine
 from longtail.training.formats.forms import CSV, EXTREME_CLASSIFICATION, TSV, Format
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
+_BUFFER = 2**20
 Division = Literal["id", "text"]
 """What the splits of one file follow from: a hash of ids, of documents without one the text; or of
 texts."""
@@ -39,6 +48,93 @@ class EmptyText(BadLine):
     """A line whose text is blank."""
 
 
+class Spool:
+    """Keeps the documents of a first, whole pass, so that no file is parsed twice.
+
+    They lie in a nameless temporary file, which goes with the process.
+    """
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self._descriptor: int | None = None
+
+    def documents(
+        self, parse: Callable[[], Iterator[RawDocument | BadLine]]
+    ) -> Iterator[RawDocument | BadLine]:
+        """Return what was kept; else parse, and keep it when all of it was read.
+
+        Args:
+            parse: Gives the documents, and the lines that break a rule.
+
+        Raises:
+            ConfigError: The folder of temporary files has no room.
+        """
+        return self._keeping(parse()) if self._descriptor is None else self._kept(self._descriptor)
+
+    def _keeping(self, items: Iterator[RawDocument | BadLine]) -> Iterator[RawDocument | BadLine]:
+        with TemporaryFile() as file:
+            for item in items:
+                with _room():
+                    file.write(_line_of(item))
+                yield item
+            with _room():
+                file.flush()
+            self._descriptor = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._descriptor)
+
+    def _kept(self, descriptor: int) -> Iterator[RawDocument | BadLine]:
+        for line in io.BufferedReader(_Reader(descriptor), _BUFFER):
+            fields = json.loads(line)
+            if len(fields) == 2:
+                yield BadLine(*fields)
+            elif len(fields) == 3:
+                yield EmptyText(*fields[:2])
+            else:
+                number, name, text, labels, group = fields
+                yield RawDocument(number, name, text, tuple(labels), group)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Say where there is no room for a temporary file.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{gettempdir()}: documents can't be kept there while they are read "
+            f"({error.strerror}); set TMPDIR to a folder with as much room as the corpus takes"
+        ) from error
+
+
+def _line_of(item: RawDocument | BadLine) -> bytes:
+    """Return a document or a bad line as a JSON list, with one element more for an empty text."""
+    if isinstance(item, RawDocument):
+        fields = [item.line, item.id, item.text, item.labels, item.group]
+    else:
+        fields = [item.line, item.reason, *[True] * isinstance(item, EmptyText)]
+    return json.dumps(fields).encode("ascii") + b"\n"
+
+
+class _Reader(io.RawIOBase):
+    """Reads an open file from its beginning, beside others that read it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count = os.preadv(self._descriptor, [buffer], self._position)
+        self._position += count
+        return count
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where the documents of a split lie, and how they are read.
@@ -51,6 +147,7 @@ class Source:
         part: Name of the split that it is of these documents, by a hash (see
             `longtail.training.formats.hashed_parts`); None: all of them.
         division: What is hashed; None: the documents are not divided.
+        spools: Keep the documents, with a label file and without; parts of one file share them.
     """
 
     place: Path
@@ -59,6 +156,9 @@ class Source:
     options: CorpusOptions = RECOGNISED
     part: str | None = None
     division: Division | None = None
+    spools: Mapping[bool, Spool] = field(
+        default_factory=lambda: {True: Spool(), False: Spool()}, compare=False, repr=False
+    )
 
     @property
     def is_divided_at_semicolons(self) -> bool:

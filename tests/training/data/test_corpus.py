@@ -568,20 +568,13 @@ def test_training_documents_without_any_label_are_refused_where_they_must_tell_t
         open_dataset(tmp_path).catalogue  # noqa: B018
 
 
-def test_file_that_changes_between_scan_and_reading_is_noticed(tmp_path):
-    split = open_dataset(write(tmp_path, **SAME_CORPUS["json lines"])).split("train")
-    split.scan()
-    write(tmp_path, train__jsonl=json_lines(DOCUMENTS[:2]))
-    with pytest.raises(DataError, match="had 3 good documents before and has 2 now"):
-        list(split)
-
-
 # What it costs.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_memory_is_bounded_by_the_label_matrix_not_by_the_text(form, tmp_path):
-    num_documents, text = 2000, "ten bytes " * 1000  # 20 MB
+    num_documents, text = 1000, "ten bytes " * 1000  # 10 MB
     with (tmp_path / f"train.{form}").open("w") as file:
         file.write("text,labels\n" if form == "csv" else "")
         for row in range(num_documents):

@@ -164,14 +164,6 @@ def test_a_part_without_labels_is_not_made(tmp_path, caplog, is_labelled_if_held
     assert "of two parts of the training documents one would carry no label" in caplog.text
 
 
-@pytest.mark.parametrize("change", [documents(401), documents(399)])
-def test_a_file_that_changes_while_a_part_is_read_is_noticed(tmp_path, change):
-    view = with_held_out_dev(write(tmp_path, documents(400)), 0.1)
-    write(tmp_path, change)
-    with pytest.raises(DataError, match=rf"had 400 good documents before and has {len(change)}"):
-        list(view.split("dev"))
-
-
 def test_the_split_that_is_not_there_is_refused_with_what_to_do(tmp_path):
     dataset = write(tmp_path, documents(400))
     with pytest.raises(DataError, match=r"no split 'dev'; it has 'train'; measure on one of these"):

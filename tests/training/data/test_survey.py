@@ -58,17 +58,6 @@ def test_the_share_of_unspaced_scripts_is_that_of_all_texts(split_of):
     assert found == unspaced_share(texts) == pytest.approx(7 / 20)
 
 
-def test_the_file_is_read_once(split_of, monkeypatch):
-    split, passes = split_of("a", "b", "c"), []
-    split.scan()
-    stream = type(split)._stream
-    monkeypatch.setattr(
-        type(split), "_stream", lambda *arguments: passes.append(1) or stream(*arguments)
-    )
-    survey(split, 2)
-    assert passes == [1]
-
-
 def test_a_run_publishes_training_texts(trained, tiny_texts):
     texts = [document["text"] for document in tiny_texts["train"]]
     found = read_probes(trained.bundle)
