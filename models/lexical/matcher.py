@@ -15,7 +15,7 @@ from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.lexical.match_kernels import NUM_SEEN, NameIndex, match_texts
+from longtail.models.lexical.match_kernels import NUM_SEEN, NameIndex, as_record, match_texts
 from longtail.models.lexical.terms import LabelTerms
 from longtail.models.lexical.words import SENTENCE_END, NameWords
 
@@ -147,7 +147,7 @@ class NameMatcher:
         assert counts.words == words.words
         self.words = words
         self.terms = LabelTerms.of(catalogue, words)
-        self._index = _index_of(self.terms, counts, len(catalogue))
+        self._index = as_record(_index_of(self.terms, counts, len(catalogue)))
 
     def match(self, texts: Sequence[str]) -> Matches:
         """Return the labels whose names occur in texts, in part at least."""
@@ -185,9 +185,9 @@ def _index_of(terms: LabelTerms, counts: WordCounts, num_labels: int) -> NameInd
     vectors = _vectors(terms, idf, counts.pairs, pair_idf, num_labels)
     key_starts, key_labels = _key_words(terms, idf)
     return NameIndex(
-        terms.starts, terms.words, terms.labels, terms.is_preferred, terms.weights(idf),
-        terms.num_alike, terms.starts_of_labels, terms.relatives, terms.starts_of_relatives,
-        idf, counts.pairs, pair_idf, key_starts, key_labels,
+        terms.starts, terms.words, terms.is_preferred, terms.num_alike, terms.starts_of_labels,
+        terms.relatives, terms.starts_of_relatives, terms.weights(idf), idf, counts.pairs,
+        pair_idf, key_starts, key_labels,
         vectors.indptr.astype(np.int64), vectors.indices.astype(np.int64),
         vectors.data.astype(np.float32),
     )  # fmt: skip

@@ -40,7 +40,7 @@ typedef struct {
     int64_t size;
 } grown;
 
-// Make room for so many elements, at least doubling; false, and the array as it was, without memory.
+// Make room for so many elements, at least doubling; false without memory.
 static inline bool reserve(void *array, int64_t *capacity, int64_t needed, size_t width) {
     if (needed <= *capacity) return true;
     const int64_t more = needed > 2 * *capacity ? needed : 2 * *capacity;

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Something numbered, and what it is sorted by.
@@ -58,6 +59,29 @@ static inline void sort_keyed(keyed *items, keyed *spare, int64_t size) {
         from = to, to = last;
     }
     if (from != items) memcpy(items, from, size * sizeof(keyed));
+}
+
+static inline int compare_numbers(const void *first, const void *second) {
+    const int64_t a = *(const int64_t *)first, b = *(const int64_t *)second;
+    return (a > b) - (a < b);
+}
+
+// Sort numbers, rising.
+static inline void sort_numbers(int64_t *numbers, int64_t size) {
+    if (size > 1) qsort(numbers, size, sizeof(int64_t), compare_numbers);
+}
+
+// Return the first place of rising numbers that holds none below this one.
+static inline int64_t place_among(const int64_t *numbers, int64_t size, int64_t number) {
+    int64_t begin = 0, end = size;
+    while (begin < end) {
+        const int64_t middle = begin + (end - begin) / 2;
+        if (numbers[middle] < number)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
 }
 
 // Return the value at a place of the sorted array, 0 <= place < size; reorders the values.
