@@ -128,7 +128,7 @@ class TextBatch:
     @_Once
     def features(self) -> Float32[csr_array, "text feature"]:
         """Tf-idf rows."""
-        rows = self._parts.sparse.tfidf.transform(self.texts)
+        rows, self.__dict__["word_counts"] = self._parts.sparse.tfidf.read(self.texts)
         if self._parts.dense is None:  # else the encoder, which takes longer, tells the progress
             self._progress(len(self.texts))
         return rows
@@ -157,9 +157,7 @@ class TextBatch:
     @_Once
     def word_counts(self) -> Int64[np.ndarray, "text 2"]:
         """Words of each text as the sparse model counts them, and those of its vocabulary."""
-        tfidf = self._parts.sparse.tfidf
-        counts = [tfidf.num_words(text) for text in self.texts]
-        return np.array(counts, dtype=np.int64).reshape(-1, 2)
+        return self._parts.sparse.tfidf.read(self.texts)[1]
 
     @property
     def num_words(self) -> Int64[np.ndarray, text]:

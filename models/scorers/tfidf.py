@@ -7,10 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
@@ -48,7 +48,11 @@ def terms_of(
     """
     if analyzer == CHAR:
         return [term for term, _, _ in placed_terms(text.lower())]
-    words = tokenize(text, lemmas)
+    return with_phrases(tokenize(text, lemmas), max_ngram)
+
+
+def with_phrases(words: list[str], max_ngram: int) -> list[str]:
+    """Return words, then their phrases of 2 to `max_ngram` words, spaces between."""
     terms = words
     for length in range(2, max_ngram + 1):
         shifted = (words[start:] for start in range(length))
@@ -102,38 +106,49 @@ class TfidfModel:
         """Return all terms of a text, in the vocabulary or not."""
         return terms_of(self.cleaned(text), self.lemmas, self.max_ngram, self.analyzer)
 
-    def num_words(self, text: str) -> tuple[int, int]:
-        """Return how many words a text has, and how many of them are in the vocabulary.
+    def transform(self, texts: Iterable[str]) -> Float32[csr_array, "document feature"]:
+        """Return one row for each text; all zero where no token is in the vocabulary."""
+        return self.read(texts)[0]
+
+    def read(
+        self, texts: Iterable[str]
+    ) -> tuple[Float32[csr_array, "document feature"], Int64[np.ndarray, "document 2"]]:
+        """Return `transform` of texts, and the words of each and those in the vocabulary.
 
         In scripts without spaces, characters are the words.
         """
-        text = self.cleaned(text)
-        words = words_of(text) if self.analyzer == CHAR else tokenize(text, self.lemmas)
-        return len(words), sum(map(self._columns.__contains__, words))
-
-    def transform(self, texts: Iterable[str]) -> Float32[csr_array, "document feature"]:
-        """Return one row for each text; all zero where no token is in the vocabulary."""
-        return weigh_counts(self._counts(texts), self.idf)
-
-    def _counts(self, texts: Iterable[str]) -> csr_array:
-        """Return how often each token stands in each text; rows of rising columns."""
         columns: list[int] = []
         counts: list[int] = []
-        ends = [0]
+        ends, num_words = [0], []
         for text in texts:
-            found = Counter(map(self._columns.get, self.terms(text)))
-            found.pop(None, None)  # what is not in the vocabulary
-            columns += found  # type: ignore[arg-type]  # None is gone
-            counts += found.values()
+            found, words, known = self._columns_of(self.cleaned(text))
+            rising = sorted(found)
+            columns += rising
+            counts += map(found.__getitem__, rising)
             ends.append(len(columns))
-        arrays = (
-            np.array(counts, dtype=np.int64),
-            np.array(columns, dtype=np.int32),
-            np.array(ends, dtype=np.int32 if ends[-1] < 2**31 else np.int64),
-        )
-        matrix = csr_array(arrays, shape=(len(ends) - 1, len(self.tokens)))
-        matrix.sort_indices()
-        return matrix
+            num_words.append((words, known))
+        indices = np.array(columns, dtype=np.int32)
+        indptr = np.array(ends, dtype=np.int32 if ends[-1] < 2**31 else np.int64)
+        data = weighted_counts(np.array(counts, dtype=np.float32), indices, indptr, self.idf)
+        rows = csr_array((data, indices, indptr), shape=(len(ends) - 1, len(self.tokens)))
+        rows.has_canonical_format = True
+        return rows, np.array(num_words, dtype=np.int64).reshape(-1, 2)
+
+    def _columns_of(self, text: str) -> tuple[Counter[int], int, int]:
+        """Return how often each token stands in a text, its words, and those in the vocabulary."""
+        column_of = self._columns.get
+        if self.analyzer == CHAR:
+            words = words_of(text)
+            num_words, num_known = len(words), sum(map(self._columns.__contains__, words))
+            columns = list(map(column_of, terms_of(text, self.lemmas, self.max_ngram, CHAR)))
+        else:
+            words = tokenize(text, self.lemmas)
+            columns = list(map(column_of, with_phrases(words, self.max_ngram)))
+            num_words = len(words)
+            num_known = num_words - columns[:num_words].count(None)
+        found: Counter[int | None] = Counter(columns)
+        found.pop(None, None)  # what is not in the vocabulary
+        return cast(Counter[int], found), num_words, num_known
 
     def is_phrase(self, column: int) -> bool:
         """Return whether a token is of more than one word."""
@@ -187,20 +202,26 @@ def weigh_counts(
     if not weighted.has_canonical_format:
         weighted = weighted.copy()  # the arrays may be the caller's
         weighted.sum_duplicates()
-    weighted.data = (1 + np.log(weighted.data)) * idf[weighted.indices]
-    return _at_unit_length(weighted)
+    weighted.data = weighted_counts(weighted.data, weighted.indices, weighted.indptr, idf)
+    return weighted
 
 
-def _at_unit_length(
-    rows: Float32[csr_array, "document feature"],
-) -> Float32[csr_array, "document feature"]:
-    """Divide each row by its length, in place; to the bit as `sklearn.preprocessing.normalize`.
+def weighted_counts(
+    counts: Float32[np.ndarray, nonzero],
+    indices: Int32[np.ndarray, nonzero] | Int64[np.ndarray, nonzero],
+    indptr: Int32[np.ndarray, row_and_one] | Int64[np.ndarray, row_and_one],
+    idf: Float32[np.ndarray, feature],
+) -> Float32[np.ndarray, nonzero]:
+    """Return the values of `weigh_counts`, of the arrays of a matrix by rows.
 
-    That takes as much memory as all else of a model without an encoder, and a second to import.
+    Rows are scaled to the bit as `sklearn.preprocessing.normalize` does, which takes as much memory
+    as all else of a model without an encoder, and a second to import.
     """
-    row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    squares = np.bincount(row_of, weights=rows.data * rows.data, minlength=rows.shape[0])
+    values = (1 + np.log(counts)) * idf[indices]
+    num_rows = len(indptr) - 1
+    row_of = np.repeat(np.arange(num_rows), np.diff(indptr))
+    squares = np.bincount(row_of, weights=values * values, minlength=num_rows)
     lengths = np.sqrt(squares)  # summed one after the other, in float64
     lengths[lengths == 0] = 1
-    rows.data = (rows.data / lengths[row_of]).astype(np.float32)
-    return rows
+    found: Float32[np.ndarray, nonzero] = (values / lengths[row_of]).astype(np.float32)
+    return found

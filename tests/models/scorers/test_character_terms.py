@@ -58,8 +58,9 @@ def test_share_is_that_of_the_letters_of_all_texts():
 def test_length_is_in_characters_of_scripts_without_spaces_and_words_of_others():
     assert words_of("新手机 Phone X") == ["新", "手", "机", "phone", "x"]
     model = TfidfModel(["a"], np.ones(1, dtype=np.float32), analyzer="char")
-    assert model.num_words("新手机")[0] == 3
-    assert TfidfModel(["a"], np.ones(1, dtype=np.float32)).num_words("新手机 a b") == (1, 0)
+    assert model.read(["新手机"])[1].tolist()[0][0] == 3
+    words = TfidfModel(["a"], np.ones(1, dtype=np.float32))
+    assert words.read(["新手机 a b"])[1].tolist() == [[1, 0]]
 
 
 @given(st.text())
