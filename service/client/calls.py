@@ -1,24 +1,18 @@
-"""What clients of the service say and hear, without any connection: calls, errors, retries."""
+"""Options, errors, retries and answers of the clients, without any connection."""
 
 from __future__ import annotations
 
 import random
-import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypedDict, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
 from longtail.models.errors import LongtailError
-from longtail.models.interface.given_texts import texts_of
 from longtail.models.names import AimName
 from longtail.service.schemas.batch import BatchSummary
-from longtail.service.schemas.feedback import FeedbackReceipts
-from longtail.service.schemas.labels import LabelDetail, LabelList
-from longtail.service.schemas.models import Health, ModelChange, ModelList
-from longtail.service.schemas.predict import PredictResponse
 from longtail.service.schemas.problem import Problem
 
 T = TypeVar("T", bound=BaseModel)
@@ -27,9 +21,6 @@ Version: TypeAlias = int | Literal["current"]
 
 AGAIN = frozenset({429, 503})
 """Statuses that ask to come back."""
-_NO_KEY = 401
-_LAST = 2**53
-"""Behind the `sequence` of all feedback."""
 _MAX_DETAIL_CHARACTERS = 500
 _chance = random.SystemRandom()
 
@@ -138,172 +129,6 @@ class Retry:
 NEVER = Retry(max_attempts=1)
 
 
-class Attempts:
-    """The attempts at one call."""
-
-    def __init__(self, retry: Retry) -> None:
-        self._retry = retry
-        self._num_failed = 0
-        self._waited_s = 0.0
-
-    def wait_after(self, error: ClientError) -> float:
-        """Return the seconds to wait before the next attempt, after one that failed so.
-
-        Raises:
-            ClientError: The same, where there is none.
-        """
-        self._num_failed += 1
-        wait_s = self._retry.wait_s(self._num_failed, self._waited_s, error)
-        if wait_s is None:
-            raise error
-        self._waited_s += wait_s
-        return wait_s
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """One request, and what its answer is.
-
-    Attributes:
-        method: Of HTTP.
-        path: Below the service's URL.
-        answer: The shape of the answer.
-        content: JSON to send; None: no body.
-        query: Parameters of the URL; None ones are left out.
-        is_slow: Whether the answer may take as long as it takes to load a model.
-    """
-
-    method: str
-    path: str
-    answer: type[T]
-    content: Mapping[str, Any] | None = None
-    query: Mapping[str, str | int | None] = field(default_factory=dict)
-    is_slow: bool = False
-
-    def read(self, response: httpx.Response) -> T:
-        """Return what an answer says.
-
-        Raises:
-            ProblemError: It is a problem.
-            ClientError: It is not what this release knows.
-        """
-        if not response.is_success:
-            raise_problem(response.status_code, response.headers, response.content)
-        return read_as(self.answer, response.content)
-
-
-def predict(texts: str | Sequence[str], options: Mapping[str, Any]) -> Call[PredictResponse]:
-    """Ask for the labels of one text or several.
-
-    Raises:
-        RequestError: They are not texts with words in them.
-    """
-    if isinstance(texts, str):
-        given: dict[str, Any] = {"text": texts_of([texts])[0]}
-    else:
-        given = {"texts": list(texts_of(texts))}
-    return Call("POST", "/v1/predict", PredictResponse, {**given, **options})
-
-
-def models() -> Call[ModelList]:
-    """Ask for all versions."""
-    return Call("GET", "/v1/models", ModelList)
-
-
-def labels(query: str, limit: int, offset: int, version: Version | None) -> Call[LabelList]:
-    """Search the labels."""
-    asked: dict[str, str | int | None] = {
-        "query": query,
-        "limit": limit,
-        "offset": offset,
-        "version": version,
-    }
-    return Call("GET", "/v1/labels", LabelList, query=asked)
-
-
-def label(label_id: str, version: Version | None) -> Call[LabelDetail]:
-    """Ask for all that is known of a label."""
-    # As a parameter, because proxies decode and merge the slashes of an id in the path.
-    return Call("GET", "/v1/labels", LabelDetail, query={"id": label_id, "version": version})
-
-
-def give_feedback(entries: Sequence[Mapping[str, Any]]) -> Call[FeedbackReceipts]:
-    """Say which labels are right; entries without an id get one, so that none is stored twice."""
-    content = {"entries": [{"id": f"client-{secrets.token_hex(16)}", **x} for x in entries]}
-    return Call("POST", "/v1/feedback", FeedbackReceipts, content)
-
-
-def ready() -> Call[Health]:
-    """Ask whether the service can predict."""
-    return Call("GET", "/readyz", Health)
-
-
-def change_model(version: int, action: Literal["load", "unload", "activate"]) -> Call[ModelChange]:
-    """Ask to load, unload or activate a version."""
-    return Call("POST", f"/v1/admin/models/{version}/{action}", ModelChange, is_slow=True)
-
-
-class Exposition(BaseModel):
-    """The metrics, as Prometheus reads them."""
-
-    text: str
-
-
-class MetricsCall(Call[Exposition]):
-    """Asks for the metrics, which are no JSON."""
-
-    def read(self, response: httpx.Response) -> Exposition:
-        """Return what an answer says.
-
-        Raises:
-            ProblemError: It is a problem.
-        """
-        if not response.is_success:
-            raise_problem(response.status_code, response.headers, response.content)
-        return Exposition(text=response.text)
-
-
-def metrics() -> MetricsCall:
-    """Ask for the metrics."""
-    return MetricsCall("GET", "/metrics", Exposition)
-
-
-class AccessCheck(Call[Exposition]):
-    """Asks for what needs an admin key and changes nothing: feedback after all that there is."""
-
-    def read(self, response: httpx.Response) -> Exposition:
-        """Return nothing, where the key lets in; that feedback is off or fails is no matter.
-
-        Raises:
-            ProblemError: There is no such key, or the admin routes are off.
-        """
-        is_off = "admin-off" in response.text
-        if response.status_code == _NO_KEY or is_off:
-            raise_problem(response.status_code, response.headers, response.content)
-        return Exposition(text="")
-
-
-def check_access() -> AccessCheck:
-    """Ask whether the key lets in to the admin routes."""
-    return AccessCheck("GET", "/v1/admin/feedback", Exposition, query={"after": _LAST, "limit": 1})
-
-
-def rollback() -> Call[ModelChange]:
-    """Ask to go back to the version before."""
-    return Call("POST", "/v1/admin/rollback", ModelChange, is_slow=True)
-
-
-def set_canary(version: int, share: float) -> Call[ModelChange]:
-    """Ask to give a version a share of the traffic."""
-    content = {"version": version, "share": share}
-    return Call("PUT", "/v1/admin/canary", ModelChange, content, is_slow=True)
-
-
-def end_canary() -> Call[ModelChange]:
-    """Ask to end the canary."""
-    return Call("DELETE", "/v1/admin/canary", ModelChange, is_slow=True)
-
-
 def http_error(url: httpx.URL, error: httpx.TransportError) -> ClientError:
     """Return our error for one of the HTTP library."""
     if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
@@ -328,23 +153,32 @@ def read_as(shape: type[T], content: bytes | Mapping[str, Any]) -> T:
         ) from error
 
 
-def raise_problem(status: int, headers: Mapping[str, str], content: bytes) -> NoReturn:
-    """Raise what an answer says that is a problem, or comes from some proxy.
+def reader_of(shape: type[T]) -> Callable[[httpx.Response], T]:
+    """Return what reads a successful answer of this shape; it raises as `check_success`."""
 
-    Args:
-        status: Of HTTP.
-        headers: By names that are looked up in lower case.
-        content: The body.
+    def read(response: httpx.Response) -> T:
+        check_success(response)
+        return read_as(shape, response.content)
+
+    return read
+
+
+def check_success(response: httpx.Response) -> None:
+    """Do nothing if a request succeeded.
 
     Raises:
-        ProblemError: In any case.
+        ProblemError: The answer is a problem, or comes from some proxy.
     """
+    if response.is_success:
+        return
     try:
-        problem = Problem.model_validate_json(content, extra="ignore")
+        problem = Problem.model_validate_json(response.content, extra="ignore")
     except ValidationError:
-        detail = content[:_MAX_DETAIL_CHARACTERS].decode(errors="replace")
         problem = Problem(
-            type="about:blank", title="Not answered by Longtail", status=status, detail=detail
+            type="about:blank",
+            title="Not answered by Longtail",
+            status=response.status_code,
+            detail=response.content[:_MAX_DETAIL_CHARACTERS].decode(errors="replace"),
         )
-    after = headers.get("retry-after", "")
+    after = response.headers.get("retry-after", "")
     raise ProblemError(problem, float(after) if after.isdecimal() else None)

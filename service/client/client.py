@@ -12,45 +12,52 @@ It loads neither PyTorch nor the service.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
+    Callable,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
+from contextlib import aclosing
 from itertools import chain
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 import httpx
-from pydantic import BaseModel
 
-from longtail.service.client import calls, given
+from longtail.models.interface.given_texts import texts_of
+from longtail.service.client import given
 from longtail.service.client.calls import (
     NEVER,
-    Attempts,
-    Call,
     ConnectionFailedError,
     PredictOptions,
     ProblemError,
     RequestOptions,
     Retry,
     Version,
+    check_success,
+    http_error,
+    reader_of,
 )
 from longtail.service.client.loop_thread import LoopThread
-from longtail.service.client.stream import BatchAnswer, Line, Target, open_stream
+from longtail.service.client.stream import Answered, BatchAnswer, Line, answers_to, read_batch
 from longtail.service.schemas.feedback import FeedbackReceipts
 from longtail.service.schemas.labels import LabelDetail, LabelList
-from longtail.service.schemas.models import ModelChange, ModelList
+from longtail.service.schemas.models import Health, ModelChange, ModelList
 from longtail.service.schemas.predict import PredictResponse, TextResult
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 Result = TypeVar("Result")
 
 TIMEOUT_S = 60.0
 CHUNK_TEXTS = 32
 DEFAULT_RETRY = Retry()
+_NO_KEY = 401
+_LAST = 2**53
+"""Behind the `sequence` of all feedback."""
 
 
 class AsyncClient:
@@ -80,8 +87,11 @@ class AsyncClient:
         Raises:
             ConfigError: The URL is none of a service.
         """
-        self._target = _target(url, key, timeout_s, retry)
-        self._http = httpx.AsyncClient(**_options_of(self._target))
+        headers = {"User-Agent": "longtail-client"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        self._url, self._retry = given.url_of(url), retry
+        self._http = httpx.AsyncClient(base_url=self._url, headers=headers, timeout=timeout_s)
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,7 +107,12 @@ class AsyncClient:
         self, texts: str | Sequence[str], **options: Unpack[RequestOptions]
     ) -> PredictResponse:
         """Return the best labels of one text or several, as many as one request may have."""
-        return await self._do(calls.predict(texts, options))
+        asked: dict[str, Any] = dict(options)
+        if isinstance(texts, str):
+            asked["text"] = texts_of([texts])[0]
+        else:
+            asked["texts"] = list(texts_of(texts))
+        return await self._post("/v1/predict", asked, reader_of(PredictResponse))
 
     def predict_many(
         self,
@@ -108,8 +123,7 @@ class AsyncClient:
     ) -> AsyncIterator[TextResult]:
         """Yield the best labels of any number of texts, by one request after the other.
 
-        Each request comes back by itself where the service is away for a while; `stream_batch` is
-        faster, and does not.
+        `stream_batch` is faster.
 
         Args:
             texts: Read as the results are.
@@ -131,9 +145,9 @@ class AsyncClient:
     async def stream_batch(
         self, lines: Iterable[Line] | AsyncIterator[Line], **options: Unpack[PredictOptions]
     ) -> AsyncIterator[BatchAnswer]:
-        """Yield the answer to each line, a result or an error, in order, while lines are sent.
+        """Yield the answer to each line, a result or an error, in order, while lines are taken.
 
-        Neither side is ever held whole. Answers that are not read stop the sending.
+        A few hundred lines are held at a time. Answers that are not read stop the sending.
 
         Args:
             lines: Texts, or mappings as `longtail.service.schemas.batch.BatchLine`; taken on
@@ -143,9 +157,10 @@ class AsyncClient:
         Raises:
             IncompleteBatchError: It ended early; send again the lines without answers.
         """
-        async for answers in self.stream_batch_together(lines, **options):
-            for answer in answers:
-                yield answer
+        async with aclosing(self.stream_batch_together(lines, **options)) as found:
+            async for answers in found:
+                for answer in answers:
+                    yield answer
 
     async def stream_batch_together(
         self, lines: Iterable[Line] | AsyncIterator[Line], **options: Unpack[PredictOptions]
@@ -156,91 +171,136 @@ class AsyncClient:
             IncompleteBatchError: It ended early; send again the lines without answers.
         """
         given.check_lines(lines)
-        stream = await open_stream(self._target, given.query_of(options))
-        try:
-            async for answers in stream.answers(lines):
+        query = given.query_of(options)
+
+        async def ask(content: bytes) -> Answered:
+            kind = {"Content-Type": "application/x-ndjson"}
+            return await self._ask(
+                "POST", "/v1/batch", read_batch, content=content, headers=kind, params=query
+            )
+
+        async with aclosing(answers_to(lines, ask)) as found:
+            async for answers in found:
                 yield answers
-        finally:
-            await stream.close()
 
     async def metrics(self) -> str:
         """Return the metrics in Prometheus' text format."""
-        return (await self._do(calls.metrics())).text
+        return await self._ask("GET", "/metrics", _text_of)
 
     async def models(self) -> ModelList:
         """Return all versions of the registry."""
-        return await self._do(calls.models())
+        return await self._ask("GET", "/v1/models", reader_of(ModelList))
 
     async def labels(
         self, query: str = "", *, limit: int = 20, offset: int = 0, version: Version | None = None
     ) -> LabelList:
         """Return the labels that a query finds, and how many there are."""
-        return await self._do(calls.labels(query, limit, offset, version))
+        asked = {"query": query, "limit": limit, "offset": offset, "version": version}
+        return await self._find(asked, reader_of(LabelList))
 
     async def label(self, label_id: str, *, version: Version | None = None) -> LabelDetail:
         """Return all that is known of a label."""
-        return await self._do(calls.label(label_id, version))
+        # As a parameter, because proxies decode and merge the slashes of an id in the path.
+        return await self._find({"id": label_id, "version": version}, reader_of(LabelDetail))
 
     async def give_feedback(self, entries: Sequence[Mapping[str, Any]]) -> FeedbackReceipts:
         """Say which labels are right; entries as `longtail.service.schemas.feedback.FeedbackEntry`.
 
         One without an `id` gets one, so that it is stored once, however often it is sent.
         """
-        return await self._do(calls.give_feedback(entries))
+        named = [{"id": f"client-{secrets.token_hex(16)}", **entry} for entry in entries]
+        return await self._post("/v1/feedback", {"entries": named}, reader_of(FeedbackReceipts))
 
     async def is_ready(self) -> bool:
         """Whether the service can predict now; asks once."""
         try:
-            await self._do(calls.ready(), NEVER)
+            await self._ask("GET", "/readyz", reader_of(Health), NEVER)
         except (ProblemError, ConnectionFailedError):
             return False
         return True
 
     async def check_access(self) -> None:
         """Do nothing if the key may change models, else raise `ProblemError`."""
-        await self._do(calls.check_access())
+        query = {"after": _LAST, "limit": 1}  # changes nothing, and finds nothing
+        await self._ask("GET", "/v1/admin/feedback", _check_key, params=query)
 
     async def load(self, version: int) -> ModelChange:
         """Load a version beside the others."""
-        return await self._do(calls.change_model(version, "load"))
+        return await self._change("POST", f"models/{version}/load")
 
     async def unload(self, version: int) -> ModelChange:
         """Unload a version."""
-        return await self._do(calls.change_model(version, "unload"))
+        return await self._change("POST", f"models/{version}/unload")
 
     async def activate(self, version: int) -> ModelChange:
         """Let `current` name this version, and answer with it."""
-        return await self._do(calls.change_model(version, "activate"))
+        return await self._change("POST", f"models/{version}/activate")
 
     async def rollback(self) -> ModelChange:
         """Go back to the version that was `current` before."""
-        return await self._do(calls.rollback(), NEVER)
+        return await self._change("POST", "rollback", retry=NEVER)
 
     async def set_canary(self, version: int, share: float) -> ModelChange:
         """Give a version a share, from 0 to 1, of the requests that name none."""
-        return await self._do(calls.set_canary(version, share))
+        content = {"version": version, "share": share}
+        return await self._change("PUT", "canary", content)
 
     async def end_canary(self) -> ModelChange:
         """Answer all requests that name no version with the default again."""
-        return await self._do(calls.end_canary())
+        return await self._change("DELETE", "canary")
 
-    async def do(self, call: Call[T]) -> T:
-        """Return the answer to a call of `longtail.service.client.calls`."""
-        return await self._do(call)
+    async def _find(self, query: Mapping[str, object], read: Callable[[httpx.Response], T]) -> T:
+        return await self._ask("GET", "/v1/labels", read, params=given.query_of(query))
 
-    async def _do(self, call: Call[T], retry: Retry | None = None) -> T:
-        attempts = Attempts(retry or self._target.retry)
+    async def _post(
+        self, path: str, content: Mapping[str, Any], read: Callable[[httpx.Response], T]
+    ) -> T:
+        return await self._ask("POST", path, read, **_json(content))
+
+    async def _change(
+        self,
+        method: Literal["POST", "PUT", "DELETE"],
+        path: str,
+        content: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
+    ) -> ModelChange:
+        """Ask for a change of the models, which takes as long as it takes to load one."""
+        timeout = httpx.Timeout(self._http.timeout.connect, read=None)
+        options = {"timeout": timeout, **({} if content is None else _json(content))}
+        return await self._ask(
+            method, f"/v1/admin/{path}", reader_of(ModelChange), retry, **options
+        )
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        read: Callable[[httpx.Response], T],
+        retry: Retry | None = None,
+        **options: Any,
+    ) -> T:
+        """Return what an answer says; asks again as often as `retry` says.
+
+        Raises:
+            ProblemError: The service answers with a problem.
+            ConnectionFailedError: It can't be reached.
+        """
+        attempt, waited_s = 1, 0.0
         while True:
             try:
-                return call.read(await self._send(call))
+                return read(await self._send(method, path, options))
             except (ProblemError, ConnectionFailedError) as error:
-                await asyncio.sleep(attempts.wait_after(error))
+                wait_s = (retry or self._retry).wait_s(attempt, waited_s, error)
+                if wait_s is None:
+                    raise
+            await asyncio.sleep(wait_s)
+            attempt, waited_s = attempt + 1, waited_s + wait_s
 
-    async def _send(self, call: Call[T]) -> httpx.Response:
+    async def _send(self, method: str, path: str, options: Mapping[str, Any]) -> httpx.Response:
         try:
-            return await self._http.request(**_request_of(call, self._target))
+            return await self._http.request(method, path, **options)
         except httpx.TransportError as error:
-            raise calls.http_error(self._target.url, error) from error
+            raise http_error(self._url, error) from error
 
 
 class Client:
@@ -364,24 +424,21 @@ async def _next(answers: AsyncIterator[Result]) -> Result | None:
     return await anext(answers, None)
 
 
-def _target(url: str, key: str | None, timeout_s: float, retry: Retry) -> Target:
-    headers = {"User-Agent": "longtail-client"}
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key}"
-    return Target(given.url_of(url), headers, timeout_s, retry)
+def _json(content: Mapping[str, Any]) -> dict[str, Any]:
+    kind = {"Content-Type": "application/json"}
+    return {"content": given.json_bytes(content), "headers": kind}
 
 
-def _options_of(target: Target) -> dict[str, Any]:
-    return {"base_url": target.url, "headers": target.headers, "timeout": target.timeout_s}
+def _text_of(response: httpx.Response) -> str:
+    check_success(response)
+    return response.text
 
 
-def _request_of(call: Call[T], target: Target) -> dict[str, Any]:
-    request: dict[str, Any] = {"method": call.method, "url": call.path}
-    if call.content is not None:
-        request["content"] = given.json_bytes(call.content)
-        request["headers"] = {"Content-Type": "application/json"}
-    if query := {name: value for name, value in call.query.items() if value is not None}:
-        request["params"] = query
-    if call.is_slow:
-        request["timeout"] = httpx.Timeout(target.timeout_s, read=None)
-    return request
+def _check_key(response: httpx.Response) -> None:
+    """Do nothing if the key lets in, though feedback be off.
+
+    Raises:
+        ProblemError: There is no such key, or the admin routes are off.
+    """
+    if response.status_code == _NO_KEY or "admin-off" in response.text:
+        check_success(response)
