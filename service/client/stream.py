@@ -102,8 +102,8 @@ async def _send(
     line = await waiting.get()
     while line is not None:
         await free.acquire()
-        chunk, next_line = line, b""
-        num_lines = 1
+        chunk, num_lines = line, 1
+        next_line: bytes | None = b""
         while not waiting.empty():
             next_line = waiting.get_nowait()
             if next_line is None or num_lines == MAX_LINES:
