@@ -1,13 +1,15 @@
-"""The log loss of a blend, its gradient and its curvature: the compiled loops over pairs."""
+"""The log loss of a blend, its gradient and its curvature: calls of `log_loss.c`."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from longtail.models.jit import compiled
+from longtail.models.native.library import BOOL, F64, I64, INT, function
+
+_PAIRS = (F64, I64, F64, F64, F64, INT, INT, INT)
+_add_up = function("log_loss_add_up", *_PAIRS, BOOL, F64, F64)
+_add_curvature = function("log_loss_add_curvature", *_PAIRS, F64, F64)
 
 
 def log_loss_and_gradient(
@@ -29,8 +31,10 @@ def log_loss_and_gradient(
         at_knots: The coefficients.
     """
     gradient = np.zeros_like(at_knots)
-    value = _add_up(evidence, knots, shares, is_true, weights, at_knots, gradient)
-    return float(value), gradient
+    value = np.zeros(1)
+    pairs = (evidence, knots, shares, weights, at_knots, len(knots), *at_knots.shape)
+    _add_up(*pairs, is_true, gradient, value)
+    return float(value[0]), gradient
 
 
 def log_loss_curvature(
@@ -43,7 +47,8 @@ def log_loss_curvature(
     """Return the second derivatives of the log loss (see `log_loss_and_gradient`)."""
     num_knots, num_terms = at_knots.shape
     own, next_one = (np.zeros((num_knots, num_terms, num_terms)) for _ in range(2))
-    _add_curvature(evidence, knots, shares, weights, at_knots, own, next_one)
+    pairs = (evidence, knots, shares, weights, at_knots, len(knots), *at_knots.shape)
+    _add_curvature(*pairs, own, next_one)
     matrix = np.zeros((num_knots, num_terms, num_knots, num_terms))
     for knot in range(num_knots):
         matrix[knot, :, knot] += own[knot]
@@ -51,52 +56,3 @@ def log_loss_curvature(
             matrix[knot, :, knot + 1] += next_one[knot]
             matrix[knot + 1, :, knot] += next_one[knot]
     return matrix
-
-
-@compiled
-def _log_odds(evidence, below, above, share):
-    """Return the log-odds of a pair, whose coefficients lie between those of two knots."""
-    score = 0.0
-    for term in range(len(evidence)):
-        score += ((1 - share) * below[term] + share * above[term]) * evidence[term]
-    return score
-
-
-@compiled
-def _add_curvature(evidence, knots, shares, weights, at_knots, own, next_one):
-    """Add p (1 - p) x x^T of each pair: of a knot with itself, and with the next one."""
-    num_terms = evidence.shape[1]
-    for pair in range(len(knots)):
-        knot, share = knots[pair], shares[pair]
-        above = min(knot + 1, len(at_knots) - 1)
-        score = _log_odds(evidence[pair], at_knots[knot], at_knots[above], share)
-        small = math.exp(-abs(score))
-        curve = weights[pair] * small / (1 + small) ** 2
-        for term in range(num_terms):
-            part = curve * evidence[pair, term]
-            for other in range(num_terms):
-                entry = part * evidence[pair, other]
-                own[knot, term, other] += (1 - share) ** 2 * entry
-                own[above, term, other] += share**2 * entry
-                next_one[knot, term, other] += (1 - share) * share * entry
-
-
-@compiled
-def _add_up(evidence, knots, shares, is_true, weights, at_knots, gradient):
-    total = 0.0
-    num_terms = evidence.shape[1]
-    for pair in range(len(knots)):
-        knot, share = knots[pair], shares[pair]
-        above = min(knot + 1, len(at_knots) - 1)
-        score = _log_odds(evidence[pair], at_knots[knot], at_knots[above], share)
-        # p = sigmoid(s); the loss is -ln p of a true pair, -ln (1 - p) of another
-        small = math.exp(-abs(score))
-        p = 1 / (1 + small) if score >= 0 else small / (1 + small)
-        signed = -score if is_true[pair] else score
-        total += weights[pair] * (max(signed, 0.0) + math.log1p(small))
-        residual = weights[pair] * (p - is_true[pair])
-        for term in range(num_terms):
-            part = residual * evidence[pair, term]
-            gradient[knot, term] += (1 - share) * part
-            gradient[above, term] += share * part
-    return total

@@ -13,7 +13,6 @@ and did not rank better.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from math import ceil
 
@@ -22,7 +21,7 @@ from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
 
 from longtail.training.configuration.sections import SparseConfig
-from longtail.training.sparse.coordinate_descent import Plan, Rows, Scratch, fit_chunk, new_scratch
+from longtail.training.sparse.coordinate_descent import Plan, Rows, fit_chunk
 
 _POSTINGS_A_NONZERO = 32  # and level of a binary tree over the labels, that a round may read
 
@@ -63,14 +62,12 @@ class SvmProblem:
             config: Loss, cost, pruning and sizes of the working sets.
             seed: Of the samples and of the solver's order.
         """
-        self.num_documents, self.num_features = features.shape
-        is_exact = self.num_documents <= config.exact_documents
+        is_exact = features.shape[0] <= config.exact_documents
         self._by_document = _rows_of(features)
         # Where every label takes all documents, nothing is searched.
         self._by_feature = self._by_document if is_exact else _rows_of(csr_array(features.T))
         self._by_label = _rows_of(by_label)
         self._plan = _plan(features, by_label, config, seed)
-        self._local = threading.local()
 
     def fit(self, labels: Int64[np.ndarray, label]) -> FittedLabels:
         """Fit some labels, one after the other.
@@ -81,16 +78,9 @@ class SvmProblem:
             labels: Each with a document.
         """
         starts, features, weights, bias = fit_chunk(
-            self._by_document, self._by_feature, self._by_label, labels, self._plan, self._scratch
+            self._by_document, self._by_feature, self._by_label, labels, self._plan
         )
         return FittedLabels(np.diff(starts), features, weights, bias)
-
-    @property
-    def _scratch(self) -> Scratch:
-        if not hasattr(self._local, "scratch"):
-            self._local.scratch = new_scratch(self.num_documents, self.num_features)
-        scratch: Scratch = self._local.scratch
-        return scratch
 
 
 def joined(parts: list[FittedLabels]) -> FittedLabels:
@@ -143,7 +133,8 @@ def _rows_of(matrix: Float32[csr_array, "row column"]) -> Rows:
     squares[filled] = np.add.reduceat(data**2, matrix.indptr[filled]) if len(filled) else 0
     return Rows(
         indptr=matrix.indptr.astype(np.int64, copy=False),
-        indices=matrix.indices.astype(np.int32, copy=False).view(np.uint32),
+        indices=matrix.indices.astype(np.int32, copy=False),
         data=data,
         squares=squares,
+        num_columns=matrix.shape[1],
     )
