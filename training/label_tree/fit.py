@@ -2,7 +2,7 @@
 
 Here are the features, the choice of lambda_n and the whole fit;
 `longtail.training.label_tree.levels` fits the levels, `longtail.training.label_tree.splits` the
-nodes of one: all on the CPU, in compiled loops (`longtail.training.label_tree.cpu_kernel`).
+nodes of one: all on the CPU, in C (`longtail.training.label_tree.cpu_kernel`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The compiled fit's own loops against numpy and scipy."""
+"""The compiled fit of single nodes against numpy and scipy."""
 
 from __future__ import annotations
 
@@ -7,84 +7,74 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.special import expit, log_expit
+from scipy.special import log_expit
 
-from longtail.training.label_tree import cpu_kernel as tree_kernel
-from longtail.training.label_tree import newton_kernels
-from longtail.training.label_tree.newton_kernels import Tiles
-
-ROWS = 64
+from longtail.training.label_tree.cpu_kernel import NodeArrays, fit_nodes
 
 
-@given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.data())
-def test_the_value_of_a_place_is_that_of_a_sorted_array(values, data) -> None:
-    place = data.draw(st.integers(0, len(values) - 1))
-    found = tree_kernel._in_order(np.array(values, dtype=float), place)
-    assert found == np.sort(values)[place]
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=40))
+def test_half_of_the_labels_go_left_the_lowest_and_of_equal_ones_the_first(values) -> None:
+    sums = np.array(values, dtype=float)
+    nodes = nodes_of(np.zeros((0, 1)), np.zeros((0, len(sums))), np.column_stack([sums, sums]))
+    goes_right = fit_node(nodes, 64, most_rounds=0)[1]
+    if sums.min() < sums.max():  # or else there is no direction
+        lowest = np.argsort(sums, kind="stable")[: len(sums) // 2]
+        assert set(np.flatnonzero(~goes_right)) == set(lowest)
 
 
-@pytest.mark.parametrize("num_left", range(7))
-def test_a_cut_takes_the_lowest_and_of_equal_ones_the_first(num_left: int) -> None:
-    scores = np.array([1.0, 0.0, 1.0, -2.0, 1.0, 3.0])
-    goes_right = np.zeros(6, dtype=bool)
-    tree_kernel._cut(scores, num_left, 6, goes_right)
-    lowest = np.argsort(scores, kind="stable")[:num_left]
-    assert set(np.flatnonzero(~goes_right)) == set(lowest)
-
-
-def test_a_cut_leaves_room_on_both_sides() -> None:
-    goes_right = np.zeros(6, dtype=bool)
-    for num_left, kept in ((0, 2), (6, 4), (3, 3)):
-        tree_kernel._cut(np.arange(6.0), num_left, 4, goes_right)
-        assert (~goes_right).sum() == kept
-
-
+@pytest.mark.parametrize(("num_rows", "num_features"), [(1, 1), (60, 4), (150, 8), (128, 16)])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4])
-def test_the_logistic_function_and_its_derivatives_are_right(scale: float) -> None:
-    rng = np.random.default_rng(0)
-    scores = (scale * rng.standard_normal(ROWS)).astype(np.float32)
-    totals = rng.integers(0, 4, ROWS).astype(np.float32)
-    right = np.floor(totals * rng.random(ROWS)).astype(np.float32)
-    residuals, curvatures = np.empty_like(scores), np.empty_like(scores)
-    value = newton_kernels._logistic(scores, totals, right, residuals, curvatures)
-    s, t, r = (each.astype(float) for each in (scores, totals, right))
-    wanted = r * log_expit(s) + (t - r) * log_expit(-s)
-    assert value == pytest.approx(wanted.sum(), rel=1e-6)
-    np.testing.assert_allclose(residuals, r - t * expit(s), atol=1e-5)
-    np.testing.assert_allclose(curvatures, t * expit(s) * expit(-s), atol=1e-5)
+def test_the_weights_of_two_labels_are_those_of_the_optimum(num_rows, num_features, scale) -> None:
+    x, counts = rows_of(num_rows, num_features, scale)
+    value, goes_right, weights = fit_node(nodes_of(x, counts), 2, strength=0.3)
+    right = counts @ goes_right.astype(float)
+    augmented = np.column_stack([x, np.ones(num_rows)])
 
-
-@pytest.mark.parametrize(("num_tiles", "num_features"), [(1, 1), (1, 5), (3, 9), (2, 17)])
-def test_an_ascent_reaches_the_optimum_from_any_hessian(num_tiles, num_features) -> None:
-    tiles, x = tiles_of(num_tiles, num_features)
-    totals, right = (each.ravel().astype(float) for each in (tiles.totals, tiles.right))
+    def log_likelihood(weights: np.ndarray) -> float:
+        scores = augmented @ weights
+        return right @ log_expit(scores) + (counts.sum(1) - right) @ log_expit(-scores)
 
     def loss(weights: np.ndarray) -> float:
-        scores = x @ weights
-        fit = right @ log_expit(scores) + (totals - right) @ log_expit(-scores)
-        return -fit + 0.3 * weights @ weights
+        return 0.3 * weights @ weights - log_likelihood(weights)
 
-    best = minimize(loss, np.zeros(num_features), options={"gtol": 1e-6})
-    for factor in (np.zeros((num_features,) * 2), 5.0 * np.eye(num_features)):
-        weights = np.zeros(num_features)
-        value = tree_kernel._ascend(tiles, 0.3, 1e-7, weights, factor)
-        assert loss(weights) == pytest.approx(best.fun, abs=1e-4)
-        assert value == pytest.approx(0.3 * weights @ weights - best.fun, abs=1e-3)
+    best = minimize(loss, weights, options={"gtol": 1e-6})
+    assert loss(weights) == pytest.approx(best.fun, abs=1e-6 * float(counts.sum()), rel=1e-6)
+    assert value == pytest.approx(log_likelihood(weights), abs=1e-5 * float(counts.sum()))
 
 
 def test_an_ascent_ends_where_rounding_hides_the_optimum() -> None:
-    tiles, _ = tiles_of(4, 3, scale=1e4)
-    weights = np.zeros(3)
-    tree_kernel._ascend(tiles, 1e-12, 0.0, weights, np.zeros((3, 3)))
-    assert np.isfinite(weights).all()
+    nodes = nodes_of(*rows_of(256, 2, 1e4))
+    assert np.isfinite(fit_node(nodes, 2, strength=1e-12)[2]).all()
 
 
-def tiles_of(num_tiles: int, num_features: int, scale: float = 1.0) -> tuple[Tiles, np.ndarray]:
-    """Random rows in tiles, and one below the other."""
+def rows_of(num_rows: int, num_features: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Random features, and how often each row carries either of two labels."""
     rng = np.random.default_rng(num_features)
-    shape = (num_tiles, num_features, ROWS)
-    features = (scale * rng.standard_normal(shape)).astype(np.float32)
-    totals = rng.integers(0, 3, (num_tiles, ROWS)).astype(np.float32)
-    right = np.floor(totals * rng.random(totals.shape) * 1.5).clip(max=totals).astype(np.float32)
-    tiles = Tiles(features, totals, right, np.empty_like(totals), np.empty_like(totals))
-    return tiles, features.transpose(0, 2, 1).reshape(-1, num_features).astype(float)
+    x = (scale * rng.standard_normal((num_rows, num_features))).astype(np.float32)
+    return x, rng.integers(0, 3, (num_rows, 2)).astype(float)
+
+
+def nodes_of(x: np.ndarray, weights: np.ndarray, sums: np.ndarray | None = None) -> NodeArrays:
+    """One node to which every row brings a pair with each label, of such weights."""
+    augmented = np.column_stack([x, np.ones(len(x))]).astype(np.float32)
+    num_rows, num_labels = weights.shape
+    return NodeArrays(
+        features=augmented,
+        row_starts=np.array([0, num_rows]),
+        row_documents=np.arange(num_rows),
+        pair_starts=np.arange(num_rows + 1) * num_labels,
+        pair_labels=np.tile(np.arange(num_labels), num_rows),
+        pair_weights=weights.astype(np.float32).ravel(),
+        label_starts=np.array([0, num_labels]),
+        label_sums=weights.T.astype(float) @ augmented if sums is None else sums,
+    )
+
+
+def fit_node(
+    nodes: NodeArrays, capacity: int, strength: float = 0.1, most_rounds: int = 100
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Eq. 8, which labels go right, and the weights."""
+    weights, value = np.zeros((1, nodes.label_sums.shape[1])), np.zeros(1)
+    goes_right = np.zeros(len(nodes.label_sums), dtype=bool)
+    fit_nodes(nodes, capacity, strength, most_rounds, weights, goes_right, value)
+    return float(value[0]), goes_right, weights[0]
