@@ -41,7 +41,7 @@ from longtail.training.sparse.tfidf import fit_tfidf
 
 Result = TypeVar("Result")
 NUM_COMPONENTS = 16
-REFERENCE = Path(__file__).parents[1] / "training" / "test_tree.py"
+REFERENCE = Path(__file__).parents[1] / "training" / "label_tree" / "test_tree.py"
 SEARCHED = 100  # labels wanted a document
 
 
@@ -67,7 +67,6 @@ def main() -> None:
     add_json_option(parser)
     options = begin(parser)
     print(f"{torch.get_num_threads()} threads\n")
-    measure_growth(64)  # compiles, or loads what was compiled
     if options.sets and not options.data:
         parser.error("name the folder of the data sets in --data or LONGTAIL_DATA")
     if options.sets:
