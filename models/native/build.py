@@ -26,13 +26,6 @@ _EXACT = ("-ffp-contract=off",)
 # Sources `fast_*.c`: sums may be taken in another order, so that loops become vector instructions.
 _FAST = ("-ffp-contract=fast", "-fassociative-math", "-fno-signed-zeros")
 _ENDINGS = {"win32": "dll", "darwin": "dylib"}
-LEVELS = {
-    "x86_64": {"v1": (), "v3": ("-march=x86-64-v3",)},
-    "amd64": {"v1": (), "v3": ("-march=x86-64-v3",)},
-}
-"""Flags of each level of a machine's processors, by its name; others have one level, without."""
-
-
 def find_compiler() -> list[str] | None:
     """Return the command of a C compiler; None where there is none."""
     if command := os.environ.get("CC"):
@@ -44,9 +37,9 @@ def find_compiler() -> list[str] | None:
     return None
 
 
-def levels() -> dict[str, tuple[str, ...]]:
-    """Return the levels of this machine's processors, the lowest first, and the flags of each."""
-    return LEVELS.get(platform.machine().lower(), {"v1": ()})
+def levels() -> tuple[str, ...]:
+    """Return the levels of this machine's kind of processor, the lowest first."""
+    return ("v1", "v3") if platform.machine().lower() in {"x86_64", "amd64"} else ("v1",)
 
 
 def library_path(folder: Path, level: str) -> Path:
@@ -79,10 +72,15 @@ def build(folder: Path = FOLDER) -> None:
         old.unlink(missing_ok=True)
     for level, path in current.items():
         if not path.exists():
-            _compile(compiler, levels()[level], path)
+            _compile(compiler, [] if level == "v1" else [_flag_of(level, compiler)], path)
 
 
-def _compile(compiler: list[str], flags: tuple[str, ...], path: Path) -> None:
+def _flag_of(level: str, compiler: list[str]) -> str:
+    name = f"x86-64-{level}"
+    return f"-march={name.replace('-', '_') if 'ziglang' in compiler else name}"
+
+
+def _compile(compiler: list[str], flags: list[str], path: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
 
         def compile_one(source: Path) -> str:

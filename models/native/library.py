@@ -175,7 +175,7 @@ _loaded: list[ctypes.CDLL] = []
 
 def _library() -> ctypes.CDLL:
     if not _loaded:
-        names = list(build.levels())
+        names = build.levels()
         if not build.library_path(build.FOLDER, names[0]).exists():
             build.build()
         lowest = ctypes.CDLL(str(build.library_path(build.FOLDER, names[0])))
