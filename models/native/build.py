@@ -26,6 +26,8 @@ _EXACT = ("-ffp-contract=off",)
 # Sources `fast_*.c`: sums may be taken in another order, so that loops become vector instructions.
 _FAST = ("-ffp-contract=fast", "-fassociative-math", "-fno-signed-zeros")
 _ENDINGS = {"win32": "dll", "darwin": "dylib"}
+
+
 def find_compiler() -> list[str] | None:
     """Return the command of a C compiler; None where there is none."""
     if command := os.environ.get("CC"):
