@@ -92,7 +92,7 @@ def find_table(directive: str, folder: Path = RESULTS) -> Table:
     if asked is None:
         raise ValueError(f"table: {directive!r}; expected 'FILE.json NAME', options behind it")
     figures = _figures_of(asked["file"], folder)
-    table = _form_of(_at(figures, asked["name"], asked["file"]), asked["name"])
+    table = form_of(_at(figures, asked["name"], asked["file"]), asked["name"])
     rows = [
         _own_row(row, table, folder) if isinstance(row, Mapping) else row for row in table["rows"]
     ]
@@ -158,7 +158,8 @@ def _at(figures: Any, name: str, file: str) -> Any:
     return found
 
 
-def _form_of(found: Any, name: str) -> Table:
+def form_of(found: Any, name: str) -> Table:
+    """Return a table of any of the three forms in the first one."""
     if isinstance(found, Mapping) and "columns" in found:
         return dict(found)
     if name == "scorers":

@@ -7,11 +7,10 @@ dev split, and nothing is fitted again on all of them, so that the blends can be
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import typer
@@ -41,10 +40,9 @@ from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.kept_draws import KeptDraws, interval_tables
 from longtail.training.evaluation.metrics import inverse_propensities, join_truth
-from longtail.training.evaluation.tables import markdown_table
 from longtail.training.options import JsonOption
 from longtail.training.pipeline.encoder_free import fit_encoder_free
-from research.experiments.findings import Finding, findings_table, run_tests
+from research.experiments.findings import Finding, findings_record, run_tests
 from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.trials import (
     Found,
@@ -53,7 +51,7 @@ from research.experiments.trials import (
     Values,
     choose_settings,
     error_or_nan,
-    settings_table,
+    settings_record,
 )
 from research.options import (
     CorpusArgument,
@@ -311,33 +309,19 @@ def _findings() -> list[Finding]:
 
 
 def _report(found: Found, kept: KeptDraws, num_seeds: int) -> Report:
-    tested = findings_table(run_tests(found, _findings()))
-    table = settings_table(found[_TASK], _FIGURES)
-    text = (
-        "# What the blend without an encoder is made of\n\n"
-        "In percent, mean ± standard error over the seeds; R@10 (0): labels without documents, "
-        f"ranked among all.\n\n{table}\n\n## What each part is worth\n\n{tested}\n"
-    )
     drawn = {name: kept.over_seeds(name, range(num_seeds)) for name in found[_TASK]}
     whole = {name: each for name, each in drawn.items() if each is not None}
     metrics = [name for name in _FIGURES if not name.startswith("macro-F1")]
-    tables = interval_tables(whole, WHOLE, metrics) if WHOLE in whole else {}
-    return Report(text + _intervals_in_words(tables), draw_blend(found), tables)
-
-
-def _intervals_in_words(tables: Mapping[str, Any]) -> str:
-    """Return the tables of intervals, where all settings have them."""
-    if not tables:
-        return ""
-    shown = [
-        markdown_table([x["name"] for x in tables[name]["columns"]], tables[name]["rows"])
-        for name in ("intervals", "differences")
-    ]
-    return (
-        "\n## Intervals\n\n95 %, over draws of documents and seeds.\n\n"
-        f"{shown[0]}\n\nDifferences from {WHOLE!r}; bold: beyond chance, corrected by Holm's "
-        f"method for all of the table.\n\n{shown[1]}\n"
+    tables = {
+        "settings": settings_record(found[_TASK], _FIGURES),
+        "findings": findings_record(run_tests(found, _findings())),
+        **(interval_tables(whole, WHOLE, metrics) if WHOLE in whole else {}),
+    }
+    words = (
+        f"Intervals: 95 %, over draws of documents and seeds. Differences from {WHOLE!r}; bold: "
+        "beyond chance, corrected by Holm's method for all of the table."
     )
+    return Report(tables, draw_blend(found), words)
 
 
 def draw_blend(found: Found) -> Figure:

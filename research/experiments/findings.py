@@ -14,7 +14,6 @@ import numpy as np
 from scipy import stats
 
 from longtail.training.evaluation.significance import holm
-from longtail.training.evaluation.tables import markdown_table
 from research.experiments.trials import Estimate, Found, estimate_record
 
 SIGNIFICANT = 0.05
@@ -168,34 +167,6 @@ def p_value_of(advantage: Estimate) -> float | None:
     return float(stats.ttest_1samp(advantage.values, 0.0, alternative="greater").pvalue)
 
 
-def findings_table(tested: Sequence[Tested]) -> str:
-    """Return a markdown table and how it was tested; advantages in points of percent."""
-    rows = [
-        [
-            each.finding.claim,
-            f"{each.finding.task}, {each.finding.figure}",
-            each.finding.better,
-            each.rival,
-            str(each.advantage),
-            _p_text(each.p_value),
-            _p_text(each.corrected),
-            each.verdict,
-        ]
-        for each in tested
-    ]
-    header = ["finding", "by", "better", "than, nearest", "advantage", "p", "p, corrected", "here"]
-    num_tested = sum(each.p_value is not None for each in tested)
-    num_two_sided = sum(not each.finding.is_expected for each in tested)
-    sides = "two-sided" if num_two_sided == len(tested) else "one-sided, as a paper has it"
-    return (
-        f"{len(tested)} findings, {num_tested} of them with the two seeds that a test needs: "
-        f"paired t-tests over the seeds, {sides}; corrected for their number by Holm's method, and "
-        f"a finding holds below {SIGNIFICANT:g}. Contrary is what a two-sided test says, corrected "
-        "alike. The best of several is the best of those that were run, which the tables below "
-        f"list.\n\n{markdown_table(header, rows)}"
-    )
-
-
 _RECORD_COLUMNS = (
     "finding", "by", "better", "than, nearest", "advantage", "seeds", "p", "p, corrected", "here",
 )  # fmt: skip
@@ -237,9 +208,3 @@ def findings_as_record(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
 def p_cell(p_value: float | None) -> float | str | None:
     """Return a p-value as a record has it, a tiny one by its bound; None where there is no test."""
     return "< 0.001" if p_value is not None and p_value < 0.001 else p_value
-
-
-def _p_text(p_value: float | None) -> str:
-    if p_value is None:
-        return "-"
-    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"

@@ -8,7 +8,7 @@ Other losses, pairwise or with another phi, are tasks of their own beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +21,6 @@ from longtail.training.configuration.learning import LearningConfig
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.metrics import join_truth, precision_at, recall_at
-from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
 from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.options import JsonOption
 from longtail.training.runtime.machine import forked_random
@@ -39,13 +38,11 @@ from research.experiments.data import (
 from research.experiments.findings import (
     Finding,
     findings_record,
-    findings_table,
     run_tests,
 )
 from research.experiments.rates import (
     RatedRun,
     rates_record,
-    rates_table,
     read_rates,
     run_with_rates,
 )
@@ -60,7 +57,6 @@ from research.experiments.trials import (
     error_or_nan,
     ratio,
     settings_record,
-    settings_table,
 )
 from research.options import (
     CorpusArgument,
@@ -214,12 +210,7 @@ def negative_mining(
         return run_with_rates(store, trials, plan.learning_rates, rated)
 
     def report(found: Found) -> Report:
-        text = negative_mining_markdown(found)
-        if table := rates_table(found, plan.learning_rates):
-            text += (
-                f"## Learning rates, each the best on the other half by {_TUNED_BY}\n\n{table}\n"
-            )
-        return Report(text, draw_negative_mining(found), negative_mining_record(found))
+        return Report(negative_mining_record(found), draw_negative_mining(found))
 
     return Experiment("negative-mining", dataset, split, num_seeds, asdict(plan), run, report)
 
@@ -305,19 +296,6 @@ def paper_findings(found: Found) -> list[Finding]:
     ]
 
 
-def negative_mining_markdown(found: Found) -> str:
-    """Return the figures of every B, in percent, and their ratios to plain sampling (Table 2)."""
-    parts = ["# Negative mining\n", "## Findings of Reddi et al. 2019\n"]
-    parts.append(findings_table(run_tests(found, paper_findings(found))) + "\n")
-    for task, settings in sorted(found.items(), key=lambda item: _num_sampled(item[0])):
-        parts.append(f"## {task}: in percent, mean ± standard error over the seeds\n")
-        parts.append(settings_table(settings, _FIGURES) + "\n")
-        if PLAIN in settings and len(settings) > 1:
-            parts.append(f"## {task}: ratios to plain negative sampling\n")
-            parts.append(_ratio_table(settings) + "\n")
-    return "\n".join(parts)
-
-
 def negative_mining_record(found: Found) -> dict[str, Any]:
     """Return findings, figures and ratios of every task as tables of a record."""
     ratios = [
@@ -371,21 +349,6 @@ def draw_negative_mining(found: Found) -> Figure:
         axes.grid(alpha=0.3)
         axes.legend()
     return figure
-
-
-def _ratio_table(settings: Mapping[str, Mapping[str, Estimate]]) -> str:
-    rows = []
-    for name in settings:
-        if name != PLAIN:
-            ratios = (ratio(settings[name][c], settings[PLAIN][c]) for c in _FIGURES)
-            rows.append([name, *(_ratio_text(value, error) for value, error in ratios)])
-    return markdown_table(["setting", *_FIGURES], rows)
-
-
-def _ratio_text(value: float, error: float | None) -> str:
-    if not math.isfinite(value):
-        return NOT_MEASURED
-    return f"{value:.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
 def _setting(rank: int) -> str:

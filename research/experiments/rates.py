@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from longtail.models.errors import ConfigError
-from longtail.training.evaluation.tables import markdown_table
 from research.experiments.trials import Found, Trial, TrialStore, Values
 
 RATE = "learning rate"
@@ -87,22 +86,6 @@ def read_rates(text: str) -> tuple[float, ...]:
     return tuple(rates)
 
 
-def rates_table(found: Found, rates: Sequence[float]) -> str:
-    """Return a markdown table of the rates chosen; nothing where none was chosen.
-
-    Args:
-        found: What `run_with_rates` returned.
-        rates: Those to choose from.
-    """
-    rows = [
-        [task, setting, _named(figures[RATE].mean, rates)]
-        for task, settings in found.items()
-        for setting, figures in settings.items()
-        if RATE in figures
-    ]
-    return markdown_table(["task", "setting", RATE], rows) if rows else ""
-
-
 def rates_record(found: Found) -> Mapping[str, Mapping[str, float]]:
     """Return the rates chosen, by task and setting; empty where none was chosen."""
     return {
@@ -112,8 +95,3 @@ def rates_record(found: Found) -> Mapping[str, Mapping[str, float]]:
         for task, settings in found.items()
         if any(RATE in figures for figures in settings.values())
     }
-
-
-def _named(rate: float, rates: Sequence[float]) -> str:
-    edge = {min(rates): ", the lowest tried", max(rates): ", the highest tried"}
-    return f"{rate:g}{edge.get(rate, '')}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from longtail.training.data.files import find_files
 from longtail.training.evaluation.figures import write_figure
 from longtail.training.evaluation.record import check_record_file, deliver
 from longtail.training.runtime.machine import find_machine
+from research.experiments.report import report_markdown
 from research.experiments.trials import (
     CONFIGURATION_NAME,
     Found,
@@ -36,14 +37,14 @@ class Report:
     """The report of an experiment.
 
     Attributes:
-        markdown: Its tables.
+        tables: Its tables for the record, as `docs/render.py` reads them, by name.
         figure: Its picture.
-        tables: More of them, for the record, as `docs/render.py` reads them, by name.
+        words: What was measured on, where that needs words.
     """
 
-    markdown: str
+    tables: Mapping[str, Any]
     figure: Figure
-    tables: Mapping[str, Any] = field(default_factory=dict)
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +110,20 @@ def run_experiment(
             "results": found_to_json(found),
             **report.tables,
         }
-        paths = write_results(output, figures, report)
+        text = report_markdown(experiment.name, report.tables, report.words)
+        paths = write_results(output, figures, text, report.figure)
     seeds = range(experiment.num_seeds)
-    return deliver(json_file, figures, report.markdown.rstrip(), paths, seeds=seeds)
+    return deliver(json_file, figures, text.rstrip(), paths, seeds=seeds)
 
 
-def write_results(folder: Path, figures: Mapping[str, Any], report: Report) -> list[Path]:
+def write_results(
+    folder: Path, figures: Mapping[str, Any], markdown: str, figure: Figure
+) -> list[Path]:
     """Write JSON, tables and picture, and return their paths in this order."""
     paths = [folder / name for name in ("results.json", "results.md", "results.png")]
     paths[0].write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
-    paths[1].write_text(report.markdown, "utf-8")
-    write_figure(report.figure, paths[2])
+    paths[1].write_text(markdown, "utf-8")
+    write_figure(figure, paths[2])
     return paths
 
 

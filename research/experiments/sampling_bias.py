@@ -45,7 +45,6 @@ from research.experiments.data import (
 from research.experiments.findings import (
     Finding,
     findings_record,
-    findings_table,
     run_tests,
 )
 from research.experiments.long_tail_profiles import (
@@ -57,7 +56,6 @@ from research.experiments.long_tail_profiles import (
 from research.experiments.rates import (
     RatedRun,
     rates_record,
-    rates_table,
     read_rates,
     run_with_rates,
 )
@@ -65,7 +63,6 @@ from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.sampling_bias_picture import (
     RECALL_KS,
     RETRIEVAL,
-    SLICE_COLOURS,
     TASKS,
     draw_sampling_bias,
 )
@@ -76,7 +73,6 @@ from research.experiments.trials import (
     Values,
     choose_settings,
     settings_record,
-    settings_table,
 )
 from research.options import (
     CorpusArgument,
@@ -213,11 +209,7 @@ def sampling_bias(
         return run_with_rates(store, trials, plan.rates, rated)
 
     def report(found: Found) -> Report:
-        text = sampling_bias_markdown(found)
-        if table := rates_table(found, plan.rates):
-            by = f"{_TUNED_BY[RETRIEVAL]} and, in the profiles, error Full"
-            text += f"## Learning rates, each the best on the other half by {by}\n\n{table}\n"
-        return Report(text, draw_sampling_bias(found), sampling_bias_record(found))
+        return Report(sampling_bias_record(found), draw_sampling_bias(found))
 
     return Experiment("sampling-bias", dataset, split, num_seeds, asdict(plan), run, report)
 
@@ -358,26 +350,6 @@ def paper_findings() -> list[Finding]:
         for task in TASKS
         for figure in (_RECALLS if task == RETRIEVAL else ("error",))
     ]  # fmt: skip
-
-
-def sampling_bias_markdown(found: Found) -> str:
-    """Return the tables of all tasks, in percent."""
-    parts = [
-        "# Sampling bias\n\nIn percent, mean ± standard error over the seeds.\n",
-        "## Findings of Rawat et al. 2021\n",
-        findings_table(run_tests(found, paper_findings())) + "\n",
-    ]
-    recalls = [f"R@{k} {name}" for k in RECALL_KS for name in SLICE_COLOURS]
-    precisions = [f"{name}@{k}" for name in ("P", "PSP") for k in _PRECISION_KS]
-    errors = [f"error {name}" for name in SLICE_COLOURS]
-    for task in (task for task in TASKS if task in found):
-        if task == RETRIEVAL:
-            tables = {"Recall of pairs": recalls, "Precision": precisions}
-        else:
-            tables = {f"Balanced error, {task} profile (lower is better)": errors}
-        for title, columns in tables.items():
-            parts.append(f"## {title}\n\n{settings_table(found[task], columns)}\n")
-    return "\n".join(parts)
 
 
 def sampling_bias_record(found: Found) -> dict[str, Any]:

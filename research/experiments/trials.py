@@ -20,7 +20,6 @@ from tqdm import tqdm
 from longtail.models.errors import ConfigError
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.files.outputs import check_own_folder
-from longtail.training.evaluation.tables import markdown_table
 from longtail.training.runtime.claims import claim
 
 CONFIGURATION_NAME, _TRIALS = "configuration.json", "trials"
@@ -249,7 +248,12 @@ def estimate_record(estimate: Estimate) -> dict[str, float]:
 def settings_record(
     settings: Mapping[str, Mapping[str, Estimate]], columns: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what `settings_table` shows as records have tables; null for what a setting lacks."""
+    """Return a row a setting, with its number of seeds; null for what a setting lacks.
+
+    Args:
+        settings: Estimates by setting and name.
+        columns: The figures shown.
+    """
     rows = [
         [
             name,
@@ -259,24 +263,6 @@ def settings_record(
         for name, estimates in settings.items()
     ]
     return {"columns": [{"name": x} for x in ("setting", "seeds", *columns)], "rows": rows}
-
-
-def settings_table(settings: Mapping[str, Mapping[str, Estimate]], columns: Sequence[str]) -> str:
-    """Return a markdown table, in percent, of a task: a row a setting, with its number of seeds.
-
-    Args:
-        settings: Estimates by setting and name.
-        columns: The figures shown; a dash where a setting has none.
-    """
-    rows = [
-        [
-            name,
-            str(max(len(estimate.values) for estimate in estimates.values())),
-            *(str(estimates[column]) if column in estimates else "-" for column in columns),
-        ]
-        for name, estimates in settings.items()
-    ]
-    return markdown_table(["setting", "seeds", *columns], rows)
 
 
 def error_or_nan(estimate: Estimate) -> float:

@@ -6,11 +6,9 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -20,7 +18,6 @@ from longtail.models.encoders.pretrained import load_tokenizer
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.parts.storage import read_sparse
 from longtail.training.data.dataset import open_dataset
 from longtail.training.reports.labels import index_of_label, report_labels, write_reports
 
@@ -98,39 +95,11 @@ def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads
     assert len(lines[6:]) == 7 and " * " in lines[6] and " * " not in lines[-1]
 
 
-def test_json_holds_the_same_as_the_catalogue_and_the_sparse_model(describe, bundle, commonest):
-    found = json.loads(describe(commonest.id, "--json").stdout)
-    model, row = read_sparse(bundle), bundle.catalogue.training_counts.argmax()
-    weights = model.weights.toarray()[list(model.labels).index(row)]
-    best = np.argsort(-weights, kind="stable")[:20]
-    expected = [[model.tfidf.tokens[column], weights[column]] for column in best]
-    assert [token for token, _ in found["keywords"]] == [token for token, _ in expected]
-    assert [np.float32(w) for _, w in found["keywords"]] == [w for _, w in expected]  # to the bit
-    assert (found["id"], found["name"]) == (commonest.id, commonest.name)
-
-
 def test_a_label_without_training_documents_says_so(describe, unseen):
     shown = describe(unseen.id).stdout
     assert "training documents: none, so it has no keywords\n" in shown
     assert f"encoder reads:      {unseen.name}\n" in shown
     assert "by weight" not in shown
-
-
-def test_a_publisher_s_description_is_shown(bundle, commonest):
-    label = replace(commonest, description="About it.", pseudo_description="its name")
-    other = replace(bundle, catalogue=LabelCatalogue([label]))
-    (report,) = report_labels(other, [0], 3)
-    assert (report.description, report.keywords_read) == ("About it.", ())
-
-
-def test_a_trained_label_without_a_positive_weight_says_so(describe, monkeypatch, commonest):
-    nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
-    monkeypatch.setattr(
-        "longtail.training.reports.labels.positive_weights", lambda model, row: nothing
-    )
-    assert (
-        "keywords:           none, no word has a positive weight\n" in describe(commonest.id).stdout
-    )
 
 
 def test_the_encoder_is_not_loaded(describe, commonest, monkeypatch):
@@ -157,21 +126,6 @@ def test_the_pseudo_description_is_cut_where_the_encoder_stops(bundle):
     assert (seen.num_tokens <= MAX_TOKENS).all()
 
 
-def test_the_keywords_read_are_those_of_the_cut_pseudo_description(bundle):
-    for report in report_labels(bundle, range(len(bundle.catalogue)), 20):
-        rest = report.pseudo_description[len(report.name) :].removeprefix(". ").split()
-        best = [token for token, _ in report.keywords]
-        assert list(report.keywords_read) == best[: len(report.keywords_read)]
-        assert list(report.keywords_read) == rest[: len(report.keywords_read)]
-        assert len(rest) - len(report.keywords_read) in {0, 1}  # the last may be cut in two
-
-
-def test_a_model_that_names_no_cut_is_shown_whole(bundle, commonest):
-    other = replace(bundle, manifest=replace(bundle.manifest, training={}))
-    (report,) = report_labels(other, [bundle.catalogue.index_of(commonest.id)], 5)
-    assert report.pseudo_description == commonest.pseudo_description
-
-
 # ---- without an encoder ----
 
 
@@ -182,14 +136,6 @@ def describe_without_encoder(trained_sparse, tmp_path, monkeypatch) -> Callable[
     return lambda *arguments: CliRunner().invoke(
         longtail.app, ["describe", "--registry", registry, *arguments], catch_exceptions=False
     )
-
-
-def test_without_an_encoder_nothing_is_said_to_be_read(describe_without_encoder, commonest):
-    shown = describe_without_encoder(commonest.id, "--keywords", "3").stdout.splitlines()
-    assert shown[3] == f"pseudo description: {commonest.pseudo_description}"
-    assert shown[5] == "keywords, by weight:"
-    assert len(shown[6:]) == 3
-    assert not any("*" in line or "encoder" in line for line in shown)
 
 
 def test_without_an_encoder_json_has_the_whole_description(describe_without_encoder, commonest):
@@ -209,23 +155,6 @@ def test_all_labels_are_written_a_line_each_in_order(describe, bundle):
     assert "labels: 100%" in result.stderr
     assert [record["id"] for record in records] == [label.id for label in bundle.catalogue]
     assert max(len(record["keywords"]) for record in records) == 3
-
-
-def test_a_line_is_what_the_label_alone_gives(describe, commonest):
-    describe("--all", "--output", "labels.jsonl")
-    alone = json.loads(describe(commonest.id, "--json").stdout)
-    assert alone in map(json.loads, Path("labels.jsonl").read_text().splitlines())
-    assert list(alone) == [
-        "id", "name", "description", "pseudo_description", "training_count", "keywords",
-        "keywords_read",
-    ]  # fmt: skip
-
-
-def test_writing_twice_gives_the_same_bytes_and_says_so_in_json(describe):
-    first = describe("--all", "--output", "a.jsonl", "--json")
-    describe("--all", "--output", "b.jsonl")
-    assert Path("a.jsonl").read_bytes() == Path("b.jsonl").read_bytes()
-    assert json.loads(first.stdout) == {"num_labels": 310, "output": "a.jsonl"}
 
 
 def test_an_interrupted_export_leaves_the_old_file_and_nothing_else(bundle, tmp_path, monkeypatch):
@@ -285,24 +214,6 @@ CATALOGUE = LabelCatalogue(
 )
 
 
-def test_the_closest_name_stands_first():
-    with pytest.raises(DataError, match=r"closest names are 'fisheries', 'Fishery'$"):
-        index_of_label(CATALOGUE, "fisheris")
-
-
-def test_nothing_is_suggested_where_no_name_is_close():
-    with pytest.raises(DataError, match=r"an id nor a name of a label$"):
-        index_of_label(CATALOGUE, "0123456789")
-
-
 def test_a_name_that_several_labels_have_is_told_with_their_ids():
     with pytest.raises(DataError, match=r"named 'law' \(ids 'a3', 'a4'\); use the id$"):
         index_of_label(CATALOGUE, "law")
-
-
-def test_known_labels_are_found_by_id_and_by_name():
-    assert [index_of_label(CATALOGUE, each) for each in ("a3", "Fishery")] == [2, 0]
-
-
-def test_an_unknown_version_is_told_with_those_that_there_are(fail):
-    assert "no version '9'; there are: 1" in fail("fish", "--version", "9")

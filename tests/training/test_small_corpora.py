@@ -15,7 +15,6 @@ from longtail.models.errors import ConfigError, DataError
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import assess
-from longtail.training.assessment.baselines import label_name_ranking
 from longtail.training.configuration.linear import MethodName
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
@@ -76,13 +75,6 @@ def test_corpora_of_few_labels_are_trained_with_all_scorers(
     for scorer in predictor.scorers:
         (found,) = predictor.predict(["council regulation"], k=1, scorer=scorer)
         assert len(found.labels) == 1
-
-
-def test_the_default_draws_from_257_labels(default_config, train_in, tmp_path, caplog):
-    # This passed before: all 256 other labels are drawn from, none of which is a positive's own.
-    train = documents(520, 257)
-    train_in(tmp_path, default_config, write(tmp_path / "corpus", train=train))
-    assert "too few others for the default" not in caplog.text
 
 
 def test_settings_that_were_given_and_can_not_work_are_refused(default_config, train_in, tmp_path):
@@ -164,12 +156,6 @@ def test_names_without_words_leave_out_a_baseline_alone(sparse_config, train_in,
     )  # fmt: skip
     assert list(found.evaluation.scorers) == ["sparse", "30-NN tf-idf"]
     assert "the baseline 'label names' is left out: label-name matching: " in caplog.text
-
-
-def test_letters_that_have_no_lower_case_warn_nobody():
-    names = ["\U0001d518\U0001d52b", "two words"]  # warnings are errors here
-    ranking = label_name_ranking(["two", "\U0001d518\U0001d52b"], names, 1, ["one text"])
-    assert ranking.labels.tolist() == [[1], [0]]
 
 
 @pytest.mark.parametrize("method", get_args(MethodName))

@@ -108,11 +108,6 @@ def test_train_takes_all_that_needs_no_encoder(call, tiny_corpus, tmp_path):
     assert set(manifest.blends["ensemble"].weights) <= set(scorers)
 
 
-def test_train_refuses_two_answers_to_what_is_trained(fail, tiny_corpus):
-    message = fail("train", tiny_corpus, "--only-sparse", "--without-encoder")
-    assert "--only-sparse and --without-encoder: choose one of the two" in message
-
-
 def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_config_file):
     result = call("train", tiny_corpus, "--config", tiny_config_file)
     manifest = Registry("registry").open(1).manifest
@@ -138,11 +133,6 @@ def test_the_other_processes_print_nothing(call, tiny_corpus, tiny_config_file, 
     assert call("train", tiny_corpus, "--config", tiny_config_file).stdout == ""
     assert followed == [3]
     assert not Path("runs").exists()
-
-
-def test_the_seed_of_the_command_replaces_that_of_the_file(call, tiny_corpus, tiny_config_file):
-    call("train", tiny_corpus, "--config", tiny_config_file, "--seed", "8")
-    assert Registry("registry").open().manifest.training["seed"] == 8
 
 
 def test_skip_bad_goes_on_without_broken_lines_and_counts_them(
@@ -172,18 +162,6 @@ def test_broken_lines_end_the_command_with_one_error_that_lists_them_all(
     assert done.stderr.startswith(f"Error: {broken_corpus}: 3 lines can't be used")
     assert all(reason in done.stderr for reason in REASONS)
     assert "Traceback" not in done.stderr
-
-
-def test_a_wrong_configuration_is_told_in_one_line(fail, tiny_corpus, tmp_path):
-    (tmp_path / "run.yaml").write_text("sed: 1\nseed: -1\n")
-    error = fail("train", tiny_corpus, "--config", "run.yaml")
-    assert error.startswith("Error: configuration run.yaml: ")
-    assert "sed: " in error and "seed: " in error
-    assert error.count("\n") == 1
-
-
-def test_no_corpus_is_told_with_what_was_looked_for(fail, tmp_path):
-    assert "no documents; looked for" in fail("train", tmp_path)
 
 
 # ---- evaluate ----
@@ -234,28 +212,6 @@ def test_evaluate_writes_a_record_that_is_not_replaced_unasked(evaluate, trained
         evaluate("--json", "x.json", "--output", "other")
 
 
-def test_evaluate_without_baselines_measures_the_model_alone(evaluate):
-    printed = figures(evaluate("--json", "-", "--no-baselines"))
-    names = {"retrieval", "classifier", "hybrid", "linear", "linear, uncorrected", "sparse"}
-    assert set(printed["scorers"]) == names | {"names", "neighbours", "fast", "ensemble"}
-
-
-def test_evaluate_refuses_more_labels_than_there_are(evaluate):
-    with pytest.raises(ConfigError, match=r"-k: got 100000, expected 1 to \d+, the number of"):
-        evaluate("--predictions", "-k", "100000")
-
-
-def test_evaluate_turns_the_tail_dial(evaluate):
-    printed = figures(evaluate("--json", "-", "--no-baselines", "--tail-dial", "0.5"))
-    assert "linear, uncorrected, tail dial 0.5" in printed["scorers"]
-
-
-def test_evaluate_has_an_aim(evaluate):
-    printed = figures(evaluate("--json", "-", "--no-baselines", "--aim", "rare_labels"))
-    assert "ensemble, aim rare_labels" in printed["scorers"]
-    assert "linear, uncorrected, aim rare_labels" not in printed["scorers"]
-
-
 def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
     printed = figures(evaluate("--json", "-", "--split", "dev", "--no-baselines"))
     for name, subsets in trained.bundle.manifest.metrics["dev"].items():
@@ -287,10 +243,6 @@ def test_evaluate_names_what_there_is_not_and_what_there_is(
     assert message in fail("evaluate", tiny_corpus, *registry, *options)
 
 
-def test_evaluate_without_a_model_says_how_to_get_one(fail, tiny_corpus):
-    assert "train one with 'longtail train'" in fail("evaluate", tiny_corpus)
-
-
 def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, trained, tiny_corpus):
     result = evaluate("--predictions", "-k", "20")
     names = [
@@ -316,10 +268,6 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
     assert np.array_equal(read.scores, expected.scores)
 
 
-def test_evaluate_refuses_a_k_without_predictions(fail, tiny_corpus):
-    assert "got -k 20 without --predictions" in fail("evaluate", tiny_corpus, "-k", "20")
-
-
 # ---- compare ----
 
 
@@ -339,10 +287,3 @@ def test_compare_tells_the_metrics_and_the_tests_of_two_files(call, evaluate, ti
     expected = evaluated["scorers"]["sparse"]["all"]["values"]
     assert measured.items() <= expected.items()
     assert {"P@3", "PSP@1"} <= measured.keys()
-
-
-def test_compare_refuses_predictions_of_other_data(fail, tiny_corpus, tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.txt").write_text("1 310\n5:0.5\n")
-    error = fail("compare", "a.txt", "b.txt", tiny_corpus)
-    assert "a.txt: got predictions for 1 documents and 310 labels; expected 20 documents" in error

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import DataError
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.training.configuration.run import TrainingConfig, read_config
+from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.reports.labels import report_labels
 from longtail.training.sparse.vocabulary import fit_tfidf_of
 
 TEXTS = {
@@ -78,11 +77,6 @@ def test_its_answers_are_explained_by_places_in_the_text(run, texts):
         assert {texts[1][start:stop] for start, stop in token.spans} == {token.token}
 
 
-def test_its_labels_are_described(run):
-    for report in report_labels(run.bundle, [0, 1], 3):
-        assert report.keywords
-
-
 def test_most_letters_decide(sparse_config, train_in, tmp_path):
     texts = (*TEXTS["zh"], *("many english words in one long text about phones",) * 4)
     bundle = train_in(tmp_path, sparse_config, write(tmp_path / "corpus", texts)).bundle
@@ -107,10 +101,3 @@ def test_settings_for_words_are_said_to_decide_nothing(train_in, tmp_path, caplo
     config = TrainingConfig.model_validate({"scorers": ["sparse"], "sparse": {"max_ngram": 2}})
     train_in(tmp_path, config, write(tmp_path / "corpus", TEXTS["zh"]))
     assert "(sparse.analyzer: char); sparse.max_ngram decide nothing then" in caplog.text
-
-
-@pytest.mark.parametrize("extra", [{"max_ngram": 2}, {"lemma_language": "en"}])
-def test_settings_for_words_are_refused_beside_characters(extra):
-    (name,) = extra
-    with pytest.raises(ConfigError, match=f"but {name} is for words; drop {name}"):
-        read_config(None, {"sparse": {"analyzer": "char"} | extra})

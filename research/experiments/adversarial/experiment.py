@@ -14,8 +14,8 @@ from longtail.models.errors import ConfigError
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.options import JsonOption
 from research.experiments.adversarial.curves import Clock
+from research.experiments.adversarial.picture import draw_adversarial
 from research.experiments.adversarial.record import adversarial_record
-from research.experiments.adversarial.report import adversarial_markdown, draw_adversarial
 from research.experiments.adversarial.run import run_task
 from research.experiments.adversarial.tasks import (
     CORPUS_TASKS,
@@ -116,8 +116,7 @@ def adversarial(
         return store.read()
 
     def report(found: Found) -> Report:
-        tables = adversarial_record(found, clock)
-        return Report(adversarial_markdown(found, clock), draw_adversarial(found, clock), tables)
+        return Report(adversarial_record(found, clock), draw_adversarial(found, clock))
 
     dataset = problems[0] if isinstance(problems, tuple) else None
     content = {**asdict(plan), "threads": torch.get_num_threads()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from longtail.models.names import CLASSIFIER, HYBRID, RETRIEVAL, SPARSE
+from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, RETRIEVAL, SPARSE
 from longtail.training.evaluation.by_frequency import ZERO_SHOT_BIN
-from research.experiments.depl.ablations import BASE
+from research.experiments.depl.ablations import BASE, BY_NAME
 from research.experiments.depl.evidence import Arm, Evidence, Judged, judge
 from research.experiments.findings import findings_as_record, p_cell
 from research.experiments.trials import estimate_record, settings_record
@@ -17,6 +17,11 @@ OVERALL = tuple(f"{metric}@{k}" for metric in ("P", "PSP") for k in _KS)
 """Figures over all labels that every table of settings has."""
 
 ZERO_SHOT = f"R@10 ({ZERO_SHOT_BIN})"
+_METHODS = (
+    (RETRIEVAL, SPARSE), (RETRIEVAL, CLASSIFIER), (HYBRID, RETRIEVAL), (HYBRID, CLASSIFIER),
+    (ENSEMBLE, RETRIEVAL), (ENSEMBLE, SPARSE),
+)  # fmt: skip
+"""Scorers of the base that are compared, each with another one."""
 _HERE = {"better": "holds", "worse": "contrary"}
 
 
@@ -84,25 +89,71 @@ def verdict_here(judged: Judged) -> str:
     return _HERE.get(judged.verdict, judged.verdict)
 
 
+def compared_settings(evidence: Evidence) -> list[tuple[str, str]]:
+    """Return the settings that were run for themselves, each with the one to compare it with."""
+    settings = evidence.found[RETRIEVAL]
+    pairs = []
+    for name in evidence.seconds:
+        other = BY_NAME[name].against
+        if name != other:
+            pairs.append((name, other if other in settings else BASE))
+    return pairs
+
+
 def ablation_record(evidence: Evidence) -> dict[str, Any]:
-    """Return the findings, and the settings of every scorer, as tables of a record."""
+    """Return findings, comparisons, settings of every scorer, and times as tables of a record."""
     columns = [*OVERALL, evidence.tail_f1, ZERO_SHOT]
     rows = [
         [
             claim.words, claim.figure_of(evidence),
-            _name(claim.better), _name(claim.other),
-            estimate_record(judged.difference.advantage), len(judged.difference.advantage.values),
-            p_cell(judged.p_value), p_cell(judged.corrected), verdict_here(judged),
+            _name(claim.better), _name(claim.other), *_cells(judged), verdict_here(judged),
         ]
         for claim, judged in judged_claims(evidence)
     ]  # fmt: skip
+    minutes = [[name, seconds.mean / 60] for name, seconds in evidence.seconds.items()]
     return {
         "findings": findings_as_record(rows),
+        "comparisons": _comparisons(evidence),
         "tables": {
             scorer: settings_record(settings, columns)
             for scorer, settings in evidence.found.items()
         },
+        "time": {
+            "columns": [{"name": "setting"}, {"name": "minutes a seed", "digits": 1}],
+            "rows": minutes,
+        },
     }
+
+
+def _comparisons(evidence: Evidence) -> dict[str, Any]:
+    """Return settings beside the one that they name, and scorers of the base, tested two-sided."""
+    arms = [(Arm(RETRIEVAL, one), Arm(RETRIEVAL, other)) for one, other in
+            compared_settings(evidence)]  # fmt: skip
+    arms += [(Arm(scorer, BASE), Arm(other, BASE)) for scorer, other in _METHODS]
+    judged = evidence.judged(
+        [
+            (*pair, figure)
+            for pair in arms
+            if all(map(evidence.has, pair))
+            for figure in (evidence.tail_f1, evidence.precision)
+        ],
+    )
+    rows = [
+        [
+            BY_NAME[first.setting].what if first.scorer == second.scorer else "scorers of the base",
+            figure, _name(first), _name(second), *_cells(found), found.verdict,
+        ]
+        for (first, second, figure), found in judged.items()
+    ]  # fmt: skip
+    return findings_as_record(rows)
+
+
+def _cells(judged: Judged) -> list[Any]:
+    advantage = judged.difference.advantage
+    return [
+        estimate_record(advantage), len(advantage.values),
+        p_cell(judged.p_value), p_cell(judged.corrected),
+    ]  # fmt: skip
 
 
 def _name(arm: Arm) -> str:

@@ -20,7 +20,7 @@ from research.experiments.depl.ablations import (
     with_epochs,
 )
 from research.experiments.depl.claims import ablation_record
-from research.experiments.depl.report import ablation_markdown, draw_ablations
+from research.experiments.depl.picture import draw_ablations
 from research.experiments.depl.runs import AblationRuns
 from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.trials import Found, TrialStore
@@ -91,8 +91,7 @@ def depl(
 
     def report(found: Found) -> Report:
         evidence = runs.evidence(found)
-        text, picture = ablation_markdown(evidence, runs.described()), draw_ablations(evidence)
-        return Report(text, picture, ablation_record(evidence))
+        return Report(ablation_record(evidence), draw_ablations(evidence), runs.described())
 
     plan = {
         "base": base.settings_used | {"seed": "0, 1, ..."},

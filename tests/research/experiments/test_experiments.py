@@ -11,6 +11,7 @@ import pytest
 from longtail.models.errors import ConfigError
 from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.record import PRINTED
+from research.experiments.report import report_markdown
 from research.experiments.runner import Experiment, Report, run_experiment, write_results
 from research.experiments.trials import (
     Estimate,
@@ -20,7 +21,7 @@ from research.experiments.trials import (
     choose_settings,
     error_or_nan,
     found_to_json,
-    settings_table,
+    settings_record,
 )
 
 TRIALS = [Trial("task", name, seed) for seed in range(2) for name in ("b", "a")]
@@ -91,18 +92,23 @@ def test_settings_are_chosen_by_name_in_their_own_order():
         choose_settings("abc", "x,a,y")
 
 
-def test_a_table_has_a_row_a_setting_and_a_dash_for_what_it_has_not():
+def test_a_report_has_the_tables_of_its_record():
     settings = {"one": {"x": Estimate((0.5, 0.5))}, "two": {"y": Estimate((0.25,))}}
-    rows = settings_table(settings, ["x", "y"]).splitlines()
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-    assert cells[0] == ["setting", "seeds", "x", "y"]
-    assert cells[2:] == [["one", "2", "50.00 ± 0.00", "-"], ["two", "1", "-", "25.00"]]
+    tables = {
+        "tables": {"task": settings_record(settings, ["x", "y"])},
+        "rates": {"task": {"one": 0.1}},
+        "findings": {"columns": [{"name": "finding"}], "rows": []},
+    }
+    text = report_markdown("mine", tables, "dev split.")
+    assert text.startswith("# mine\n\ndev split.\n") and "## findings" not in text
+    assert "| one | 2 | 50.00 ± 0.00 | |" in text and "| two | 1 | | 25.00 |" in text
+    assert "## tables, task" in text and "## rates" in text
 
 
 def test_results_are_written_as_numbers_tables_and_a_picture(tmp_path):
     found = TrialStore(tmp_path, {"n": 1}).run(TRIALS, figures)
     content = {"configuration": {"n": 1}, "results": found_to_json(found)}
-    paths = write_results(tmp_path, content, Report("text\n", new_figure(1.0, 1.0)))
+    paths = write_results(tmp_path, content, "text\n", new_figure(1.0, 1.0))
     assert json.loads(paths[0].read_text()) == content
     assert content["results"]["task"]["a"]["x"]["values"] == [0.25, 0.75]
     assert paths[1].read_text() == "text\n"
@@ -127,10 +133,10 @@ def test_an_experiment_is_what_differs_from_the_others(tmp_path):
         return Experiment("mine", None, "dev", 2, {"n": (1, 2)}, run, report)
 
     def report(found: Found) -> Report:
-        return Report(f"# {list(found['task'])}\n", new_figure(1.0, 1.0))
+        return Report({"table": settings_record(found["task"], ["x"])}, new_figure(1.0, 1.0))
 
     text = run_experiment(make, tmp_path / "out", json_file=tmp_path / "x.json")
-    assert text.splitlines()[0] == "# ['b', 'a']"
+    assert text.startswith("# mine\n") and "## table" in text
     assert text.splitlines()[-1] == f"Written: {tmp_path / 'x.json'}"
     record = json.loads((tmp_path / "x.json").read_text())
     assert record["seeds"] == [0, 1]

@@ -12,7 +12,6 @@ from scipy.stats import ttest_rel
 from research.experiments.findings import (
     Finding,
     findings_record,
-    findings_table,
     run_tests,
 )
 from research.experiments.trials import Estimate
@@ -88,7 +87,6 @@ def test_without_a_direction_of_a_paper_the_test_has_two_sides() -> None:
     wanted = ttest_rel((0.5, 0.6, 0.55), (0.45, 0.58, 0.52))
     assert tested.p_value == pytest.approx(wanted.pvalue)
     assert tested.verdict == "not significant"
-    assert ", two-sided; corrected" in findings_table([tested])
 
 
 def test_findings_are_corrected_for_how_many_were_looked_at() -> None:
@@ -135,19 +133,6 @@ def test_settings_that_were_not_run_are_left_out() -> None:
     ]
     (tested,) = run_tests(FOUND, asked)
     assert tested.rival == "near"
-
-
-def test_the_table_has_a_row_for_each() -> None:
-    asked = [finding("good", "near"), finding("near", "far"), finding("good", "lone")]
-    said, _, table = findings_table(run_tests(FOUND, asked)).partition("\n\n")
-    assert said.startswith("3 findings, 2 of them with the two seeds that a test needs: ")
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
-    names = ["a claim", "task, R"]
-    assert rows == [
-        [*names, "good", "near", "3.33 ± 0.88", "0.032", "0.032", "holds"],
-        [*names, "near", "far", "36.33 ± 0.88", "< 0.001", "< 0.001", "holds"],
-        [*names, "good", "lone", "20.00", "-", "-", "one seed"],
-    ]
 
 
 def test_a_record_has_points_seeds_and_p_values_in_words_where_they_are_tiny():

@@ -15,7 +15,6 @@ from research.experiments.negative_mining import (
     NegativeMiningPlan,
     draw_negative_mining,
     learning_config,
-    negative_mining_markdown,
     negative_mining_record,
     ratio,
     read_losses,
@@ -100,10 +99,9 @@ def test_the_report_has_ratios_where_there_is_plain_sampling_and_a_curve():
         return {name: dict.fromkeys(columns, Estimate(values[name])) for name in names}
 
     found = {"B=64": settings("top_1", "plain"), "B=16": settings("top_1")}
-    text = negative_mining_markdown(found)
-    assert text.index("## B=16") < text.index("## B=64")
-    assert "2.50 ± 0.50" in text
-    assert "B=16: ratios" not in text
+    (ratios,) = negative_mining_record(found)["ratios"]["rows"]
+    assert ratios[:2] == ["B=64", "top_1"]
+    assert ratios[3] == {"mean": 2.5, "digits": 2, "standard_error": pytest.approx(0.5)}
     left, right = draw_negative_mining(found).axes
     assert (left.get_ylabel(), right.get_ylabel()) == ("R@5 (%)", "P@1 (%)")
     (curve,) = [each for each in left.containers if each.get_label() == "top_1"]

@@ -12,7 +12,6 @@ from research.experiments.rates import (
     RATE,
     RatedRun,
     rates_record,
-    rates_table,
     read_rates,
     run_with_rates,
 )
@@ -63,14 +62,7 @@ def test_a_single_rate_is_not_searched(tmp_path):
     ran = Recorded()
     found = run_with_rates(TrialStore(tmp_path, {}), TRIALS, (1.0,), ran.rated())
     assert ran.tuned == [] and set(found["task"]["low"]) == {"x"}
-    assert rates_table(found, (1.0,)) == "" and rates_record(found) == {}
-
-
-def test_the_table_says_where_the_search_ended_at_its_edge(tmp_path):
-    found = run_with_rates(TrialStore(tmp_path, {}), TRIALS, RATES, Recorded().rated())
-    rows = rates_table(found, RATES).splitlines()[2:]
-    assert ["the lowest tried" in row for row in rows] == [True, False]
-    assert "10, the highest tried" in rows[1]
+    assert rates_record(found) == {}
 
 
 def test_rates_are_read_rising():

@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.assessment import assess as assessment
 from longtail.training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
-from longtail.training.assessment.truth import RetiredLabels
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.reports.report import report_page
@@ -67,11 +65,6 @@ def test_rankings_are_those_that_the_predictor_serves(found, predictor, dataset)
         [served] = predictor.predict([text], k=10, scorer=scorer)
         ranked = found.rankings[scorer].labels[0]
         assert [label.index for label in served.labels] == ranked.tolist()
-
-
-def test_without_features_no_baseline_is_measured(predictor, dataset):
-    alone = assess(predictor, dataset, "test", num_training_documents=60)
-    assert set(alone.rankings) == {*predictor.scorers, "linear, uncorrected"}
 
 
 def test_a_tail_dial_ranks_as_the_predictor_does_and_stands_in_the_names(predictor, dataset):
@@ -203,19 +196,6 @@ def test_baselines_and_the_report_know_no_label_that_the_model_lacks(
     assert "one that the model lacks" in report_page(trained.bundle, 1, data, "test", found)
 
 
-def test_documents_without_any_label_that_the_model_knows_are_refused(predictor, tmp_path):
-    (tmp_path / "test.csv").write_text("text,labels\nolive oil,new\n")
-    other = open_dataset(tmp_path, known=predictor.catalogue)
-    with pytest.raises(DataError, match=r"1 labels, all unknown to the model, such as 'new'"):
-        assess(predictor, other, "test", num_training_documents=60)
-
-
-def test_a_missing_split_is_refused(predictor, copied_corpus):
-    (copied_corpus / "test.jsonl").unlink()
-    with pytest.raises(DataError, match="no split 'test'; it has 'train', 'dev'"):
-        assess(predictor, open_dataset(copied_corpus), "test", num_training_documents=60)
-
-
 def test_baselines_without_training_documents_are_refused(predictor, parts, copied_corpus):
     (copied_corpus / "train.jsonl").unlink()
     dataset, tfidf = open_dataset(copied_corpus), parts.sparse.tfidf
@@ -242,22 +222,6 @@ def test_texts_ranked_in_chunks_have_the_ranks_of_one_go(found, predictor, datas
         assert np.array_equal(found.rankings[scorer].labels, chunked[scorer].labels)
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(0, []), (6, [3, 3]), (7, [3, 3, 1])])
-def test_chunks_hold_all_texts_in_order(count, sizes):
-    texts = [str(number) for number in range(count)]
-    found = list(chunks(iter(texts), size=3))
-    assert [len(chunk) for chunk in found] == sizes
-    assert list(chain(*found)) == texts
-
-
-def test_the_files_of_an_assessment_hold_tables_numbers_and_a_picture(found, tmp_path):
-    numbers, tables, picture = found.write(tmp_path / "new" / "folder")
-    assert json.loads(numbers.read_text())["scorers"]["sparse"]["all"]["num_documents"] == 20
-    assert found.evaluation.overall_table() in tables.read_text()
-    content = picture.read_bytes()
-    assert content.startswith(b"\x89PNG") and len(content) > 20_000
-
-
 def test_few_labels_are_measured_at_few_places(train_in, tiny_config, tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()
@@ -276,13 +240,3 @@ def test_a_larger_k_than_the_metrics_need_widens_the_rankings_alone(predictor, d
     assert all(ranking.labels.shape == (20, 25) for ranking in wide.rankings.values())
     for scorer in predictor.scorers:
         assert wide.evaluation.scorers[scorer] == found.evaluation.scorers[scorer]
-
-
-def test_what_was_done_with_retired_labels_is_told(found, tmp_path):
-    told = replace(found, retired=RetiredLabels(1200, 3))
-    told.write(tmp_path)
-    words = "1,200 stand for the labels that they were merged into, 3 that were dropped"
-    assert words in (tmp_path / "evaluation.md").read_text() and words in repr(told)
-    content = json.loads((tmp_path / "evaluation.json").read_text())
-    assert content["retired_labels"] == {"num_replaced": 1200, "num_left_out": 3}
-    assert "retired_labels" not in found.to_json() and "Retired" not in repr(found)

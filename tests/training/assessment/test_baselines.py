@@ -60,12 +60,6 @@ def test_equally_near_neighbours_vote_in_training_order_and_tied_labels_rank_by_
     assert ranking.scores.tolist() == [[1, 1, 1, -np.inf, -np.inf]]
 
 
-def test_a_document_near_nothing_gets_no_label():
-    train, labels = normalised([[1, 0]]), csr_array(np.ones((1, 2), dtype=np.float32))
-    ranking = nearest_neighbour_ranking(train, labels, normalised([[0, 1]]), 2)
-    assert ranking.labels.tolist() == [[NO_LABEL, NO_LABEL]]
-
-
 def test_chunks_give_the_same_ranking_as_one_go(monkeypatch):
     rng = np.random.default_rng(2)
     train, documents = (normalised(rng.integers(0, 3, (20, 6)).tolist()) for _ in range(2))
@@ -96,19 +90,7 @@ def test_labels_of_one_name_tie_by_index_and_unmatched_ones_are_left_out():
     assert ranking.labels.tolist() == [[1, 2, NO_LABEL], [NO_LABEL] * 3]
 
 
-def test_a_batch_without_documents_gives_an_empty_ranking():
-    assert label_name_ranking([], ["sea"], 2, BACKGROUND).labels.shape == (0, 2)
-
-
 @pytest.mark.parametrize(("names", "background"), [(["!", "?"], BACKGROUND), (["sea"], [])])
 def test_label_names_without_words_or_background_are_refused(names, background):
     with pytest.raises(DataError, match="no words to match"):
         label_name_ranking(["text"], names, 1, background)
-
-
-def test_numbers_below_one_are_refused():
-    features, labels = normalised([[1, 0]]), csr_array(np.ones((1, 1), dtype=np.float32))
-    with pytest.raises(DataError, match="num_neighbours=0"):
-        nearest_neighbour_ranking(features, labels, features, 1, num_neighbours=0)
-    with pytest.raises(DataError, match="k=0"):
-        nearest_neighbour_ranking(features, labels, features, 0)

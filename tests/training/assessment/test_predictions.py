@@ -41,12 +41,6 @@ def test_a_ranking_is_written_best_first_with_the_sizes_before_it(tmp_path):
     assert lines == ["3 5", "4:0.100000001 0:0.100000001 2:-3.00000011e-07", "1:2", "", ""]
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
-def test_what_was_written_is_read_to_the_bit_with_its_order_of_equal_scores(tmp_path, name):
-    write_predictions(tmp_path / name, RANKING, 5)
-    assert_equal(read_predictions(tmp_path / name, 3, 5), RANKING)
-
-
 scores = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=6)
 
 
@@ -89,11 +83,6 @@ def test_a_file_of_other_data_or_with_broken_lines_is_refused(reason, content, t
     (tmp_path / "a.txt").write_text(content)
     with pytest.raises(DataError, match=re.escape(reason)):
         read_predictions(tmp_path / "a.txt", 2, 5)
-
-
-def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
-    with pytest.raises(DataError, match=r"none\.txt: can't be read: there is no such file"):
-        read_predictions(tmp_path / "none.txt", 2, 5)
 
 
 def test_labels_get_the_columns_of_the_corpus():

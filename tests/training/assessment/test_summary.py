@@ -52,15 +52,6 @@ def test_where_another_scorer_has_higher_figures_it_says_why_it_is_not_the_defau
     assert last.endswith("ensemble is the default because it won on dev.")
 
 
-def test_nothing_is_said_without_a_figure():
-    found = summary(evaluation({"ensemble": 0.5}, ks=(1, 3)))
-    assert found.sentences == (
-        "Of three labels suggested by ensemble, 1.5 are right; a document carries 4.0.",
-        "The first three hold 71 % of a document's labels.",
-    )
-    assert found.cells[1] == [["ensemble", "50.0", "50.0", "-", "71.0", "-", "-"]]
-
-
 def test_of_a_ranking_with_an_aim_nothing_is_said_about_plain_thresholds_or_defaults():
     cut = ThresholdF1(0.3, 0.5, 0.5, 0.5)
     found = summary(

@@ -14,7 +14,7 @@ from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.aims import Aim
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.calibration import aims as module
-from longtail.training.calibration.aims import AimSearch, fit_aims, grid, kept_aims, propensity_aim
+from longtail.training.calibration.aims import AimSearch, fit_aims, grid, propensity_aim
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.evaluation.metrics import (
     coverage_at,
@@ -134,12 +134,6 @@ def test_every_calibrated_scorer_gets_all_aims_and_only_ranked_pairs_count():
             PROPENSITY: propensity_aim(5000),
         }
     }
-
-
-def test_aims_are_kept_in_a_folder(tmp_path):
-    aims = {"sparse": {PROPENSITY: propensity_aim(77)}}
-    assert kept_aims(tmp_path / "blending", lambda: aims) == aims
-    assert kept_aims(tmp_path / "blending", lambda: pytest.fail("fitted again")) == aims
 
 
 def test_coverage_is_the_share_of_true_labels_that_are_found():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 from unittest import mock
@@ -19,7 +18,7 @@ from longtail.models.scorers.blending import FittedBlend
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.calibration import ensemble
 from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, fit_blend
-from longtail.training.calibration.ensemble import Blending, kept_blending
+from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
@@ -259,24 +258,12 @@ def test_scorers_of_weight_0_everywhere_are_left_out():
     assert list(ensemble.without_idle(nothing).weights) == ["a"]
 
 
-def test_without_blends_every_scorer_is_calibrated(pairs, catalogue):
-    found = fit_blending(pairs, catalogue, {})
-    assert (set(found.calibrations), found.blends) == ({"retrieval", "linear", "sparse"}, {})
-
-
 def test_scorers_that_there_are_not_or_that_can_not_be_calibrated_are_left_out(pairs, catalogue):
     scores = pairs.scores | {"names": np.full_like(pairs.scores["sparse"], -np.inf)}
     candidates = {"ensemble": ("retrieval", "classifier", "names", "sparse")}
     found = fit_blending(replace(pairs, scores=scores), catalogue, candidates)
     assert list(found.blends["ensemble"].weights) == ["retrieval", "sparse"]
     assert "names" not in found.calibrations
-
-
-def test_one_document_is_enough(pairs, truth, catalogue):
-    row = int(np.flatnonzero(truth.sum(axis=1))[0])
-    scores = {name: some[row : row + 1] for name, some in pairs.scores.items()}
-    found = fit_blending(pairs_of(truth[[row]], scores), catalogue, BLENDS)
-    assert set(found.blends) == {"ensemble", "fast"}
 
 
 def test_true_labels_that_nobody_finds_leave_rising_calibrations(truth, catalogue):
@@ -294,12 +281,3 @@ def test_documents_without_labels_leave_everything_uncalibrated(pairs, truth, ca
     assert "sparse can't be calibrated: none of its labels is right" in caplog.text
     for name in BLENDS:
         assert f"so there is no '{name}'" in caplog.text
-
-
-def test_what_was_fitted_is_kept_and_not_fitted_again(pairs, catalogue, tmp_path):
-    fitted = fit_blending(pairs, catalogue, BLENDS)
-    assert kept_blending(tmp_path / "blending", lambda: fitted) == fitted
-    again = kept_blending(tmp_path / "blending", lambda: pytest.fail("fitted again"))
-    assert again == fitted
-    plain = Blending(fitted.calibrations, {})
-    assert Blending.from_json(json.loads(json.dumps(plain.to_json()))) == plain

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -14,7 +12,6 @@ from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 from longtail.training.calibration.fit import fit_calibration
 from longtail.training.calibration.reliability import (
     Share,
-    draw_reliability,
     measure_bands,
     measure_reliability,
     report_reliability,
@@ -166,40 +163,6 @@ def test_calibration_brings_the_mean_probability_of_the_top_near_its_precision(r
         assert found.top_probability == pytest.approx(found.top_precision, abs=0.1)
 
 
-def test_the_report_has_a_row_and_a_panel_a_scorer(report):
-    table = report.to_markdown()
-    scorers = ["retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours"]
-    for scorer in [*scorers, "fast", "ensemble"]:
-        assert f"\n| {scorer} " in table
-    titles = [axes.get_title() for axes in draw_reliability(report).axes]
-    assert [title for title in titles if title] == list(report.before)
-    assert json.loads(json.dumps(report.to_json()))["after"]["sparse"]["log_loss"] > 0
-
-
-def test_without_calibrations_only_the_sigmoids_are_told(report):
-    plain = type(report)(report.before, {})
-    row = next(line for line in plain.to_markdown().splitlines() if line.startswith("| sparse"))
-    assert [cell.strip() for cell in row.split("|")[3:10:2]] == ["-"] * 4
-    assert len(draw_reliability(plain).axes[0].lines) == 2
-
-
-@pytest.mark.parametrize(("num_scorers", "num_panels"), [(1, 1), (2, 2), (3, 3), (4, 6)])
-def test_few_scorers_leave_no_column_empty(report, num_scorers, num_panels):
-    """On commit e37f807 two thirds of the picture of one scorer were blank."""
-    names = list(report.before)[:num_scorers]
-    before, after = ({name: all_[name] for name in names} for all_ in (report.before, report.after))
-    figure = draw_reliability(type(report)(before, after))
-    assert len(figure.axes) == num_panels
-    assert [axes.axison for axes in figure.axes] == [i < num_scorers for i in range(num_panels)]
-    assert len(figure.axes[0].lines) == 3
-    figure.canvas.draw()
-    width = figure.get_size_inches()[0] * figure.dpi
-    legend = figure.legends[0].get_window_extent()
-    assert 0 <= legend.x0 < legend.x1 <= width
-    drawn = figure.axes[min(num_scorers, 3) - 1].get_tightbbox()
-    assert drawn.x1 > 0.9 * width
-
-
 # ---- by training documents of the label ----
 
 
@@ -225,18 +188,3 @@ def test_bands_tell_mean_probability_share_of_right_and_error_by_frequency():
     assert found["0"].calibration_error > 0.4 > 0.1 > found["2-9"].calibration_error
     assert found["100+"].best == Share(0, None, None) == found["100+"].confident
     assert found["100+"].calibration_error is None
-
-
-def test_the_report_has_a_row_a_scorer_and_band(report):
-    header, rows = report.band_cells()
-    assert header[:6] == [
-        "scorer", "training documents", "labels", "mean probability", "right", "ECE"
-    ]  # fmt: skip
-    assert [row[:2] for row in rows[:5]] == [
-        ["retrieval", name] for name in ("0", "1", "2-9", "10-99", "100+")
-    ]
-    assert len(rows) == 5 * len(report.after)
-    text = report.to_markdown()
-    assert "### By training documents of the label" in text
-    assert "a threshold lets wrong labels pass" in text
-    assert json.loads(json.dumps(report.to_json()))["bands"]["sparse"]["2-9"]["best"]["count"] > 0

@@ -58,12 +58,6 @@ def test_one_scorer_is_left_however_bad_it_is():
     assert len(chosen({"noise": 0.0, "more": 0.0})) >= 1
 
 
-def test_one_document_is_no_reason_to_fail():
-    dev = dev_of({"first": 2.0, "second": 2.0}, num_documents=1)
-    found = dev.choose(("first", "second"), dict.fromkeys(("first", "second"), IDENTITY))
-    assert 1 <= len(found) <= 2
-
-
 def test_each_half_is_ranked_by_what_was_fitted_on_the_other(monkeypatch: pytest.MonkeyPatch):
     """The oracle: both halves, written out."""
     dev = dev_of({"first": 2.0, "second": 1.0}, num_documents=40)

@@ -17,10 +17,6 @@ def read(negatives=None, **loss) -> LearningConfig:
     return LearningConfig.model_validate(content)
 
 
-def test_the_default_is_the_loss_of_depl():
-    assert LearningConfig().loss.kind == "depl"
-
-
 @pytest.mark.parametrize(
     ("negatives", "loss"),
     [

@@ -7,14 +7,12 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from longtail.training.configuration.learning import FrequencyConfig
 from longtail.training.configuration.linear import (
     WITH_REGULARISER,
     WITH_TREE,
     LinearConfig,
     MethodName,
 )
-from longtail.training.configuration.run import TrainingConfig
 
 METHODS = get_args(MethodName)
 
@@ -25,15 +23,6 @@ def test_a_method_has_what_it_uses_and_no_more(method: MethodName) -> None:
     assert (config.num_negatives is None) == (method == "softmax")
     assert (config.regulariser is None) == (method not in WITH_REGULARISER)
     assert (config.tree is None) == (method not in WITH_TREE)
-    assert LinearConfig.model_validate(config.model_dump()) == config
-
-
-def test_a_sampled_softmax_without_bias_is_the_default() -> None:
-    config = LinearConfig()
-    assert config.method is None and config.negatives is not None
-    assert config.negatives.distribution == FrequencyConfig(exponent=0.5)
-    assert (config.negatives.weighting, config.negatives.num_negatives) == ("importance", 256)
-    assert config.correction == "none"
     assert LinearConfig.model_validate(config.model_dump()) == config
 
 
@@ -69,14 +58,6 @@ def test_what_can_not_be_or_decides_nothing_is_refused(content: object, words: s
         LinearConfig.model_validate(content)
 
 
-def test_without_the_scorer_its_section_decides_nothing() -> None:
-    content = {"scorers": ["retrieval", "sparse"], "linear": {"epochs": 3}}
-    config = TrainingConfig.model_validate(content)
-    assert config.keys_ignored == ["linear"]
-    assert "linear" not in config.settings_used
-    assert TrainingConfig().settings_used["linear"]["negatives"]["num_negatives"] == 256
-
-
 @pytest.mark.parametrize(
     ("num_labels", "method"), [(1, "uniform"), (2, "softmax"), (256, "softmax"), (257, None)]
 )
@@ -84,14 +65,3 @@ def test_the_default_scores_all_of_few_labels(num_labels: int, method: MethodNam
     default = LinearConfig(epochs=3)
     wanted = LinearConfig(method=method, epochs=3) if method else default
     assert default.fitted_to(num_labels) == wanted
-
-
-UNIFORM = {"distribution": {"kind": "uniform"}, "weighting": "constant", "num_negatives": 300}
-
-
-@pytest.mark.parametrize(
-    "content", [{"method": "adversarial"}, {"negatives": UNIFORM, "loss": {"kind": "softmax"}}]
-)
-def test_what_was_asked_for_is_left_as_it_is(content: dict) -> None:
-    config = LinearConfig.model_validate(content)
-    assert config.fitted_to(3) is config

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import io
 import json
-import logging
 import tracemalloc
 from pathlib import Path
 
@@ -144,21 +143,6 @@ def test_labels_may_have_other_names_and_parents(form, tmp_path):
     assert (bread.alternative_names, bread.parents) == ((), ())
 
 
-def test_other_names_that_are_no_list_are_refused(tmp_path):
-    labels = json_lines([LABELS[0] | {"parents": 7}, *LABELS[1:]])
-    with pytest.raises(
-        DataError, match=r"line 1: parents is 7 \(int\); expected a list of strings"
-    ):
-        open_dataset(write(tmp_path, train__jsonl=json_lines(DOCUMENTS), labels__jsonl=labels))
-
-
-def test_scan_gives_the_label_matrix_of_the_documents(tmp_path):
-    scan = open_dataset(write(tmp_path, **SAME_CORPUS["csv"])).split("train").scan()
-    assert scan.labels.toarray().tolist() == [[0, 1, 1], [0, 0, 0], [1, 1, 0]]
-    assert scan.labels.dtype == np.float32
-    assert (scan.num_skipped, scan.problems, scan.num_unlabelled) == (0, (), 1)
-
-
 def test_text_is_the_title_a_line_feed_and_the_content(tmp_path):
     titled = [
         {"title": "T", "content": "C", "labels": ["x"]},
@@ -187,13 +171,6 @@ def test_without_label_file_labels_go_by_training_documents_then_text(tmp_path):
     ]
 
 
-def test_numbers_may_be_ids_of_labels_and_documents(tmp_path):
-    lines = json_lines([{"id": 5, "text": "t", "labels": [7]}])
-    labels = json_lines([{"id": 7, "name": "seven"}])
-    dataset = open_dataset(write(tmp_path, train__jsonl=lines, labels__jsonl=labels))
-    assert documents(dataset) == [("5", "t", (0,))]
-
-
 def test_cell_longer_than_the_limit_of_the_csv_module_is_read(tmp_path):
     text = "word " * 100_000
     dataset = open_dataset(write(tmp_path, train__csv=f"text,labels\n{text},x\n".encode()))
@@ -205,17 +182,6 @@ def test_catalogue_counts_no_documents_where_there_is_no_training_split(tmp_path
     dataset = open_dataset(write(tmp_path, **files))
     assert dataset.split_names == ("test",)
     assert dataset.catalogue.training_counts.tolist() == [0, 0, 0]
-
-
-def test_split_can_be_read_again_and_in_two_places_at_once(tmp_path):
-    split = open_dataset(write(tmp_path, **SAME_CORPUS["csv"])).split("train")
-    assert [a.id + b.id for a, b in zip(split, split, strict=True)] == ["d1d1", "d2d2", "d3d3"]
-
-
-def test_split_that_is_not_there_is_refused_with_those_that_are(tmp_path):
-    dataset = open_dataset(write(tmp_path, **SAME_CORPUS["csv"]))
-    with pytest.raises(DataError, match="no split 'dev'; it has 'train'"):
-        dataset.split("dev")
 
 
 label_lists = st.lists(st.lists(st.integers(0, 5), max_size=8), min_size=1, max_size=8)
@@ -245,13 +211,6 @@ def test_fingerprint_is_the_hash_of_names_and_hashes(tmp_path):
     lines = [f"{name}\n{hashlib.sha256(files[name]).hexdigest()}\n" for name in sorted(files)]
     expected = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert open_dataset(tmp_path).fingerprint == expected
-
-
-@pytest.mark.parametrize("changed", ["train__jsonl", "labels__jsonl"])
-def test_fingerprint_changes_with_any_file(changed, tmp_path):
-    before = open_dataset(write(tmp_path, **SAME_CORPUS["json lines"])).fingerprint
-    write(tmp_path, **{changed: SAME_CORPUS["json lines"][changed] + b"\n"})
-    assert open_dataset(tmp_path).fingerprint != before
 
 
 # Lines that can't be used.
@@ -369,18 +328,6 @@ def test_check_lists_the_bad_lines_of_all_splits_at_once(tmp_path):
     assert "test.jsonl, line 2: 3 (int)" in str(caught.value)
 
 
-def test_reason_that_quotes_a_huge_value_is_cut(tmp_path):
-    train = json_lines([{"text": "t", "labels": ["x" * 100_000]}])
-    message = problems_of(write(tmp_path, train__jsonl=train, labels__jsonl=json_lines(LABELS)))
-    assert len(message) < 1000
-
-
-def test_documents_are_not_handed_out_before_a_bad_line_is_refused(tmp_path):
-    write(tmp_path, train__jsonl=json_lines([*DOCUMENTS, 1]), labels__jsonl=json_lines(LABELS))
-    with pytest.raises(DataError, match=r"train\.jsonl, line 4"):
-        iter(open_dataset(tmp_path).split("train"))
-
-
 # Skipping them.
 
 
@@ -400,30 +347,10 @@ def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
     assert scan.problems[0] == "train.jsonl, line 1: 1 (int); expected one JSON object a line"
 
 
-def test_skipped_lines_are_logged_once(half_bad, caplog):
-    dataset = open_dataset(half_bad, CorpusOptions(skip_bad=True))
-    with caplog.at_level(logging.WARNING):
-        dataset.check()
-        list(dataset.split("train").texts())
-    assert caplog.text.count("skipped 3 lines that can't be used") == 1
-
-
-def test_split_in_which_no_line_is_good_is_refused_though_bad_lines_are_skipped(tmp_path):
-    write(tmp_path, train__jsonl=json_lines([1, 2]), labels__jsonl=json_lines(LABELS))
-    with pytest.raises(DataError, match="2 lines can't be used"):
-        open_dataset(tmp_path, CorpusOptions(skip_bad=True)).split("train").scan()
-
-
 def test_labels_of_skipped_documents_are_no_labels(tmp_path):
     lines = json_lines([{"text": "", "labels": ["gone"]}, {"text": "t", "labels": ["x"]}])
     dataset = open_dataset(write(tmp_path, train__jsonl=lines), CorpusOptions(skip_bad=True))
     assert [label.id for label in dataset.catalogue] == ["x"]
-
-
-def test_repeated_document_ids_are_counted_and_logged(tmp_path, caplog):
-    dataset = open_dataset(write(tmp_path, train__jsonl=json_lines([DOCUMENTS[0]] * 3)))
-    assert dataset.split("train").scan().num_repeated_ids == 2
-    assert "of 3 documents, 2 have an id that an earlier one has" in caplog.text
 
 
 def test_documents_without_labels_and_repeated_texts_are_counted_and_logged(tmp_path, caplog):
@@ -437,21 +364,6 @@ def test_documents_without_labels_and_repeated_texts_are_counted_and_logged(tmp_
     )
 
 
-def test_a_corpus_without_oddities_logs_nothing(tmp_path, caplog):
-    lines = json_lines([{"text": text, "labels": ["x"]} for text in "abc"])
-    open_dataset(write(tmp_path, train__jsonl=lines)).check()
-    assert caplog.text == ""
-
-
-def test_labels_without_training_documents_are_told_as_information(tmp_path, caplog):
-    write(tmp_path, train__jsonl=json_lines(DOCUMENTS[:1]), labels__jsonl=json_lines(LABELS))
-    with caplog.at_level(logging.INFO):
-        catalogue = open_dataset(tmp_path).catalogue
-    assert catalogue.training_counts.tolist() == [0, 1, 1]
-    [record] = [x for x in caplog.records if "1 of 3 labels have no training document" in x.message]
-    assert record.levelno == logging.INFO
-
-
 # Files and folders that can't be used.
 
 
@@ -463,15 +375,6 @@ def test_label_file_must_be_right_in_every_line_even_when_skipping(tmp_path):
     assert "3 labels can't be used" in str(caught.value)
     assert "line 2: no 'name'; the line has 'id'" in str(caught.value)
     assert "line 4: id 'a' again, as on line 1" in str(caught.value)
-
-
-def test_equal_names_of_two_labels_are_told(tmp_path, caplog):
-    labels = json_lines([*LABELS, {"id": "d", "name": "bread"}])
-    open_dataset(write(tmp_path, train__jsonl=json_lines(DOCUMENTS[:1]), labels__jsonl=labels))
-    assert (
-        "1 names are those of several labels each, which only their ids tell apart: 'bread'"
-        in caplog.text
-    )
 
 
 def test_blank_line_among_indexed_labels_is_refused_as_it_would_shift_them(tmp_path):
@@ -518,12 +421,6 @@ def test_csv_header_without_its_columns_is_refused(header, tmp_path):
         open_dataset(tmp_path).split("train").scan()
 
 
-def test_csv_header_with_an_open_quote_is_refused(tmp_path):
-    write(tmp_path, train__csv=b'"text,labels\nt,a\n', labels__csv=csv_lines(LABELS))
-    with pytest.raises(DataError, match=r"train\.csv, line 1: not CSV \(unexpected end of data\)"):
-        open_dataset(tmp_path).split("train").scan()
-
-
 FOLDERS = {
     "no documents; looked for Extreme Classification Repository: trn.json, dev.json, tst.json; "
     "JSON lines: train.jsonl, dev.jsonl, test.jsonl; CSV: train.csv, dev.csv, test.csv; "
@@ -549,17 +446,6 @@ def test_folder_that_is_no_corpus_is_refused(reason, files, tmp_path):
     with pytest.raises(DataError) as caught:
         open_dataset(write(tmp_path, **files))
     assert reason in str(caught.value)
-
-
-def test_folder_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no such folder; looked for"):
-        open_dataset(tmp_path / "nowhere")
-
-
-def test_empty_split_is_refused(tmp_path):
-    write(tmp_path, train__jsonl=b"\n", labels__jsonl=json_lines(LABELS))
-    with pytest.raises(DataError, match=r"train\.jsonl: no documents; give at least one"):
-        open_dataset(tmp_path).split("train").scan()
 
 
 def test_training_documents_without_any_label_are_refused_where_they_must_tell_the_labels(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.held_out import LEAST_HELD_OUT, held_out_rows, with_held_out_dev
 
@@ -77,18 +75,6 @@ def hash_of(text: str) -> bytes:
     return hashlib.blake2b(content, digest_size=8, person=b"longtail dev").digest()
 
 
-def test_different_texts_fill_the_share_and_the_bound_exactly():
-    texts = [f"text {number}" for number in range(1234)]
-    assert held_out_rows(texts, 0.1).sum() == 123
-    assert held_out_rows(texts, 0.1, most=50).sum() == 50
-    assert held_out_rows((str(number) for number in range(60_000)), 0.1).sum() == 5_000
-
-
-def test_a_smaller_bound_holds_out_a_part_of_the_same_texts():
-    texts = [f"text {number}" for number in range(1000)]
-    assert chosen_of(texts, 0.05) < chosen_of(texts, 0.1)
-
-
 def test_the_choice_is_the_same_on_every_machine():
     chosen = held_out_rows([f"text {number}" for number in range(30)], 0.2)
     assert np.flatnonzero(chosen).tolist() == [0, 4, 17, 20, 24, 26]
@@ -136,12 +122,6 @@ def test_labels_and_fingerprint_are_the_corpus_own_and_counts_those_of_the_rest(
     assert (kept < whole).any()
 
 
-def test_a_corpus_is_told_how_many_of_its_documents_are_held_out(tmp_path, caplog):
-    with caplog.at_level(logging.WARNING, "longtail.training.data.held_out"):
-        with_held_out_dev(write(tmp_path, documents(400)), 0.1)
-    assert "no dev split, so 40 of 400 training documents are held out" in caplog.text
-
-
 @pytest.mark.parametrize(("count", "is_divided"), [(199, False), (200, True)])
 def test_too_few_documents_are_not_divided(tmp_path, caplog, count, is_divided):
     distinct = [{"text": f"text {number}", "labels": ["a"]} for number in range(count)]
@@ -162,9 +142,3 @@ def test_a_part_without_labels_is_not_made(tmp_path, caplog, is_labelled_if_held
     ]
     assert with_held_out_dev(write(tmp_path, records), 0.1) is None
     assert "of two parts of the training documents one would carry no label" in caplog.text
-
-
-def test_the_split_that_is_not_there_is_refused_with_what_to_do(tmp_path):
-    dataset = write(tmp_path, documents(400))
-    with pytest.raises(DataError, match=r"no split 'dev'; it has 'train'; measure on one of these"):
-        dataset.split("dev")

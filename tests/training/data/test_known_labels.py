@@ -26,11 +26,6 @@ def test_documents_that_are_only_measured_on_need_no_label_file(tmp_path):
     assert [label.id for label in dataset.catalogue] == ["a", "b"]
 
 
-def test_without_a_model_a_label_file_is_wanted(tmp_path):
-    with pytest.raises(DataError, match=r"no labels; expected labels\.jsonl or labels\.csv"):
-        open_dataset(corpus(tmp_path, "Bread,bread"))
-
-
 def test_labels_that_the_model_lacks_come_after_its_own(tmp_path):
     dataset = open_dataset(corpus(tmp_path, "Cheese,cheese;bread"), known=KNOWN)
     (document,) = dataset.split("test")

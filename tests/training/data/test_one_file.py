@@ -17,7 +17,6 @@ from longtail.training.formats.hashed_parts import (
     LEAST_DIVIDED,
     LEAST_GROUPS,
     division_of,
-    part_of,
     part_of_document,
 )
 from longtail.training.formats.options import CorpusOptions
@@ -110,11 +109,6 @@ def test_with_ids_an_edited_text_stays_in_its_split(tmp_path, caplog):
     assert open_dataset(tmp_path / "a.jsonl", division="text").fingerprint != before.fingerprint
 
 
-def test_few_ids_divide_nothing(tmp_path):
-    path = write_with_ids(tmp_path / "a.jsonl", [(row % 3, text) for row, text in enumerate(TEXTS)])
-    assert open_dataset(path).division == "text"
-
-
 def test_lines_that_cannot_be_used_are_those_of_training(tmp_path):
     path = write(tmp_path / "all.jsonl", TEXTS[:LEAST_DIVIDED])
     path.write_text(path.read_text() + '{"text": " ", "labels": []}\nnot JSON\n')
@@ -161,24 +155,10 @@ def test_a_file_of_another_kind_is_refused(name, tmp_path):
         open_dataset(tmp_path / name)
 
 
-def test_columns_are_not_chosen_where_there_are_none(tmp_path):
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "a.txt").write_text("text")
-    (tmp_path / "train" / "a.key").write_text("label\n")
-    with pytest.raises(DataError, match=r"Annif full texts has no columns to choose; leave out"):
-        open_dataset(tmp_path, CorpusOptions(label_column="x"))
-
-
 def test_a_file_of_the_repository_needs_its_folder(tmp_path):
     (tmp_path / "trn.json").write_text("{}")
     with pytest.raises(DataError, match="its labels are in another file; give the folder of both"):
         open_dataset(tmp_path / "trn.json")
-
-
-def test_a_language_without_a_label_file_is_refused(tmp_path):
-    path = write(tmp_path / "train.jsonl", TEXTS)
-    with pytest.raises(DataError, match="got --language en and no label file; name one with --voc"):
-        open_dataset(path, CorpusOptions(language="en"))
 
 
 def test_a_full_text_that_cannot_be_used_is_named(tmp_path):
@@ -217,13 +197,6 @@ def test_another_delimiter_is_told(cells, said, tmp_path, caplog):
     assert said is None or said in told[0]
 
 
-def test_no_delimiter_is_guessed_where_one_is_given(tmp_path, caplog):
-    path = csv_of(tmp_path, ["a|b", "a", "b|c"])
-    dataset = open_dataset(path, CorpusOptions(label_delimiter="|"))
-    assert [label.id for label in dataset.labels] == ["a", "b", "c"]
-    assert "semicolon" not in caplog.text
-
-
 # What is recognised is said.
 
 
@@ -250,10 +223,6 @@ def test_a_line_of_short_texts_without_a_tab_is_refused(tmp_path):
     assert "line 3: not UTF-8 (byte 0xff" in str(caught.value)
 
 
-def test_split_names_of_parts_are_those_of_corpora():
-    assert {part_of(text) for text in TEXTS} == {"train", "dev", "test"}
-
-
 # In a folder.
 
 
@@ -268,15 +237,6 @@ def test_the_only_corpus_file_of_a_folder_is_taken(name, tmp_path, caplog):
     assert list(dataset.split("train").texts()) == TEXTS[:3]
     assert len(dataset.labels) == 12
     assert f"{name} is taken, the only file in it that may be a corpus; fewer than" in caplog.text
-
-
-def test_of_several_files_by_other_names_none_is_taken(tmp_path):
-    for name in ("a.jsonl", "b.csv"):
-        write(tmp_path / name, TEXTS[:3])
-    with pytest.raises(DataError, match=r"no documents; looked for .*train\.csv") as caught:
-        open_dataset(tmp_path)
-    advice = f"it holds 'a.jsonl', 'b.csv': call them so, or give one of them itself: '{tmp_path}"
-    assert advice in str(caught.value)
 
 
 def test_for_want_of_a_split_another_is_named(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import longtail
+from longtail.models.errors import ConfigError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats import documents, raw
 
@@ -95,5 +96,5 @@ def test_what_was_read_stays_though_the_file_changes(tmp_path):
 def test_no_room_for_what_is_kept_is_told(tmp_path, monkeypatch):
     write(tmp_path / "train.jsonl", 5)
     monkeypatch.setattr(raw, "TemporaryFile", partial(open, "/dev/full", "wb"))
-    with pytest.raises(longtail.errors.ConfigError, match="TMPDIR"):
+    with pytest.raises(ConfigError, match="TMPDIR"):
         open_dataset(tmp_path).split("train").scan()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 
-from longtail.models.bundle.warmup_texts import PROBES_NAME, read_probes
+from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.scorers.character_terms import unspaced_share
-from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data import survey as module
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.survey import MAX_CHARACTERS, rows_by_length, survey
@@ -28,15 +26,6 @@ def split_of(tmp_path):
 
 def test_warm_up_texts_are_the_middle_ones_of_equal_parts_by_length():
     assert rows_by_length(np.array([9, 1, 5, 3, 8, 2]), 3) == [5, 2, 0]
-
-
-@pytest.mark.parametrize("count", range(1, 9))
-def test_each_text_is_chosen_once_and_all_where_there_are_no_more(count):
-    assert len(set(rows_by_length(np.full(7, 4), count))) == min(count, 7)
-
-
-def test_none_are_chosen_where_none_are_wanted():
-    assert rows_by_length(np.array([3]), 0) == []
 
 
 def test_warm_up_texts_are_in_order_of_length_and_cut(split_of):
@@ -63,16 +52,3 @@ def test_a_run_publishes_training_texts(trained, tiny_texts):
     found = read_probes(trained.bundle)
     assert len(set(found)) == 16
     assert set(found) <= {text.strip() for text in texts}
-
-
-@pytest.fixture
-def without_texts(trained_sparse, train_in, tiny_config, tiny_corpus, tmp_path):
-    shutil.copytree(trained_sparse.work, tmp_path / "work")
-    content = tiny_config.model_dump() | {"scorers": ["sparse"], "warmup_texts": 0}
-    return train_in(tmp_path, TrainingConfig.model_validate(content), tiny_corpus).bundle
-
-
-def test_a_finished_run_is_published_anew_without_texts(without_texts, trained_sparse):
-    assert PROBES_NAME not in without_texts.manifest.files
-    assert without_texts.manifest.training["warmup_texts"] == 0
-    assert without_texts.manifest.digest != trained_sparse.bundle.manifest.digest

@@ -12,15 +12,6 @@ from longtail.training.estimators.corpus import Documents, documents_of, kept_co
 TEXTS = ["Oil from olives", 'a "quoted"\nline', "\u2028 separators \u00e9"]
 
 
-def test_what_is_written_is_what_is_read(tmp_path):
-    documents = documents_of((TEXTS, [["oil", "duty"], ["duty"], []]))
-    corpus = kept_corpus(tmp_path, lambda folder: write_corpus(folder, documents), "the texts")
-    split = corpus.split("train")
-    assert list(split.texts()) == TEXTS
-    assert [label.id for label in corpus.catalogue] == ["duty", "oil"]
-    assert split.scan().labels.toarray().tolist() == [[1, 1], [1, 0], [0, 0]]
-
-
 def test_labels_have_the_texts_that_are_given(tmp_path):
     documents = Documents(TEXTS[:2], [["1", "x"], ["x", "y"]])
     texts = {2: "never seen", "1": {"name": "one", "description": "the first"}}

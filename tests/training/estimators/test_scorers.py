@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -88,8 +86,3 @@ def test_an_estimator_without_scores_is_refused(test):
 
     with pytest.raises(InvalidInputError, match="Silent has neither decision_function nor"):
         precision_at_k(1)(Silent(), ["a"], np.ones((1, 2)))
-
-
-def test_scorers_travel_to_other_processes():
-    found = pickle.loads(pickle.dumps(psp_at_k(3, np.eye(2))))  # noqa: S301
-    assert (found.measure, found.k, found.training.counts.tolist()) == ("PSP", 3, [1, 1])

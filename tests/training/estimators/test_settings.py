@@ -5,21 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from longtail.training.configuration.run import read_config
 from longtail.training.estimators.invalid_input import InvalidInputError
 from longtail.training.estimators.settings import settings_of
-
-
-def test_without_an_encoder_all_is_trained_that_needs_none():
-    found = settings_of(None, None, None, has_label_texts=True)
-    assert found.scorers == ("sparse", "names", "neighbours", "ensemble") and found.seed == 0
-    assert "names" not in settings_of(None, None, None, has_label_texts=False).scorers
-
-
-def test_an_encoder_trains_everything():
-    found = settings_of({"document_max_tokens": 64}, "folder", 3, has_label_texts=False)
-    expected = {"document_max_tokens": 64, "encoder": "folder", "seed": 3}
-    assert found == read_config(None, expected)
 
 
 def test_a_file_says_what_the_parameters_do_not(tmp_path):

@@ -31,11 +31,6 @@ def test_lists_are_sorted_into_classes():
     assert list(targets_of(array).label_ids()) == [["a"], ["b"]]
 
 
-def test_classes_name_the_columns():
-    assert list(targets_of(MATRIX, ["x", "y", "z"]).label_ids()) == [["y", "z"], ["x"], []]
-    assert list(targets_of([["y"]], ["z", "y"]).truth.indices) == [1]
-
-
 def test_iterators_are_read_once():
     found = targets_of((row for row in [["b"], ["a", "b"]]), iter(["b", "a"]))
     assert found.classes.tolist() == ["b", "a"]
@@ -45,12 +40,6 @@ def test_iterators_are_read_once():
         [0, 1],
     ]
     assert targets_of(MATRIX, {"x": 1, "y": 2, "z": 3}.keys()).classes.tolist() == ["x", "y", "z"]
-
-
-def test_a_stored_zero_is_no_label():
-    stored = csr_matrix(MATRIX)
-    stored.data[0] = 0
-    assert list(targets_of(stored).label_ids()) == [["2"], ["0"], []]
 
 
 def test_unknown_labels_get_columns_behind_the_classes():

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.ranking.top_k import Ranking, top_of_scores
 from longtail.training.evaluation.figures import write_figure
-from longtail.training.evaluation.metrics import join_truth, label_f1_at, ndcg_at, recall_at
+from longtail.training.evaluation.metrics import join_truth, label_f1_at, recall_at
 from longtail.training.evaluation.plots import draw_by_frequency, macro_f1_by_rank
 
 COUNTS = np.repeat([500, 20, 3, 1, 0], [2, 10, 18, 20, 20])
@@ -35,13 +35,6 @@ def test_bins_average_f1_from_rare_to_common():
     assert f1 == pytest.approx([(0.1 + 0.3) / 2, (0.5 + 0.9) / 2])
 
 
-@pytest.mark.parametrize(("num_labels", "num_bins"), [(3, 3), (35, 35), (4271, 35)])
-def test_there_are_about_35_bins_by_default(num_labels, num_bins):
-    ranks, f1 = macro_f1_by_rank(np.ones(num_labels), np.arange(num_labels))
-    assert len(ranks) == len(f1) == num_bins
-    assert f1 == pytest.approx(1)
-
-
 def test_the_upper_panel_has_a_line_in_percent_for_each_scorer(figure):
     lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
     _, f1 = macro_f1_by_rank(label_f1_at(join_truth(ranking_of(2).labels, TRUTH), 5), COUNTS)
@@ -54,45 +47,6 @@ def test_the_lower_panel_has_recall_at_10_of_each_bin(figure):
     judged = join_truth(ranking_of(1).labels, TRUTH).restricted_to(COUNTS == 0)
     assert zero_shot.get_height() == pytest.approx(100 * recall_at(judged, 10))
     assert len(others) == 4
-
-
-def test_the_last_panel_has_ndcg_of_zero_shot_labels(figure):
-    bars = figure.axes[2].containers[1]
-    judged = join_truth(ranking_of(2).labels, TRUTH).restricted_to(COUNTS == 0)
-    assert figure.axes[2].get_xticklabels()[5].get_text() == "nDCG@10\nzero-shot"
-    assert bars[5].get_height() == pytest.approx(100 * ndcg_at(judged, 10))
-
-
-def test_a_bin_without_documents_has_no_bar():
-    counts = np.where(COUNTS == 3, 1, COUNTS)
-    drawn = draw_by_frequency({"sparse": ranking_of(2)}, TRUTH, counts)
-    assert len(drawn.axes[1].containers[0]) == 4
-
-
-def test_axes_are_named_with_their_units(figure):
-    above, below, _ = figure.axes
-    assert above.get_ylabel() == "macro-averaged F1@5 (%)"
-    assert above.get_xlabel() == "rank of the label by training documents, from rare to common"
-    assert below.get_ylabel() == "recall@10 (%)"
-    assert below.get_xticklabels()[0].get_text() == "0\n(20 labels)"
-
-
-def test_scorers_are_told_apart_by_more_than_colour():
-    drawn = draw_by_frequency({str(i): ranking_of(i) for i in range(9)}, TRUTH, COUNTS)
-    lines = [line for line in drawn.axes[0].get_lines() if str(line.get_label()).isdigit()]
-    assert len({line.get_marker() for line in lines[:7]}) == 7
-    assert len({(line.get_marker(), line.get_linestyle()) for line in lines}) == 9
-
-
-def test_groups_without_documents_at_either_end_have_their_place_and_say_so():
-    """On commit e37f807 they fell on the frame, the last one's name outside."""
-    counts = np.where(COUNTS >= 20, 3, np.where(COUNTS == 0, 1, COUNTS))
-    drawn = draw_by_frequency({"sparse": ranking_of(2)}, TRUTH, counts)
-    for axes in drawn.axes[1:]:
-        places = axes.get_xticks()
-        assert axes.get_xlim() == (-0.5, len(places) - 0.5)
-    told = {text.get_position()[0] for text in drawn.axes[1].texts if "no doc" in text.get_text()}
-    assert told == {0, 3, 4}  # 0, 10-99 and 100+ training documents
 
 
 def test_a_model_of_all_scorers_and_both_baselines_has_a_colour_for_each():

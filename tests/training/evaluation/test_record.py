@@ -76,23 +76,12 @@ def test_the_commit_is_that_of_the_source(tmp_path):
     assert find_commit(inner) is None
 
 
-def test_without_git_there_is_no_commit(monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda _: None)
-    assert find_commit() is None
-
-
 def test_what_a_command_prints_names_the_files_written(tmp_path):
     path = tmp_path / "x.json"
     assert deliver(None, {}, "table") == "table"
     assert deliver(None, {}, "", [Path("a")]) == "Written: a"
     assert deliver(path, {"x": 1}, "table", [Path("a")]) == f"table\n\nWritten: a\nWritten: {path}"
     assert json.loads(path.read_text())["figures"] == {"x": 1}
-
-
-def test_a_record_that_is_printed_stands_alone():
-    printed = deliver(PRINTED, {"x": 1}, "table", [Path("a")], seeds=[3])
-    assert json.loads(printed)["figures"] == {"x": 1}
-    assert json.loads(printed)["seeds"] == [3]
 
 
 def test_a_record_is_not_written_over_what_is_there(tmp_path):

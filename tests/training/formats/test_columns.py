@@ -108,14 +108,6 @@ def test_options_that_cannot_be_meant_are_refused(options, said):
         CorpusOptions(**options)
 
 
-def test_options_are_told_as_json_where_they_are_given():
-    assert CorpusOptions().to_json() == {}
-    given = CorpusOptions(("a", "b"), label_delimiter="|", vocabulary=Path("/x/voc.csv"))
-    assert given.to_json() == {
-        "text_columns": ["a", "b"], "label_delimiter": "|", "vocabulary": "voc.csv",
-    }  # fmt: skip
-
-
 # JSON lines, whose lines may differ.
 
 
@@ -156,18 +148,7 @@ def test_a_string_is_divided_only_at_a_delimiter_that_is_given(tmp_path):
         open_dataset(tmp_path).check()
 
 
-def test_a_single_label_needs_no_list(tmp_path):
-    write(tmp_path, {"text": "t", "label": "x"}, {"text": "u", "label": 3})
-    assert [label.id for label in open_dataset(tmp_path).labels] == ["3", "x"]
-
-
 def test_objects_of_annif_name_labels_by_uri_or_label(tmp_path):
     subjects = [{"uri": "<urn:1>", "label": "one"}, {"label": "two"}]
     write(tmp_path, {"text": "t", "subjects": subjects})
     assert [label.id for label in open_dataset(tmp_path).labels] == ["two", "urn:1"]
-
-
-def test_an_object_that_names_no_label_is_refused(tmp_path):
-    write(tmp_path, {"text": "t", "subjects": [{"score": 1}]})
-    with pytest.raises(DataError, match=r"subjects holds .* expected ids or names of labels"):
-        open_dataset(tmp_path).check()

@@ -41,18 +41,9 @@ def test_a_cell_is_divided(cell, options, expected):
     assert labels_of_text(cell, "labels", CorpusOptions(**options)) == expected
 
 
-def test_subject_uris_are_divided_at_spaces():
-    assert labels_of_text("u:1 u:2", "subject_uris", CorpusOptions()) == ["u:1", "u:2"]
-
-
 def test_a_known_label_holds_the_delimiter():
     known = {"a|b"}.__contains__
     assert labels_of_text(" a|b ", "labels", CorpusOptions(label_delimiter="|"), known) == [" a|b "]
-
-
-def test_a_delimiter_without_a_label_is_refused():
-    with pytest.raises(DataError, match=r"tags is '\|a' .* a label before every '\|'; remove"):
-        labels_of_text("|a", "tags", CorpusOptions(label_delimiter="|"))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +62,6 @@ def test_a_list_is_refused_where_labels_are_said_to_stand_otherwise(cell):
         labels_of_text(cell, "labels", CorpusOptions(label_delimiter=","))
     with pytest.raises(DataError, match=r", a list; leave out --one-row-per-label"):
         labels_of_text(cell, "labels", CorpusOptions(one_row_per_label=True))
-
-
-def test_a_known_label_looks_like_a_list():
-    known = {"['a']"}.__contains__
-    assert labels_of_text("['a']", "labels", CorpusOptions(), known) == ["['a']"]
 
 
 def test_a_list_that_json_holds_as_a_string_is_a_list():

@@ -55,8 +55,3 @@ def test_an_id_with_another_text_is_a_problem():
         and "id 'a' with another text than on line 1" in found[0].reason
     )
     assert found[1] == RawDocument(1, "a", "text of a", ("x", "y"))
-
-
-def test_a_text_is_not_taken_for_an_id():
-    mixed = [RawDocument(1, "a", "t", ("x",)), RawDocument(2, None, "a", ("y",))]
-    assert list(grouped_rows(PATH, mixed)) == mixed

@@ -28,7 +28,7 @@ from longtail.training.learning.document_distributions import (
     TreeNegatives,
 )
 from longtail.training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
-from longtail.training.learning.sampling import Negatives, Pairs, step_generator
+from longtail.training.learning.sampling import Negatives, Pairs
 
 NUM_LABELS = 12
 NUM_PAIRS = 400
@@ -154,20 +154,6 @@ def test_the_positive_keeps_its_q(name):
     assert float(free.log_q_positive[0, 0].exp()) == pytest.approx(q_of(free)[3], rel=1e-5)
 
 
-@pytest.mark.parametrize("name", [*EACH, *SHARED])
-def test_the_generator_decides_the_draw(name):
-    distribution = (EACH | SHARED)[name]()
-    first, second, other = (distribution.draw(pairs_of(), seeded(x)).labels for x in (1, 1, 2))
-    assert torch.equal(first, second)
-    assert name == "all" or not torch.equal(first, other)
-
-
-@pytest.mark.parametrize("num_draws", [3, 7])
-def test_a_subset_has_no_label_twice(num_draws):
-    labels = UniformSubset(NUM_LABELS, num_draws).draw(pairs_of(SOME), seeded()).labels
-    assert all(len(set(row)) == num_draws for row in labels.tolist())
-
-
 def test_every_subset_is_as_likely():
     labels = UniformSubset(20, 2).draw(
         pairs_of(torch.tensor([[0]]).expand(4000, 1), 0, 4000), seeded()
@@ -225,11 +211,6 @@ def test_frequencies_have_their_power_and_no_label_without_documents():
     np.testing.assert_allclose(np.exp(log_q), [2 / 3, 1 / 3, 0])
     with pytest.raises(DataError, match="no label has a training document"):
         log_frequencies(np.zeros(3, dtype=np.int64))
-
-
-def test_power_0_is_uniform():
-    log_q = log_frequencies(np.array([4, 1, 0]), 0.0)
-    np.testing.assert_allclose(np.exp(log_q), 1 / 3)
 
 
 def test_hard_negatives_are_those_of_the_pairs_document():
@@ -296,18 +277,6 @@ def test_refreshed_clusters_keep_their_members_and_follow_the_vectors():
     assert torch.equal(after.members, before.members)
     torch.testing.assert_close(after.means, 2 * before.means)
     torch.testing.assert_close(after.biases, before.biases + 1)
-
-
-def test_drawing_takes_no_gradient_into_the_scores():
-    vectors = DOCUMENT.expand(4, -1).clone().requires_grad_()
-    pairs = Pairs(torch.arange(4), torch.zeros(4).long(), NOTHING[:4], vectors)
-    assert not clusters().draw(pairs, seeded()).log_q.requires_grad
-
-
-def test_a_steps_generator_follows_from_its_numbers():
-    first, second = (step_generator(np.random.default_rng([7, 2, 15]), "cpu") for _ in range(2))
-    other = step_generator(np.random.default_rng([7, 2, 16]), "cpu")
-    assert first.initial_seed() == second.initial_seed() != other.initial_seed()
 
 
 @pytest.mark.parametrize("num_labels", [8, 9, 40])

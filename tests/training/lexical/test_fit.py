@@ -149,12 +149,6 @@ def test_batches_change_nothing(monkeypatch, batch):
     assert same(fitted(texts, truth), wanted)
 
 
-def test_the_same_seed_gives_the_same_model_and_another_one_other_folds():
-    texts, truth = corpus(120)
-    assert same(fitted(texts, truth), fitted(texts, truth))
-    assert not same(fitted(texts, truth), fitted(texts, truth, seed=1))
-
-
 def test_of_many_documents_some_are_learned_from_and_all_are_counted(monkeypatch, learned):
     monkeypatch.setattr(module, "_MAX_DOCUMENTS", 50)
     texts, truth = corpus(200)
@@ -195,12 +189,6 @@ def test_where_names_are_never_wrong_whole_names_come_first():
     assert scores[is_whole].min() > scores[~is_whole].max() > 0
 
 
-def test_texts_without_any_name_make_no_scorer(caplog):
-    with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
-        assert fitted(["zebra"] * 600, csr_array(np.ones((600, NUM_LABELS), np.float32))) is None
-    assert "names: 0 of 0 finds" in caplog.text
-
-
 def test_names_without_words_make_no_scorer(caplog):
     with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
         found = fit_name_model(
@@ -230,13 +218,6 @@ def test_documents_are_counted_once_for_each_word_and_pair():
     assert counts.num_documents == 6
     idf = counts.idf(counts.documents)
     np.testing.assert_allclose(idf, np.log(7 / (1 + counts.documents)) + 1, rtol=1e-6)
-
-
-def test_single_words_have_no_pairs():
-    catalogue = catalogue_of(["river", "law"])
-    counts = count_words(["river law"], catalogue, words_of(catalogue, {}))
-    assert counts.documents.tolist() == [1, 1]
-    assert len(counts.pairs) == len(counts.pair_documents) == 0
 
 
 def test_of_very_many_matches_the_classifier_learns_from_those_of_some_documents(monkeypatch):

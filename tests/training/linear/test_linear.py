@@ -163,13 +163,6 @@ def test_one_or_two_labels_can_be_trained_and_a_model_stays_as_it_was(name, num_
     assert not np.array_equal(trainer.model().weight, before)
 
 
-def test_another_seed_draws_and_orders_otherwise():
-    same, again, other = (trainer_of("uniform", seed=seed) for seed in (0, 0, 1))
-    losses = [trainer.step() for trainer in (same, again, other)]
-    assert losses[0] == losses[1]
-    assert not np.array_equal(same.model().weight, other.model().weight)
-
-
 def train(folder, objective=None):
     method = method_of("adversarial")
     options = LinearOptions(0.05, 16, 3)
@@ -259,12 +252,6 @@ def test_half_precision_learns_as_well():
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         LinearOptions(**options)
-
-
-def test_a_corpus_without_pairs_is_refused():
-    empty = csr_array((N, L), dtype=np.float32)
-    with pytest.raises(DataError, match="60 documents carry none of 12 labels"):
-        LinearTrainer(VECTORS, empty, method_of("uniform").objective, LinearOptions())
 
 
 def test_a_vector_that_is_not_finite_is_refused(monkeypatch):

@@ -45,12 +45,6 @@ def test_standardised_vectors_are_centred_with_a_mean_square_length_of_one() -> 
     np.testing.assert_allclose(mean + scale * vectors, before, rtol=1e-4)
 
 
-def test_equal_vectors_become_zero() -> None:
-    vectors = np.full((4, 3), 7, dtype=np.float32)
-    _, scale = standardise(vectors)
-    assert scale == 1 and not vectors.any()
-
-
 def test_a_model_of_standardised_vectors_is_turned_into_one_of_vectors_as_they_are() -> None:
     vectors, _ = made_up()
     before = vectors.copy()

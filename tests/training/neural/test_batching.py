@@ -76,16 +76,3 @@ def test_a_token_bound_takes_documents_of_like_length_and_less_padding():
     assert waste[0] > 0.5 and waste[1] < 0.03
     shortest_first = [int(lengths[rows].max()) for rows in sorted_.epoch(0)]
     assert shortest_first != sorted(shortest_first)
-
-
-def test_epochs_and_seeds_differ_in_their_batches():
-    lengths = np.random.default_rng(0).integers(5, 100, 300)
-    plan = plan_of(lengths, batch_tokens=800)
-    assert flat(plan.epoch(0)) != flat(plan.epoch(1))
-    assert flat(plan.epoch(0)) == flat(plan_of(lengths, batch_tokens=800).epoch(0))
-    assert flat(plan.epoch(0)) != flat(plan_of(lengths, batch_tokens=800, seed=(6, 1)).epoch(0))
-
-
-def test_without_epochs_there_is_no_step():
-    plan = plan_of([1] * 9, epochs=0)
-    assert (plan.num_steps, plan.num_seen(0), flat(plan.batches(0))) == (0, 0, [])

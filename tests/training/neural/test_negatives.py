@@ -48,12 +48,6 @@ def test_more_positives_than_the_size_are_all_kept_and_nothing_else():
     assert draw([[1, 2, 3], [3, 4]], [[9], [8]], size=2) == [1, 2, 3, 4]
 
 
-def test_only_the_batch_decides_the_positives():
-    truth = truth_of([[1], [2], [3]], 30)
-    subsets = LabelSubsets(truth, np.empty((3, 0), dtype=np.int64), 1)
-    assert subsets.draw(np.array([1]), np.random.default_rng(0)).tolist() == [2]
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_hard_negatives_come_by_rank_before_uniform_draws(seed):
     hard = [[11, 12], [13, 14]]
@@ -72,20 +66,6 @@ def test_a_rank_that_does_not_fit_is_shared_out_by_chance():
 def test_padding_among_the_hard_negatives_and_shared_ones_take_no_room():
     drawn = draw([[1], [2]], [[5, NO_LABEL], [5, 6]], size=4)
     assert drawn == [1, 2, 5, 6]
-
-
-def test_a_hard_negative_that_another_document_carries_is_there_once():
-    assert draw([[1], [2]], [[2], [1]], size=2) == [1, 2]
-
-
-def test_a_size_above_the_number_of_labels_gives_all_labels():
-    assert draw([[1]], [[2]], size=99) == list(range(30))
-
-
-def test_the_same_generator_state_draws_the_same_subset():
-    arguments = ([[1], [2]], [[5], [7]], 12)
-    assert draw(*arguments, seed=4) == draw(*arguments, seed=4)
-    assert draw(*arguments, seed=4) != draw(*arguments, seed=5)
 
 
 def test_random_fill_is_uniform_over_the_labels_that_are_left():

@@ -12,7 +12,6 @@ from longtail.training.configuration.sections import ClassifierConfig
 from longtail.training.neural.layers import (
     begin_training,
     checkpoint_gradients,
-    freeze_layers,
     parameters_by_depth,
 )
 from longtail.training.neural.optimizer import make_optimizer, set_rates
@@ -34,11 +33,6 @@ def test_rates_rise_to_the_peak_and_fall_towards_zero():
     assert factors(20) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("total", [1, 2, 3, 7])
-def test_no_rate_is_zero_nor_above_the_peak(total):
-    assert all(0 < factor <= 1 for factor in factors(total))
-
-
 def test_transformer_poolers_and_classifier_have_rates_of_their_own(new_model):
     model = new_model()
     groups = make_optimizer(model, CONFIG).param_groups
@@ -47,13 +41,6 @@ def test_transformer_poolers_and_classifier_have_rates_of_their_own(new_model):
     ]  # fmt: skip
     parameters = [id(parameter) for group in groups for parameter in group["params"]]
     assert sorted(parameters) == sorted(id(parameter) for parameter in model.parameters())
-
-
-def test_frozen_layers_are_in_no_group(new_model):
-    model = new_model()
-    freeze_layers(model.encoder, 1)
-    optimizer = make_optimizer(model, CONFIG)
-    assert [len(group["params"]) for group in optimizer.param_groups] == [18, 4, 4]
 
 
 def test_depths_divide_all_parameters_of_the_transformer(new_model):

@@ -20,7 +20,6 @@ from longtail.training.pipeline import budget, dense_costs
 from longtail.training.pipeline.budget import DensePlan, plan_dense, train_within
 from longtail.training.pipeline.dense_costs import DenseCosts, StageTime, measure_dense_costs
 from longtail.training.pipeline.train import Run
-from longtail.training.runtime.distributed import Processes
 
 SPENT = [SimpleNamespace(stage="features", wall_s=1.0)]
 """What the run without an encoder took: the second takes its features again."""
@@ -81,14 +80,6 @@ def test_a_plan_is_within_the_time_and_wastes_less_than_a_step_of_each_stage(
         assert plan.max_steps["retrieval"] >= 50
         most_wasted = classifier.step_s + retrieval.step_s
         assert 0.95 * left_s - most_wasted - 1e-6 <= plan.seconds <= 0.95 * left_s + 1e-6
-
-
-def test_a_plan_says_how_long_the_encoder_is_trained():
-    half = DensePlan({"classifier": 0, "retrieval": 70}, 90.0)
-    assert half.in_words == (
-        "The encoder is trained for 70 steps of retrieval: about 1.5 min are left."
-    )
-    assert "in full: about 2.0 min" in DensePlan(None, 120.0).in_words
 
 
 def test_a_stage_without_steps_is_left_out(tiny_config):
@@ -181,16 +172,6 @@ def test_another_time_is_another_run(start, few_steps, tmp_path, caplog):
     start(4.0)
     assert "holds another run (its budget_s differs)" in caplog.text
     assert len(list(tmp_path.glob("**/run-*/budget.json"))) == 1
-
-
-def test_a_run_without_an_encoder_has_nothing_to_fit_into_a_time(start, tiny_config):
-    with pytest.raises(ConfigError, match="this run has none"):
-        start(config=tiny_config.without_encoder)
-
-
-def test_several_processes_are_refused(start):
-    with pytest.raises(ConfigError, match="trains in one process"):
-        start(processes=Processes(0, 2))
 
 
 @pytest.mark.parametrize(

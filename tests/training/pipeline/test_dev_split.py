@@ -13,7 +13,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import assess
 from longtail.training.data.dataset import open_dataset
 from longtail.training.pipeline import dev_split as module
-from longtail.training.pipeline.dev_split import DevSplit, finish_on_dev
+from longtail.training.pipeline.dev_split import DevSplit
 
 BLENDS = {"ensemble": BLENDABLE, "fast": WITHOUT_ENCODER}
 
@@ -84,14 +84,3 @@ def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypat
     assert again.blending(BLENDS, tmp_path) == first
     again.metrics(first)
     assert encoded == [20]
-
-
-def test_a_finished_model_is_evaluated_with_its_reliability(trained, tiny_corpus, tmp_path):
-    parts = read_parts(trained.bundle)
-    bare = replace(parts, calibrations={}, blends={}, aims={})
-    dataset = open_dataset(tiny_corpus)
-    whole, on_dev = finish_on_dev(dataset, bare, 60, parts.scorers, tmp_path)
-    assert whole.scorers == parts.scorers and set(on_dev.metrics) == set(parts.scorers)
-    found = assess(Predictor(whole), dataset, "test", num_training_documents=60, reliability=True)
-    assert found.reliability is not None
-    assert set(found.reliability.after) == set(parts.scorers)

@@ -157,26 +157,9 @@ def test_the_configuration_decides_where_it_says_something(started, sentence_enc
     assert found.prefixes == Prefixes("", "people ")
 
 
-def test_what_the_configuration_says_stands_in_the_settings(tiny_content):
-    given = {"document_pooling": "mean", "document_prefix": "", "label_prefix": "of "}
-    used = TrainingConfig.model_validate(tiny_content | given).settings_used
-    assert {name: used[name] for name in given} == given
-    without = TrainingConfig.model_validate(given | {"scorers": ["sparse"]})
-    assert not set(given).intersection(without.settings_used)
-    assert set(without.keys_ignored) == set(given)
-
-
 def test_an_encoder_that_says_nothing_is_used_as_in_depl(started, tiny_encoder):
     found = started(tiny_encoder)
     assert (found.encoder.head, found.prefixes) == (DEPL_HEAD, Prefixes())
-
-
-def test_the_packaged_encoder_is_used_as_in_depl(sentence_encoder, tiny_content):
-    """It brings modules.json along; what was measured with it is of its first token."""
-    config = TrainingConfig.model_validate(tiny_content | {"encoder": "packaged"})
-    found = load_encoder(EncoderSource("packaged", sentence_encoder, "0" * 64), config)
-    assert (found.encoder.head, found.prefixes) == (DEPL_HEAD, Prefixes())
-    assert found.encoder.dim == 16
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.numpy import load_file
 
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
@@ -19,7 +18,6 @@ from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.pipeline.encoder_free import fit_encoder_free
-from longtail.training.runtime.run_log import read_stage_costs
 from longtail.training.sparse.fit import _save_block
 from longtail.training.sparse.svm import FittedLabels
 
@@ -64,14 +62,6 @@ def test_the_published_sparse_model_is_that_of_all_documents_to_the_bit(sparse, 
         assert sparse.bundle.manifest.files[name] == undivided.bundle.manifest.files[name]
 
 
-def test_the_first_fit_knows_the_kept_documents_alone(sparse, corpus):
-    kept = with_held_out_dev(open_dataset(corpus), SHARE).split("train").scan().labels
-    blocks = [load_file(path) for path in (sparse.work / "sparse").glob("*.safetensors")]
-    num_covered = sum(len(block["bias"]) for block in blocks)
-    assert num_covered == len(set(kept.indices.tolist()))
-    assert num_covered < len(read_parts(sparse.bundle).sparse.labels)
-
-
 def test_the_catalogue_counts_all_documents(sparse, dense, corpus):
     wanted = open_dataset(corpus).catalogue.training_counts.tolist()
     for trained in (sparse, dense):
@@ -103,12 +93,6 @@ def test_the_metrics_are_those_of_the_first_fit_on_the_held_out_documents(
     assert told == {name: dict(x.values) for name, x in found.scorers["sparse"].items()}
 
 
-def test_the_fits_are_stages_of_their_own(sparse):
-    stages = [cost.stage for cost in read_stage_costs(sparse.work)]
-    assert {"features", "sparse", "features-all", "sparse-all"} <= set(stages)
-    assert stages.index("sparse") < stages.index("probabilities") < stages.index("sparse-all")
-
-
 # ---- killed ----
 
 
@@ -137,12 +121,6 @@ def test_a_run_that_ended_in_the_second_fit_goes_on_to_the_same_digest(
     assert resumed.bundle.manifest.digest == sparse.bundle.manifest.digest
     assert {path.parent.name for path in again} == {"sparse-all"}
     assert len(saved) == num_saved and not set(saved) & set(again)
-
-
-def test_another_share_is_another_run(sparse, train_in, sparse_config, corpus, tmp_path):
-    shutil.copytree(sparse.work, tmp_path / "work")
-    manifest = train_in(tmp_path, with_share(sparse_config, 0.5), corpus).bundle.manifest
-    assert manifest.held_out_documents == 30
 
 
 # ---- with an encoder ----
@@ -179,7 +157,3 @@ def test_label_vectors_encode_the_pseudo_descriptions_of_the_bundle(dense, spars
     wanted = encode_all(parts.dense.encoder, tokens, "label", pad_id=pad_id, device="cpu")
     assert parts.dense.label_vectors == pytest.approx(wanted, abs=1e-5)
     assert texts != [label.pseudo_description for label in sparse.bundle.catalogue]
-
-
-def test_a_dev_split_of_its_own_is_left_alone(trained_sparse):
-    assert not (trained_sparse.work / "sparse-all").exists()

@@ -32,8 +32,6 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.linear import TreeCorrection, corrected_scores
-from longtail.training.assessment.assess import assess
-from longtail.training.configuration.learning import SoftTopKLossConfig
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.pipeline import dense_stages, encoder_free
@@ -158,16 +156,6 @@ def digest_of(trained) -> str:
 # ---- the same again ----
 
 
-def test_one_seed_gives_one_digest(trained, train_in, tiny_config, tiny_corpus, tmp_path):
-    assert digest_of(train_in(tmp_path, tiny_config, tiny_corpus)) == digest_of(trained)
-
-
-def test_another_seed_gives_another_model(trained, train_in, tiny_config, tiny_corpus, tmp_path):
-    other = train_in(tmp_path, changed(tiny_config, seed=4), tiny_corpus).bundle
-    name = "retrieval.safetensors"
-    assert other.manifest.files[name] != trained.bundle.manifest.files[name]
-
-
 def test_a_finished_run_started_again_publishes_no_second_version(
     train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
 ):
@@ -193,13 +181,6 @@ def test_weights_that_the_encoder_lacks_follow_from_the_seed(tiny_config, tiny_e
     first, second = (start_dense(config, truth).model for _ in range(2))
     pairs = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
     assert all(torch.equal(*pair) for pair in pairs)
-
-
-def test_a_retrieval_loss_with_as_many_places_as_labels_is_refused(tiny_config):
-    retrieval = tiny_config.retrieval.model_copy(update={"loss": SoftTopKLossConfig(k=2)})
-    truth = csr_array(np.zeros((1, 2), dtype=np.float32))
-    with pytest.raises(ConfigError, match="'soft_top_k': k is 2, of 2 labels"):
-        start_dense(tiny_config.model_copy(update={"retrieval": retrieval}), truth)
 
 
 def test_all_that_needs_no_encoder_is_trained_without_one(
@@ -348,17 +329,6 @@ def test_other_data_are_worked_on_in_a_folder_of_their_own(
     assert "another run (its data_fingerprint differs)" in caplog.text
 
 
-def test_another_encoder_of_that_name_is_another_run(
-    train_in, folder_of, tiny_config, tiny_encoder, tiny_corpus, tmp_path, caplog
-):
-    encoder = shutil.copytree(tiny_encoder, tmp_path / "encoder")
-    config = changed(tiny_config, encoder=str(encoder))
-    train_in(tmp_path, config, tiny_corpus)
-    BertModel(BertConfig.from_pretrained(encoder)).save_pretrained(encoder)
-    assert folder_of(config, tiny_corpus).parent == tmp_path / "work"
-    assert "another run (its encoder_sha256 differs)" in caplog.text
-
-
 def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
     train_in, tiny_config, tiny_corpus, tmp_path
 ):
@@ -392,16 +362,6 @@ def test_the_default_scorer_is_a_blend_or_better_than_it_beyond_chance(trained):
     assert manifest.default_scorer in manifest.default_scorer_reason
 
 
-def test_labels_have_pseudo_descriptions_and_counts(trained, tiny_corpus):
-    catalogue = trained.bundle.catalogue
-    counts = open_dataset(tiny_corpus).catalogue.training_counts
-    assert catalogue.training_counts.tolist() == counts.tolist()
-    for label in catalogue:
-        name, _, words = label.pseudo_description.partition(f"{label.name}. ")
-        assert (name, 1 <= len(words.split()) <= 5) == (("", True) if label.training_count else
-                                                        (label.name, False))  # fmt: skip
-
-
 def test_only_trained_labels_have_rows_in_sparse_and_classifier(trained):
     bundle = trained.bundle
     covered = np.flatnonzero(bundle.catalogue.training_counts).tolist()
@@ -409,22 +369,6 @@ def test_only_trained_labels_have_rows_in_sparse_and_classifier(trained):
         assert bundle.tensors(name)["labels"].tolist() == covered
     vectors = bundle.tensors("retrieval.safetensors")["label_vectors"]
     assert vectors.shape == (len(bundle.catalogue), 16)
-
-
-def test_the_published_bundle_ranks_as_the_run_did(trained, tiny_corpus):
-    predictor = Predictor.of_bundle(trained.bundle, device="cpu")
-    dev, dataset = trained.bundle.manifest.metrics["dev"], open_dataset(tiny_corpus)
-    found = assess(predictor, dataset, "dev", num_training_documents=60).evaluation
-    for name in predictor.scorers:
-        assert found.scorers[name]["all"].values == pytest.approx(dev[name]["all"])
-
-
-def test_without_keywords_a_label_is_described_by_its_name(
-    train_in, tiny_config, tiny_corpus, tmp_path
-):
-    config = changed(tiny_config, descriptions={"num_keywords": 0})
-    catalogue = train_in(tmp_path, config, tiny_corpus).bundle.catalogue
-    assert all(label.pseudo_description == label.name for label in catalogue)
 
 
 def test_without_its_classifier_a_bundle_has_no_such_scorer(
@@ -552,10 +496,6 @@ def test_label_texts_are_read_into_tokens_once(
     assert len(read) == len(catalogue) + 60
 
 
-def test_without_an_encoder_the_other_processes_have_nothing_to_do(sparse_config):
-    dense_stages.follow(sparse_config, Processes(1, 2))
-
-
 def test_the_other_processes_train_along_and_leave_nothing_behind(
     tiny_config, tiny_corpus, tmp_path, monkeypatch
 ):
@@ -573,13 +513,6 @@ def test_the_other_processes_train_along_and_leave_nothing_behind(
 
 
 # ---- the sparse model alone ----
-
-
-@pytest.fixture
-def no_encoder(monkeypatch):
-    """Nothing of an encoder can be looked for, loaded or trained."""
-    for name in ("find_encoder", "load_encoder", "DeplModel", "find_machine"):
-        monkeypatch.setattr(f"longtail.training.pipeline.dense.{name}", None)
 
 
 def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_sparse):
@@ -605,24 +538,6 @@ def test_the_manifest_and_the_folder_say_that_there_is_no_encoder(trained_sparse
         "blending",
         "stages.jsonl",
     }
-
-
-def test_no_encoder_is_needed_and_what_was_said_of_it_is_told_to_be_ignored(
-    no_encoder, train_in, tiny_config, trained_sparse, tiny_corpus, tmp_path, caplog
-):
-    config = changed(tiny_config, scorers=["sparse"], encoder="no such encoder")
-    with caplog.at_level(logging.WARNING, "longtail.training.pipeline.train"):
-        again = train_in(tmp_path, config, tiny_corpus)
-    assert digest_of(again) == digest_of(trained_sparse)
-    assert "scorers sparse: these settings decide nothing: encoder, doc" in caplog.text
-
-
-def test_the_work_of_a_run_with_an_encoder_is_not_one_without(
-    trained, folder_of, sparse_config, tiny_corpus, tmp_path, caplog
-):
-    work = shutil.copytree(trained.work, tmp_path / "work")
-    assert folder_of(sparse_config, tiny_corpus).parent == work
-    assert "its config, device, encoder_sha256, is_bfloat16 differs" in caplog.text
 
 
 # ---- small and broken corpora ----
@@ -655,13 +570,6 @@ def test_a_corpus_with_fewer_than_five_labels_is_trained(
     assert bundle.manifest.default_scorer in bundle.manifest.scorers
 
 
-def test_training_documents_without_any_label_are_refused(train_in, tiny_config, tmp_path, write):
-    write("train", [{"text": "a law", "labels": []}] * 3)
-    write("labels", [{"id": "1", "name": "fish"}])
-    with pytest.raises(DataError, match="no training document has a label"):
-        train_in(tmp_path, tiny_config, tmp_path / "corpus")
-
-
 def test_broken_lines_of_all_splits_are_told_before_anything_is_trained(
     train_in, tiny_config, copied_corpus, tmp_path
 ):
@@ -673,11 +581,6 @@ def test_broken_lines_of_all_splits_are_told_before_anything_is_trained(
     for place in ("train.jsonl, line 61", "dev.jsonl, line 21", "test.jsonl, line 21"):
         assert f"{place}: not JSON" in str(caught.value)
     assert not (tmp_path / "work").exists()
-
-
-def test_too_many_frozen_layers_are_refused(train_in, tiny_config, tiny_corpus, tmp_path):
-    with pytest.raises(ConfigError, match="frozen_layers is 3"):
-        train_in(tmp_path, changed(tiny_config, frozen_layers=3), tiny_corpus)
 
 
 @pytest.mark.parametrize(

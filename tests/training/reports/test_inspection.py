@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from typer.testing import CliRunner
 
 import longtail
@@ -16,9 +15,7 @@ from longtail.models.errors import LongtailError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.options import CorpusOptions
 from longtail.training.reports.inspection import Inspection, inspect_dataset
-from longtail.training.reports.inspection_text import bars_of_ranks, text_of, write_inspection
-from longtail.training.reports.training_cost import estimate_costs
-from longtail.training.runtime import progress
+from longtail.training.reports.inspection_text import write_inspection
 
 ODD = {
     "train": [
@@ -118,52 +115,11 @@ def test_labels_that_the_vocabulary_lacks_are_told_and_do_not_stop_it(tmp_path):
     assert found.splits["train"].problems.num_bad == 3
 
 
-def test_a_clean_corpus_is_not_suspected(tmp_path):
-    found = inspected(write(tmp_path, {"train": [("some text", ["x"]), ("other text", ["y"])]}))
-    assert found.oddities == ()
-    assert "Nothing was found." in text_of(found)
-
-
-def test_bars_show_ranks_that_grow():
-    counts = np.array([50, 20, 5, 1, 0], dtype=np.int64)
-    lines = [line.split() for line in bars_of_ranks(counts).splitlines()]
-    assert [(line[0], line[1]) for line in lines] == [("1", "50"), ("3", "5"), ("5", "0")]
-    lengths = [len(line[2]) if len(line) > 2 else 0 for line in lines]
-    assert lengths == [40, round(40 * np.log(6) / np.log(51)), 0]
-
-
-@pytest.mark.parametrize(
-    ("documents", "words", "labels", "seconds", "gib"),
-    [(45_000, 34_300_000, 4_108, 30, 0.47), (78_053, 13_300_000, 106_194, 255, 1.35)],
-)  # of docs/results/peers-eurlex57k.json and peers-library-keywords.json
-def test_estimates_hold_what_was_measured(documents, words, labels, seconds, gib):
-    sparse, light, *dense = estimate_costs(documents, words, labels)
-    assert sparse.seconds[0] < seconds < sparse.seconds[1]
-    assert sparse.gib[0] < gib < sparse.gib[1]
-    measured = {4_108: 8 * 60, 106_194: 19 * 60}[labels]
-    assert light.seconds[0] < measured < light.seconds[1]
-    assert len(dense) == 2 and all(x.seconds[0] < x.seconds[1] for x in dense)
-
-
-def test_larger_corpora_cost_more():
-    small, large = estimate_costs(100, 1_000, 10), estimate_costs(10_000, 100_000, 1_000)
-    for one, other in zip(small, large, strict=True):
-        assert other.seconds > one.seconds and other.gib >= one.gib
-
-
 # The command.
 
 
 def run(*words: object) -> Any:
     return CliRunner().invoke(longtail.app, ["inspect", *map(str, words)])
-
-
-def test_reading_shows_progress_where_it_takes_a_while(tmp_path, monkeypatch):
-    monkeypatch.setattr(progress, "READING_DELAY_S", 0)
-    posts = tmp_path / "posts.csv"
-    posts.write_text("text,labels\n" + "".join(f"text {row},label\n" for row in range(2500)))
-    found = run(posts).stderr
-    assert "labels of train: " in found and "reading test: " in found
 
 
 def test_the_command_writes_text_json_and_picture(tmp_path, tiny_corpus):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 from typer.testing import CliRunner
 
 import longtail
 from longtail.models.errors import ConfigError
-from longtail.training.evaluation.figures import png_of
 from longtail.training.evaluation.hierarchical import HierarchicalReport
 from longtail.training.reports import html
 from longtail.training.reports import report as report_module
@@ -109,11 +104,6 @@ def test_the_page_tells_the_model_its_metrics_and_its_configuration(outline, tra
         assert words in outline.text.replace("\u2011", "-")
 
 
-def test_the_page_has_each_picture_once_and_inverts_it_on_dark_pages(outline, page):
-    assert len(outline.sources) == len({*outline.sources}) == 3
-    assert "img { filter: invert(.91) hue-rotate(180deg); }" in page
-
-
 def test_texts_are_escaped_and_cut(page, outline):
     assert "&lt;script&gt;alert(&#x27;&amp;amp;&#x27;)&lt;/script&gt;" in page
     shown = re.findall(r"<dt>Text</dt><dd>(.*?)</dd>", page)
@@ -160,56 +150,6 @@ def test_the_best_number_of_a_column_stands_out():
     assert re.findall(r"<b>(.*?)</b>", found) == ["10.00"]
     assert '<th scope="row">c&lt;</th>' in found
     assert "<b>" not in html.table(cells)
-
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), "")
-MEASURE = """<script>addEventListener("load", () => {
-  const box = document.querySelector(".wide"), table = box.firstChild;
-  document.title = [table.getBoundingClientRect().right <= innerWidth,
-    getComputedStyle(box).overflowX, box.tabIndex].join(" ") })</script>"""
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
-@pytest.mark.parametrize(("medium", "wanted"), [("print", "true visible 0"), ("screen", "auto 0")])
-def test_a_wide_table_fits_on_paper_and_scrolls_on_a_screen(page, tmp_path, medium, wanted):
-    """On commit e37f807 its last columns were missing in print, and nothing showed them on screen.
-
-    The window is as wide as A4 paper between its margins; the report itself allows no scripts.
-    """
-    table = max(re.findall(r'<div class="wide".*?</table></div>', page), key=len)
-    style = re.findall("<style>(.*?)</style>", page, flags=re.DOTALL)[0]
-    if medium == "print":
-        style = style.replace("@media print", "@media all")
-    content = f"<!DOCTYPE html><title></title><style>{style}</style>{table}{MEASURE}"
-    (tmp_path / "page.html").write_text(content)
-    found = subprocess.run(
-        [
-            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-            "--disable-background-networking", "--window-size=700,900",
-            f"--user-data-dir={tmp_path / 'profile'}", (tmp_path / "page.html").as_uri(),
-        ],
-        capture_output=True, text=True, check=True, timeout=120,
-    ).stdout  # fmt: skip
-    assert re.findall("<title>(.*?)</title>", found)[0].endswith(wanted)
-
-
-def test_the_page_tells_probabilities_by_rarity(outline):
-    """There was no such table on commit e37f807."""
-    text = outline.text.replace("\u2011", "-")
-    assert "By training documents of the label" in text.split("Probabilities")[1]
-    assert "Where the mean is far above the share of right ones, a threshold lets wrong" in text
-
-
-def test_a_picture_stands_in_the_page_with_its_description():
-    encoded = base64.b64encode(b"png").decode()
-    found = html.picture(b"png", 'a "b"')
-    assert found == f'<img src="data:image/png;base64,{encoded}" alt="a &quot;b&quot;">'
-
-
-def test_a_figure_is_drawn_on_white():
-    figure = draw_curves({"linear": [ProgressPoint(1, 0.5, 0.1, 0.0)]})
-    assert imread(BytesIO(png_of(figure)))[2, 2, :3] == pytest.approx(np.ones(3))
 
 
 def test_curves_are_the_losses_and_their_running_means():

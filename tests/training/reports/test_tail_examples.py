@@ -47,11 +47,6 @@ def test_right_missed_and_wrong_labels_are_told_apart(chosen):
     assert pairs_of(chosen[WRONG]) == [(0, 2), (1, 1)]
 
 
-def test_an_example_tells_place_score_truth_and_prediction(chosen):
-    assert chosen[FOUND][0] == TailExample(0, 1, 2, -1.0, (1, 5, 6), (5, 1, 3, 0, 2))
-    assert chosen[MISSED][1] == TailExample(2, 4, None, None, (0, 4), (5, 3, 0))
-
-
 def test_all_pairs_are_those_that_naive_loops_find():
     rng = np.random.default_rng(2)
     counts = rng.choice([0, 1, 5, 9, 10, 40], 60)
@@ -77,8 +72,3 @@ def test_some_are_spread_evenly_over_all():
         ranking_of(labels), truth_of([[i] for i in range(12)], 24), np.full(24, 2), count=3
     )
     assert pairs_of(found[FOUND]) == [(2, 2), (6, 6), (10, 10)]
-
-
-def test_where_there_are_none_none_are_chosen():
-    found = choose_tail_examples(ranking_of(RANKED), truth_of(TRUE, 8), np.full(8, 50))
-    assert found == {FOUND: [], MISSED: [], WRONG: []}

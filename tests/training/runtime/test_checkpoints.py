@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,21 +65,6 @@ def test_the_state_of_the_optimizer_comes_back_to_the_bit(tmp_path):
     assert saved["param_groups"] == loaded["param_groups"]
 
 
-def test_no_checkpoint_leaves_the_model_as_it_is(tmp_path):
-    model, optimizer = fresh(0)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert load_checkpoint(tmp_path / "none", model, optimizer) == 0
-    assert equal(model.state_dict(), before)
-    assert newest_checkpoint(tmp_path / "none") is None
-
-
-def test_a_new_checkpoint_replaces_the_one_before(tmp_path):
-    model, optimizer = fresh(0)
-    for step in (9, 10):  # as words, "10" would come before "9"
-        save_checkpoint(tmp_path, step, model, optimizer)
-    assert [path.name for path in tmp_path.iterdir()] == ["10"]
-
-
 def test_of_two_checkpoints_the_newest_wins(tmp_path):
     model, optimizer = fresh(0)
     save_checkpoint(tmp_path, 9, model, optimizer)
@@ -128,14 +112,6 @@ def test_a_finished_stage_gives_back_its_model(tmp_path):
     loaded, optimizer = fresh(9)
     assert load_checkpoint(tmp_path, loaded, optimizer) == 2
     assert equal(loaded.state_dict(), model.state_dict())
-
-
-def test_only_safetensors_and_json_are_written(tmp_path: Path):
-    model, optimizer = fresh(0)
-    take_steps(model, optimizer, range(1))
-    save_checkpoint(tmp_path, 1, model, optimizer)
-    suffixes = {path.suffix for path in (tmp_path / "1").iterdir()}
-    assert suffixes == {".safetensors", ".json"}
 
 
 def test_arrays_come_back_whatever_the_order_of_their_axes(tmp_path):

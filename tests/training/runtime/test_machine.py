@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from longtail.training.runtime.distributed import Processes
 from longtail.training.runtime.machine import Machine, find_machine, forked_random
 
 
@@ -75,11 +74,6 @@ def test_pytorch_that_can_not_tell_of_bfloat16_computes_in_float32(no_gpu, monke
     """`torch.cpu.get_capabilities` is there since 2.11."""
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     assert find_machine("auto") == Machine("cpu", is_bfloat16=False)
-
-
-def test_a_machine_knows_its_processes(no_gpu):
-    for precision in ("auto", "float32"):
-        assert find_machine(precision, Processes(1, 2)).processes == Processes(1, 2)
 
 
 @pytest.mark.parametrize(

@@ -121,11 +121,6 @@ def test_either_way_goes_on_where_the_other_stopped(fake_ray, fit, tmp_path, fir
     assert {x for x, stamp in stamps.items() if x.stat().st_mtime_ns != stamp} == {gone}
 
 
-def test_nothing_is_left_to_be_done(fake_ray, fit, tmp_path):
-    assert fit(tmp_path, LOCAL) == fit(tmp_path, ON_RAY)
-    assert fake_ray.num_workers == 0
-
-
 def test_engines_that_there_are_not():
     assert checked_engine("ray", 3) == Executor("ray", 3)
     with pytest.raises(ConfigError, match="--engine: got 'spark'; expected one of"):

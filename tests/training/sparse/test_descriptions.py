@@ -22,7 +22,6 @@ from longtail.training.configuration.sections import DescriptionConfig, SparseCo
 from longtail.training.data.dataset import open_dataset
 from longtail.training.sparse.descriptions import (
     keywords_of_labels,
-    positive_weights,
     pseudo_descriptions,
     related,
 )
@@ -75,34 +74,6 @@ def test_a_phrase_is_a_keyword_only_where_there_is_no_word():
     assert keywords_of(falling("olive oil", "oil mill", max_ngram=2), "food") == [("olive oil",)]
 
 
-def test_only_positive_weights_make_keywords():
-    model = model_of([[-0.9, 0.4, 0, -0.1]], [0])
-    assert keywords_of(model, "food", count=4) == [("bread",)]
-
-
-def test_equal_weights_are_ordered_by_column():
-    assert keywords_of(model_of([[0.5] * 4], [0]), "food", count=2) == [("apple", "bread")]
-
-
-def test_weights_are_ordered_however_they_are_stored():
-    model = model_of([[0.5, 0.5, 0.9, -1]], [0])
-    model.weights.indices[:] = model.weights.indices[::-1].copy()
-    model.weights.data[:] = model.weights.data[::-1].copy()
-    columns, weights = positive_weights(model, 0)
-    assert columns.tolist() == [2, 0, 1]
-    assert weights.tolist() == pytest.approx([0.9, 0.5, 0.5])
-
-
-def test_labels_without_a_classifier_have_no_keywords():
-    model = model_of([[1, 0, 0, 0], [0, 0, 0, 1]], [1, 3])
-    expected = [(), ("apple",), (), ("dates",), ()]
-    assert keywords_of(model, *"vwxyz", count=2) == expected
-
-
-def test_no_keywords_wanted_none_given():
-    assert keywords_of(model_of([[1, 1, 1, 1]], [0]), "food", count=0) == [()]
-
-
 @pytest.mark.parametrize("weights", [[0, 0, 0, 0], [-1, 0, -2, 0]])
 def test_a_label_without_a_positive_weight_is_described_by_its_name(weights):
     keywords = keywords_of(model_of([weights], [0]), "food")
@@ -143,16 +114,6 @@ def fit(folder, corpus, config):
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory, tiny_corpus):
     return fit(tmp_path_factory.mktemp("sparse"), tiny_corpus, SparseConfig())
-
-
-def test_every_label_with_a_training_document_has_keywords(fitted):
-    dataset, model = fitted
-    counts = dataset.catalogue.training_counts
-    keywords = keywords_of_labels(model, dataset.catalogue, DescriptionConfig())
-    numbers = np.array([len(words) for words in keywords])
-    assert (counts == 1).sum() > 50
-    assert ((numbers >= 1) == (counts >= 1)).all()
-    assert numbers.max() == 20
 
 
 def test_a_fitted_label_s_keywords_are_those_of_a_naive_loop(fitted):
@@ -239,10 +200,6 @@ def test_a_run_describes_labels_by_the_other_names_and_parents_of_its_corpus(
         f"{lines[1]['name']}. other name. {lines[0]['name']}"
     )
     assert bundle.catalogue[0].parents == ()
-
-
-def test_a_keyword_that_is_a_word_of_the_name_stays():
-    assert described(Label("1", "jazz music"), ("jazz", "piano")) == "jazz music. jazz piano"
 
 
 @pytest.mark.parametrize("words", [(), ("clue",), ("puzzle", "clue")])

@@ -86,11 +86,6 @@ def test_features_of_training_are_those_of_scoring_to_the_bit(problem, max_ngram
     assert (tfidf.transform(problem.texts) != features).nnz == 0
 
 
-def test_texts_are_read_once():
-    tfidf, features = fit_tfidf(iter(["fish sea", "fish tax", "sea tax"]), CONFIG)
-    assert features.shape == (3, len(tfidf.tokens)) == (3, 3)
-
-
 @pytest.mark.parametrize("texts", [["alone", "apart"], ["same"] * 5, ["?", "!"]])
 def test_no_usable_token_is_refused_with_what_to_change(texts):
     with pytest.raises(DataError, match=r"at least 2 and at most 70%.*sparse.min_document_count"):
@@ -103,15 +98,6 @@ def test_forms_of_a_word_become_one_token():
     assert tfidf.tokens == ("car", "fish", "swim")
     assert tfidf.lemmas["swam"] == "swim"
     assert (tfidf.transform(["fishes swam"]) != features[:1]).nnz == 0
-
-
-def test_only_lemmas_of_the_vocabulary_are_kept():
-    tfidf, _ = fit_tfidf(["fishes", "fish", "cars"], SparseConfig(lemma_language="en"))
-    assert set(tfidf.lemmas.values()) == {"fish"}
-
-
-def test_no_language_means_no_lemmas():
-    assert read_lemmas("") == {}
 
 
 def test_a_language_without_a_table_is_refused():
@@ -157,13 +143,6 @@ def test_a_label_on_every_document_scores_the_same_for_all_texts(problem, tmp_pa
     assert model.labels[-1] == problem.truth.shape[1] - 1
     assert model.weights[[-1]].nnz == 0
     assert model.bias[-1] == 1
-
-
-def test_no_pruning_keeps_every_weight(problem, tmp_path):
-    whole = problem.fit(tmp_path / "whole", prune_below=0)
-    pruned = problem.fit(tmp_path / "pruned")
-    assert whole.weights.nnz > pruned.weights.nnz
-    assert np.abs(pruned.weights.data).min() >= 0.03
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -106,14 +104,6 @@ def test_labels_fitted_alone_are_to_the_bit_those_fitted_together():
         np.testing.assert_array_equal(getattr(alone, name), getattr(together, name))
 
 
-def test_the_seed_decides_the_sample():
-    options = {"hard_negatives": 0, "hard_negatives_per_positive": 0, "sampled_negatives": 40}
-    first, again = (classifiers(random_problem(**options)) for _ in range(2))
-    other = classifiers(random_problem(seed=1, **options))
-    np.testing.assert_array_equal(first, again)
-    assert np.abs(first - other).max() > 1e-3
-
-
 def test_features_rise_and_no_weight_is_small_or_zero():
     fitted = random_problem(prune_below=0.05).fit(EVERY_LABEL)
     assert np.abs(fitted.weights).min() >= 0.05
@@ -137,9 +127,3 @@ def test_a_label_of_one_empty_document_has_a_bias_only():
     fitted = SvmProblem(FEATURES, csr_array(lonely), config, seed=0).fit(np.array([0]))
     assert (fitted.weights < 0).all()  # no word speaks for it
     assert -1.1 < fitted.bias[0] < 0
-
-
-def test_nothing_warns():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        random_problem().fit(EVERY_LABEL)

@@ -15,8 +15,8 @@ from research.experiments.adversarial.curves import (
     quickest,
     time_to_level,
 )
+from research.experiments.adversarial.picture import draw_adversarial
 from research.experiments.adversarial.record import adversarial_record
-from research.experiments.adversarial.report import adversarial_markdown, draw_adversarial
 from research.experiments.adversarial.run import best_candidates
 from research.experiments.adversarial.trial_runner import FIGURES, TREE, TRUE, name_at
 from research.experiments.adversarial.tuning import Candidate
@@ -128,41 +128,12 @@ def test_who_never_gets_there_is_never_there():
     low = SETTINGS | {ADVERSARIAL.setting: figures([0, 1], [0.25, 0.45], 0.6)}
     found = time_to_level(low, "adversarial", "accuracy", 0.9, "cpu")
     assert (found.seconds.values, found.quotient.values) == ((math.inf,), (0.0,))
-    assert "| never | - | - |" in " ".join(adversarial_markdown({"task": low}, "cpu").split())
 
 
 def test_without_uniform_negatives_there_is_no_level():
     alone = {TREE: tree(1.0), ADVERSARIAL.setting: SETTINGS[ADVERSARIAL.setting]}
     assert levels(alone, "accuracy") == {}
-    assert "| times as soon |" not in adversarial_markdown({"task": alone}, "cpu")
-
-
-def test_the_report_has_two_headings_a_task_and_a_row_a_method():
-    truth = {"log_likelihood": Estimate((-1.5,)), "accuracy": Estimate((0.9,))}
-    others = {UNIFORM.setting: SETTINGS[UNIFORM.setting]}
-    text = adversarial_markdown({"a": {TRUE: truth} | SETTINGS, "b": others}, "wall")
-    assert "seconds (wall-clock time)" in text
-    headings = [line for line in text.splitlines() if line.startswith("## ")]
-    assert headings == [
-        "## a, by accuracy", "## a, by log likelihood", "## b, by accuracy",
-        "## b, by log likelihood",
-    ]  # fmt: skip
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in text.splitlines()
-        if line.startswith("| ")
-    ]
-    found = {row[0]: row[1:] for row in rows[:6]}
-    assert found["p_D itself"] == ["-", "-", "-", "0", "-", "-", "-1.500", "90.0"]
-    assert found["tree alone"][4:8] == ["1.0", "0.5", "-4.000", "25.0"]
-    assert found["adversarial"] == [
-        "0.1", "λ=0", "2", "20", "4.0 ± 0.0", "2.0 ± 0.0", "-3.350 ± 0.000", "65.0 ± 0.0",
-    ]  # fmt: skip
-    times = next(row for row in rows[6:] if row[0] == "adversarial")
-    # 90 % of the way from 0.1 to 0.5 is 0.46; uniform is there after 7.2 s, on the wall 3.6 s.
-    assert times[1:4] == ["1.05 ± 0.00", "3.43 ± 0.00", "0.1, λ=0"]
-    assert "lambda_n = 10" in text
-    assert text.count("The tree took") == 1
+    assert not adversarial_record({"task": alone}, "cpu")["envelope"]["rows"]
 
 
 @pytest.mark.parametrize(("clock", "last"), [("cpu", 4.0), ("wall", 2.0)])

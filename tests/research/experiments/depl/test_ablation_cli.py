@@ -111,7 +111,7 @@ def test_the_report_compares_each_setting(folder):
     assert "The weights of the ensemble were found on this split" in report
     assert "Base: 1 and 1 epochs of classifier and dual encoder" in report
     for name in ("cls_labels", "no_pretraining", "no_classifier"):
-        assert re.search(rf"- `{name}`, .* against `base`: .* on rare labels", report)
+        assert re.search(rf"\| `retrieval`, {name} \| `retrieval`, base \|", report)
     assert "mean pooling beats [CLS] (Table 7)" in report
 
 

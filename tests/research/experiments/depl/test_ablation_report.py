@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import combinations
 
 import numpy as np
@@ -17,7 +16,8 @@ from longtail.training.evaluation.plots import macro_f1_by_rank
 from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
 from research.experiments.depl.claims import ablation_record
 from research.experiments.depl.evidence import Arm, Difference, Evidence, judge
-from research.experiments.depl.report import ablation_markdown, draw_ablations
+from research.experiments.depl.picture import draw_ablations
+from research.experiments.report import report_markdown
 from research.experiments.trials import Estimate
 
 NUM_LABELS, NUM_SEEDS = 60, 2
@@ -64,19 +64,8 @@ def evidence() -> Evidence:
     return Evidence(found, rank, TRUTH, COUNTS, dict.fromkeys(names, Estimate((120.0, 60.0))))
 
 
-@pytest.fixture(scope="module")
-def markdown(evidence) -> str:
-    return ablation_markdown(evidence, "dev split: 50 documents.")
-
-
 def judged(arm: Arm, seed: int):
     return join_truth(rank(arm, seed).labels, TRUTH)
-
-
-def rows_below(markdown: str, title: str) -> list[list[str]]:
-    part = markdown.split(f"\n## {title}\n")[1].split("\n## ")[0]
-    lines = [line for line in part.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_p_values_are_the_largest_over_the_seeds(evidence):
@@ -158,10 +147,8 @@ def test_too_few_rare_labels_are_not_tested(evidence):
     counts = np.where(COUNTS < 10, 0, COUNTS)
     few = Evidence(evidence.found, rank, TRUTH, counts, evidence.seconds)
     assert judge([few.difference(DEPL, NAME, evidence.tail_f1)])[0].verdict == "not tested"
-    text = ablation_markdown(few, "dev split: 50 documents.")
-    assert re.search(
-        r"not tested on rare labels \(macro-F1@5 \(1-9\) \S+ ± \S+, p -, corrected -\)", text
-    )
+    rows = [row for row in ablation_record(few)["comparisons"]["rows"] if row[1] == few.tail_f1]
+    assert {row[-1] for row in rows} == {"not tested", "the same"}
 
 
 def test_fewer_labels_leave_fewer_places():
@@ -170,61 +157,32 @@ def test_fewer_labels_leave_fewer_places():
     assert (evidence.k, evidence.precision, evidence.tail_f1) == (3, "P@3", "macro-F1@3 (1-9)")
 
 
-def test_the_findings_have_both_figures_and_a_verdict(markdown, evidence):
-    rows = {row[0]: row for row in rows_below(markdown, "Findings of Zhang et al. 2023")[2:]}
-    row = rows["keywords beat the name alone (Table 6)"]
-    pair = [str(evidence.found["retrieval"][name]["P@5"]) for name in ("base", "name_only")]
-    assert row[1:4] == ["P@5", *pair]
-    assert row[-1] == "holds"
-    assert rows["DEPL beats the classifier (Figure 4)"][-1] == "holds"
-    assert rows["DEPL beats the SVM (Figure 3)"][-1] in {"contrary", "no difference"}
-    assert not any("hard negatives beat 5" in name or "[CLS]" in name for name in rows)
-
-
-def test_the_record_has_what_the_page_says(markdown, evidence):
+def test_the_record_has_findings_comparisons_settings_and_times(evidence):
     record = ablation_record(evidence)
-    names = [column["name"] for column in record["findings"]["columns"]]
-    rows = [dict(zip(names, row, strict=True)) for row in record["findings"]["rows"]]
-    shown = rows_below(markdown, "Findings of Zhang et al. 2023")[2:]
-    assert [row["finding"] for row in rows] == [row[0] for row in shown]
-    assert [row["here"] for row in rows] == [row[-1] for row in shown]
-    (row,) = (x for x in rows if x["finding"] == "keywords beat the name alone (Table 6)")
+
+    def rows_of(name: str) -> list[dict[str, object]]:
+        names = [column["name"] for column in record[name]["columns"]]
+        return [dict(zip(names, row, strict=True)) for row in record[name]["rows"]]
+
+    rows = {row["finding"]: row for row in rows_of("findings")}
+    row = rows["keywords beat the name alone (Table 6)"]
     ahead = evidence.difference(DEPL, NAME, "P@5").advantage
     assert row["advantage"]["mean"] == pytest.approx(100 * ahead.mean)
-    assert (row["by"], row["seeds"]) == ("P@5", NUM_SEEDS)
+    assert (row["by"], row["seeds"], row["here"]) == ("P@5", NUM_SEEDS, "holds")
     assert (row["better"], row["than, nearest"]) == (
         "`retrieval`, base", "`retrieval`, name_only",
     )  # fmt: skip
+    assert rows["DEPL beats the classifier (Figure 4)"]["here"] == "holds"
+    assert not any("hard negatives beat 5" in name or "[CLS]" in name for name in rows)
+    said = {(row["better"], row["by"]): row["here"] for row in rows_of("comparisons")}
+    assert said["`retrieval`, name_only", "macro-F1@5 (1-9)"] == "worse"
+    assert said["`retrieval`, tokens_8", "P@5"] == "the same"
+    assert ("`hybrid`, base", "P@5") in said and ("`retrieval`, hard_10", "P@5") not in said
     settings = record["tables"]["retrieval"]["rows"]
     assert [each[0] for each in settings] == list(evidence.found["retrieval"])
-
-
-def test_sentences_say_what_is_surely_better(markdown):
-    assert "`name_only`, no keywords (DE-ret), against `base`: worse on rare labels (" in markdown
-    assert "against `base`: the same on rare labels (macro-F1@5 (1-9) +0.00 ± 0.00" in markdown
-    assert "- Scorer `retrieval` against `sparse`: " in markdown
-    assert "- **Tokens of a label text** (`name_only`, `tokens_8`): macro-F1@5 (1-9) " in markdown
-    assert "beyond chance better than `name_only`" in markdown
-    assert "`hard_10`, 10 hard" not in markdown
-    assert "- `hard_10`: 10 hard negatives a document; another setting has this" in markdown
-
-
-def test_tables_have_every_setting_and_scorer(markdown, evidence):
-    rows = rows_below(markdown, "`retrieval` by setting")
-    assert rows[0][:3] == ["setting", "seeds", "P@1"]
-    assert [row[0] for row in rows[2:]] == list(evidence.found["retrieval"])
-    rows = rows_below(markdown, "Scorers of `base`")
-    assert [row[0] for row in (rows[0], *rows[2:])] == ["scorer", *evidence.found]
-    assert "## `hybrid` by setting" in markdown and "## `classifier` by setting" not in markdown
-    assert rows_below(markdown, "Time")[2] == ["base", "2", "1.5"]
-
-
-def test_differences_are_in_points_beside_their_tests(markdown, evidence):
-    rows = rows_below(markdown, "`retrieval` of each setting less that of another, in points")
-    row = next(row for row in rows if row[0] == "hard_0")
-    found = evidence.difference(Arm("retrieval", "hard_0"), DEPL, "P@1")
-    assert row[:2] == ["hard_0", "base"]
-    assert row[2].lstrip("+") == str(found.advantage)
+    assert record["time"]["rows"][0] == ["base", 1.5]
+    page = report_markdown("depl", record, "dev split: 50 documents.")
+    assert "dev split" in page and "## tables, hybrid" in page
 
 
 def test_the_picture_has_the_scorers_by_rank_the_texts_and_the_differences(evidence):
@@ -251,13 +209,7 @@ def test_without_documents_of_rare_labels_the_rest_is_reported(evidence):
         for scorer, settings in evidence.found.items()
     }
     rare = Evidence(found, rank, TRUTH, COUNTS, evidence.seconds)
-    text = ablation_markdown(rare, "dev split: 50 documents.")
-    findings = {row[1] for row in rows_below(text, "Findings of Zhang et al. 2023")[2:]}
-    assert findings == {"P@5"}
-    assert "(`name_only`, `tokens_8`): P@5 is best with" in text
-    assert " against `base`: worse on all labels (P@5 -" in text
-    row = rows_below(text, "`retrieval` of each setting less that of another, in points")[2]
-    assert row[-3] == row[-1] == "-"
+    assert {row[1] for row in ablation_record(rare)["findings"]["rows"]} == {"P@5"}
     _, texts, differences = draw_ablations(rare).axes
     assert len(texts.patches) == 0
     assert len(differences.patches) == 2 * 3
@@ -266,5 +218,5 @@ def test_without_documents_of_rare_labels_the_rest_is_reported(evidence):
 def test_the_base_alone_has_no_differences(evidence):
     found = {scorer: {"base": settings["base"]} for scorer, settings in evidence.found.items()}
     base = Evidence(found, rank, TRUTH, COUNTS)
-    assert "less that of another" not in ablation_markdown(base, "dev split: 50 documents.")
+    assert all(row[2].endswith("base") for row in ablation_record(base)["comparisons"]["rows"])
     assert len(draw_ablations(base).axes) == 2

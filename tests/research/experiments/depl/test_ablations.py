@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,7 +26,6 @@ from research.experiments.depl.ablations import (
     ablation_trials,
     choose_ablations,
     configured,
-    with_epochs,
 )
 from research.experiments.depl.runs import AblationRuns, link_folder
 
@@ -41,63 +39,6 @@ def flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
-
-
-def changes_of(base: TrainingConfig, name: str) -> dict[str, Any]:
-    before, after = (dict(flat(x.model_dump())) for x in (base, configured(base, name, 0)))
-    return {key: value for key, value in after.items() if value != before[key]}
-
-
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        (BASE, {}),
-        ("name_only", {"descriptions.num_keywords": 0}),
-        ("tokens_8", {"descriptions.max_tokens": 8}),
-        ("tokens_32", {}),
-        ("keywords_16", {"descriptions.num_keywords": 16, "descriptions.max_tokens": 48}),
-        ("alternative_names", {"descriptions.alternative_names": 3}),
-        ("names_and_parents", {"descriptions.alternative_names": 3, "descriptions.parents": True}),
-        ("cls_labels", {"retrieval.label_pooling": "cls"}),
-        ("no_pretraining", {"classifier.epochs": 0}),
-        ("hard_0", {"retrieval.hard_negatives": 0}),
-        (
-            "no_classifier",
-            {
-                "scorers": (
-                    "retrieval",
-                    "linear",
-                    "sparse",
-                    "names",
-                    "neighbours",
-                    "fast",
-                    "ensemble",
-                )
-            },
-        ),
-    ],
-)
-def test_a_setting_changes_what_it_names_and_nothing_else(name, changes):
-    assert changes_of(TrainingConfig(), name) == changes
-
-
-def test_a_setting_has_the_seed_of_its_run_and_the_rest_of_the_base():
-    base = TrainingConfig.model_validate(
-        {"seed": 9, "frozen_layers": 2, "retrieval": {"epochs": 5}}
-    )
-    found = configured(base, "hard_0", 1)
-    assert (found.seed, found.frozen_layers, found.retrieval.epochs) == (1, 2, 5)
-
-
-def test_epochs_are_those_of_both_stages():
-    base = TrainingConfig.model_validate({"retrieval": {"batch_size": 5}})
-    found = with_epochs(base, 4)
-    assert (found.classifier.epochs, found.retrieval.epochs, found.retrieval.batch_size) == (
-        4,
-        4,
-        5,
-    )
-    assert configured(found, "no_pretraining", 0).classifier.epochs == 0
 
 
 def test_what_a_setting_needs_decides_whether_it_is_run():
@@ -155,20 +96,6 @@ def test_a_setting_that_is_the_base_is_its_twin(tiny_corpus, tmp_path):
     assert all(twin in (name, BASE) for name, twin in twins.items())
 
 
-def test_a_folder_is_linked_once(tmp_path):
-    source, target = tmp_path / "a", tmp_path / "deep" / "b"
-    link_folder(source, target)
-    assert not target.exists()
-    (source / "7").mkdir(parents=True)
-    (source / "7" / "x").write_text("old")
-    link_folder(source, target)
-    assert (target / "7" / "x").samefile(source / "7" / "x")
-    (source / "y").write_text("new")
-    link_folder(source, target)
-    assert not (target / "y").exists()
-    assert sorted(path.name for path in target.parent.iterdir()) == ["b"]
-
-
 @pytest.mark.parametrize("has_come", [True, False])
 def test_two_that_make_the_same_folder_at_once(tmp_path, monkeypatch, has_come):
     """The second one finds it when it has all files; or the disk has failed it."""
@@ -189,25 +116,6 @@ def test_two_that_make_the_same_folder_at_once(tmp_path, monkeypatch, has_come):
         with pytest.raises(OSError, match="not empty"):
             link_folder(source, target)
     assert not list(tmp_path.glob(".incoming-*"))
-
-
-def test_without_hard_links_files_are_copied(tmp_path, monkeypatch):
-    def refused(*_: object) -> None:
-        raise OSError("no links here")
-
-    monkeypatch.setattr(os, "link", refused)
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "x").write_text("text")
-    link_folder(tmp_path / "a", tmp_path / "b")
-    assert (tmp_path / "b" / "x").read_text() == "text"
-    assert not (tmp_path / "b" / "x").samefile(tmp_path / "a" / "x")
-
-
-def test_the_label_pooling_stands_in_the_settings():
-    base = TrainingConfig()
-    assert "label_pooling" not in base.settings_used["retrieval"]  # left to the encoder
-    changed = configured(base, "cls_labels", 0)
-    assert changed.settings_used["retrieval"]["label_pooling"] == "cls"
 
 
 def test_a_bundle_encodes_labels_as_its_training_did(tiny_corpus, tiny_config, train_in, tmp_path):
