@@ -247,9 +247,9 @@ def learn(
     from longtail.models.bundle.registry import Registry
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.commands.learn import not_current, verdicts_in_words
+    from longtail.training.data.feedback import open_feedback
     from longtail.training.formats.options import RECOGNISED
     from longtail.training.runtime.progress import progress_shown
-    from longtail.training.updating.feedback import open_feedback
     from longtail.training.updating.learn import LearningRun
     from longtail.training.updating.learn import learn as learn_from
 

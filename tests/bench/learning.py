@@ -36,6 +36,7 @@ from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.feedback import open_feedback
 from longtail.training.estimators.corpus import write_documents, write_labels
 from longtail.training.evaluation.metrics import (
     inverse_propensities,
@@ -46,7 +47,6 @@ from longtail.training.evaluation.metrics import (
 )
 from longtail.training.pipeline.train import Run, train
 from longtail.training.runtime.run_log import STAGES_NAME
-from longtail.training.updating.feedback import open_feedback
 from longtail.training.updating.learn import LearningRun, learn
 
 FEWEST, MOST = 2, 20

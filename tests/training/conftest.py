@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,3 +47,16 @@ def new_model(tiny_encoder, priors) -> Callable[[], DeplModel]:
 def subsets(texts) -> LabelSubsets:
     hard = np.random.default_rng(0).integers(0, texts.truth.shape[1], (60, 3))
     return LabelSubsets(texts.truth, hard, 80)
+
+
+@pytest.fixture
+def write_feedback(tmp_path) -> Callable[..., Path]:
+    """Writes lines of feedback to a file."""
+
+    def write(*lines: Mapping[str, Any] | str) -> Path:
+        path = tmp_path / "feedback.jsonl"
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        return path
+
+    return write

@@ -21,7 +21,7 @@ from longtail.training.options import (
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.bundle.learned_from import LearnedFrom
     from longtail.models.bundle.manifest import Manifest
-    from longtail.training.updating.feedback import ExportFeedback
+    from longtail.training.data.feedback import ExportFeedback
 
 MANY_UNKNOWN_WORDS = 0.1
 """A rule of thumb: from this share on, the command advises a full training."""
@@ -68,7 +68,7 @@ def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
         from longtail.models.bundle.registry import Registry
         from longtail.models.files.outputs import check_not_in_registry
         from longtail.training.assessment.untrained import open_as_trained
-        from longtail.training.updating.feedback import open_feedback
+        from longtail.training.data.feedback import open_feedback
         from longtail.training.updating.learn import LearningRun
         from longtail.training.updating.learn import learn as learn_from
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.promotion.decision import Decision, Pair, TryOnService
     from longtail.models.promotion.log import PromotionLog
     from longtail.models.promotion.rules import PromotionRules
+    from longtail.training.data.feedback import ExportFeedback
     from longtail.training.promotion.promote import Promotion
-    from longtail.training.updating.feedback import ExportFeedback
 
 
 def promote_command(
@@ -94,9 +94,9 @@ def promote_command(
         from longtail.models.promotion.log import LOG_NAME, PromotionLog
         from longtail.models.promotion.rules import rules_of
         from longtail.training.assessment.untrained import open_as_trained
+        from longtail.training.data.feedback import feedback_file
         from longtail.training.promotion.judge import HeldOut
         from longtail.training.promotion.promote import promote as promote_version
-        from longtail.training.updating.feedback import feedback_file
 
         rules = rules_of(settings or [], share, minutes)
         key = _key_of(url, api_key_env)

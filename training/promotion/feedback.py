@@ -11,20 +11,18 @@ to be added: whatever differs from it looks better here than it is. So a candida
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine
-from longtail.models.files.rows import json_rows
 from longtail.models.options import RankingOptions
 from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.data.feedback import read_feedback
 from longtail.training.promotion.ranking import Version
 
 METRIC = "judged pairs in order"
@@ -64,7 +62,7 @@ class NewFeedback:
     num_unusable: int
 
 
-def read_feedback(path: Path, published_at: datetime | None, known: frozenset[str]) -> NewFeedback:
+def new_feedback(path: Path, published_at: datetime | None, known: frozenset[str]) -> NewFeedback:
     """Return the entries of an export that came after a version was published.
 
     Args:
@@ -75,15 +73,20 @@ def read_feedback(path: Path, published_at: datetime | None, known: frozenset[st
     Raises:
         DataError: A line is no entry of an export.
     """
-    documents, num_before, num_unusable = [], 0, 0
-    for number, row in json_rows(path):
-        entry = _checked(path, number, row)
-        if "deleted_at" in entry:
-            num_unusable += 1
-        elif _is_before(entry, published_at):
+    feedback = read_feedback(path, may_be_empty=True)
+    documents, num_before, num_unusable = [], 0, feedback.num_deleted
+    for entry in feedback.entries:
+        given_at = time_of(entry.given_at)
+        if given_at is None:
+            raise DataError(
+                f"{path}: given_at is {entry.given_at!r}; expected a time, as in the file of "
+                "'longtail feedback export'"
+            )
+        right, wrong = (tuple(x for x in ids if x in known) for ids in (entry.right, entry.wrong))
+        if published_at is not None and given_at <= published_at:
             num_before += 1
-        elif (document := _document_of(entry, known)) is not None:
-            documents.append(document)
+        elif entry.text and right and wrong:
+            documents.append(JudgedDocument(entry.text, right, wrong))
         else:
             num_unusable += 1
     return NewFeedback(tuple(documents), num_before, num_unusable)
@@ -122,21 +125,6 @@ def _share(scores: np.ndarray, document: JudgedDocument) -> float:
     return float(((right > wrong) + 0.5 * (right == wrong)).mean())
 
 
-def _is_before(entry: Mapping[str, Any], published_at: datetime | None) -> bool:
-    given_at = time_of(entry["given_at"])
-    assert given_at is not None  # it was checked
-    return published_at is not None and given_at <= published_at
-
-
-def _document_of(entry: Mapping[str, Any], known: frozenset[str]) -> JudgedDocument | None:
-    text = entry.get("text")
-    right = tuple(x for x in (*entry["accepted"], *entry["added"]) if x in known)
-    wrong = tuple(x for x in entry["rejected"] if x in known)
-    if not isinstance(text, str) or not text.strip() or not right or not wrong:
-        return None
-    return JudgedDocument(text, right, wrong)
-
-
 def time_of(value: object) -> datetime | None:
     """Return a time in ISO 8601, in UTC where it names no zone; None where it is none."""
     try:
@@ -144,30 +132,3 @@ def time_of(value: object) -> datetime | None:
     except ValueError:
         return None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _checked(path: Path, number: int, row: dict[str, Any] | BadLine) -> dict[str, Any]:
-    """Return a line's entry.
-
-    Raises:
-        DataError: It is none.
-    """
-    reason = row.reason if isinstance(row, BadLine) else _problem_of(row)
-    if reason is not None:
-        raise DataError(
-            f"{path}, line {number}: {reason}; expected the file of 'longtail feedback export'"
-        )
-    assert not isinstance(row, BadLine)
-    return row
-
-
-def _problem_of(entry: Mapping[str, Any]) -> str | None:
-    if "deleted_at" in entry:
-        return None
-    if time_of(entry.get("given_at")) is None:
-        return "'given_at' is missing, or is no time"
-    for name in ("accepted", "rejected", "added"):
-        ids = entry.get(name)
-        if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
-            return f"{name!r} is missing, or is no list of ids"
-    return None

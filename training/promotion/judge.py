@@ -13,7 +13,7 @@ from longtail.models.promotion.rules import PromotionRules
 from longtail.training.assessment.untrained import find_trained_on
 from longtail.training.calibration.reliability import calibration_error
 from longtail.training.data.dataset import Dataset
-from longtail.training.promotion.feedback import METRIC, read_feedback, shares_in_order, time_of
+from longtail.training.promotion.feedback import METRIC, new_feedback, shares_in_order, time_of
 from longtail.training.promotion.paired import PairedTest, objections, paired_test, quality_tests
 from longtail.training.promotion.ranking import (
     NUM_TIMED,
@@ -123,7 +123,7 @@ def _feedback_tests(
 ) -> list[PairedTest]:
     """Return the test of the feedback, if there is enough; say in the notes what was used."""
     ids = [frozenset(label.id for label in each.bundle.catalogue) for each in (old, new)]
-    found = read_feedback(path, published_at, ids[0] & ids[1])
+    found = new_feedback(path, published_at, ids[0] & ids[1])
     notes.append(
         f"feedback: {len(found.documents)} entries used, {found.num_before} left out because they "
         f"came before the candidate was published, and {found.num_unusable} without a text or "

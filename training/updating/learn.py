@@ -23,6 +23,7 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.storage import read_parts, tensors_of, texts_of
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset
+from longtail.training.data.feedback import Feedback
 from longtail.training.data.overlap import with_splits_apart
 from longtail.training.pipeline.default_scorer import DefaultScorer
 from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
@@ -32,7 +33,6 @@ from longtail.training.updating.documents import (
     change_documents,
     write_dev_corpus,
 )
-from longtail.training.updating.feedback import Feedback
 from longtail.training.updating.heeding import Heeding
 from longtail.training.updating.judged import JudgedTexts, count_followed
 from longtail.training.updating.refit import refit

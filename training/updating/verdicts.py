@@ -12,7 +12,7 @@ from longtail.models.bundle.trained_on import digest_of
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.changes.retired import row_in_use
 from longtail.training.data.dataset import Dataset
-from longtail.training.updating.feedback import Entry, ProposedLabel, sha256_of
+from longtail.training.data.feedback import Entry, ProposedLabel, sha256_of
 
 _NEW = "new:"
 """Begins an id that is made from a name."""

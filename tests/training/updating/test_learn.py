@@ -23,8 +23,8 @@ from longtail.training.calibration.members import DevRanking
 from longtail.training.commands.learn import dev_in_words
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
+from longtail.training.data.feedback import open_feedback
 from longtail.training.sparse.fit import fit_sparse_model
-from longtail.training.updating.feedback import open_feedback
 from longtail.training.updating.learn import Learned, LearningRun, learn
 
 NEW_TEXT = "Rules on the trade in zebra hides and other hides of zebras\nZebra hides are traded."

@@ -6,7 +6,7 @@ import pytest
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.training.data.dataset import open_dataset
-from longtail.training.updating.feedback import Entry, ProposedLabel, sha256_of
+from longtail.training.data.feedback import Entry, ProposedLabel, sha256_of
 from longtail.training.updating.verdicts import Verdicts, read_verdicts
 
 CATALOGUE = LabelCatalogue(

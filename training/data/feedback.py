@@ -48,6 +48,7 @@ class Entry:
         right: Ids of labels that were accepted or added.
         wrong: Ids of labels that were rejected.
         proposed: Labels that are right and were not to be found.
+        given_at: When it was said, ISO 8601; empty where it is not known.
     """
 
     text: str
@@ -56,6 +57,7 @@ class Entry:
     right: tuple[str, ...]
     wrong: tuple[str, ...]
     proposed: tuple[ProposedLabel, ...] = ()
+    given_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +129,13 @@ def sha256_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_feedback(path: Path, place: str = "") -> Feedback:
+def read_feedback(path: Path, place: str = "", *, may_be_empty: bool = False) -> Feedback:
     """Return the entries of a file; those that it says were deleted are left out.
 
     Args:
         path: The file.
-        place: Of the feedback, for messages; empty: the file.
+        place: Place of the feedback, for messages; empty: the file.
+        may_be_empty: Whether a file without entries is no error.
 
     Raises:
         DataError: A line is no entry; names the first ones, with what was expected. Or there is no
@@ -163,7 +166,7 @@ def read_feedback(path: Path, place: str = "") -> Feedback:
             f"{list_problems(problems.kept, problems.num_problems)}"
         )
     kept = tuple(entry for name, entry in entries if not name or name not in deleted)
-    if not kept:
+    if not kept and not may_be_empty:
         raise DataError(
             f"{place}: holds no feedback; expected one JSON object a line, as 'longtail feedback "
             "export' writes them"
@@ -189,6 +192,7 @@ def _entry_of(row: Fields) -> Entry:
         right=(*_ids_of(row, "accepted"), *_ids_of(row, "added")),
         wrong=_ids_of(row, "rejected"),
         proposed=tuple(_proposed_of(each) for each in _list_of(row, "proposed")),
+        given_at=string_of(row, "given_at"),
     )
     _check(entry)
     return entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from longtail.models.errors import ConfigError, DataError
-from longtail.training.updating.feedback import (
+from longtail.training.data.feedback import (
     ProposedLabel,
     open_feedback,
     read_feedback,
