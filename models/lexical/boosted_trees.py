@@ -1,35 +1,24 @@
-"""Boosted decision trees as arrays, and the compiled walk through them."""
+"""Boosted decision trees as arrays, and the walk through them: a call of `boosted_trees.c`."""
 
 from __future__ import annotations
 
+from ctypes import Structure
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64, UInt64
+from jaxtyping import Float32, Float64, Int64
 
-from longtail.models.jit import compiled
+from longtail.models.native.library import F32, F64, I64, INT, ArrayOf, RecordOf, function
 
 LEAF = -1
 """Stands for the feature of a node that has none below."""
 _MAX_TREES, _MAX_DEPTH = 2000, 64
 """What is stored may ask for no more steps than this for each row."""
-
-
-class _Steps(NamedTuple):
-    """Trees for a walk of as many steps for every row, so that no processor has to guess a branch.
-
-    Both ways from a leaf lead back to it. Of a node, `ways` has two entries, left and right.
-    Numbers are unsigned, as an index that can't be negative needs no look.
-    """
-
-    roots: UInt64[np.ndarray, tree]
-    depths: UInt64[np.ndarray, tree]
-    features: UInt64[np.ndarray, node]
-    thresholds: Float64[np.ndarray, node]
-    ways: UInt64[np.ndarray, "2*node"]
-    values: Float64[np.ndarray, node]
+_NODE = np.dtype([("threshold", np.float32), ("feature", np.int32), ("ways", np.int32, 2)])
+_as_record = RecordOf(nodes=ArrayOf(_NODE), values=F64, roots=I64, depths=I64, num_trees=INT)
+_add_leaves = function("boosted_trees_add", _as_record, F32, INT, INT, F64)
 
 
 @dataclass(frozen=True)
@@ -57,28 +46,48 @@ class BoostedTrees:
     def log_odds(self, rows: Float32[np.ndarray, "row feature"]) -> Float32[np.ndarray, row]:
         """Return the log-odds of rows: the baseline and each tree's leaf, summed in their order."""
         totals = np.full(len(rows), self.baseline[0])
-        _add_leaves(np.ascontiguousarray(rows), self._steps, totals)
+        _add_leaves(self._record, np.ascontiguousarray(rows), *rows.shape, totals)
         found: Float32[np.ndarray, row] = totals.astype(np.float32)
         return found
 
     @cached_property
-    def _steps(self) -> _Steps:
-        is_leaf = self.features == LEAF
-        own = np.arange(len(self.features))
-        lefts = np.where(is_leaf, own, self.lefts)
-        rights = np.where(is_leaf, own, self.rights)
-        heights = np.zeros(len(own), dtype=np.int64)
-        for node in own[::-1]:  # what is below a node is behind it
-            if not is_leaf[node]:
-                heights[node] = 1 + max(heights[lefts[node]], heights[rights[node]])
-        return _Steps(
-            roots=self.roots.astype(np.uint64),
-            depths=heights[self.roots].astype(np.uint64),
-            features=np.where(is_leaf, 0, self.features).astype(np.uint64),
-            thresholds=self.thresholds,
-            ways=np.column_stack([lefts, rights]).ravel().astype(np.uint64),
-            values=self.values,
+    def _ways(self) -> Int64[np.ndarray, "node 2"]:
+        """Where rows go from each node, left and right; from a leaf back to it."""
+        own = np.arange(len(self.features))[:, None]
+        is_leaf = (self.features == LEAF)[:, None]
+        found: Int64[np.ndarray, "node 2"] = np.where(
+            is_leaf, own, np.column_stack([self.lefts, self.rights])
         )
+        return found
+
+    @cached_property
+    def _depths(self) -> Int64[np.ndarray, tree]:
+        """Steps from the root of each tree to its lowest leaf."""
+        heights = np.zeros(len(self.features), dtype=np.int64)
+        for node in np.flatnonzero(self.features != LEAF)[::-1]:  # what is below it is behind it
+            heights[node] = 1 + heights[self._ways[node]].max()
+        found: Int64[np.ndarray, tree] = heights[self.roots]
+        return found
+
+    @cached_property
+    def _record(self) -> Structure:
+        """The trees as `boosted_trees.c` reads them.
+
+        Thresholds are rounded down to float32, so that the same numbers of float32 exceed them.
+        """
+        nodes = np.empty(len(self.features), dtype=_NODE)
+        nodes["feature"] = np.where(self.features == LEAF, 0, self.features)
+        nodes["ways"] = self._ways
+        with np.errstate(over="ignore"):
+            nearest = self.thresholds.astype(np.float32)
+        below = np.nextafter(nearest, np.float32(-np.inf))
+        nodes["threshold"] = np.where(nearest > self.thresholds, below, nearest)
+        return _as_record(
+            SimpleNamespace(
+                nodes=nodes, values=self.values, roots=self.roots, depths=self._depths,
+                num_trees=len(self.roots),
+            )
+        )  # fmt: skip
 
     def check(self, num_features: int) -> None:
         """Refuse nodes that lead nowhere, or in circles.
@@ -98,6 +107,7 @@ class BoostedTrees:
             and np.isfinite(self.baseline).all()
             and self.baseline.shape == (1,)
             and not np.isnan(self.thresholds).any()
+            and num_nodes < 2**31
         )
         for below in (self.lefts, self.rights):
             is_good = is_good and bool(
@@ -105,44 +115,9 @@ class BoostedTrees:
             )
         if not is_good:
             raise ValueError(f"boosted trees: a node of the {num_nodes} leads nowhere")
-        num_trees, depth = len(self.roots), int(self._steps.depths.max(initial=0))
+        num_trees, depth = len(self.roots), int(self._depths.max(initial=0))
         if num_trees > _MAX_TREES or depth > _MAX_DEPTH:
             raise ValueError(
                 f"boosted trees: {num_trees} trees of depth {depth} at most, expected at most "
                 f"{_MAX_TREES} of depth {_MAX_DEPTH}"
             )
-
-
-@compiled
-def _add_leaves(rows, steps, totals):
-    """Add the value of each tree's leaf to the total of each row, one tree after the other.
-
-    Four rows walk at a time: a step has to wait for the one before, but not for another row's.
-    """
-    num_fours = len(rows) // 4
-    for tree in range(len(steps.roots)):
-        root, depth = steps.roots[tree], steps.depths[tree]
-        for four in range(num_fours):
-            at = 4 * four
-            one, two, three, last = rows[at], rows[at + 1], rows[at + 2], rows[at + 3]
-            a = b = c = d = root
-            for _ in range(depth):
-                a = _below(a, one, steps)
-                b = _below(b, two, steps)
-                c = _below(c, three, steps)
-                d = _below(d, last, steps)
-            totals[at] += steps.values[a]
-            totals[at + 1] += steps.values[b]
-            totals[at + 2] += steps.values[c]
-            totals[at + 3] += steps.values[d]
-        for at in range(4 * num_fours, len(rows)):
-            node = root
-            for _ in range(depth):
-                node = _below(node, rows[at], steps)
-            totals[at] += steps.values[node]
-
-
-@compiled
-def _below(node, row, steps):
-    goes_right = np.uint64(row[steps.features[node]] > steps.thresholds[node])
-    return steps.ways[np.uint64(2) * node + goes_right]
