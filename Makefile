@@ -13,8 +13,10 @@ INSTALL := $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/py
 unexport PYTHONDONTWRITEBYTECODE
 # One process for each core, but no more than four, as each takes up to 2 GiB.
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+QUICK := tests/contracts tests/models tests/service tests/training
+TYPED := longtail.models,longtail.training,research,beartype.beartype
 
-.PHONY: bundles demo demo-loop serve test check docs fuzz format clean formatting lint types layers
+.PHONY: bundles demo demo-loop serve test test-all check docs fuzz format clean formatting lint types layers
 
 demo: $(VENV)/.installed
 	$(BIN)/longtail demo --port $(PORT)
@@ -26,9 +28,14 @@ demo-loop: $(VENV)/.installed
 serve: $(VENV)/.installed
 	$(BIN)/longtail serve --port $(PORT)
 
-# With COVERAGE=1 also which lines and branches they reach: 95 % at least.
+# What is run before each commit: minutes.
 test: check
-	$(PYTEST) $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
+	$(PYTEST) -m 'not slow and not gpu and not bench and not ray and not browser' $(QUICK)
+
+# All tests, with types checked at run time. With COVERAGE=1 also which lines and branches they
+# reach: 95 % at least.
+test-all: check
+	$(PYTEST) --jaxtyping-packages=$(TYPED) $(if $(COVERAGE),--cov --cov-report=term:skip-covered)
 
 # Many generated corpora and requests, others each day; the seed is printed. An hour or more.
 FUZZ_SEED ?= $(shell date +%Y%m%d)

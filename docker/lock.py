@@ -19,7 +19,7 @@ from typing import Any
 DOCKER = Path(__file__).parent
 HEAD = "# Made by docker/lock.py; installed with: pip install --no-deps --require-hashes -r FILE"
 LOCKS = {
-    "build": "setuptools",
+    "build": "setuptools\nziglang",
     "service-cpu": "-r service-requirements.txt\ntorch\nfaiss-cpu",
     "training-cpu": "..[cpu,lemmas,plots,sharing,skos]",
 }

@@ -42,7 +42,7 @@ RUN sh finish.sh /opt/venv
 
 FROM tools AS project
 RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes --requirement build.lock
-COPY LICENSE README.md pyproject.toml ./
+COPY LICENSE README.md pyproject.toml setup.py ./
 COPY longtail longtail
 COPY models models
 COPY service service
@@ -55,14 +55,13 @@ FROM ${PYTHON_IMAGE} AS runtime
 RUN echo 'longtail:x:10001:' >> /etc/group \
     && echo 'longtail:x:10001:10001::/tmp:/usr/sbin/nologin' >> /etc/passwd \
     && install -d -o 10001 -g 10001 /var/lib/longtail/registry /var/lib/longtail/feedback
-# Only the registry and /tmp are written to: caches (Numba's, and all that use HOME) go to /tmp.
+# Only the registry and /tmp are written to: caches, and all that use HOME, go to /tmp.
 ENV PATH=/opt/longtail/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/opt/longtail \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \
     XDG_CACHE_HOME=/tmp/.cache \
-    NUMBA_CACHE_DIR=/tmp/numba \
     HF_HUB_OFFLINE=1 \
     LONGTAIL_REGISTRY=/var/lib/longtail/registry \
     LONGTAIL_HOST=0.0.0.0 \

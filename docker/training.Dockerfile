@@ -3,7 +3,7 @@
 #   docker build -f docker/training.Dockerfile --target cpu -t longtail-training:cpu .
 #   docker build -f docker/training.Dockerfile --target gpu -t longtail-training:gpu .
 #
-# No compiler either: Numba brings its own. See docker/README.md.
+# See docker/README.md.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS tools
@@ -17,7 +17,7 @@ RUN python -m venv --without-pip /opt/venv
 
 FROM tools AS project
 RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes --requirement build.lock
-COPY LICENSE README.md pyproject.toml ./
+COPY LICENSE README.md pyproject.toml setup.py ./
 COPY longtail longtail
 COPY models models
 COPY service service
@@ -63,7 +63,6 @@ ENV PATH=/opt/longtail/bin:/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \
     XDG_CACHE_HOME=/tmp/.cache \
-    NUMBA_CACHE_DIR=/tmp/numba \
     MPLCONFIGDIR=/tmp/matplotlib \
     LONGTAIL_REGISTRY=/var/lib/longtail/registry
 WORKDIR /var/lib/longtail

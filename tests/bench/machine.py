@@ -22,7 +22,6 @@ WAYS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
 """Variables that make the libraries take the way of a lesser processor."""
 THREADS = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
 )  # fmt: skip
 """Variables that say how many threads a library has."""
 BUSY_CORES = 0.15

@@ -3,7 +3,7 @@
     python tests/bench/service_start.py REGISTRY [REGISTRY ...] [--times 5]
 
 Each time is a new process over files that the system has in its cache. The first one is not
-counted: it compiles what numba keeps.
+counted: it reads files into the cache of the disk.
 """
 
 from __future__ import annotations

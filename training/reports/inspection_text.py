@@ -148,7 +148,6 @@ def _costs(found: Inspection) -> str:
     return (
         f"## Training will take about\n\n{table}\n\nEstimated from documents, words and labels by "
         "what was measured on a few corpora (docs/results); the default configuration, an idle "
-        "machine. The most includes one to two minutes of compilation, at the first training on a "
         "machine."
     )
 

@@ -16,9 +16,8 @@ _SPARSE_SECONDS, _WORD_EXPONENT, _LABEL_EXPONENT = 2.23e-5, 0.4645, 0.7342
 """Seconds of the sparse model: the first, times words and labels to these powers."""
 _SECONDS_A_DOCUMENT = 0.009
 """Of what else needs no encoder: names, neighbours, probabilities and the ensemble."""
-_START_SECONDS = (5.0, 120.0)
-"""Beside the training: imports and the bundle; the most with the compilation of all kernels, which
-took 92 s of one core where no cache of them was found."""
+_START_SECONDS = 5.0
+"""Beside the training: imports and the bundle."""
 _BASE_GIB, _BYTES_A_LABEL, _BYTES_A_WORD = 0.35, 6_000, 12
 _TOKENS_A_WORD = 1.3
 _MAX_TOKENS = 128
@@ -80,4 +79,4 @@ def estimate_costs(num_documents: int, num_words: int, num_labels: int) -> list[
 
 
 def _from_start(least: float, most: float) -> tuple[float, float]:
-    return least + _START_SECONDS[0], most + _START_SECONDS[1]
+    return least + _START_SECONDS, most + _START_SECONDS
