@@ -122,7 +122,8 @@ static int64_t note_lists(const int64_t *labels, const float *scores, const int6
     return size;
 }
 
-// Write the k best labels of each row by the blend of a sparse model and of listed scores.
+// Write the k best labels of each row by the blend of a sparse model and of listed scores; return
+// how many labels were scored for that.
 //
 // A label that no list has, with a sparse score at the floor, has a blend that no text changes: the
 // best of those are known beforehand. All other labels are scored.
@@ -144,6 +145,7 @@ KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *feature
     const float floor = sparse->num_ordered ? highest_at_floor(of, sparse->member) : -INFINITY;
     float *alone = memory.scores + width * members; // of a label that no list has
     for (int64_t i = 0; i < members; i++) alone[i] = -INFINITY;
+    int64_t num_scored = 0;
     for (int64_t row = 0; row < features->num_rows; row++) {
         best_list best = {labels + row * k, scores + row * k, k, 0};
         const int64_t size = note_lists(listed + row * width, listed_scores + row * width, member_of,
@@ -157,6 +159,7 @@ KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *feature
                 memory.scores[(slot - 1) * members + sparse->member] = score;
             } else if (score > floor && is_allowed[label]) {
                 alone[sparse->member] = score;
+                num_scored++;
                 best_offer(&best, label, dialled(of, tail_dial, label, alone));
             }
         }
@@ -173,9 +176,10 @@ KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *feature
                 best_offer(&best, label, sparse->at_floor[place]);
         }
         best_in_order(&best);
+        num_scored += size;
         for (int64_t i = 0; i < size; i++) memory.slots[memory.listed[i]] = 0;
         memset(memory.totals, 0, covered * sizeof(float));
     }
     release(&memory);
-    return 0;
+    return num_scored;
 }
