@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Int64
 from scipy.sparse import csr_array, issparse
 
 from longtail.models.ranking.top_k import NO_LABEL
@@ -28,47 +28,27 @@ from longtail.training.evaluation.metrics import (
 )
 
 Measure = Literal["P", "nDCG", "PSP"]
+_Counts = tuple[np.ndarray, int]
+"""Training documents of each class, and of all: propensities are made of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TrainingCounts:
-    """How often labels were seen in training, of which propensities are made.
-
-    Attributes:
-        counts: Training documents of each class.
-        num_documents: Training documents.
-    """
-
-    counts: Int64[np.ndarray, label]
-    num_documents: int
-
-    def weights(self, num_labels: int) -> Float64[np.ndarray, label]:
-        """Return inverse propensities (see `inverse_propensities`).
-
-        Args:
-            num_labels: Columns of the truth; those behind the classes were never seen.
-        """
-        unseen = np.zeros(num_labels - len(self.counts), dtype=np.int64)
-        return inverse_propensities(np.concatenate([self.counts, unseen]), self.num_documents)
-
-
-@dataclass(frozen=True, slots=True)
 class RankingScorer:
-    """A metric that scikit-learn calls with a fitted estimator, texts and labels.
+    """Metrics that scikit-learn calls with a fitted estimator, texts and labels.
 
     Attributes:
-        measure: P, nDCG or PSP.
-        k: Places that count.
+        measures: P, nDCG or PSP; several give a dictionary.
+        k: Number of positions that count.
         training: For PSP; None: what the estimator was fitted on, which a `LongtailClassifier`
             tells.
     """
 
-    measure: Measure
+    measures: tuple[Measure, ...]
     k: int
-    training: TrainingCounts | None = None
+    training: _Counts | None = None
 
-    def __call__(self, estimator: Any, texts: Any, y: Any) -> float:
-        """Return the metric, as a fraction.
+    def __call__(self, estimator: Any, texts: Any, y: Any) -> float | dict[str, float]:
+        """Return the metric, or several by name, as fractions.
 
         Args:
             estimator: A fitted one.
@@ -81,64 +61,38 @@ class RankingScorer:
                 many as its classes.
             DataError: There are no texts, or not as many as labels.
         """
-        joined, num_labels = _ranked(estimator, texts, y, self.k)
-        if self.measure == "P":
+        truth = truth_for(y, np.asarray(estimator.classes_))
+        joined = join_truth(ranked_classes(_scores(estimator, texts), self.k), truth)
+        found = {f"{name}@{self.k}": self._value(name, joined, estimator) for name in self.measures}
+        return found if len(found) > 1 else next(iter(found.values()))
+
+    def _value(self, measure: Measure, joined: RankedEvaluation, estimator: Any) -> float:
+        if measure == "P":
             return precision_at(joined, self.k)
-        if self.measure == "nDCG":
+        if measure == "nDCG":
             return ndcg_at(joined, self.k)
-        weights = (self.training or _counts_of(estimator)).weights(num_labels)
+        counts, num_documents = self.training or _counts_of(estimator)
+        counts = np.pad(counts, (0, joined.num_labels - len(counts)))  # labels that are no classes
+        weights = inverse_propensities(counts, num_documents)
         return propensity_scored_precision_at(joined, self.k, weights)
-
-
-@dataclass(frozen=True, slots=True)
-class RankingScorers:
-    """P@k, nDCG@k and PSP@k of one ranking, which scikit-learn takes as one `scoring`.
-
-    Attributes:
-        k: Places that count.
-        training: As for `RankingScorer`.
-    """
-
-    k: int
-    training: TrainingCounts | None = None
-
-    def __call__(self, estimator: Any, texts: Any, y: Any) -> dict[str, float]:
-        """Return the metrics, as fractions, by name.
-
-        Args:
-            estimator: A fitted one.
-            texts: What it takes.
-            y: A matrix of 0 and 1, or lists of labels.
-
-        Raises:
-            InvalidInputError: As `RankingScorer`.
-            DataError: As `RankingScorer`.
-        """
-        joined, num_labels = _ranked(estimator, texts, y, self.k)
-        weights = (self.training or _counts_of(estimator)).weights(num_labels)
-        return {
-            f"P@{self.k}": precision_at(joined, self.k),
-            f"nDCG@{self.k}": ndcg_at(joined, self.k),
-            f"PSP@{self.k}": propensity_scored_precision_at(joined, self.k, weights),
-        }
 
 
 def precision_at_k(k: int = 5) -> RankingScorer:
     """Return P@k as a scorer: the mean share of right labels among the first k.
 
     Args:
-        k: Places that count.
+        k: Number of positions that count.
     """
-    return RankingScorer("P", k)
+    return RankingScorer(("P",), k)
 
 
 def ndcg_at_k(k: int = 5) -> RankingScorer:
     """Return nDCG@k as a scorer: right labels count more the higher they stand.
 
     Args:
-        k: Places that count.
+        k: Number of positions that count.
     """
-    return RankingScorer("nDCG", k)
+    return RankingScorer(("nDCG",), k)
 
 
 def psp_at_k(k: int = 5, y: Any = None) -> RankingScorer:
@@ -148,7 +102,7 @@ def psp_at_k(k: int = 5, y: Any = None) -> RankingScorer:
     documents carry a label.
 
     Args:
-        k: Places that count.
+        k: Number of positions that count.
         y: Training labels to count in, a matrix of 0 and 1: give it where estimators are compared
             that don't tell what they were fitted on, as all but `LongtailClassifier`. None: what
             the estimator was fitted on, so in cross-validation the training part of each fold.
@@ -156,20 +110,20 @@ def psp_at_k(k: int = 5, y: Any = None) -> RankingScorer:
     Raises:
         InvalidInputError: It is no such matrix.
     """
-    return RankingScorer("PSP", k, _counted(y))
+    return RankingScorer(("PSP",), k, _counted(y))
 
 
-def metrics_at_k(k: int = 5, y: Any = None) -> RankingScorers:
+def metrics_at_k(k: int = 5, y: Any = None) -> RankingScorer:
     """Return P@k, nDCG@k and PSP@k as one `scoring`, for which each text is labelled once.
 
     Args:
-        k: Places that count.
+        k: Number of positions that count.
         y: As for `psp_at_k`.
 
     Raises:
         InvalidInputError: It is no such matrix.
     """
-    return RankingScorers(k, _counted(y))
+    return RankingScorer(("P", "nDCG", "PSP"), k, _counted(y))
 
 
 def ranked_classes(scores: Any, k: int) -> Int64[np.ndarray, "document k"]:
@@ -230,7 +184,7 @@ def _scores(estimator: Any, texts: Any) -> Any:
     )
 
 
-def _counts_of(estimator: Any) -> TrainingCounts:
+def _counts_of(estimator: Any) -> _Counts:
     """Return what an estimator was fitted on.
 
     Raises:
@@ -242,7 +196,7 @@ def _counts_of(estimator: Any) -> TrainingCounts:
             f"PSP needs to know how often {type(estimator).__name__} saw each label, which it does "
             "not tell; give the labels to count in: psp_at_k(k, y)"
         )
-    return TrainingCounts(bundle.catalogue.training_counts, bundle.manifest.training_document_count)
+    return bundle.catalogue.training_counts, bundle.manifest.training_document_count
 
 
 def _innermost(estimator: Any) -> Any:
@@ -252,16 +206,9 @@ def _innermost(estimator: Any) -> Any:
     return _innermost(estimator.steps[-1][1]) if hasattr(estimator, "steps") else estimator
 
 
-def _counted(y: Any) -> TrainingCounts | None:
+def _counted(y: Any) -> _Counts | None:
     if y is None:
         return None
     truth = truth_of_matrix(y)
     counts = np.bincount(truth.indices, minlength=truth.shape[1]).astype(np.int64)
-    return TrainingCounts(counts, truth.shape[0])
-
-
-def _ranked(estimator: Any, texts: Any, y: Any, k: int) -> tuple[RankedEvaluation, int]:
-    """Return an estimator's ranking beside the truth, and how many labels that knows."""
-    truth = truth_for(y, np.asarray(estimator.classes_))
-    ranking = ranked_classes(_scores(estimator, texts), k)
-    return join_truth(ranking, truth), truth.shape[1]
+    return counts, truth.shape[0]
