@@ -7,11 +7,11 @@ import json
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
-from typing import Literal
+from typing import IO, Literal
 
 from longtail.models.errors import ConfigError
 from longtail.models.files.bad_lines import BadLine
@@ -74,10 +74,10 @@ class Spool:
     def _keeping(self, items: Iterator[RawDocument | BadLine]) -> Iterator[RawDocument | BadLine]:
         with TemporaryFile() as file:
             for item in items:
-                with _room():
+                with _room(file):
                     file.write(_line_of(item))
                 yield item
-            with _room():
+            with _room(file):
                 file.flush()
             self._descriptor = os.dup(file.fileno())
             weakref.finalize(self, os.close, self._descriptor)
@@ -95,8 +95,8 @@ class Spool:
 
 
 @contextmanager
-def _room() -> Iterator[None]:
-    """Say where there is no room for a temporary file.
+def _room(file: IO[bytes]) -> Iterator[None]:
+    """Say where there is no room for a temporary file, and close it.
 
     Raises:
         ConfigError: There is none.
@@ -104,6 +104,8 @@ def _room() -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        with suppress(OSError):  # what is buffered can't be written either
+            file.close()
         raise ConfigError(
             f"{gettempdir()}: documents can't be kept there while they are read "
             f"({error.strerror}); set TMPDIR to a folder with as much room as the corpus takes"
