@@ -54,6 +54,7 @@ def default_config(tiny_content) -> TrainingConfig:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_labels", [1, 2, 3, 42, 256])
 def test_corpora_of_few_labels_are_trained_with_all_scorers(
     num_labels, default_config, train_in, tmp_path, caplog

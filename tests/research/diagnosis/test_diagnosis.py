@@ -207,6 +207,7 @@ def figures(result):
     return json.loads(result.stdout)["figures"]
 
 
+@pytest.mark.slow
 def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, monkeypatch):
     monkeypatch.delattr(
         longtail.models.parts.dense_storage, "load_transformer"
@@ -217,6 +218,7 @@ def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, 
     assert Path("out/theory.png").stat().st_size > 20_000
 
 
+@pytest.mark.slow
 def test_diagnose_takes_numbers_of_keywords_and_prints_json_alone(call):
     printed = figures(call("--json", "-", "--keywords", "4", "--keywords", "2"))
     assert printed.items() >= json.loads(Path("out/theory.json").read_text()).items()
@@ -248,6 +250,7 @@ def test_without_an_encoder_its_dimensions_must_be_given(call_without_encoder):
         call_without_encoder()
 
 
+@pytest.mark.slow
 def test_dimensions_can_be_given_in_place_of_an_encoder(call_without_encoder, call):
     alone = figures(call_without_encoder("--dim", "32"))
     other = figures(call("--dim", "32", "--json", "-", "--overwrite"))

@@ -13,6 +13,8 @@ from research.experiments import blend
 from research.experiments.blend import COSINE, ONE_SET, SETTINGS, WHOLE, blend_experiment
 from research.experiments.trials import TrialStore
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def found(tiny_corpus, tmp_path_factory):

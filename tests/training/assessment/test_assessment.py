@@ -137,6 +137,7 @@ def grown(predictor, tiny_corpus, tmp_path) -> Dataset:
     return open_dataset(tmp_path, known=predictor.catalogue)
 
 
+@pytest.mark.slow
 def test_labels_that_the_model_lacks_count_as_missed(found, predictor, grown, tmp_path):
     unseen = assess(predictor, grown, "test", num_training_documents=60, reliability=True)
     carried = [
@@ -179,6 +180,7 @@ def test_labels_that_the_model_lacks_count_against_a_threshold(predictor, datase
     assert f1[1] < f1[0]
 
 
+@pytest.mark.slow
 def test_baselines_and_the_report_know_no_label_that_the_model_lacks(
     predictor, parts, trained, copied_corpus
 ):
@@ -222,6 +224,7 @@ def test_texts_ranked_in_chunks_have_the_ranks_of_one_go(found, predictor, datas
         assert np.array_equal(found.rankings[scorer].labels, chunked[scorer].labels)
 
 
+@pytest.mark.slow
 def test_few_labels_are_measured_at_few_places(train_in, tiny_config, tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()

@@ -44,6 +44,7 @@ def test_a_ranking_is_written_best_first_with_the_sizes_before_it(tmp_path):
 scores = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=6)
 
 
+@pytest.mark.slow
 @SAME_FOLDER
 @given(st.lists(scores, min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_any_ranking_survives_the_round_trip(tmp_path, rows, random):

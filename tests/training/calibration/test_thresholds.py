@@ -26,6 +26,7 @@ def pairs_of(scores, is_true, weights=None):
     )
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from([-np.inf, -2.0, -0.5, 0.0, 0.5, 3.0]), st.booleans()), min_size=1

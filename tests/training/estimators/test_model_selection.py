@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import sklearn
 from joblib.externals.loky import get_reusable_executor
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -10,6 +11,8 @@ from sklearn.pipeline import make_pipeline
 
 from longtail.training.estimators.classifier import LongtailClassifier
 from longtail.training.estimators.scorers import metrics_at_k, precision_at_k, psp_at_k
+
+pytestmark = pytest.mark.slow
 
 SPARSE = {"scorers": ["sparse"]}
 

@@ -102,6 +102,7 @@ def test_costs_are_of_the_steps_that_the_run_would_take(tiny_config, tiny_corpus
 # ---- both runs ----
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_steps")
 def test_first_without_an_encoder_then_with_one_for_the_time_that_is_left(
     start, train_in, tiny_config, tiny_corpus, tmp_path
@@ -119,6 +120,7 @@ def test_first_without_an_encoder_then_with_one_for_the_time_that_is_left(
     assert "in full" in said[1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_steps")
 def test_a_shorter_time_gives_shorter_stages_and_the_same_again(
     start, train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
@@ -138,6 +140,7 @@ def test_a_shorter_time_gives_shorter_stages_and_the_same_again(
     assert "steps of retrieval" in said[1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("seconds", [3.0, 9.0])
 def test_too_short_a_time_leaves_the_model_without_an_encoder(start, seconds, caplog):
@@ -147,6 +150,7 @@ def test_too_short_a_time_leaves_the_model_without_an_encoder(start, seconds, ca
     assert start(seconds)[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_steps")
 def test_a_worse_model_with_an_encoder_is_published_but_not_the_current_one(
     start, monkeypatch, caplog
@@ -158,6 +162,7 @@ def test_a_worse_model_with_an_encoder_is_published_but_not_the_current_one(
     assert "25.00 % on dev, and version 1, without, 50.00 %" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_steps")
 def test_where_current_is_to_stay_neither_version_becomes_it(start):
     version, registry, _ = start(is_activated=False)
@@ -167,6 +172,7 @@ def test_where_current_is_to_stay_neither_version_becomes_it(start):
 # ---- what is refused ----
 
 
+@pytest.mark.slow
 def test_another_time_is_another_run(start, few_steps, tmp_path, caplog):
     start(3.0)
     start(4.0)

@@ -37,6 +37,8 @@ from longtail.training.data.dataset import open_dataset
 from longtail.training.data.survey import survey
 from longtail.training.pipeline.dense import check_start, start_dense
 
+pytestmark = pytest.mark.slow
+
 WORDS = ("river", "fish", "law", "trade", "steel", "milk", "tax", "court", "port", "grain", "sea",
          "ship", "coal", "wine", "road", "rail")  # fmt: skip
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}

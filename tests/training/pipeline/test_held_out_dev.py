@@ -96,6 +96,7 @@ def test_the_metrics_are_those_of_the_first_fit_on_the_held_out_documents(
 # ---- killed ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_saved", [0, 1])
 def test_a_run_that_ended_in_the_second_fit_goes_on_to_the_same_digest(
     sparse, train_in, sparse_config, corpus, tmp_path, monkeypatch, num_saved

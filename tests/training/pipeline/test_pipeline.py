@@ -221,6 +221,7 @@ def test_names_that_one_part_of_the_documents_does_not_teach(
 # ---- killed ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_run_leaves_no_half_bundle_and_goes_on_to_the_same_digest(
     killer, trained, train_in, tiny_config, tiny_corpus, arguments, tmp_path, moment
@@ -234,6 +235,7 @@ def test_a_killed_run_leaves_no_half_bundle_and_goes_on_to_the_same_digest(
     assert registry.versions() == [registry.current()] == [1]
 
 
+@pytest.mark.slow
 def test_a_killed_run_with_every_option_goes_on_to_the_same_digest(
     killer, train_in, tiny_content, tiny_corpus, tmp_path
 ):
@@ -253,6 +255,7 @@ def test_a_killed_run_with_every_option_goes_on_to_the_same_digest(
     assert told["gradient_checkpointing"] is True
 
 
+@pytest.mark.slow
 def test_a_run_killed_again_and_again_ends_with_the_same_digest_from_the_command_line(
     killer, trained, arguments, environment, tmp_path
 ):
@@ -496,6 +499,7 @@ def test_label_texts_are_read_into_tokens_once(
     assert len(read) == len(catalogue) + 60
 
 
+@pytest.mark.slow
 def test_the_other_processes_train_along_and_leave_nothing_behind(
     tiny_config, tiny_corpus, tmp_path, monkeypatch
 ):
@@ -556,6 +560,7 @@ def write(tmp_path) -> Write:
     return write_split
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_labels", [1, 3])
 def test_a_corpus_with_fewer_than_five_labels_is_trained(
     train_in, tiny_config, tmp_path, write, num_labels

@@ -110,6 +110,7 @@ def test_texts_are_escaped_and_cut(page, outline):
     assert shown and all(len(text) < 500 for text in shown)
 
 
+@pytest.mark.slow
 def test_a_model_without_an_encoder_has_a_page_without_a_run_too(
     trained_sparse, tiny_corpus, tmp_path
 ):
@@ -123,6 +124,7 @@ def test_a_model_without_an_encoder_has_a_page_without_a_run_too(
     assert "run" not in figures
 
 
+@pytest.mark.slow
 def test_the_record_of_a_report_has_what_the_run_took(trained, tiny_corpus, tmp_path):
     options = ("--registry", trained.registry.folder, "--work", trained.work, "--no-baselines")
     report(tmp_path / "x.html", tiny_corpus, *options, "--json", tmp_path / "x.json")

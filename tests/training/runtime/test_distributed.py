@@ -309,6 +309,7 @@ def test_more_processes_than_gpus_are_refused(launched, monkeypatch):
 # ---- a run ----
 
 
+@pytest.mark.slow
 def test_two_processes_train_what_one_trains_in_two_parts(
     train_in, tiny_content, tiny_corpus, tmp_path
 ):

@@ -17,6 +17,8 @@ from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.updating.heeding import Heeding
 
+pytestmark = pytest.mark.slow
+
 _THINGS = [
     a + b for a in ("Reise", "Garten", "Sport", "Bade") for b in ("tasche", "lampe", "matte")
 ]

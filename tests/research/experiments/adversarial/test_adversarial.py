@@ -63,6 +63,7 @@ def test_every_method_learns(method, task):
     assert abs(values["tuning accuracy"] - values["accuracy 4"]) < 0.15
 
 
+@pytest.mark.slow
 def test_no_method_beats_p_data_and_softmax_comes_close(task):
     runner = TrialRunner(task, replace(PLAN, num_steps=1200, num_points=1), "cpu")
     assert runner.run_true()["log_likelihood"] == task.true.log_likelihood
@@ -133,6 +134,7 @@ def test_judging_with_known_noise_in_parts_is_judging(most, task, monkeypatch):
     assert found.accuracy == pytest.approx(wanted.accuracy)
 
 
+@pytest.mark.slow
 def test_a_task_is_tuned_with_one_seed_and_its_best_run_with_all(task, tmp_path):
     runner = TrialRunner(task, replace(PLAN, num_rounds=1, num_points=1, num_steps=4), "cpu")
     run_task(TrialStore(tmp_path, {}), runner, ["adversarial", "frequency"], 3)

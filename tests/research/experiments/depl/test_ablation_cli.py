@@ -19,6 +19,8 @@ from longtail.training.runtime.checkpoints import is_done
 from research.__main__ import app
 from research.experiments.depl import runs
 
+pytestmark = pytest.mark.slow
+
 FILES = [
     "configuration.json", "measured", "results.json", "results.md", "results.png", "shared",
     "trials", "work",
