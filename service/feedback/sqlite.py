@@ -17,7 +17,6 @@ from typing import TypeVar
 from longtail.models.files.durable import make_private_file, make_private_folder, sync_folder
 from longtail.models.files.failures import reason_of
 from longtail.service.errors import FeedbackStoreError
-from longtail.service.feedback.records import Records
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +106,7 @@ class SqliteDatabase:
         self._database: sqlite3.Connection | None = None
         self._identities: _Identities = ()
 
-    def write(self, work: Callable[[Records], T]) -> T:
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do some work, all of it or nothing; at the end it is on the disk.
 
         No other process writes meanwhile, so records become visible in their order.
@@ -120,15 +119,15 @@ class SqliteDatabase:
         for _ in range(_MAX_WRITES):
             with self._opened() as database:
                 with _transaction(database):
-                    result = work(Records(database))
+                    result = work(database)
                 if self._is_in_place():
                     return result
         raise FeedbackStoreError(_MOVED)
 
-    def read(self, work: Callable[[Records], T]) -> T:
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do some work that only reads."""
         with self._opened() as database:
-            return work(Records(database))
+            return work(database)
 
     def check(self) -> None:
         """Look whether all of it can be read.

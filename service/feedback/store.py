@@ -6,8 +6,12 @@ deleted entry nothing but its id is left.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,13 +21,14 @@ from typing import Self
 from longtail.models.errors import ConfigError
 from longtail.service.errors import FeedbackConflictError, FeedbackStoreError
 from longtail.service.feedback.entries import Counts, Entry, Receipt, Record
-from longtail.service.feedback.records import Records
 from longtail.service.feedback.sqlite import FILE_NAME, SqliteDatabase
 
 _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 """Also of a path, which has one slash."""
 _PAGE = 1000
-"""Records that are counted at a time."""
+"""Records that are read at a time."""
+_LAST = "\U0010ffff"
+"""Sorts behind all characters of ids."""
 
 
 class FeedbackStore:
@@ -136,7 +141,7 @@ class FeedbackStore:
         Raises:
             FeedbackStoreError: They can't be read.
         """
-        return self._database.read(lambda records: records.page(after, limit))
+        return self._database.read(partial(_page, after=after, limit=limit))
 
     def counts(self) -> Counts:
         """Return how much there is, after a check of the whole database.
@@ -145,17 +150,16 @@ class FeedbackStore:
             FeedbackStoreError: It is damaged or can't be read.
         """
         self._database.check()
-        entries = deleted = with_text = 0
-        num_labels = dict.fromkeys(("accepted", "rejected", "added", "proposed"), 0)
+        counts = Counter[str]()
         for record in self.records():
             if "deleted_at" in record.content:
-                deleted += 1
+                counts["deleted"] += 1
                 continue
-            entries += 1
-            with_text += record.content["text"] is not None
-            for name in num_labels:
-                num_labels[name] += len(record.content[name])
-        return Counts(entries, deleted, with_text, **num_labels)
+            counts["entries"] += 1
+            counts["with_text"] += record.content["text"] is not None
+            for name in ("accepted", "rejected", "added", "proposed"):
+                counts[name] += len(record.content[name])
+        return Counts(**{each.name: counts[each.name] for each in fields(Counts)})
 
     def records(self) -> Iterator[Record]:
         """Yield all records in their order.
@@ -170,30 +174,35 @@ class FeedbackStore:
 
 
 def _append(
-    records: Records, groups: Sequence[Sequence[Entry]]
+    database: sqlite3.Connection, groups: Sequence[Sequence[Entry]]
 ) -> list[list[Receipt] | FeedbackConflictError]:
-    known = records.digests(entry.id for group in groups for entry in group)
+    known = _digests(database, [entry.id for group in groups for entry in group])
     results: list[list[Receipt] | FeedbackConflictError] = []
-    new: dict[str, Entry] = {}
+    new: list[Entry] = []
     for group in groups:
         taken: dict[str, Entry] = {}
-        results.append(_receipts(group, known, taken))
-        if isinstance(results[-1], list):
-            new |= taken
+        result = _receipts(group, known, taken)
+        results.append(result)
+        if isinstance(result, list):
+            new += taken.values()
             known |= {entry.id: entry.digest for entry in taken.values()}
-    records.add(new.values())
+    _insert(database, [(each.id, each.digest, each.to_json()) for each in new])
     return results
 
 
 def _receipts(
-    group: Sequence[Entry], known: dict[str, str | None], taken: dict[str, Entry]
+    group: Sequence[Entry], known: Mapping[str, str | None], taken: dict[str, Entry]
 ) -> list[Receipt] | FeedbackConflictError:
     """Return what becomes of the entries of a group; those that are new are added to `taken`."""
     receipts = []
     for entry in group:
         digest = taken[entry.id].digest if entry.id in taken else known.get(entry.id, "")
         if digest not in ("", entry.digest):
-            return _conflict(entry.id, is_deleted=digest is None)
+            what = "is stored with another text or other labels" if digest else "was deleted"
+            return FeedbackConflictError(
+                f"feedback with the id {entry.id[:100]!r} {what}; nothing of this request was "
+                "stored; send it with a new id"
+            )
         receipts.append(Receipt(entry.id, is_new=not digest))
         if not digest:
             taken[entry.id] = entry
@@ -201,33 +210,65 @@ def _receipts(
 
 
 def _replace(
-    records: Records, series: str, record_id: str, entry: Entry | None
+    database: sqlite3.Connection, series: str, record_id: str, entry: Entry | None
 ) -> list[str] | None:
     """Return the ids of the entries that gave way; None where this one comes late."""
-    if records.has_since(series, record_id):
+    statement = "SELECT id FROM records WHERE id >= ? AND id < ?"
+    if database.execute(statement, (record_id, series + _LAST)).fetchone():
         return None
-    earlier = records.before(series, record_id)
-    records.bury(earlier, now())
-    if entry is None:
-        records.add_deleted(record_id, now())
-    else:
-        records.add([entry])
-    return earlier
+    earlier = f"{statement} AND digest IS NOT NULL"
+    names = [name for (name,) in database.execute(earlier, (series, record_id))]
+    _tombstone(database, names)
+    row = (None, _deleted_now()) if entry is None else (entry.digest, entry.to_json())
+    _insert(database, [(record_id, *row)])
+    return names
 
 
-def _delete(records: Records, entry_id: str) -> bool:
-    found = records.digests([entry_id])
+def _delete(database: sqlite3.Connection, entry_id: str) -> bool:
+    found = _digests(database, [entry_id])
     if found.get(entry_id) is not None:
-        records.bury([entry_id], now())
+        _tombstone(database, [entry_id])
     return bool(found)
 
 
-def _conflict(entry_id: str, *, is_deleted: bool) -> FeedbackConflictError:
-    what = "was deleted" if is_deleted else "is stored with another text or other labels"
-    return FeedbackConflictError(
-        f"feedback with the id {entry_id[:100]!r} {what}; nothing of this request was stored; send "
-        "it with a new id"
+def _page(database: sqlite3.Connection, after: int, limit: int) -> list[Record]:
+    statement = (
+        "SELECT sequence, id, content FROM records WHERE sequence > ? ORDER BY sequence LIMIT ?"
     )
+    found = database.execute(statement, (after, limit))
+    return [Record(sequence, name, json.loads(content)) for sequence, name, content in found]
+
+
+def _digests(database: sqlite3.Connection, ids: Iterable[str]) -> dict[str, str | None]:
+    """Return the digest of each id that is taken; None where its entry was deleted."""
+    statement = "SELECT id, digest FROM records WHERE id IN (SELECT value FROM json_each(?))"
+    return dict(database.execute(statement, (json.dumps([*ids]),)))
+
+
+def _insert(database: sqlite3.Connection, rows: Sequence[tuple[str, str | None, str]]) -> None:
+    first = _next_sequence(database)
+    database.executemany(
+        "INSERT INTO records (sequence, id, digest, content) VALUES (?, ?, ?, ?)",
+        [(number, *row) for number, row in enumerate(rows, first)],
+    )
+
+
+def _tombstone(database: sqlite3.Connection, ids: Sequence[str]) -> None:
+    """Replace entries by tombstones, as the last records: ids stay taken, contents are erased."""
+    content, first = _deleted_now(), _next_sequence(database)
+    database.executemany(
+        "UPDATE records SET sequence = ?, digest = NULL, content = ? WHERE id = ?",
+        [(number, content, name) for number, name in enumerate(ids, first)],
+    )
+
+
+def _next_sequence(database: sqlite3.Connection) -> int:
+    ((last,),) = database.execute("SELECT max(sequence) FROM records")
+    return 1 + (last or 0)
+
+
+def _deleted_now() -> str:
+    return json.dumps({"deleted_at": now()})
 
 
 def now() -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any
 
 from longtail.models.errors import LongtailError, NotReadyError
 from longtail.service.errors import FeedbackStoreError, QueueFullError
@@ -21,40 +21,29 @@ _MAX_BATCH = 1000
 """Requests in one transaction."""
 _RETRY_AFTER_S = 1
 _MAX_STOP_S = 10.0
-"""Until a store that hangs is left alone; nobody was told that what it has not written is kept."""
+"""Seconds to wait for a store that hangs; what it has not written was not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Addition:
-    """Entries to store."""
+class _Job:
+    """Entries to add, or another change of the store."""
 
-    entries: tuple[Entry, ...]
-    done: Future[list[Receipt]] = field(default_factory=Future)
+    entries: Sequence[Entry] = ()
+    change: Callable[[FeedbackStore], bool] | None = None
+    done: Future[Any] = field(default_factory=Future)
 
-
-@dataclass(frozen=True, slots=True)
-class _Deletion:
-    """An entry to erase."""
-
-    entry_id: str
-    done: Future[bool] = field(default_factory=Future)
-
-
-@dataclass(frozen=True, slots=True)
-class _Replacement:
-    """What comes in place of the earlier entries of a series (see `FeedbackStore.replace`)."""
-
-    series: str
-    record_id: str
-    entry: Entry | None
-    done: Future[bool] = field(default_factory=Future)
-
-
-_Job: TypeAlias = _Addition | _Deletion | _Replacement
+    @property
+    def size(self) -> int:
+        """Entries that wait."""
+        return len(self.entries) if self.change is None else 1
 
 
 class FeedbackWriter:
-    """Takes entries of any thread and stores them in the order in which they came."""
+    """Takes entries of any thread and stores them in the order in which they came.
+
+    The methods raise `QueueFullError` if too many entries wait, and `NotReadyError` if the writer
+    is closed. Their futures raise `FeedbackStoreError` if the store can't be written.
+    """
 
     def __init__(self, store: FeedbackStore, max_waiting: int = 1000) -> None:
         """Write nothing yet.
@@ -69,7 +58,7 @@ class FeedbackWriter:
         self._num_waiting = 0
         self._changed = threading.Condition()
         self._is_closed = False
-        self._told = ""
+        self._logged = ""
         self._thread = threading.Thread(target=self._run, name="feedback", daemon=True)
 
     def start(self) -> None:
@@ -77,7 +66,7 @@ class FeedbackWriter:
         self._thread.start()
 
     def close(self) -> None:
-        """Write what waits, then end; nothing is taken any more, and a store that hangs is left."""
+        """Write what waits, then end; a store that hangs is left alone."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -89,62 +78,44 @@ class FeedbackWriter:
     def add(self, entries: Sequence[Entry]) -> Future[list[Receipt]]:
         """Take entries, all or none; the result is there when they are on the disk.
 
-        The future raises `FeedbackConflictError` where an id is taken, and `FeedbackStoreError`
-        where the store can't be written.
-
-        Raises:
-            QueueFullError: Too many wait.
-            NotReadyError: The writer is closed.
+        The future raises `FeedbackConflictError` if an id is taken.
         """
-        job = _Addition(tuple(entries))
-        self._take(job, len(job.entries))
-        return job.done
+        return self._take(_Job(tuple(entries)))
 
     def delete(self, entry_id: str) -> Future[bool]:
-        """Take the id of an entry to erase; the result is whether there is such an id.
-
-        Raises:
-            QueueFullError: Too many wait.
-            NotReadyError: The writer is closed.
-        """
-        job = _Deletion(entry_id)
-        self._take(job, 1)
-        return job.done
+        """Take the id of an entry to erase; the result is whether there is such an id."""
+        return self._take(_Job(change=lambda store: store.delete(entry_id)))
 
     def replace(self, series: str, record_id: str, entry: Entry | None) -> Future[bool]:
         """Take an entry that comes in place of the earlier ones of its series.
 
         The result is whether it is new; the arguments are those of `FeedbackStore.replace`.
-
-        Raises:
-            QueueFullError: Too many wait.
-            NotReadyError: The writer is closed.
         """
-        job = _Replacement(series, record_id, entry)
-        self._take(job, 1)
-        return job.done
+        return self._take(_Job(change=lambda store: store.replace(series, record_id, entry)))
 
-    def _take(self, job: _Job, size: int) -> None:
+    def _take(self, job: _Job) -> Future[Any]:
         with self._changed:
             if self._is_closed:
                 raise NotReadyError("the service is stopping; ask another instance")
-            if self._num_waiting and self._num_waiting + size > self._max_waiting:
+            if self._num_waiting and self._num_waiting + job.size > self._max_waiting:
                 raise QueueFullError(
                     f"{self._num_waiting} entries of feedback wait to be written, of at most "
-                    f"{self._max_waiting}; send these {size} again later",
+                    f"{self._max_waiting}; send these {job.size} again later",
                     _RETRY_AFTER_S,
                 )
-            self._num_waiting += size
+            self._num_waiting += job.size
             self._jobs.append(job)
             self._changed.notify()
+        return job.done
 
     def _run(self) -> None:
         while jobs := self._next_jobs():
             live = [job for job in jobs if job.done.set_running_or_notify_cancel()]
-            self._store_all([job for job in live if isinstance(job, _Addition)])
+            if additions := [job for job in live if job.change is None]:
+                self._do(additions)
             for job in live:
-                if not isinstance(job, _Addition):
-                    self._change(job)
+                if job.change is not None:
+                    self._do([job])
         self._store.close()
 
     def _next_jobs(self) -> list[_Job]:
@@ -152,44 +123,32 @@ class FeedbackWriter:
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._is_closed)
             jobs = [self._jobs.popleft() for _ in range(min(_MAX_BATCH, len(self._jobs)))]
-            self._num_waiting -= sum(map(_size_of, jobs))
+            self._num_waiting -= sum(job.size for job in jobs)
             return jobs
 
-    def _store_all(self, jobs: Sequence[_Addition]) -> None:
-        if not jobs:
-            return
+    def _do(self, jobs: Sequence[_Job]) -> None:
+        """Do a change, or several additions in one transaction, and tell those who wait."""
+        change = jobs[0].change
+        results: Sequence[object]
         try:
-            results = self._store.append([job.entries for job in jobs])
+            if change is None:
+                results = self._store.append([job.entries for job in jobs])
+                self._logged = ""
+            else:
+                results = [change(self._store)]
         except Exception as error:  # noqa: BLE001  # goes to those who wait; the thread goes on
-            for job in jobs:
-                job.done.set_exception(self._told_failure(error))
-            return
-        self._told = ""
+            results = [self._logged_failure(error)] * len(jobs)
         for job, result in zip(jobs, results, strict=True):
-            if isinstance(result, list):
-                job.done.set_result(result)
-            else:
+            if isinstance(result, LongtailError):
                 job.done.set_exception(result)
-
-    def _change(self, job: _Deletion | _Replacement) -> None:
-        try:
-            if isinstance(job, _Deletion):
-                is_done = self._store.delete(job.entry_id)
             else:
-                is_done = self._store.replace(job.series, job.record_id, job.entry)
-            job.done.set_result(is_done)
-        except Exception as error:  # noqa: BLE001  # as above
-            job.done.set_exception(self._told_failure(error))
+                job.done.set_result(result)
 
-    def _told_failure(self, error: Exception) -> LongtailError:
+    def _logged_failure(self, error: Exception) -> LongtailError:
         """Return the failure for those who wait; logged once for as long as it stays the same."""
-        if str(error) != self._told:
+        if str(error) != self._logged:
             logger.error("feedback is not stored: %s", error, exc_info=error)
-            self._told = str(error)
+            self._logged = str(error)
         if isinstance(error, LongtailError):
             return error
         return FeedbackStoreError("the feedback store failed; its cause is in the log")
-
-
-def _size_of(job: _Job) -> int:
-    return len(job.entries) if isinstance(job, _Addition) else 1
