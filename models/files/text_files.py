@@ -100,8 +100,12 @@ def writing(path: Path) -> io.TextIOWrapper:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[ByteFile]:
+def reading(path: Path, raw: io.BufferedReader | None = None) -> Iterator[ByteFile]:
     """Give the file for reading.
+
+    Args:
+        path: The file.
+        raw: The same, opened for bytes, whose position then tells how much was read.
 
     Yields:
         Its bytes in UTF-8, decompressed, without the byte order mark.
@@ -110,7 +114,7 @@ def reading(path: Path) -> Iterator[ByteFile]:
         DataError: The file can't be read to its end.
     """
     try:
-        with _decompressed(path) as file:
+        with _decompressed(path, raw) as file:
             start = file.peek(4)[:4]
             encoding = _encoding_of_start(start)
             if start.startswith(_BYTE_ORDER_MARK):
@@ -124,7 +128,7 @@ def reading(path: Path) -> Iterator[ByteFile]:
 
 
 @contextmanager
-def _decompressed(path: Path) -> Iterator[ByteFile]:
+def _decompressed(path: Path, raw: io.BufferedReader | None = None) -> Iterator[ByteFile]:
     """Give the file for reading.
 
     Yields:
@@ -134,7 +138,8 @@ def _decompressed(path: Path) -> Iterator[ByteFile]:
         DataError: The file can't be read to its end.
     """
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        bytes_of = raw or path.open("rb")
+        with bytes_of, gzip.open(bytes_of) if path.suffix == ".gz" else bytes_of as file:
             _check_is_text(path, file.peek(_KIND_BYTES)[:_KIND_BYTES])
             yield file
     except gzip.BadGzipFile as error:

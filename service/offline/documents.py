@@ -15,13 +15,9 @@ time, so that the rest of the work knows no other.
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import tee
 from pathlib import Path
@@ -29,16 +25,14 @@ from typing import Any
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.csv_columns import AS_UTF_8, find_header, not_csv
-from longtail.models.files.failures import reason_of
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import check_encoding
-from longtail.models.files.text_files import AsUtf8, encoding_of
+from longtail.models.files.text_files import reading
 from longtail.service.schemas.batch import BatchLine
 from longtail.service.wire.lines import LineError, LineSplitter
 from longtail.service.wire.problems import INVALID
 
 MAX_LINE_BYTES = 2**24
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _READ_BYTES = 2**20
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 _TABLES = frozenset({".csv", ".tsv"})
@@ -79,11 +73,9 @@ class DocumentColumns:
         found = dict(fields)
         if self.text:
             parts = [found.pop(name) for name in dict.fromkeys(self.text) if name in found]
-            strange = next((part for part in parts if not isinstance(part, str | None)), None)
-            words = (part for part in parts if isinstance(part, str) and part.strip())
             found = {name: x for name, x in found.items() if name not in {"text", *_TITLED}}
             if parts:
-                found["text"] = "\n".join(words) if strange is None else strange
+                found["text"] = _joined(parts)
         if self.id is not None and self.id in found:
             found["id"] = found.pop(self.id)
         return found
@@ -128,7 +120,7 @@ def _first_fields(path: Path) -> frozenset[str]:
     """Return the fields of the first JSON line; none where it is no object, which is told later."""
     first = next((line for line in document_lines(path) if line is None or line.strip()), None)
     try:
-        content = json.loads((first or b"null").removeprefix(BYTE_ORDER_MARK))
+        content = json.loads(first or b"null")
     except (ValueError, RecursionError):
         return frozenset()
     return frozenset(content) if isinstance(content, dict) else frozenset()
@@ -155,12 +147,6 @@ def columns_as_trained(
     except DataError:  # it lacks one of them; the names that are known may do
         return columns
     return found
-
-
-def is_plain_json_lines(path: Path) -> bool:
-    """Whether the file has the JSON lines that `document_lines` gives, byte for byte."""
-    is_text = form_of(path) not in {*_TABLES, ".txt"} and path.suffix != ".gz"
-    return is_text and encoding_of(path) is None
 
 
 def document_lines(
@@ -200,7 +186,7 @@ def document_lines(
 def _renamed(line: bytes | None, columns: DocumentColumns) -> bytes | None:
     """Return a line with its fields renamed; one that is no object stays, and is told later."""
     try:
-        fields = json.loads((line or b"").removeprefix(BYTE_ORDER_MARK))
+        fields = json.loads(line or b"")
     except (ValueError, RecursionError):
         return line
     return _json_line(columns.question_of(fields)) if isinstance(fields, dict) else line
@@ -221,13 +207,17 @@ def as_question(content: Mapping[str, Any]) -> dict[str, Any]:
     if _LABEL_FIELDS & found.keys():
         found = {name: value for name, value in found.items() if name in _KNOWN_FIELDS}
     if "text" not in found and set(_TITLED) & found.keys():
-        parts = [found.get(name) for name in _TITLED if found.get(name) is not None]
-        strange = next((part for part in parts if not isinstance(part, str)), None)
-        words = (part for part in parts if isinstance(part, str) and part.strip())
-        found["text"] = "\n".join(words) if strange is None else strange
+        found["text"] = _joined([found.get(name) for name in _TITLED])
     if "id" not in found and "uid" in found:
         found["id"] = found["uid"]
     return {name: value for name, value in found.items() if name not in (*_TITLED, "uid")}
+
+
+def _joined(parts: Sequence[object]) -> object:
+    """Return the parts of a text that have words, a line each; or one that is no text."""
+    strange = [part for part in parts if not isinstance(part, str | None)]
+    words = [part for part in parts if isinstance(part, str) and part.strip()]
+    return strange[0] if strange else "\n".join(words)
 
 
 class Table:
@@ -319,40 +309,19 @@ def _raw_lines(
         DataError: The file can't be read to its end.
     """
     splitter = LineSplitter(max_line_bytes)
-    for piece in _pieces(path, progress):
-        yield from splitter.feed(piece)
+    with path.open("rb") as raw, reading(path, raw) as file:
+        num_read = 0
+        while piece := file.read(_READ_BYTES):
+            yield from splitter.feed(piece)
+            if raw.seekable():
+                progress(raw.tell() - num_read)
+                num_read = raw.tell()
     yield from splitter.finish()
-
-
-def _pieces(path: Path, progress: Callable[[int], object]) -> Iterator[bytes]:
-    try:
-        with ExitStack() as stack:
-            raw = stack.enter_context(path.open("rb"))
-            is_packed = path.suffix == ".gz"
-            content: Any = stack.enter_context(gzip.open(raw)) if is_packed else raw
-            encoding = encoding_of(path) if path.is_file() else None  # a pipe is read only once
-            if encoding is not None:
-                content = io.BufferedReader(AsUtf8(content, encoding))
-            read = content.read
-            num_read = 0
-            while piece := read(_READ_BYTES):
-                yield piece
-                if raw.seekable():
-                    progress(raw.tell() - num_read)
-                    num_read = raw.tell()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{str(path)!r} begins as {error.encoding} and is not to its end; save it as UTF-8"
-        ) from error
-    except (OSError, EOFError, zlib.error) as error:
-        reason = reason_of(error) if isinstance(error, OSError) and error.errno else error
-        raise DataError(f"{str(path)!r} can't be read to its end: {reason}") from error
 
 
 def _decoded(line: bytes) -> str:
     # What is not UTF-8 becomes halves of surrogate pairs, which its answer refuses by name.
-    text = line.removesuffix(b"\r").decode(errors="surrogateescape")
-    return text.removeprefix("\ufeff")
+    return line.removesuffix(b"\r").decode(errors="surrogateescape")
 
 
 def _json_line(content: Mapping[str, Any]) -> bytes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 from pydantic import ValidationError
 
@@ -20,7 +21,7 @@ from longtail.models.options import RankingOptions
 from longtail.models.predict.protocol import Predictor
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.engine.queries import query_of
-from longtail.service.offline.documents import BYTE_ORDER_MARK, as_question, document_lines
+from longtail.service.offline.documents import as_question, document_lines
 from longtail.service.offline.tables import check_form
 from longtail.service.offline.unfinished import Task, check_left, finish, option_of, resume, working
 from longtail.service.schemas.batch import BatchLine, BatchOptions
@@ -39,6 +40,8 @@ MAX_LINE_BYTES = 2**24
 ENGINES = ("local", "ray")
 CHUNK_LINES = 512
 """Lines that are answered, and written, together."""
+Chunk: TypeAlias = tuple[int, Sequence[bytes | None]]
+"""The number of the first line, and the lines; None for one that is too long."""
 
 
 def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
@@ -166,14 +169,32 @@ def predict_file(
         ConfigError: What an earlier run has left is about something else, or another process
             works on it.
     """
+
+    def answers(chunks: Iterable[Chunk]) -> Iterator[list[bytes]]:
+        for first, lines in chunks:
+            yield answers_to(predictor, task, first, lines)
+
+    return answer_all(task, answers, progress)
+
+
+def answer_all(
+    task: Task,
+    answers: Callable[[Iterable[Chunk]], Iterator[list[bytes]]],
+    progress: Callable[[int], object],
+) -> Tally:
+    """Write the answers to all lines of a file; see `predict_file`.
+
+    Args:
+        task: What to do.
+        answers: Yields the answers to the lines of each chunk.
+        progress: Called with the bytes of the source, as it lies on disk, that were read since.
+    """
     tally = Tally()
     with working(task):
         num_kept = resume(task, tally)
         with task.part.open("ab") as out:
-            for number, lines in enumerate(_chunks(task, progress)):
-                index = number * CHUNK_LINES
-                left = lines[max(0, num_kept - index) :]
-                for answer in answers_to(predictor, task, max(index, num_kept), left):
+            for lines in answers(_chunks_left(task, num_kept, progress)):
+                for answer in lines:
                     tally.note_answer(answer)
                     out.write(answer)
                 out.flush()
@@ -182,22 +203,22 @@ def predict_file(
     return tally
 
 
-def _chunks(task: Task, progress: Callable[[int], object]) -> Iterator[list[bytes | None]]:
-    """Yield the lines to answer, `CHUNK_LINES` at a time; None for one too long.
+def _chunks_left(task: Task, num_kept: int, progress: Callable[[int], object]) -> Iterator[Chunk]:
+    """Yield the lines that have no answers yet, in chunks.
 
-    Those are all of a text file, else all that are not blank.
+    Lines are all of a text file, else all that are not blank; None for one too long.
     """
-    chunk: list[bytes | None] = []
-    for line in document_lines(
+    lines = document_lines(
         task.source, progress, MAX_LINE_BYTES, task.columns, is_each_line_text=True
-    ):
-        if line is None or line.strip():
-            chunk.append(line)
-        if len(chunk) == CHUNK_LINES:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+    )
+    wanted = (line for line in lines if line is None or line.strip())
+    for first in count(0, CHUNK_LINES):
+        chunk = list(islice(wanted, CHUNK_LINES))
+        if not chunk:
+            return
+        if first + len(chunk) > num_kept:
+            start = max(first, num_kept)
+            yield start, chunk[start - first :]
 
 
 def answers_to(
@@ -234,7 +255,7 @@ def _parsed(content: bytes | None, task: Task) -> BatchLine:
     """
     if content is None:
         raise LineError(TOO_LONG, f"the line has more than {MAX_LINE_BYTES} bytes; shorten it")
-    line = parse_line(content.removeprefix(BYTE_ORDER_MARK), task.defaults, as_question)
+    line = parse_line(content, task.defaults, as_question)
     if line.version not in {None, "current", task.version}:
         raise LineError(
             KINDS[BundleNotFoundError],

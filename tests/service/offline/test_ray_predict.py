@@ -10,25 +10,22 @@ import json
 import os
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import ConfigError
 from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.label_sets import LabelSets
-from longtail.service.offline import documents
 from longtail.service.offline import predict as offline
 from longtail.service.offline import ray as ray_predict
 from longtail.service.offline.predict import predict_file
-from longtail.service.offline.ray import Answerer, Workers, chunk_ends, predict_on_ray
+from longtail.service.offline.ray import Workers, predict_on_ray
 from longtail.service.offline.unfinished import Task
 
 CHUNK = 4
@@ -36,52 +33,34 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 
 class FakeRay:
-    """Stands in for Ray: one worker, in this process; may be interrupted after some chunks."""
+    """Stands in for Ray: workers in this process; may be interrupted after some chunks."""
 
-    def __init__(self, most_chunks: int = 1000) -> None:
-        self.most_chunks = most_chunks
+    def __init__(self) -> None:
+        self.most_chunks = 1000
         self.num_workers = 0
-        self.data = SimpleNamespace(
-            DataContext=SimpleNamespace(get_current=self._context),
-            ActorPoolStrategy=self._pool,
-            from_items=self._from_items,
-        )
+        self.num_chunks = 0
 
-    def _context(self) -> SimpleNamespace:
-        return SimpleNamespace(execution_options=SimpleNamespace())
+    def remote(self, kind: Any) -> Any:
+        def make(*given: Any) -> Any:
+            self.num_workers += 1
+            worker = kind(*given)
+            return SimpleNamespace(answers=SimpleNamespace(remote=partial(partial, worker.answers)))
 
-    def _pool(self, size: int) -> None:
-        self.num_workers = size
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=make))
 
-    def _from_items(self, chunks: list[dict[str, int]], override_num_blocks: int) -> Any:
-        assert override_num_blocks == len(chunks) > 0
-
-        def map_batches(worker_class: Any, fn_constructor_args: Any, **_: Any) -> Any:
-            worker = worker_class(*fn_constructor_args)
-
-            def rows() -> Any:
-                for number, chunk in enumerate(chunks):
-                    if number == self.most_chunks:
-                        raise KeyboardInterrupt
-                    batch = {"number": np.array([chunk["number"]])}
-                    yield {"answers": worker(batch)["answers"][0]}
-
-            return SimpleNamespace(iter_rows=rows)
-
-        return SimpleNamespace(map_batches=map_batches)
+    def get(self, work: Any) -> Any:
+        if self.num_chunks == self.most_chunks:
+            raise KeyboardInterrupt
+        self.num_chunks += 1
+        return work()
 
 
 @pytest.fixture
 def fake_ray(monkeypatch):
     fake = FakeRay()
     monkeypatch.setattr(ray_predict, "start_ray", lambda *_: fake)
+    monkeypatch.setattr(offline, "CHUNK_LINES", CHUNK)
     return fake
-
-
-@pytest.fixture
-def small_chunks(monkeypatch):
-    for module in (offline, ray_predict):
-        monkeypatch.setattr(module, "CHUNK_LINES", CHUNK)
 
 
 @pytest.fixture
@@ -126,48 +105,24 @@ def locally(asked: Task, predictor: Predictor, tmp_path: Path) -> bytes:
     return here.target.read_bytes()
 
 
-@given(
-    pieces=st.lists(st.sampled_from([b"a", b" ", b"\r", b"\n", b"long text "]), max_size=60),
-    chunk=st.integers(1, 4),
-    read_bytes=st.integers(1, 7),
-)
-def test_chunks_are_those_of_the_local_command(tmp_path_factory, pieces, chunk, read_bytes):
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (offline, ray_predict):
-            patch.setattr(module, "CHUNK_LINES", chunk)
-            patch.setattr(module, "MAX_LINE_BYTES", 12)
-        for module in (documents, ray_predict):
-            patch.setattr(module, "_READ_BYTES", read_bytes)
-        source = tmp_path_factory.mktemp("chunks") / "in"
-        source.write_bytes(b"".join(pieces))
-        ends = chunk_ends(source)
-        asked: list[list[bytes | None]] = []
-        patch.setattr(ray_predict, "answers_to", lambda *given: asked.append(given[3]) or [])
-        worker = object.__new__(Answerer)
-        worker._task = Task(source, source, 1, "", {})
-        worker._ends, worker._predictor = ends, None
-        worker({"number": np.arange(len(ends))})
-        assert asked == list(offline._chunks(worker._task, int))
-
-
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
 @pytest.mark.parametrize("num_lines", [0, 1, 2 * CHUNK, 61])
 def test_the_answers_are_those_of_the_local_command(
-    fake_ray, small_chunks, task, predictor, workers, tmp_path, num_lines, name
+    fake_ray, task, predictor, workers, tmp_path, num_lines, name
 ):
     asked, seen = task(num_lines, name, k=3), []
     summary = predict_on_ray(asked, workers, seen.append)
     assert asked.target.read_bytes() == locally(asked, predictor, tmp_path)
     assert summary.num_lines == len(asked.target.read_bytes().splitlines())
     assert [path.name for path in asked.target.parent.iterdir()] == ["out.jsonl"]
-    assert fake_ray.num_workers == (4 if summary.num_lines else 0)
-    if name == "in.jsonl" and num_lines:
-        assert sum(seen) == asked.source.stat().st_size
+    num_chunks = -(-summary.num_lines // CHUNK)
+    assert (fake_ray.num_chunks, fake_ray.num_workers) == (num_chunks, min(4, num_chunks))
+    assert sum(seen) == (asked.source.stat().st_size if num_lines else 0)
 
 
 @pytest.mark.parametrize("first_engine", ["local", "ray"])
 def test_either_engine_goes_on_where_the_other_was_cut_off(
-    fake_ray, small_chunks, task, predictor, workers, tmp_path, monkeypatch, first_engine
+    fake_ray, task, predictor, workers, tmp_path, monkeypatch, first_engine
 ):
     asked = task(61)
     wanted = locally(asked, predictor, tmp_path)
@@ -184,22 +139,13 @@ def test_either_engine_goes_on_where_the_other_was_cut_off(
     assert summary.num_lines == wanted.count(b"\n")
 
 
-def test_what_was_left_by_another_question_is_refused(fake_ray, small_chunks, task, workers):
+def test_what_was_left_by_another_question_is_refused(fake_ray, task, workers):
     asked = task(30)
     fake_ray.most_chunks = 1
     with pytest.raises(KeyboardInterrupt):
         predict_on_ray(asked, workers)
     with pytest.raises(ConfigError, match="-k was not given and is now 2"):
         predict_on_ray(replace(asked, defaults={"k": 2}), workers)
-
-
-def test_sources_that_can_not_be_read(fake_ray, task, workers, tmp_path):
-    asked = task(3, "in.jsonl.gz")
-    asked.source.write_bytes(b"no gzip")
-    with pytest.raises(DataError, match="is no gzip file"):
-        predict_on_ray(asked, workers)
-    with pytest.raises(DataError, match="can't be read to its end"):
-        chunk_ends(tmp_path)
 
 
 def test_workers_read_the_stored_sets(fake_ray, trained, task, predictor, tmp_path):
