@@ -11,6 +11,7 @@ import asyncio
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from longtail.service.web.encodings import inflater_for
@@ -43,30 +44,32 @@ class BodyLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on unless, and only as far as, its body is within the limit."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is None and path_of(scope) not in STREAM_PATHS:
+            try:
+                inflater = inflater_for(Headers(scope=scope))
+            except BodyError as error:
+                refusal = problem_response(
+                    Request(scope), HTTP_KINDS[415], error.detail, headers=error.headers
+                )
+            else:
+                limits = self._max_body_bytes, self._detail, self._read_timeout_s
+                receive = _Body(receive, inflater, *limits).receive
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
         num_parameters = scope.get("query_string", b"").count(b"&") + 1
         if num_parameters > MAX_PARAMETERS:
             detail = f"the query has {num_parameters} parameters; expected at most {MAX_PARAMETERS}"
-            await problem_response(Request(scope), HTTP_KINDS[431], detail)(scope, receive, send)
-            return
-        if scope["type"] != "http" or path_of(scope) in STREAM_PATHS:
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        declared = headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > self._max_body_bytes:
-            response = problem_response(Request(scope), HTTP_KINDS[413], self._detail)
-            await response(scope, receive, send)
-            return
-        try:
-            inflater = inflater_for(headers)
-        except BodyError as error:
-            response = problem_response(
-                Request(scope), HTTP_KINDS[415], error.detail, headers=error.headers
-            )
-            await response(scope, receive, send)
-            return
-        body = _Body(receive, inflater, self._max_body_bytes, self._detail, self._read_timeout_s)
-        await self._app(scope, body.receive, send)
+            return problem_response(Request(scope), HTTP_KINDS[431], detail)
+        declared = Headers(scope=scope).get("content-length", "")
+        is_too_long = declared.isdecimal() and int(declared) > self._max_body_bytes
+        if is_too_long and path_of(scope) not in STREAM_PATHS:
+            return problem_response(Request(scope), HTTP_KINDS[413], self._detail)
+        return None
 
     @property
     def _detail(self) -> str:

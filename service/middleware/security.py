@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from longtail.service.web.api_keys import KeyRing, Keys
@@ -53,32 +54,26 @@ class AuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401, or 403 where admin routes are off."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
         ring = self._ring_for(path_of(scope))
         if ring is self._keys.admin and not ring.is_configured:
-            response = problem_response(
-                Request(scope),
-                ADMIN_OFF,
+            detail = (
                 "This service has no admin key; make one with 'longtail key NAME', and set "
-                "LONGTAIL_ADMIN_KEYS or LONGTAIL_ADMIN_KEYS_FILE",
+                "LONGTAIL_ADMIN_KEYS or LONGTAIL_ADMIN_KEYS_FILE"
             )
-            await response(scope, receive, send)
-            return
-        if ring is not None and ring.is_configured:
-            name = ring.name_of(_key_of(scope, allows_basic=ring is self._keys.api))
-            if name is None:
-                response = problem_response(
-                    Request(scope),
-                    NO_KEY,
-                    "Send a valid key in the header 'Authorization: Bearer KEY'",
-                    headers={"WWW-Authenticate": 'Bearer realm="longtail"'},
-                )
-                await response(scope, receive, send)
-                return
-            add_log_fields(scope, key=name)
-        await self._app(scope, receive, send)
+            return problem_response(Request(scope), ADMIN_OFF, detail)
+        if ring is None or not ring.is_configured:
+            return None
+        name = ring.name_of(_key_of(scope, allows_basic=ring is self._keys.api))
+        if name is None:
+            detail = "Send a valid key in the header 'Authorization: Bearer KEY'"
+            headers = {"WWW-Authenticate": 'Bearer realm="longtail"'}
+            return problem_response(Request(scope), NO_KEY, detail, headers=headers)
+        add_log_fields(scope, key=name)
+        return None
 
     def _ring_for(self, path: str) -> KeyRing | None:
         # Wherever it stands: behind a prefix of a proxy, the router still finds the admin routes.
@@ -155,15 +150,15 @@ def _network_of(address: str) -> str:
 
 
 def _key_of(scope: Scope, *, allows_basic: bool) -> str:
+    """Return the bearer token, or the password of HTTP Basic (RFC 7617); "" without either.
+
+    Basic is for clients that know no other keys, and not for admin: browsers send it unasked.
+    """
     kind, _, value = Headers(scope=scope).get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip()
-    # Clients that know no other keys. Not for admin: browsers send it without being told.
-    return _password(value) if kind.lower() == "basic" and allows_basic else ""
-
-
-def _password(value: str) -> str:
-    """Return the password of HTTP Basic credentials (RFC 7617); "" where they are none."""
+    if kind.lower() != "basic" or not allows_basic:
+        return ""
     try:
         return base64.b64decode(value, validate=True).decode().partition(":")[2]
     except ValueError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,14 +64,21 @@ EXPLANATION = Explanation(
 )
 
 
-@pytest.fixture(autouse=True)
-def _searches_leave_out_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take a second where all libraries are in them; `test_garbage` has those of a service."""
+def _leave_out_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches for garbage take a second with them; `test_garbage` has those of a service."""
     monkeypatch.setattr(
         "longtail.service.versions.redeploy.gc", SimpleNamespace(freeze=lambda: None)
     )
     for module in ("redeploy", "changes"):
         monkeypatch.setattr(f"longtail.service.versions.{module}.collect_cycles", gc.collect)
+    for name in os.environ:
+        if name.startswith("LONGTAIL_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _without_libraries_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    _leave_out_the_libraries(monkeypatch)
 
 
 @dataclass(frozen=True)
@@ -205,74 +214,84 @@ class Loader:
         return self.loaded[-1]
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith("LONGTAIL_"):
-            monkeypatch.delenv(name)
-
-
 @pytest.fixture
 def publish(tmp_path: Path) -> Callable[..., int]:
     """Publish a tiny bundle in the registry of this test; returns its version."""
-    encoder = tmp_path / "encoder"
-    encoder.mkdir()
+    return partial(publish_one, tmp_path)
+
+
+def publish_one(
+    folder: Path, *, activate: bool = True, probes: Sequence[str] = (), **metrics: float
+) -> int:
+    """Publish a tiny bundle in the registry below a folder; returns its version."""
+    encoder = folder / "encoder"
+    encoder.mkdir(exist_ok=True)
     (encoder / "config.json").write_text("{}")
-    catalogue = LabelCatalogue(Label(f"L{i}", f"Label {i}") for i in range(NUM_LABELS))
+    manifest = Manifest(
+        label_count=NUM_LABELS,
+        training_document_count=3,
+        encoder=EncoderInfo(name="fake", dim=2, max_tokens=16, sha256="0" * 64),
+        scorers=("retrieval", "sparse"),
+        default_scorer="retrieval",
+        training={"seed": 7},
+        data_fingerprint="f" * 64,
+        metrics={"retrieval": metrics},
+    )
+    vectors = {"vectors": np.zeros((NUM_LABELS, 2), dtype=np.float32)}
 
-    def publish_one(*, activate: bool = True, probes: Sequence[str] = (), **metrics: float) -> int:
-        manifest = Manifest(
-            label_count=NUM_LABELS,
-            training_document_count=3,
-            encoder=EncoderInfo(name="fake", dim=2, max_tokens=16, sha256="0" * 64),
-            scorers=("retrieval", "sparse"),
-            default_scorer="retrieval",
-            training={"seed": 7},
-            data_fingerprint="f" * 64,
-            metrics={"retrieval": metrics},
+    def write(bundle: Path) -> Manifest:
+        return write_bundle(
+            bundle,
+            manifest=manifest,
+            catalogue=LabelCatalogue(Label(f"L{i}", f"Label {i}") for i in range(NUM_LABELS)),
+            tensors={"retrieval.safetensors": vectors},
+            texts={PROBES_NAME: probes_to_jsonl(probes)} if probes else {},
+            encoder_folder=encoder,
         )
-        vectors = {"vectors": np.zeros((NUM_LABELS, 2), dtype=np.float32)}
 
-        def write(folder: Path) -> Manifest:
-            return write_bundle(
-                folder,
-                manifest=manifest,
-                catalogue=catalogue,
-                tensors={"retrieval.safetensors": vectors},
-                texts={PROBES_NAME: probes_to_jsonl(probes)} if probes else {},
-                encoder_folder=encoder,
-            )
+    return Registry(folder / "registry").publish(write, activate=activate)
 
-        return Registry(tmp_path / "registry").publish(write, activate=activate)
 
-    return publish_one
+@pytest.fixture(scope="session")
+def two_versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a registry with versions 1 and 2, the second one current; not to be changed."""
+    folder = tmp_path_factory.mktemp("two-versions")
+    publish_one(folder, p_at_1=0.5)
+    publish_one(folder, p_at_1=0.6)
+    return folder / "registry"
 
 
 @pytest.fixture
-def registry(publish: Callable[..., int], tmp_path: Path) -> Registry:
-    """A registry with versions 1 and 2, the second one current."""
-    publish(p_at_1=0.5)
-    publish(p_at_1=0.6)
+def registry(two_versions: Path, tmp_path: Path) -> Registry:
+    """A copy of it."""
+    shutil.copytree(two_versions, tmp_path / "registry", symlinks=True)
     return Registry(tmp_path / "registry")
 
 
 OpenClient = Callable[..., AbstractContextManager[TestClient]]
 
 
+@contextmanager
+def started(
+    registry: Path, loader: Loader | None = None, *, wait: bool = True, **settings: object
+) -> Iterator[TestClient]:
+    """Start the service; waits for the models unless told not to.
+
+    Yields:
+        A client of it.
+    """
+    settings = {"watch_interval_s": 0} | settings  # a test looks when it wants to
+    app = create_app(Settings(registry=registry, **settings), load=loader or Loader())
+    with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
+        if wait:
+            wait_until_loaded(client)
+        yield client
+
+
 @pytest.fixture
 def open_client(registry: Registry) -> OpenClient:
     """Start the service with a loader and settings; waits for the models unless told not to."""
-
-    @contextmanager
-    def start(loader: Loader | None = None, *, wait: bool = True, **settings: object) -> Iterator:
-        settings = {"watch_interval_s": 0} | settings  # a test looks when it wants to
-        app = create_app(Settings(registry=registry.folder, **settings), load=loader or Loader())
-        with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
-            if wait:
-                wait_until_loaded(client)
-            yield client
-
-    return start
+    return partial(started, registry.folder)
 
 
 @pytest.fixture
@@ -289,8 +308,26 @@ def open_admin(open_client: OpenClient) -> OpenClient:
     return start
 
 
+@pytest.fixture(scope="module")
+def client(two_versions: Path) -> Iterator[TestClient]:
+    """A service that the tests of a module share.
+
+    Yields:
+        A client of it.
+    """
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _leave_out_the_libraries(monkeypatch)
+        with started(two_versions) as client:
+            yield client
+
+
 @pytest.fixture
-def client(open_client: OpenClient) -> Iterator[TestClient]:
+def fresh_client(open_client: OpenClient) -> Iterator[TestClient]:
+    """A service of this test's own, whose counters begin at 0.
+
+    Yields:
+        A client of it.
+    """
     with open_client() as client:
         yield client
 
@@ -355,10 +392,14 @@ def start_server() -> Callable[..., AbstractContextManager[str]]:
     return start
 
 
-@pytest.fixture
-def server(open_server: Callable[..., AbstractContextManager[str]]) -> Iterator[str]:
-    with open_server() as url:
-        yield url
+@pytest.fixture(scope="module")
+def server(
+    start_server: Callable[..., AbstractContextManager[str]], two_versions: Path
+) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _leave_out_the_libraries(monkeypatch)
+        with start_server(registry=two_versions) as url:
+            yield url
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
+pytestmark = pytest.mark.slow
+
 NUM_REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "0"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 NUM_OPERATIONS = 100

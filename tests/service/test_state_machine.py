@@ -38,6 +38,8 @@ from longtail.service.app import create_app
 from longtail.service.settings import Settings
 from longtail.service.web.api_keys import make_key
 
+pytestmark = pytest.mark.slow
+
 NUM_REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "300"))
 SEED = int(os.environ.get("FUZZ_SEED", "20261122"))
 MACHINE_SETTINGS = settings(

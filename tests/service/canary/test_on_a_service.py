@@ -28,6 +28,7 @@ def log(tmp_path) -> PromotionLog:
     return PromotionLog(tmp_path / "promotions.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_a_good_canary_becomes_the_default_and_a_failing_one_goes(
     open_server, make_loader, fake_predictor, keys, registry, pair, log, is_failing

@@ -67,6 +67,7 @@ def share_called_worse(rates: tuple[float, float], seed: int, significance: floa
     return float((lower > upper).any(axis=1).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.002, 0.05, 0.5])
 def test_equal_rates_are_seldom_called_worse_though_every_look_may_stop(rate):
     assert share_called_worse((rate, rate), 1, significance=0.05) <= 0.05
@@ -80,10 +81,12 @@ def test_a_fixed_interval_would_err_far_more_often():
     assert (rates / spread > 1.645).any(axis=1).mean() > 0.15
 
 
+@pytest.mark.slow
 def test_a_worse_canary_is_called_worse():
     assert share_called_worse((0.05, 0.005), 2, significance=0.05) > 0.95
 
 
+@pytest.mark.slow
 def test_the_mean_of_values_that_are_shares_stays_within_its_bounds():
     rng = np.random.default_rng(3)
     shares = rng.beta(0.5, 1.5, (NUM_CANARIES, 300))

@@ -144,6 +144,7 @@ def test_a_store_that_another_process_makes_meanwhile_is_not_another_programs(
         assert [record.id for record in store.page(0, 2)] in ([], ["a"])
 
 
+@pytest.mark.slow
 def test_who_opens_a_new_store_at_once_waits_for_the_others(tmp_path):
     num_stores, num_openings = 4, 20
     start = Barrier(num_stores)
@@ -189,6 +190,7 @@ def test_who_writes_at_once_takes_each_id_once_and_readers_miss_nothing(place, m
     assert [sequence for sequence, _ in seen] == list(range(1, len(ids) + 1))
 
 
+@pytest.mark.slow
 def test_killed_processes_lose_and_double_nothing(place):
     command = [sys.executable, str(KILLS), "--kills", "3", "--store", str(place)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

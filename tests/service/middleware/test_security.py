@@ -32,31 +32,25 @@ def bearer(key):
     return {"Authorization": f"Bearer {key}"}
 
 
-@pytest.mark.parametrize(("method", "path"), ADMIN_ROUTES)
-def test_admin_routes_are_off_without_a_key(client, method, path):
-    answer = client.request(method, path, headers=bearer("anything"))
-    assert answer.status_code == 403
-    assert answer.json()["type"] == "urn:longtail:problem:admin-off"
-    assert "longtail key" in answer.json()["detail"]
+def test_admin_routes_are_off_without_a_key(client):
+    for method, path in ADMIN_ROUTES:
+        answer = client.request(method, path, headers=bearer("anything"))
+        assert answer.status_code == 403
+        assert answer.json()["type"] == "urn:longtail:problem:admin-off"
+        assert "longtail key" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(("method", "path"), ADMIN_ROUTES)
-@pytest.mark.parametrize(
-    "headers",
-    [{}, bearer("wrong"), bearer(""), {"Authorization": "Basic abc"}, {"Authorization": "Bearer"}],
-)
-def test_admin_routes_want_a_valid_key(open_admin, method, path, headers):
+def test_whatever_looks_like_an_admin_route_wants_a_valid_key(open_admin):
+    wrong = [{}, bearer("wrong"), bearer(""), {"Authorization": "Basic abc"}]
+    alike = [("POST", path) for path in ("/v1/admin", "/proxy/v1/admin/rollback", "/v1/admin/no")]
     with open_admin() as client:
         del client.headers["Authorization"]
-        answer = client.request(method, path, headers=headers)
-    assert answer.status_code == 401
-    assert answer.json()["type"] == "urn:longtail:problem:unauthorized"
-    assert answer.headers["www-authenticate"].startswith("Bearer")
-
-
-@pytest.mark.parametrize("path", ["/v1/admin", "/proxy/v1/admin/rollback", "/v1/admin/nothing"])
-def test_whatever_looks_like_an_admin_route_wants_a_key(client, path):
-    assert client.post(path).status_code == 403
+        for method, path in ADMIN_ROUTES + alike:
+            for headers in [*wrong, {"Authorization": "Bearer"}]:
+                answer = client.request(method, path, headers=headers)
+                assert answer.status_code == 401
+                assert answer.json()["type"] == "urn:longtail:problem:unauthorized"
+                assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
 def test_an_admin_key_is_no_key_to_ask_and_the_other_way_round(open_client):
@@ -68,10 +62,6 @@ def test_an_admin_key_is_no_key_to_ask_and_the_other_way_round(open_client):
             for key in (ask, admin)
         ]
     assert statuses == [200, 401, 401, 200]
-
-
-def test_without_keys_all_may_ask(client):
-    assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
 
 
 def test_with_keys_only_probes_metrics_and_documentation_are_public(open_client):
@@ -125,14 +115,14 @@ def test_a_malformed_key_stops_the_start(registry):
     assert "my-own-secret" not in repr(Settings(admin_keys="my-own-secret"))
 
 
-@pytest.mark.parametrize("path", ["/livez", "/v1/models", "/nothing", "/docs"])
-def test_every_answer_tells_browsers_to_be_careful(client, path):
-    headers = client.get(path).headers
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["x-frame-options"] == "DENY"
-    assert headers["referrer-policy"] == "no-referrer"
-    assert "frame-ancestors 'none'" in headers["content-security-policy"]
-    assert "http" not in headers["content-security-policy"]
+def test_every_answer_tells_browsers_to_be_careful(client):
+    for path in ("/livez", "/v1/models", "/nothing", "/docs"):
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "http" not in headers["content-security-policy"]
 
 
 ORIGIN = {"Origin": "https://a.example"}

@@ -6,9 +6,16 @@ import os
 import threading
 from dataclasses import replace
 
+import pytest
+
 from longtail.models.bundle.bundle import read_manifest
 from longtail.models.bundle.manifest import MANIFEST_NAME
 from longtail.models.bundle.registry import Registry
+
+
+@pytest.fixture
+def client(fresh_client):
+    return fresh_client
 
 
 def test_every_version_is_listed_with_what_it_is(client, registry):

@@ -147,4 +147,4 @@ def test_a_timeout_below_a_millisecond_is_refused_by_the_inference_protocol(clie
     body = {"inputs": [text], "parameters": {"timeout": 999}}
     answer = client.post("/v2/models/longtail/infer", json=body)
     assert answer.status_code == 400
-    assert "0.001" in answer.json()["error"]
+    assert "/parameters/timeout" in answer.json()["error"]

@@ -14,6 +14,11 @@ def samples(client, name):
     return [sample for family in families for sample in family.samples if sample.name == name]
 
 
+@pytest.fixture
+def client(fresh_client):
+    return fresh_client
+
+
 def test_requests_are_timed_by_route_method_and_status_class(client):
     client.post("/v1/predict", json={"text": "a"})
     client.post("/v1/predict", json={"text": ""})

@@ -86,6 +86,7 @@ def test_labels_come_from_a_file_too(add, copied, tmp_path):
     assert [label.id for label in copied.open(2).catalogue][-2:] == ["A", "B"]
 
 
+@pytest.mark.slow
 def test_two_calls_in_a_row_stack_or_are_refused_with_what_to_choose(add, copied):
     add("NEW-1", "fishing rights")
     with pytest.raises(BundleError, match=r"version 2 is version 1 with 1 more labels \('NEW-1'\)"):

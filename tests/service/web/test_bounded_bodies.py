@@ -23,7 +23,7 @@ from longtail.service.wire.lines import LineError, parse_line
 from longtail.service.wire.problems import KindError
 
 JSON = {"Content-Type": "application/json"}
-MANY = b",".join([b"1"] * 2_000_000)
+MANY = b",".join([b"1"] * 700_000)
 WRONG_LISTS = {
     PredictRequest: b'{"texts": [%s]}',
     FeedbackRequest: b'{"entries": [{"text": "a", "accepted": [%s]}]}',
@@ -49,7 +49,7 @@ def peak_of(work):
 @pytest.mark.parametrize(
     ("model", "body"), WRONG_LISTS.items(), ids=lambda x: getattr(x, "__name__", "")
 )
-def test_two_million_wrong_items_are_counted_and_not_validated(model, body):
+def test_very_many_wrong_items_are_counted_and_not_validated(model, body):
     error, peak = peak_of(lambda: parse_json_body(body % MANY, model))
     assert "list items" in str(error)
     assert peak < 10 * len(MANY)

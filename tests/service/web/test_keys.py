@@ -8,7 +8,7 @@ import hmac
 import pytest
 
 from longtail.models.errors import ConfigError
-from longtail.service.web.api_keys import KeyRing, digest_of, make_key
+from longtail.service.web.api_keys import KeyRing, make_key
 
 
 def test_a_made_key_is_let_in_by_its_entry_alone():
@@ -19,23 +19,18 @@ def test_a_made_key_is_let_in_by_its_entry_alone():
     assert ring.name_of(key + "x") is ring.name_of("") is ring.name_of(entry) is None
 
 
-def test_no_two_made_keys_are_equal():
-    assert make_key("a")[0] != make_key("a")[0]
-    assert len(make_key("a")[0]) >= 43
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a:b", "a,b", "é", "x" * 65])
-def test_a_name_that_an_entry_cannot_have_is_refused(name):
-    with pytest.raises(ConfigError, match="key name"):
-        make_key(name)
+def test_a_name_that_an_entry_cannot_have_is_refused():
+    for name in ("", "a b", "a:b", "a,b", "é", "x" * 65):
+        with pytest.raises(ConfigError, match="key name"):
+            make_key(name)
 
 
 def test_several_keys_are_known_by_their_names():
     made = {name: make_key(name) for name in ("a", "b", "c")}
     ring = KeyRing("api", ",".join(entry for _, entry in made.values()))
-    assert {name: ring.name_of(key) for name, (key, _) in made.items()} == {
-        "a": "a", "b": "b", "c": "c",
-    }  # fmt: skip
+    assert [ring.name_of(key) for key, _ in made.values()] == ["a", "b", "c"]
+    assert len({key for key, _ in made.values()}) == 3
+    assert ring.name_of("\udcff\u20ac") is None
 
 
 def test_every_key_is_compared_in_constant_time(monkeypatch):
@@ -74,20 +69,13 @@ def test_a_malformed_entry_stops_the_start_and_is_not_repeated(tmp_path, text):
         assert text not in str(why.value)
 
 
-def test_two_keys_of_one_name_are_refused():
+def test_files_and_entries_that_can_not_be_used_stop_the_start(tmp_path):
     with pytest.raises(ConfigError, match="LONGTAIL_API_KEYS: two entries have the name 'a'"):
         KeyRing("api", f"{make_key('a')[1]},{make_key('a')[1]}")
-
-
-def test_a_file_that_is_not_there_stops_the_start(tmp_path):
     with pytest.raises(ConfigError, match="can't be read"):
         KeyRing("api", path=tmp_path / "none")
-
-
-def test_keys_are_wanted_where_there_is_a_file_even_an_empty_one(tmp_path):
-    path = tmp_path / "keys"
-    path.touch()
-    assert KeyRing("api", path=path).is_configured
+    (tmp_path / "keys").touch()
+    assert KeyRing("api", path=tmp_path / "keys").is_configured
     assert not KeyRing("api").is_configured
 
 
@@ -133,8 +121,3 @@ def test_a_file_that_goes_and_comes_back(rotating, caplog):
     new, entry = make_key("new")
     replace(entry.encode())
     assert (ring.name_of(new), ring.name_of(old)) == ("new", None)
-
-
-def test_a_key_of_odd_bytes_is_no_key_and_no_error():
-    assert KeyRing("api", make_key("a")[1]).name_of("\udcff\u20ac") is None
-    assert len(digest_of("\udcff")) == 64
