@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 
@@ -54,7 +54,7 @@ class LearnedFrom:
             new documents would have.
         is_calibrated: Whether probabilities, blends and aims were fitted again.
         judged: What people said ("said"), and how much of it the answers of the version before
-            ("before") and of this one ("now") follow; empty in versions of older releases.
+            ("before") and of this one ("now") follow.
     """
 
     version: int
@@ -72,13 +72,11 @@ class LearnedFrom:
     refitted_labels: int
     unknown_words: float
     is_calibrated: bool
-    judged: dict[str, Followed] = field(default_factory=dict)
+    judged: dict[str, Followed]
 
     @property
     def is_better(self) -> bool:
         """Whether more texts are answered as people said than before, or all of them are."""
-        if not self.judged:
-            return True
         said, before, now = (self.judged[name].texts for name in ("said", "before", "now"))
         return now > before or now == said
 
@@ -92,10 +90,10 @@ def learned_from_json(content: dict[str, Any] | None) -> LearnedFrom | None:
     """
     if content is None:
         return None
-    judged = {name: Followed(**found) for name, found in content.get("judged", {}).items()}
+    judged = {name: Followed(**found) for name, found in content["judged"].items()}
     learned = LearnedFrom(**{**content, "judged": judged})
     _check(learned)
-    if judged and judged.keys() != {"said", "before", "now"}:
+    if judged.keys() != {"said", "before", "now"}:
         raise TypeError(f"judged has the fields {', '.join(judged)}, expected said, before, now")
     for verdicts in judged.values():
         _check(verdicts)

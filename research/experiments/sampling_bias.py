@@ -6,7 +6,7 @@ Three tasks: `retrieval` is the corpus itself, by the multi-label reduction (sec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,13 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 import typer
 from jaxtyping import Int64
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from longtail.models.errors import ConfigError
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     inverse_propensities,
@@ -60,18 +63,14 @@ from research.experiments.rates import (
     run_with_rates,
 )
 from research.experiments.runner import Experiment, Report, run_experiment
-from research.experiments.sampling_bias_picture import (
-    RECALL_KS,
-    RETRIEVAL,
-    TASKS,
-    draw_sampling_bias,
-)
 from research.experiments.trials import (
+    Estimate,
     Found,
     Trial,
     TrialStore,
     Values,
     choose_settings,
+    error_or_nan,
     settings_record,
 )
 from research.options import (
@@ -84,6 +83,10 @@ from research.options import (
     SettingsOption,
 )
 
+RETRIEVAL = "retrieval"
+TASKS = (RETRIEVAL, *get_args(Profile))
+RECALL_KS = (1, 10, 50)
+SLICE_COLOURS = {"Head": "#0072B2", "Torso": "#009E73", "Tail": "#D55E00", "Full": "#000000"}
 Loss = Literal["softmax", "cosine_contrastive"]
 _RATES: Mapping[Loss, float] = {"softmax": 0.1, "cosine_contrastive": 0.02}
 _TUNED_BY = {RETRIEVAL: "R@10 Full"} | dict.fromkeys(get_args(Profile), "error Full")
@@ -362,3 +365,42 @@ def sampling_bias_record(found: Found) -> dict[str, Any]:
         },
         "rates": rates_record(found),
     }
+
+
+def draw_sampling_bias(found: Found) -> Figure:
+    """Draw recall by k (Figure 2) and balanced errors (Figure 1), a bar for each third."""
+    panels = []
+    for task in (task for task in TASKS if task in found):
+        if task == RETRIEVAL:
+            panels += [(task, f"R@{k}", f"Recall@{k} of pairs (%)") for k in RECALL_KS]
+        else:
+            panels.append((task, "error", f"balanced error, {task} profile (%)"))
+    figure = new_figure(11.0, 3.2 * len(panels))
+    for axes, (task, prefix, title) in zip(
+        figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True
+    ):
+        _draw_slices(axes, found[task], prefix)
+        axes.set_ylabel(title)
+    return figure
+
+
+def _draw_slices(axes: Axes, settings: Mapping[str, Mapping[str, Estimate]], prefix: str) -> None:
+    names = list(settings)
+    width = 0.8 / len(SLICE_COLOURS)
+    for index, (name, colour) in enumerate(SLICE_COLOURS.items()):
+        column = f"{prefix} {name}"
+        shown_at = [position for position, each in enumerate(names) if column in settings[each]]
+        if not shown_at:  # a STEP profile has no Torso
+            continue
+        shown: Sequence[Estimate] = [settings[names[position]][column] for position in shown_at]
+        axes.bar(
+            [position + (index - 1.5) * width for position in shown_at],
+            [100 * estimate.mean for estimate in shown],
+            width,
+            yerr=[100 * error_or_nan(estimate) for estimate in shown],
+            label=name, color=colour, capsize=2,
+        )  # fmt: skip
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.legend(ncols=len(SLICE_COLOURS), fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))

@@ -31,11 +31,10 @@ from longtail.training.calibration.reliability import (
     draw_reliability,
 )
 from longtail.training.data.dataset import Dataset
-from longtail.training.evaluation.figures import can_draw, png_of
+from longtail.training.evaluation.figures import can_draw, new_figure, png_of
 from longtail.training.evaluation.hierarchical import HIERARCHY_NOTE, HierarchicalReport
 from longtail.training.evaluation.plots import draw_by_frequency
 from longtail.training.reports import html
-from longtail.training.reports.figures import draw_curves
 from longtail.training.reports.labels import LabelReport, report_labels
 from longtail.training.reports.tail_examples import (
     FOUND,
@@ -62,6 +61,8 @@ _MAX_CHARACTERS = 320
 _CHECKPOINTS = {"classifier": "classifier", "retrieval": "retrieval", "linear": "linear/steps"}
 """Where the stages that have losses keep their checkpoints, in a run's folder."""
 _TIMES = ("wall_s", "cpu_s")
+_SMOOTHED_SHARE = 0.05
+"""Of a stage's points, that are averaged into one of the smooth curve."""
 _KINDS = {
     FOUND: "Right: carried by the document, and among the first five",
     MISSED: "Missed: carried by the document, and not among the ranked labels",
@@ -347,6 +348,28 @@ def _training(log: RunLog) -> str:
             )
         )
     return html.section("Training", *(parts or [html.note("The run's folder holds no records.")]))
+
+
+def draw_curves(stages: Mapping[str, Sequence[ProgressPoint]]) -> Figure:
+    """Draw the loss of each stage over its steps, as it was and averaged.
+
+    Args:
+        stages: By name, at least one; each with at least one point.
+    """
+    figure = new_figure(9.0, 3.2)
+    grid = figure.subplots(1, len(stages), squeeze=False)
+    for axes, (name, points) in zip(grid.flat, stages.items(), strict=True):
+        steps = np.array([point.step for point in points])
+        losses = np.array([point.loss for point in points])
+        axes.plot(steps, losses, color="#0072B2", alpha=0.45, linewidth=0.8)
+        width = max(1, round(_SMOOTHED_SHARE * len(points)))
+        smooth = np.convolve(losses, np.full(width, 1 / width), mode="valid")
+        axes.plot(steps[width - 1 :], smooth, color="#0072B2", linewidth=1.6)
+        axes.set_title(name)
+        axes.set_xlabel("step")
+        axes.set_ylabel("loss")
+        axes.grid(axis="y", alpha=0.3)
+    return figure
 
 
 def _configuration(manifest: Manifest) -> str:

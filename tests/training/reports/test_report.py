@@ -17,8 +17,7 @@ from longtail.models.errors import ConfigError
 from longtail.training.evaluation.hierarchical import HierarchicalReport
 from longtail.training.reports import html
 from longtail.training.reports import report as report_module
-from longtail.training.reports.figures import draw_curves
-from longtail.training.reports.report import read_run_log
+from longtail.training.reports.report import draw_curves, read_run_log
 from longtail.training.runtime.run_log import ProgressPoint
 
 VOID = {"meta", "img", "source"}
