@@ -104,7 +104,8 @@ def change_documents(corpus: Dataset, verdicts: Verdicts, *, has_dev: bool) -> C
     labels = in_order_of(catalogue, corpus, scan.labels)
     counts = _counts(labels)
     # Labels whose documents a former feedback changed that this one leaves as they are.
-    touched = set(np.flatnonzero(counts != catalogue.training_counts).tolist())
+    is_stale = (counts != catalogue.training_counts) & ~catalogue.is_retired
+    touched = set(np.flatnonzero(is_stale).tolist())
     order = np.argsort(scan.texts, kind="stable")
     digests = digests_of(each.text for each in verdicts.texts)
     starts, stops = (

@@ -49,8 +49,10 @@ def refit(
     settings = manifest.training
     features = before.sparse.tfidf.transform(changed.texts())
     sparse = refit_sparse(before.sparse, features, changed, settings, folder / "sparse")
-    described = _labels_to_describe(catalogue, changed.counts, len(before.catalogue))
-    catalogue = _described(catalogue, described, sparse, changed.counts, settings)
+    counts = catalogue.training_counts  # those of retired labels stay
+    counts[changed.touched] = changed.counts[changed.touched]
+    described = _labels_to_describe(catalogue, counts, len(before.catalogue))
+    catalogue = _described(catalogue, described, sparse, counts, settings)
     names, memory, dense = before.names, before.neighbours, before.dense
     if names is not None:
         new = list(catalogue)[len(before.catalogue) :]

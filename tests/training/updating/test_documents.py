@@ -91,6 +91,9 @@ def test_labels_that_a_former_feedback_changed_are_fitted_again(tmp_path):
     corpus = corpus_of(tmp_path / "corpus", [{1}, {2}])
     counts = [0, 1, 5, *[0] * 5]
     assert change(corpus, [said("old 0", [1])], counts=counts).touched.tolist() == [2]
+    retired = corpus.catalogue.replaced(is_retired=[x == 2 for x in range(NUM_LABELS)])
+    verdicts = Verdicts(retired, 0, [said("old 0", [1])], (), 0, 0)
+    assert not len(change_documents(corpus, verdicts, has_dev=False).touched)  # they keep rows
 
 
 @pytest.mark.parametrize(("has_dev", "num_dev"), [(True, 1), (False, 0)])
