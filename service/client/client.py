@@ -17,14 +17,16 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
     Callable,
+    Coroutine,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import aclosing
+from functools import update_wrapper
 from itertools import chain
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
 
 import httpx
 
@@ -51,6 +53,7 @@ from longtail.service.schemas.predict import PredictResponse, TextResult
 
 T = TypeVar("T")
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 TIMEOUT_S = 60.0
 CHUNK_TEXTS = 32
@@ -303,11 +306,38 @@ class AsyncClient:
             raise http_error(self._url, error) from error
 
 
+def _waiting(
+    ask: Callable[Concatenate[AsyncClient, Given], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Client, Given], Result]:
+    """Return a method of `Client` that waits for one of `AsyncClient`."""
+
+    def wait(client: Client, /, *args: Given.args, **options: Given.kwargs) -> Result:
+        return client._loop.run(ask(client._client, *args, **options))
+
+    return update_wrapper(wait, ask)
+
+
 class Client:
     """`AsyncClient` for callers without asyncio, on an event loop on a thread of its own.
 
-    Several threads may share one. Close it, or use it as a context; else the thread stays.
+    It has the methods of `AsyncClient`, each of which waits for its answer. Several threads may
+    share one. Close it, or use it as a context; else the thread stays.
     """
+
+    predict = _waiting(AsyncClient.predict)
+    give_feedback = _waiting(AsyncClient.give_feedback)
+    labels = _waiting(AsyncClient.labels)
+    label = _waiting(AsyncClient.label)
+    models = _waiting(AsyncClient.models)
+    metrics = _waiting(AsyncClient.metrics)
+    is_ready = _waiting(AsyncClient.is_ready)
+    check_access = _waiting(AsyncClient.check_access)
+    load = _waiting(AsyncClient.load)
+    unload = _waiting(AsyncClient.unload)
+    activate = _waiting(AsyncClient.activate)
+    rollback = _waiting(AsyncClient.rollback)
+    set_canary = _waiting(AsyncClient.set_canary)
+    end_canary = _waiting(AsyncClient.end_canary)
 
     def __init__(
         self,
@@ -330,12 +360,6 @@ class Client:
     def close(self) -> None:
         """Hang up."""
         self._loop.close(self._client.close)
-
-    def predict(
-        self, texts: str | Sequence[str], **options: Unpack[RequestOptions]
-    ) -> PredictResponse:
-        """Return the best labels of one text or several, as many as one request may have."""
-        return self._loop.run(self._client.predict(texts, **options))
 
     def predict_many(
         self,
@@ -362,62 +386,6 @@ class Client:
                 yield from answers
         finally:
             self._loop.run(stream.aclose())
-
-    def metrics(self) -> str:
-        """Return the metrics in Prometheus' text format."""
-        return self._loop.run(self._client.metrics())
-
-    def models(self) -> ModelList:
-        """Return all versions of the registry."""
-        return self._loop.run(self._client.models())
-
-    def labels(
-        self, query: str = "", *, limit: int = 20, offset: int = 0, version: Version | None = None
-    ) -> LabelList:
-        """Return the labels that a query finds, and how many there are."""
-        return self._loop.run(
-            self._client.labels(query, limit=limit, offset=offset, version=version)
-        )
-
-    def label(self, label_id: str, *, version: Version | None = None) -> LabelDetail:
-        """Return all that is known of a label."""
-        return self._loop.run(self._client.label(label_id, version=version))
-
-    def give_feedback(self, entries: Sequence[Mapping[str, Any]]) -> FeedbackReceipts:
-        """Say which labels are right; see `AsyncClient.give_feedback`."""
-        return self._loop.run(self._client.give_feedback(entries))
-
-    def is_ready(self) -> bool:
-        """Whether the service can predict now; asks once."""
-        return self._loop.run(self._client.is_ready())
-
-    def check_access(self) -> None:
-        """Do nothing if the key may change models, else raise `ProblemError`."""
-        self._loop.run(self._client.check_access())
-
-    def load(self, version: int) -> ModelChange:
-        """Load a version beside the others."""
-        return self._loop.run(self._client.load(version))
-
-    def unload(self, version: int) -> ModelChange:
-        """Unload a version."""
-        return self._loop.run(self._client.unload(version))
-
-    def activate(self, version: int) -> ModelChange:
-        """Let `current` name this version, and answer with it."""
-        return self._loop.run(self._client.activate(version))
-
-    def rollback(self) -> ModelChange:
-        """Go back to the version that was `current` before."""
-        return self._loop.run(self._client.rollback())
-
-    def set_canary(self, version: int, share: float) -> ModelChange:
-        """Give a version a share, from 0 to 1, of the requests that name none."""
-        return self._loop.run(self._client.set_canary(version, share))
-
-    def end_canary(self) -> ModelChange:
-        """Answer all requests that name no version with the default again."""
-        return self._loop.run(self._client.end_canary())
 
 
 async def _next(answers: AsyncIterator[Result]) -> Result | None:

@@ -53,7 +53,7 @@ def answer_with():
 
     def serve(listener, answers, ends, received):
         listener.settimeout(0.05)  # a client may have given up before it came
-        with ExitStack() as kept, suppress(ConnectionError):
+        with ExitStack() as kept, suppress(OSError):
             for answer, connection in zip(answers, accepted(listener), strict=False):
                 kept.enter_context(connection)
                 received.append(connection.recv(2**16))
