@@ -184,6 +184,7 @@ def test_evaluate_begins_with_sentences_and_prints_all_tables_when_asked(evaluat
     assert all(Path(path).stat().st_size > 20_000 for path in pictures)
 
 
+@pytest.mark.slow
 def test_evaluate_measures_the_probabilities_before_and_after_calibration(evaluate):
     measured = figures(evaluate("--json", "-", "--no-baselines"))["probabilities"]
     scorers = {"retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours"}
@@ -220,6 +221,7 @@ def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
     assert told == trained.bundle.manifest.thresholds != {}
 
 
+@pytest.mark.slow
 def test_evaluate_skips_bad_lines_when_asked(call, trained, broken_corpus, caplog):
     registry = ("--registry", trained.registry.folder)
     result = call(
@@ -243,6 +245,7 @@ def test_evaluate_names_what_there_is_not_and_what_there_is(
     assert message in fail("evaluate", tiny_corpus, *registry, *options)
 
 
+@pytest.mark.slow
 def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, trained, tiny_corpus):
     result = evaluate("--predictions", "-k", "20")
     names = [
@@ -271,6 +274,7 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
 # ---- compare ----
 
 
+@pytest.mark.slow
 def test_compare_tells_the_metrics_and_the_tests_of_two_files(call, evaluate, tiny_corpus):
     evaluated = figures(evaluate("--predictions", "--json", "-"))
     files = ("out/predictions/sparse.txt", "out/predictions/label-names.txt")

@@ -99,6 +99,7 @@ def test_every_check_of_scikit_learn_is_run_or_said_not_to_apply():
     assert found - set(APPLYING) - EXPECTED_FAILED_CHECKS.keys() == set()
 
 
+@pytest.mark.slow
 def test_the_checks_that_read_no_data_pass():
     """In a process without the checks of types at run time: some parameters are of wrong types."""
     code = (

@@ -249,6 +249,7 @@ def test_negatives_are_drawn_in_float32_though_scores_are_not(new_model, texts, 
     assert loss.dtype == torch.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["within_batch", "tree"])
 def test_a_run_trains_with_negatives_from_its_configuration(
     tmp_path, train_in, tiny_content, tiny_corpus, name

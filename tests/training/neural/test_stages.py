@@ -72,6 +72,7 @@ def assert_a_broken_stage_ends_as_an_unbroken_one(
         assert equal(resumed, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_broken_stage_ends_as_an_unbroken_one(train, new_model, tmp_path, monkeypatch, option):
     monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)

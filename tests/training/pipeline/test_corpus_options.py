@@ -32,6 +32,7 @@ def run(*words: object) -> Any:
     return CliRunner().invoke(longtail.app, list(map(str, words)))
 
 
+@pytest.mark.slow
 def test_one_file_is_trained_evaluated_and_resumed_with_the_same_columns(posts, tmp_path, caplog):
     registry, work = tmp_path / "registry", tmp_path / "work"
     command = ("train", posts, "--only-sparse", "--registry", registry, "--work", work)

@@ -131,6 +131,7 @@ def test_a_bundle_makes_the_vectors_of_its_training(
     assert predictor.read(TEXTS).vectors == pytest.approx(expected, abs=tolerance * math.sqrt(DIM))
 
 
+@pytest.mark.slow
 def test_a_label_that_is_added_is_read_with_the_prefix_of_training(
     sentence_encoder, tiny_content, tiny_corpus, train_in, tmp_path
 ):

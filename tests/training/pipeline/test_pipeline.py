@@ -332,6 +332,7 @@ def test_other_data_are_worked_on_in_a_folder_of_their_own(
     assert "another run (its data_fingerprint differs)" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
     train_in, tiny_config, tiny_corpus, tmp_path
 ):
@@ -392,6 +393,7 @@ def test_without_its_classifier_a_bundle_has_no_such_scorer(
     assert Predictor.of_bundle(bundle, device="cpu").scorers == ("retrieval", "sparse")
 
 
+@pytest.mark.slow
 def test_frozen_layers_are_published_as_they_came(train_in, tiny_config, tiny_corpus, tmp_path):
     bundle = train_in(tmp_path, changed(tiny_config, frozen_layers=1), tiny_corpus).bundle
     after, before = (
@@ -462,6 +464,7 @@ def test_the_linear_scorer_is_published_with_its_tree(trained, tiny_corpus):
     np.testing.assert_allclose(found.scores[:, 0], wanted.max(axis=1), rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "correction"), [("frequency", "prior"), ("uniform", "none"), ("nce", "none")]
 )

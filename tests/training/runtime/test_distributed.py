@@ -205,6 +205,7 @@ def test_ranks_learn_what_one_process_learns_from_the_whole_batch(train_on, tmp_
     assert not (tmp_path / "two" / "1").exists()
 
 
+@pytest.mark.slow
 def test_broken_ranks_go_on_from_the_checkpoint_of_the_first(train_on, tmp_path):
     whole = train_on(tmp_path / "whole", 2)
     train_on(tmp_path / "broken", 2, break_at=5)

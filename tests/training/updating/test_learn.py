@@ -141,6 +141,7 @@ def test_a_model_with_all_scorers_learns_and_ranks_the_new_label(place, trained)
     assert vectors[:-1].tobytes() == before.dense.label_vectors.tobytes() and vectors[-1].any()
 
 
+@pytest.mark.slow
 def test_a_blend_stays_one_of_the_scorers_that_training_chose(place, trained, monkeypatch):
     monkeypatch.setattr(DevRanking, "choose", lambda *_: pytest.fail("chosen again"))
     here = place(trained)
@@ -152,6 +153,7 @@ def test_a_blend_stays_one_of_the_scorers_that_training_chose(place, trained, mo
         assert blend != before[name]
 
 
+@pytest.mark.slow
 def test_neighbours_and_names_are_counted_as_training_counts_them(place, trained, lines):
     here = place(trained)
     after = read_parts(here.registry.open(here.learn().version))
@@ -213,6 +215,7 @@ def test_a_candidate_does_not_become_current_until_it_is_activated(place, traine
     assert here.learn(activate=False) == Learned(2, None)
 
 
+@pytest.mark.slow
 def test_deleted_feedback_is_forgotten(place, trained, write_feedback, lines):
     """What a version learns depends on all of the feedback, and on nothing that it was before."""
     here = place(trained)
