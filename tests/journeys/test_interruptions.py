@@ -55,6 +55,7 @@ def stop_by(number: signal.Signals, words: tuple[str, ...]) -> subprocess.Comple
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_predict_that_was_stopped_is_resumed_by_the_same_command(many, run, number):
     done = stop_by(number, PREDICT)

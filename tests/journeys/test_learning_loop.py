@@ -108,6 +108,7 @@ def users(monkeypatch) -> list[int]:
     return answered
 
 
+@pytest.mark.slow
 def test_what_people_say_of_answers_changes_them_after_a_canary(
     later, trained, service, users, run
 ):

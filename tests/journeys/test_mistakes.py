@@ -78,7 +78,7 @@ MISTAKES = [
     # ---- inputs that are none
     ("predict --input none.jsonl --output out", 1, "there is no such file or folder; check the"),
     ("predict --input full --output out", 1, "'full': can't be read: it is a folder, expected"),
-    ("predict --input binary --output out", 1, "'binary' begins as utf-16-be and is not"),
+    ("predict --input binary --output out", 1, "binary: begins as utf-16-be and is not"),
     ("predict --input other.csv --output out", 1, "the header has the columns ['name', 'tags']"),
     ("train full --only-sparse", 1, "no documents; looked for"),
     ("train binary --only-sparse", 1, "binary: not a corpus by its name"),
