@@ -225,7 +225,12 @@ def replaced_by_a_file(folder):
     ("settings", "spoil", "words"),
     [
         ({}, damaged, "is damaged, or no database"),
-        ({"request_timeout_s": 20}, locked, "is locked by another process"),
+        pytest.param(
+            {"request_timeout_s": 20},
+            locked,
+            "is locked by another process",
+            marks=pytest.mark.slow,  # the store waits for 5 s
+        ),
         ({}, replaced_by_a_file, "can't be used"),
     ],
     ids=["damaged", "locked", "no folder"],
