@@ -17,7 +17,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import tee
 from pathlib import Path
@@ -109,7 +109,9 @@ def check_source(path: Path, columns: DocumentColumns = _AS_THEY_ARE) -> list[st
         )
     check_encoding(path, _raw_lines(path, int, MAX_LINE_BYTES))
     if is_table(path):
-        header = Table(path, int, columns).header
+        table = Table(path, int, columns)
+        table.close()
+        header = table.header
         has_labels = bool(_LABEL_FIELDS & set(header.names))
         remarks = [f"{path}: {remark}" for remark in header.remarks()]
         return [_LABELS_LEFT_OUT, *remarks] if has_labels else remarks
@@ -143,7 +145,7 @@ def columns_as_trained(
     if not is_table(path):
         return found if {*trained} <= _first_fields(path) else columns
     try:
-        Table(path, int, found)
+        Table(path, int, found).close()
     except DataError:  # it lacks one of them; the names that are known may do
         return columns
     return found
@@ -238,18 +240,24 @@ class Table:
         """
         self._path = path
         csv.field_size_limit(MAX_LINE_BYTES)
-        head, lines = tee(self._decoded_lines(progress))
+        self._lines = self._decoded_lines(progress)
+        head, lines = tee(self._lines)
         try:
             needed = [(name,) for name in (*columns.text, *([columns.id] if columns.id else []))]
             named = needed if columns.text else [*needed, *_COLUMNS]
             self.header = find_header(head, named, _MORE_COLUMNS, strict=False)
         except DataError as error:
+            self.close()
             more = "" if columns else "; name others with --text-columns"
             raise DataError(f"{path}, line 1: {error}{more}") from error
         self._columns = columns
         del head  # else all lines would be kept for it
         self._rows = csv.reader(lines, delimiter=self.header.delimiter)
         self.written = next(self._records())
+
+    def close(self) -> None:
+        """Close the file, if it is not read to its end."""
+        self._lines.close()
 
     def rows(self) -> Iterator[list[str]]:
         """Yield the cells of each record that has some, one for each document."""
@@ -281,7 +289,7 @@ class Table:
                 f"{self._path}, line {self._rows.line_num}: {not_csv(error)}"
             ) from error
 
-    def _decoded_lines(self, progress: Callable[[int], object]) -> Iterator[str]:
+    def _decoded_lines(self, progress: Callable[[int], object]) -> Generator[str, None, None]:
         for number, line in enumerate(_raw_lines(self._path, progress, MAX_LINE_BYTES), 1):
             if line is None:
                 raise DataError(

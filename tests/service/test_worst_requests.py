@@ -25,6 +25,8 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
 
+pytestmark = pytest.mark.slow
+
 MAX_TURN_S = 0.1
 MAX_MEMORY_KIB = 64 * 1024
 NUM_PARTS = 4
