@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,22 +25,6 @@ from longtail.service.versions.serving import Canary, LoadedModel, Serving
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
-
-# What Prometheus itself adds to every sample, or makes.
-ADDED_LABELS = {"instance", "job"}
-MADE = {"up": set(), "ALERTS": {"alertname", "alertstate"}}
-NOT_METRICS = {
-    "absent",
-    "changes",
-    "count",
-    "histogram_quantile",
-    "increase",
-    "rate",
-    "max",
-    "min",
-    "scalar",
-    "sum",
-} | {"vector", "by", "on", "without", "group_left", "group_right", "and", "or", "unless"}
 
 
 def read_yaml(*parts: str) -> Any:
@@ -111,40 +95,22 @@ def answer_of(model: LoadedModel, familiarity: Familiarity) -> EngineAnswer:
 
 @pytest.fixture(scope="session")
 def unknown_in(samples, rules) -> Callable[[str], list[str]]:
-    """Return what of a PromQL expression the service does not have: metrics and labels."""
-    labels_of = {name: set(labels) for name, labels in samples.items()} | MADE
+    """Return the metrics and the labels of an expression that the service does not have."""
+    labels_of = {name: set(labels) for name, labels in samples.items()}
     labels_of |= {rule["record"]: set() for rule in rules if "record" in rule}
 
     def unknown(expression: str) -> list[str]:
         bare = re.sub(r'"[^"]*"', '""', expression)
-        wrong = [x for x in metrics_of(bare) if x not in labels_of]
-        for name, matchers in re.findall(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}", bare):
-            known = labels_of.get(name, set()) | ADDED_LABELS
-            wrong += [
-                f"{name}{{{x}}}" for x in re.findall(r"(\w+)\s*[=!]", matchers) if x not in known
-            ]
-        every = set().union(*labels_of.values()) | ADDED_LABELS
-        return wrong + [x for x in grouped_by(bare) if x not in every]
+        wrong = [
+            x for x in re.findall(r"\b(?:longtail|process)[_:][\w:]+", bare) if x not in labels_of
+        ]
+        for name, matchers in re.findall(r"\b((?:longtail|process)[_:][\w:]+)\{([^}]*)\}", bare):
+            known = labels_of.get(name, set()) | {"instance", "job"}
+            labels = re.findall(r"(\w+)\s*[=!]", matchers)
+            wrong += [f"{name}{{{x}}}" for x in labels if x not in known]
+        return wrong
 
     return unknown
-
-
-def metrics_of(bare: str) -> Iterator[str]:
-    """Yield the names of metrics in an expression without strings."""
-    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\$\w+", " ", bare)
-    bare = re.sub(r"\b(by|on|without|group_left|group_right)\s*\([^)]*\)", " ", bare)
-    bare = re.sub(r"\boffset\s+\w+", " ", bare)
-    for name in re.findall(r"(?<![\w.])[a-zA-Z_:][\w:]*", bare):
-        if name not in NOT_METRICS:
-            yield name
-
-
-def grouped_by(bare: str) -> list[str]:
-    """Return the names of labels by which an expression groups or joins."""
-    lists = re.findall(r"\b(?:by|on|without|group_left|group_right)\s*\(([^)]*)\)", bare)
-    return [
-        name.strip() for part in lists for name in part.split(",") if name.strip() not in ("", "le")
-    ]
 
 
 @pytest.fixture(scope="session")

@@ -69,22 +69,6 @@ def test_every_metric_and_label_asked_for_is_one_of_the_service(expressions, unk
     assert [x for x in map(unknown_in, expressions) if x] == []
 
 
-@pytest.mark.parametrize(
-    ("expression", "unknown"),
-    [
-        ("rate(longtail_problem_total[5m])", ["longtail_problem_total"]),
-        ('longtail_problems_total{reson="x"}', ["longtail_problems_total{reson}"]),
-        ("sum by (instance, versoin) (longtail_model_loaded)", ["versoin"]),
-        (
-            'histogram_quantile(0.5, sum by (le) (rate(longtail_batch_texts_bucket{job="x"}[5m])))',
-            [],
-        ),
-    ],
-)
-def test_the_search_for_unknown_metrics_finds_them(expression, unknown, unknown_in) -> None:
-    assert unknown_in(expression) == unknown
-
-
 def test_bounds_of_histograms_that_are_asked_for_are_there(expressions, samples) -> None:
     bounds = samples["longtail_http_request_duration_seconds_bucket"]["le"]
     asked = {bound for text in expressions for bound in re.findall(r'\ble="([^"]+)"', text)}
@@ -126,36 +110,3 @@ def test_the_guide_says_what_every_metric_means(samples) -> None:
         re.sub(r"_(bucket|sum|count|created)$", "", x) for x in samples if x.startswith("longtail")
     }
     assert sorted(name for name in ours if f"`{name.removesuffix('_total')}" not in text) == []
-
-
-def test_the_prometheus_of_compose_scrapes_the_services(compose) -> None:
-    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
-    (job,) = (each for each in config["scrape_configs"] if each["job_name"] == "longtail")
-    (discovery,) = job["dns_sd_configs"]
-    assert set(discovery["names"]) <= set(compose["services"])
-    for name in discovery["names"]:
-        assert compose["services"][name]["ports"][0].endswith(f":{discovery['port']}")
-
-
-def test_the_dashboard_shows_panels_side_by_side_and_says_what_each_is(dashboard) -> None:
-    panels = dashboard["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels) > 20
-    cells = [cell for panel in panels for cell in cells_of(**panel["gridPos"])]
-    assert len(set(cells)) == len(cells) and max(x for x, _ in cells) == 23
-    assert [p["title"] for p in panels if p["type"] != "row" and not p["description"]] == []
-
-
-def cells_of(x: int, y: int, w: int, h: int) -> list[tuple[int, int]]:
-    return [(x + i, y + j) for i in range(w) for j in range(h)]
-
-
-def test_the_dashboard_asks_the_source_that_is_provisioned(dashboard, compose) -> None:
-    folder = ROOT / "docker" / "grafana" / "provisioning"
-    (source,) = yaml.safe_load((folder / "datasources" / "prometheus.yml").read_text())[
-        "datasources"
-    ]
-    asked = {p["datasource"]["uid"] for p in dashboard["panels"] if p["type"] != "row"}
-    assert asked == {source["uid"]} and source["url"] == "http://prometheus:9090"
-    (provider,) = yaml.safe_load((folder / "dashboards" / "longtail.yml").read_text())["providers"]
-    mounts = {each.split(":")[1] for each in compose["services"]["grafana"]["volumes"]}
-    assert {provider["options"]["path"], "/etc/grafana/provisioning"} <= mounts

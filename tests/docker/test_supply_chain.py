@@ -11,7 +11,6 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -62,12 +61,6 @@ def test_the_lock_of_the_service_has_its_requirements() -> None:
     assert wanted <= set(pins(DOCKER / "service-cpu.lock"))
 
 
-def test_each_lock_is_installed_by_an_image() -> None:
-    text = "".join(path.read_text("utf-8") for path in DOCKER.glob("*.Dockerfile"))
-    installed = set(re.findall(r"--require-hashes[\s\\]+--requirement (\S+)", text))
-    assert installed == {path.name for path in LOCKS}
-
-
 @pytest.mark.skipif(not CYCLONEDX, reason="needs cyclonedx-py")
 @lock
 def test_the_bill_of_materials_is_valid_and_complete(path: Path, tmp_path: Path) -> None:
@@ -91,11 +84,6 @@ def test_images_named_by_tag_are_pinned_to_the_digests_that_docker_tells(tmp_pat
         ["/bin/sh", str(DOCKER / "pin-images.sh")], capture_output=True, text=True, check=True,
         env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )  # fmt: skip
-    told = dict(line.split("=", 1) for line in done.stdout.splitlines())
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
-    defaults = dict(re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", text))
-    assert told == {name: f"{image}@sha256:0123" for name, image in defaults.items()}
-    for path in DOCKER.glob("*.Dockerfile"):
-        assert f"ARG PYTHON_IMAGE={defaults['PYTHON_IMAGE']}" in path.read_text("utf-8")
-    for name, service in yaml.safe_load(text)["services"].items():
-        assert "build" in service or service["image"].startswith("${"), name
+    images = re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", text)
+    assert set(done.stdout.split()) == {f"{name}={image}@sha256:0123" for name, image in images}
