@@ -72,11 +72,6 @@ class RankingOptions:
         self._check_aim()
 
     def _check_aim(self) -> None:
-        """Refuse an aim that there isn't, and one beside a tail dial.
-
-        Raises:
-            RequestError: It is one of these.
-        """
         if self.aim is None:
             return
         if self.aim not in AIM_NAMES:
@@ -99,11 +94,6 @@ def _check_text(name: str, value: object) -> None:
 
 
 def _check_within(name: str, value: Any, most: float, expected: str) -> None:
-    """Refuse what is no number from 0 to the most; nan is none.
-
-    Raises:
-        RequestError: It is none.
-    """
     if not isinstance(value, Real) or isinstance(value, bool):
         _refuse(name, value, expected)
     if not 0 <= float(value) <= most:  # nan is not, either

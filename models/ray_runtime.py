@@ -83,12 +83,8 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
 
 
 def _check_reachable(address: str) -> None:
-    """Try to connect to a host and port, which Ray would do for minutes; others are Ray's to judge.
-
-    Raises:
-        OSError: Nobody listens there.
-        OverflowError: There is no such port.
-    """
+    # Try to connect to a host and port, which Ray would do for minutes; others are Ray's to
+    # judge.
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +28,6 @@ from longtail.models.bundle.manifest import (
     Manifest,
     TensorInfo,
 )
-from longtail.models.bundle.regular_files import check_regular_file
 from longtail.models.errors import (
     BundleCorruptError,
     BundleError,
@@ -163,11 +163,7 @@ def write_bundle(
 
 @contextmanager
 def _staged(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder that gets this name once it is whole and on disk, or goes.
-
-    Raises:
-        BundleError: There is a folder of this name.
-    """
+    # Yield a temporary folder that gets this name once it is whole and on disk, or goes.
     if folder.exists():
         raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
     incoming = folder.parent / f".incoming-{folder.name}-{os.getpid()}"
@@ -274,3 +270,33 @@ def _read_catalogue(folder: Path, manifest: Manifest, where: str) -> LabelCatalo
             f"manifest says {manifest.label_count}; {RESTORE}"
         )
     return catalogue
+
+
+_KINDS = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISDIR, "a folder"),
+)
+
+
+def check_regular_file(path: Path, max_bytes: int | None = None) -> int:
+    """Return the size of a file in bytes, without opening it: opening a pipe can wait for ever.
+
+    Args:
+        path: Of the file.
+        max_bytes: The largest size allowed; None: any.
+
+    Raises:
+        ValueError: It is no regular file, or larger. A link is none, wherever it leads.
+        OSError: There is none, or it can't be looked at.
+    """
+    found = path.lstat()
+    for is_kind, what in _KINDS:
+        if is_kind(found.st_mode):
+            raise ValueError(f"it is not a file but {what}")
+    if max_bytes is not None and found.st_size > max_bytes:
+        raise ValueError(f"it has {found.st_size} bytes, expected at most {max_bytes}")
+    return found.st_size

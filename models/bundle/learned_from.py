@@ -101,11 +101,6 @@ def learned_from_json(content: dict[str, Any] | None) -> LearnedFrom | None:
 
 
 def _check(found: LearnedFrom | Followed) -> None:
-    """Refuse values of another type than the field says.
-
-    Raises:
-        TypeError: There are some.
-    """
     expected: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
     for each in fields(found):
         value = getattr(found, each.name)

@@ -5,16 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from typing import Any, get_args
 
-from longtail.models.bundle.field_checks import (
-    check_bends,
-    check_finite,
-    check_knots,
-    check_names,
-    check_texts,
-)
 from longtail.models.bundle.learned_from import LearnedFrom, learned_from_json
 from longtail.models.errors import BundleCorruptError, BundleVersionError
 from longtail.models.files.json_text import parse_own_json, whole_number_of
@@ -261,11 +256,7 @@ def _canonical(content: dict[str, Any]) -> str:
 
 
 def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
-    """Return the typed manifest of a content whose digest holds.
-
-    Raises:
-        BundleCorruptError: A field is missing, unknown or of the wrong form.
-    """
+    # Return the typed manifest of a content whose digest holds.
     content = {"learned_from": None} | content
     names = {item.name for item in fields(Manifest)}
     if set(content) != names:
@@ -307,11 +298,6 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
 
 
 def _check_types(manifest: Manifest) -> None:
-    """Refuse numbers and names that are of another type: what follows relies on them.
-
-    Raises:
-        TypeError: There are some.
-    """
     numbers = [manifest.label_count, manifest.retired_label_count]
     numbers.append(manifest.training_document_count)
     texts = [manifest.default_scorer, manifest.default_scorer_reason, *manifest.scorers]
@@ -334,22 +320,12 @@ def _check_types(manifest: Manifest) -> None:
 
 
 def _check_held_out(manifest: Manifest) -> None:
-    """Refuse held-out documents that are none, or all that there were.
-
-    Raises:
-        TypeError: They are.
-    """
     found, total = manifest.held_out_documents, manifest.training_document_count
     if found is not None and (type(found) is not int or not 0 < found < total):
         raise TypeError(f"held_out_documents {found!r}, expected None or 1 to {total - 1}")
 
 
 def _check_thresholds(manifest: Manifest) -> None:
-    """Refuse thresholds that are no probabilities, or of scorers that give none.
-
-    Raises:
-        TypeError: They are.
-    """
     for name, found in manifest.thresholds.items():
         if type(found) is not float or not 0 <= found <= 1 or name not in manifest.calibrations:
             raise TypeError(
@@ -373,11 +349,6 @@ def blend_of(content: dict[str, Any]) -> RarityBlend:
 
 
 def _check_blend(name: str, found: RarityBlend, manifest: Manifest) -> None:
-    """Refuse a blend whose numbers fit no knots, fall, or are of scorers that can't be blended.
-
-    Raises:
-        TypeError: They do.
-    """
     counts = found.counts
     check_knots(name, counts)
     for count in counts:
@@ -398,12 +369,85 @@ def _check_blend(name: str, found: RarityBlend, manifest: Manifest) -> None:
 
 
 def _check_choices(manifest: Manifest) -> None:
-    """Refuse names of other things than there are.
-
-    Raises:
-        TypeError: There are some.
-    """
     check_names(manifest, {"linear_correction": (None, *get_args(CorrectionName))})
     if manifest.encoder is not None:
         of_encoder = {"document_pooling": get_args(Pooling), "activation": get_args(Activation)}
         check_names(manifest.encoder, of_encoder | {"is_normalized": (False, True)})
+
+
+_MOST = 1e12
+"""Larger ones could make scores that are not finite."""
+_MAX_CHARACTERS = 2**16
+_MAX_KNOTS = 1000
+"""Each costs time for every score."""
+
+
+def check_finite(numbers: Iterable[float]) -> None:
+    """Refuse numbers that are not finite, or huge, and whole ones.
+
+    Raises:
+        TypeError: There are some.
+    """
+    for number in numbers:
+        if type(number) is not float or not abs(number) <= _MOST:
+            raise TypeError(
+                f"{str(number)[:40]} is no number with a decimal point from -{_MOST:g} to {_MOST:g}"
+            )
+
+
+def check_texts(texts: Iterable[object]) -> None:
+    """Refuse values that are no texts, and huge ones.
+
+    Raises:
+        TypeError: There are some.
+    """
+    for text in texts:
+        if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
+            raise TypeError(f"{text!r:.40} is not a text of at most {_MAX_CHARACTERS} characters")
+
+
+def check_bends(name: str, knots: tuple[float, ...], slopes: tuple[float, ...]) -> None:
+    """Refuse a line with bends that does not rise everywhere.
+
+    Args:
+        name: Of the scorer.
+        knots: Where it bends.
+        slopes: Of its pieces.
+
+    Raises:
+        TypeError: It does not.
+    """
+    check_knots(name, knots)
+    if len(slopes) != len(knots) + 1 or min(slopes) <= 0:
+        raise TypeError(f"the slopes of {name!r}, {slopes}, expected {len(knots) + 1} above 0")
+
+
+def check_knots(name: str, knots: tuple[int | float, ...]) -> None:
+    """Refuse knots that do not rise, or too many.
+
+    Args:
+        name: Of the scorer.
+        knots: Numbers.
+
+    Raises:
+        TypeError: They don't.
+    """
+    if not 1 <= len(knots) <= _MAX_KNOTS:
+        raise TypeError(f"{name!r} has {len(knots)} knots, expected 1 to {_MAX_KNOTS}")
+    if any(a >= b for a, b in pairwise(knots)):
+        raise TypeError(f"the knots of {name!r}, {knots}, do not rise")
+
+
+def check_names(owner: object, choices: Mapping[str, tuple[object, ...]]) -> None:
+    """Refuse names of other things than there are.
+
+    Args:
+        owner: Has them as attributes.
+        choices: What each may be.
+
+    Raises:
+        TypeError: There are some.
+    """
+    for name, expected in choices.items():
+        if (found := getattr(owner, name)) not in expected:
+            raise TypeError(f"{name} {found!r}, expected one of {expected}")

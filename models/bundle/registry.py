@@ -22,10 +22,9 @@ from typing import Annotated, Any
 
 from pydantic import PositiveInt, StringConstraints, TypeAdapter, ValidationError
 
-from longtail.models.bundle.bundle import Bundle, open_bundle, read_manifest
+from longtail.models.bundle.bundle import Bundle, check_regular_file, open_bundle, read_manifest
 from longtail.models.bundle.change_log import CHANGES_NAME, Author, ChangeLog
 from longtail.models.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
-from longtail.models.bundle.regular_files import check_regular_file
 from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
 from longtail.models.files.durable import sync_folder, write_json_durably
 from longtail.models.files.failures import doing
@@ -281,11 +280,7 @@ class Registry:
         return max([*self.versions(), *map(int, state.published_at)], default=0) + 1
 
     def _before(self, state: RegistryState) -> list[int]:
-        """Return the versions that `current` named before and that are still there: at least one.
-
-        Raises:
-            BundleError: There is none.
-        """
+        # Return the versions that `current` named before and that are still there: at least one.
         there = self.versions()
         before = [version for version in state.history if version in there]
         if not before:

@@ -136,11 +136,6 @@ def digests_of(texts: Iterable[str], *, is_id: bool = False) -> UInt64[np.ndarra
 
 
 def _check(record: TrainedOn) -> None:
-    """Refuse a record of another form than `TrainedOn` describes.
-
-    Raises:
-        TypeError: It is one.
-    """
     columns: Sequence[object] = record.text_columns
     if not all(isinstance(name, str) for name in columns) or not isinstance(record.options, dict):
         raise TypeError(f"columns {columns!r}, options {record.options!r}; expected names")

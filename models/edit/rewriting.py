@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32
 
-from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.bundle import ENCODER_FOLDER, LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
-from longtail.models.edit.rewrite import rewrite
-from longtail.models.encoders.dual_encoder import encode_all
-from longtail.models.encoders.families import num_positions
-from longtail.models.encoders.pretrained import load_tokenizer
-from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import pseudo_description
-from longtail.models.parts.dense_storage import read_dual_encoder
 
 VECTORS = "label_vectors"
 """Of the array of `retrieval`."""
@@ -67,6 +62,13 @@ def encoded_label_texts(
         texts: Pseudo descriptions.
         progress: Called with a number of texts whenever so many have been encoded.
     """
+    # These bring PyTorch, which no bundle without an encoder needs.
+    from longtail.models.encoders.dual_encoder import encode_all
+    from longtail.models.encoders.families import num_positions
+    from longtail.models.encoders.pretrained import load_tokenizer
+    from longtail.models.encoders.tokens import tokenize_texts
+    from longtail.models.parts.dense_storage import read_dual_encoder
+
     encoder = read_dual_encoder(bundle)
     tokenizer = load_tokenizer(bundle.encoder_folder)
     settings = bundle.manifest.training.get("descriptions", {})
@@ -100,3 +102,41 @@ def write_changed(
         retired_label_count=int(catalogue.is_retired.sum()),
     )
     return rewrite(folder, bundle, manifest, catalogue, changed_tensors, changed_texts)
+
+
+def rewrite(
+    folder: Path,
+    bundle: Bundle,
+    manifest: Manifest,
+    catalogue: LabelCatalogue,
+    tensors: Mapping[str, dict[str, np.ndarray]],
+    texts: Mapping[str, str],
+) -> Manifest:
+    """Write a bundle (see `models.bundle.bundle.write_bundle`); what is not given is copied.
+
+    Args:
+        folder: The new bundle's; it must not exist.
+        bundle: What is copied.
+        manifest: Of the new bundle, but for its files; its release is this one.
+        catalogue: All labels of the new bundle.
+        tensors: Arrays of the files that change or are new, by file name and name.
+        texts: Text files that change or are new, by file name.
+    """
+    before = bundle.manifest
+    same_texts = (
+        name
+        for name in before.files
+        if name not in before.tensors
+        and name != LABELS_NAME
+        and not name.startswith(f"{ENCODER_FOLDER}/")
+        and name not in texts
+    )
+    same_tensors = (name for name in before.tensors if name not in tensors)
+    return write_bundle(
+        folder,
+        manifest=replace(manifest, longtail_version=version("longtail")),
+        catalogue=catalogue,
+        tensors={name: bundle.tensors(name) for name in same_tensors} | dict(tensors),
+        texts={name: bundle.text(name) for name in same_texts} | dict(texts),
+        encoder_folder=None if before.encoder is None else bundle.encoder_folder,
+    )

@@ -61,11 +61,7 @@ def load_onnx_transformer(folder: Path, num_threads: int | None = None) -> OnnxT
 
 
 def _export(folder: Path, target: Path) -> None:
-    """Let another process write the graph.
-
-    Raises:
-        ConfigError: It failed, or took too long.
-    """
+    # Let another process write the graph.
     package_folder = str(Path(__file__).parents[3])
     paths = [package_folder, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:

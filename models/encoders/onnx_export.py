@@ -79,11 +79,6 @@ def _example(num_texts: int, num_tokens: int) -> tuple[Tensor, Tensor]:
 
 
 def _compare(path: Path, model: _LastLayer, most_tokens: int) -> None:
-    """Refuse a graph whose answers differ, for example because it ignores the mask.
-
-    Raises:
-        RuntimeError: They do.
-    """
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

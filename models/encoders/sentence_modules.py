@@ -94,11 +94,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
-    """Return kind and folder of each module, in the order in which a text goes through them.
-
-    Raises:
-        ConfigError: There are others, or in another order, than is known here.
-    """
+    # Return kind and folder of each module, in the order in which a text goes through them.
     listed: list[dict[str, Any]] = _read_json(folder / _MODULES_NAME)
     kinds = [
         each["type"].rpartition(".")[2] if each["type"].startswith(_PACKAGE) else each["type"]
@@ -114,11 +110,7 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
 
 
 def _pooling(folder: Path, path: str) -> tuple[Pooling, bool]:
-    """Return what stands for a text, and whether a prefix counts in that.
-
-    Raises:
-        ConfigError: It is not one of those known here.
-    """
+    # Return what stands for a text, and whether a prefix counts in that.
     name = f"{path}/config.json"
     said = _read_json(folder / name)
     modes = [key for key, value in said.items() if key.startswith("pooling_mode_") and value]
@@ -134,11 +126,7 @@ def _pooling(folder: Path, path: str) -> tuple[Pooling, bool]:
 
 
 def _dense(folder: Path, path: str) -> DenseLayer:
-    """Return a dense layer.
-
-    Raises:
-        ConfigError: It is another one than is known here, or has no safetensors weights.
-    """
+    # Return a dense layer.
     name = f"{path}/config.json"
     said = _read_json(folder / name)
     activation = said.get("activation_function", "Tanh").rpartition(".")[2]
@@ -158,11 +146,7 @@ def _dense(folder: Path, path: str) -> DenseLayer:
 
 
 def _product(folder: Path, layers: Sequence[DenseLayer]) -> DenseLayer:
-    """Return one layer that does what several do, one after the other.
-
-    Raises:
-        ConfigError: There is no such layer.
-    """
+    # Return one layer that does what several do, one after the other.
     if any(layer.activation != "identity" for layer in layers[:-1]):
         _refuse(
             folder, _MODULES_NAME, "a Dense layer with an activation before another Dense layer"
@@ -190,11 +174,6 @@ def _read_json(path: Path) -> Any:
 
 
 def _refuse(folder: Path, name: str, what: str) -> NoReturn:
-    """Refuse an encoder for what a file of it says.
-
-    Raises:
-        ConfigError: Always.
-    """
     raise ConfigError(
         f"encoder in {str(folder)!r}: {name} tells of {what}; use another encoder, or a copy of "
         f"the folder without {_MODULES_NAME}, whose transformer is then used alone"

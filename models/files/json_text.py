@@ -82,9 +82,4 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _check_characters(value: object) -> None:
-    """Refuse half of a surrogate pair.
-
-    Raises:
-        ValueError: There is one (UnicodeEncodeError).
-    """
     json.dumps(value, ensure_ascii=False).encode()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import re
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -52,11 +54,6 @@ def json_rows(path: Path, *, keep_blank: bool = False) -> Iterator[Row]:
 
 
 def _check_not_spread_out(path: Path, number: int, line: bytes) -> None:
-    """Refuse a JSON array, or an object over several lines, where objects are one a line.
-
-    Raises:
-        DataError: The file begins like one.
-    """
     found = _SPREAD_OUT.fullmatch(line)
     if found is None:
         return
@@ -196,3 +193,19 @@ def _csv_fields(number: int, header: Sequence[str], cells: list[str]) -> Fields 
         byte = ord(record[error.start]) - 0xDC00
         return BadLine(number, f"not UTF-8 (byte 0x{byte:02x}); {AS_UTF_8}")
     return dict(zip(header, cells, strict=True))
+
+
+@contextmanager
+def garbage_collection_off() -> Iterator[None]:
+    """Keep Python from searching millions of new objects for circles, of which there are none.
+
+    Yields:
+        Nothing.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

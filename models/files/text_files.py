@@ -156,11 +156,6 @@ def _decompressed(path: Path, raw: io.BufferedReader | None = None) -> Iterator[
 
 
 def _check_is_text(path: Path, start: bytes) -> None:
-    """Refuse a file of another kind than its name says.
-
-    Raises:
-        DataError: Its first bytes are those of one.
-    """
     for first, what, advice in _OTHER_KINDS:
         if start.startswith(first):
             raise DataError(f"{path}: is {what} by its first bytes; {advice}")
@@ -182,11 +177,6 @@ def _encoding_of_start(start: bytes) -> str | None:
 
 
 def _check_length(path: Path, number: int, num_bytes: int) -> None:
-    """Refuse a line that fills the memory.
-
-    Raises:
-        DataError: It does.
-    """
     if num_bytes >= MAX_LINE_BYTES:
         raise DataError(
             f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; expected one document a "

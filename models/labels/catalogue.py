@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from longtail.models.errors import DataError
-from longtail.models.files.garbage import garbage_collection_off
 from longtail.models.files.json_text import parse_own_json
+from longtail.models.files.rows import garbage_collection_off
 from longtail.models.names import MAX_DOCUMENTS
 
 _Rows: TypeAlias = Mapping[str, tuple[int, ...]]

@@ -9,8 +9,7 @@ from pathlib import Path
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label
 from longtail.models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
-from longtail.models.vocabulary.hierarchy import hierarchy_of
-from longtail.models.vocabulary.inspection import languages_by_names
+from longtail.models.vocabulary.inspection import hierarchy_of, languages_by_names
 from longtail.models.vocabulary.reading import read_vocabulary
 
 logger = logging.getLogger(__name__)
@@ -73,11 +72,7 @@ def without_deprecated(
 
 
 def _chosen(counts: Mapping[str, int], where: str, language: str | None) -> str:
-    """Return the language that is shown.
-
-    Raises:
-        DataError: No concept has a name in the one that was asked for.
-    """
+    # Return the language that is shown.
     if language is None:
         most = next(iter(counts), UNTAGGED)
         if len(counts) > 1:

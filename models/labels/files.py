@@ -26,8 +26,14 @@ from pathlib import Path
 from longtail.models.errors import DataError
 from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
 from longtail.models.files.fields import id_of, present, shown, string_of
-from longtail.models.files.garbage import garbage_collection_off
-from longtail.models.files.rows import Fields, Row, csv_rows, header_of, json_rows
+from longtail.models.files.rows import (
+    Fields,
+    Row,
+    csv_rows,
+    garbage_collection_off,
+    header_of,
+    json_rows,
+)
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.cells import labels_of_cell
 from longtail.models.labels.concepts import read_vocabulary_labels, without_deprecated
@@ -178,11 +184,6 @@ def _is_csv(path: Path) -> bool:
 
 
 def _check(path: Path, labels: list[Label], problems: ProblemList) -> None:
-    """Refuse a file with bad lines, for a label can't be skipped, or without labels.
-
-    Raises:
-        DataError: It is one.
-    """
     if problems.num_problems:
         listed = list_problems(problems.kept, problems.num_problems)
         raise DataError(
@@ -194,11 +195,7 @@ def _check(path: Path, labels: list[Label], problems: ProblemList) -> None:
 
 
 def _label_of(fields: Fields, form: LabelForm) -> Label:
-    """Return the label of a line.
-
-    Raises:
-        DataError: It is none; the message is the bare reason.
-    """
+    # Return the label of a line.
     unknown = [name for name in fields if name not in form.read and name not in form.unread]
     if unknown and form.is_strict:
         raise DataError(
@@ -219,11 +216,7 @@ def _label_of(fields: Fields, form: LabelForm) -> Label:
 
 
 def _with_vocabulary_fields(label: Label, fields: Fields) -> Label:
-    """Return a label with what it has of a vocabulary.
-
-    Raises:
-        DataError: A field holds something else than expected; the message is the bare reason.
-    """
+    # Return a label with what it has of a vocabulary.
     broader = _strings_of(fields, "broader")
     return replace(
         label,
@@ -237,11 +230,7 @@ def _with_vocabulary_fields(label: Label, fields: Fields) -> Label:
 
 
 def _names_of(fields: Fields) -> dict[str, str]:
-    """Return the preferred names by language; empty where there are none.
-
-    Raises:
-        DataError: It is no object of strings.
-    """
+    # Return the preferred names by language; empty where there are none.
     value = fields.get("names")
     if isinstance(value, str) and value.strip():  # a cell of a CSV file
         with suppress(ValueError, RecursionError):
@@ -254,11 +243,7 @@ def _names_of(fields: Fields) -> dict[str, str]:
 
 
 def _truth_of(fields: Fields, name: str) -> bool:
-    """Return a field that is true or false; false where it is missing.
-
-    Raises:
-        DataError: It holds something else.
-    """
+    # Return a field that is true or false; false where it is missing.
     value = fields.get(name)
     if isinstance(value, bool) or value is None:
         return bool(value)
@@ -268,11 +253,7 @@ def _truth_of(fields: Fields, name: str) -> bool:
 
 
 def _strings_of(fields: Fields, name: str) -> tuple[str, ...]:
-    """Return a field of strings; empty where it is missing or null, and without blank ones.
-
-    Raises:
-        DataError: It holds something else.
-    """
+    # Return a field of strings; empty where it is missing or null, and without blank ones.
     values = fields.get(name)
     if values is None:
         return ()

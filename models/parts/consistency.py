@@ -46,11 +46,6 @@ def check_parts(bundle: Bundle, parts: ModelParts) -> None:
 
 
 def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
-    """Refuse a manifest that tells of other scorers than the parts make.
-
-    Raises:
-        BundleCorruptError: It does.
-    """
     if parts.scorers != bundle.manifest.scorers:
         said = f"scorers {bundle.manifest.scorers}, the files make {parts.scorers}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
@@ -73,11 +68,6 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
 
 
 def _check_aims(bundle: Bundle, parts: ModelParts) -> None:
-    """Refuse aims of other scorers than the calibrated ones, or of some of them.
-
-    Raises:
-        BundleCorruptError: There are some.
-    """
     if AIMS_NAME not in bundle.manifest.files:
         return
     fitted = set(AIM_NAMES) - {PRECISION}
@@ -89,11 +79,6 @@ def _check_aims(bundle: Bundle, parts: ModelParts) -> None:
 
 
 def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
-    """Refuse a dense half whose sizes contradict each other, the catalogue or the manifest.
-
-    Raises:
-        BundleCorruptError: They do.
-    """
     from longtail.models.encoders.families import num_positions  # brings PyTorch
 
     num_labels, dim = len(bundle.catalogue), dense.encoder.dim
@@ -114,11 +99,6 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
 
 
 def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
-    """Refuse a linear scorer whose parts contradict each other or the catalogue.
-
-    Raises:
-        BundleCorruptError: They do.
-    """
     _check_model(bundle, LINEAR_FILE, linear.model, dim)
     if linear.tree is not None:
         # Labels that were added later are no leaves: p_n of them is 0, and they have no row here.
@@ -137,11 +117,6 @@ def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
 
 
 def _check_model(bundle: Bundle, name: str, model: LinearModel, dim: int) -> None:
-    """Refuse label weights of other dimensions than the encoder, or of other labels.
-
-    Raises:
-        BundleCorruptError: They are.
-    """
     if model.weight.shape[1:] != (dim,):
         raise BundleCorruptError(contradiction(bundle, name, f"{dim} dimensions expected"))
     _check_rows(bundle, name, model.labels, (len(model.weight), len(model.bias)))

@@ -148,11 +148,7 @@ def read_dual_encoder(bundle: Bundle) -> DualEncoder:
 
 
 def _head(bundle: Bundle) -> VectorHead:
-    """Return how vectors were made in training; a manifest that doesn't say has DEPL's way.
-
-    Raises:
-        BundleCorruptError: It tells of another pooling than there is.
-    """
+    # Return how vectors were made in training; a manifest that doesn't say has DEPL's way.
     found = bundle.manifest.training.get("retrieval", {}).get("label_pooling", "mean")
     if found not in get_args(Pooling):
         what = f"label_pooling {found!r}, expected one of {get_args(Pooling)}"

@@ -127,11 +127,7 @@ def named_labels(bundle: Bundle) -> LabelCatalogue:
 
 
 def _labels_of(text: str) -> LabelCatalogue:
-    """Return the labels with all their names.
-
-    Raises:
-        ValueError: There are none, or they are written otherwise.
-    """
+    # Return the labels with all their names.
     try:
         return LabelCatalogue.from_jsonl(text)
     except DataError as error:
@@ -139,11 +135,6 @@ def _labels_of(text: str) -> LabelCatalogue:
 
 
 def _check(model: NameModel) -> None:
-    """Refuse counts of other words, labels or documents than there are.
-
-    Raises:
-        ValueError: There are some.
-    """
     counts, history = model.counts, model.history
     model.trees.check(len(FEATURES))
     expected = (len(model.catalogue), NUM_KINDS)

@@ -170,11 +170,7 @@ def read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | No
 
 
 def _read_aims(bundle: Bundle) -> dict[str, dict[AimName, Aim]]:
-    """Return the aims of each scorer; none where no file has them.
-
-    Raises:
-        BundleCorruptError: They are none.
-    """
+    # Return the aims of each scorer; none where no file has them.
     if AIMS_NAME not in bundle.manifest.files:
         return {}
     with reading(bundle, AIMS_NAME):
@@ -182,11 +178,7 @@ def _read_aims(bundle: Bundle) -> dict[str, dict[AimName, Aim]]:
 
 
 def _read_familiar(bundle: Bundle) -> FamiliarRange | None:
-    """Return what documents are like; None where the bundle does not say.
-
-    Raises:
-        BundleCorruptError: It is no range.
-    """
+    # Return what documents are like; None where the bundle does not say.
     if FAMILIAR_NAME not in bundle.manifest.files:
         return None
     with reading(bundle, FAMILIAR_NAME):

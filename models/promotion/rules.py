@@ -128,11 +128,6 @@ def _value_of(name: str, text: str) -> str | int | float:
 
 
 def _check(name: str, value: Any) -> None:
-    """Refuse a value out of the range of its rule.
-
-    Raises:
-        ConfigError: It is.
-    """
     if name in _WORDS:
         is_good, expected = value in _WORDS[name], " or ".join(_WORDS[name])
     elif name in _COUNTS:

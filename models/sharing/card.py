@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Publication:
     """What only the publisher of a model can know.
 
     Attributes:
-        name: Of the model.
+        name: Name of the model.
         data: What it was trained on, and where that comes from.
         licence: An SPDX identifier in lower case, as Hugging Face wants it, such as "cc-by-4.0".
         languages: ISO 639 codes of the texts.
@@ -73,27 +73,78 @@ def read_evaluation(path: Path, manifest: Manifest) -> dict[str, Any]:
     return figures
 
 
+_CARD = """\
+{front_matter}
+
+# {name}
+
+Finds the labels of a text among {num_labels:,}, rare ones too. Trained with Longtail {release} on \
+{num_documents:,} documents.
+
+## Use
+
+With Longtail installed:
+
+```sh
+longtail pull {source}
+longtail serve            # then http://localhost:8000/
+```
+
+```python
+import longtail
+
+longtail.load("registry").predict(["a text"], k=5)
+```
+
+Scorers: {scorers}; {default_scorer} answers unless another is asked for.
+
+## How good it is
+
+{quality}
+
+## Data and licence
+
+Trained on: {data}.
+
+Licence of the model: {licence}.
+
+## What is in it
+
+{content}
+
+## What it is not for
+
+- Decisions about people without a person who looks at them: labels are suggestions.
+- Texts of another kind, language or time than those it was trained on: its probabilities were \
+calibrated on {calibrated_on}.
+- Labels without training documents as if they were as certain as others: see the table by band.
+
+## Identity
+
+Digest `{digest}`; `longtail pull --digest {digest:.16}` accepts no other. It pins every byte of \
+the model; safetensors and JSON only, so nothing in it can run code.
+"""
+
+
 def model_card(bundle: Bundle, published: Publication) -> str:
     """Return the card of a bundle."""
     manifest = bundle.manifest
-    parts = [
-        _front_matter(published),
-        f"# {published.name}",
-        _opening(manifest),
-        "## Use",
-        _use(published.source, manifest),
-        "## How good it is",
-        _quality(bundle, published.evaluation),
-        "## Data and licence",
-        _data(published),
-        "## What is in it",
-        _content(bundle),
-        "## What it is not for",
-        _limits(manifest),
-        "## Identity",
-        _identity(manifest),
-    ]
-    return "\n\n".join(parts) + "\n"
+    return _CARD.format(
+        front_matter=_front_matter(published),
+        name=published.name,
+        num_labels=manifest.label_count,
+        release=_quoted(manifest.longtail_version),
+        num_documents=manifest.training_document_count,
+        source=published.source or "WHERE_THIS_LIES",
+        scorers=", ".join(map(_code, manifest.scorers)),
+        default_scorer=_code(manifest.default_scorer),
+        quality=_quality(bundle, published.evaluation),
+        data=published.data or _NOT_TOLD,
+        licence=published.licence or _NOT_TOLD,
+        content="\n".join(f"- {fact}" for fact in _content(bundle)),
+        calibrated_on=manifest.chosen_on if manifest.calibrations else "nothing",
+        digest=manifest.digest,
+    )
 
 
 def _front_matter(published: Publication) -> str:
@@ -106,113 +157,53 @@ def _front_matter(published: Publication) -> str:
     return "\n".join([*lines, "---"])
 
 
-def _opening(manifest: Manifest) -> str:
-    return (
-        f"Finds the labels of a text among {manifest.label_count:,}, rare ones too. Trained with "
-        f"Longtail {_quoted(manifest.longtail_version)} on {manifest.training_document_count:,} "
-        "documents."
-    )
-
-
-def _identity(manifest: Manifest) -> str:
-    return (
-        f"Digest `{manifest.digest}`; `longtail pull --digest {manifest.digest[:16]}` accepts no "
-        "other. It pins every byte of the model; safetensors and JSON only, so nothing in it can "
-        "run code."
-    )
-
-
-def _use(source: str, manifest: Manifest) -> str:
-    return (
-        "With Longtail installed:\n\n"
-        "```sh\n"
-        f"longtail pull {source or 'WHERE_THIS_LIES'}\n"
-        "longtail serve            # then http://localhost:8000/\n"
-        "```\n\n"
-        "```python\n"
-        "import longtail\n\n"
-        'longtail.load("registry").predict(["a text"], k=5)\n'
-        "```\n\n"
-        f"Scorers: {_listed(manifest.scorers)}; {_code(manifest.default_scorer)} answers unless "
-        "another is asked for."
-    )
-
-
 def _quality(bundle: Bundle, evaluation: Mapping[str, Any]) -> str:
     manifest = bundle.manifest
     if evaluation:
-        scorers = {name: _values(x) for name, x in evaluation["scorers"].items()}
         where = f"the {evaluation['split']} split ({evaluation['num_documents']:,} documents)"
+        measured: Any = {
+            name: {subset: found.get("values", {}) for subset, found in subsets.items()}
+            for name, subsets in evaluation["scorers"].items()
+        }
     else:
-        dev = manifest.metrics.get("dev")
-        scorers, where = dev if isinstance(dev, dict) else {}, manifest.chosen_on
+        where, measured = manifest.chosen_on, manifest.metrics.get("dev")
+    scorers = measured if isinstance(measured, dict) else {}
     scorers = {name: x for name, x in scorers.items() if isinstance(x, dict) and x.get("all")}
-    counts = _label_counts(bundle)
+    counts = bundle.catalogue.training_counts
+    bands = [
+        (name, f"{np.count_nonzero((low <= counts) & (counts <= high)):,}")
+        for name, low, high in _BANDS
+    ]
     if not scorers:
-        return "Nothing was measured.\n\n" + _table(
-            ("training documents of a label", "labels"), [(name, n) for name, n in counts.items()]
-        )
+        header = ("training documents of a label", "labels")
+        return f"Nothing was measured.\n\n{_table(header, bands)}"
     rows = [(_code(name), *_cells(found["all"], _MEASURES)) for name, found in scorers.items()]
     shown = manifest.default_scorer if manifest.default_scorer in scorers else next(iter(scorers))
-    bands = [
-        (name, count, *_cells(scorers[shown].get(name) or {}, _BAND_MEASURES))
-        for name, count in counts.items()
-    ]
+    by_band = [(*band, *_cells(scorers[shown].get(band[0]), _BAND_MEASURES)) for band in bands]
     biased = "" if evaluation else " The model was chosen on these, so they flatter it a little."
     return (
         f"On {where}, in percent.{biased}\n\n{_table(('scorer', *_MEASURES), rows)}\n\n"
         f"{_code(shown)}, by how many training documents a label has:\n\n"
-        + _table(("training documents", "labels", *_BAND_MEASURES), bands)
+        + _table(("training documents", "labels", *_BAND_MEASURES), by_band)
     )
 
 
-def _values(subsets: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: found.get("values", {}) for name, found in subsets.items()}
-
-
-def _label_counts(bundle: Bundle) -> dict[str, str]:
-    counts = bundle.catalogue.training_counts
-    return {
-        name: f"{np.count_nonzero((low <= counts) & (counts <= high)):,}"
-        for name, low, high in _BANDS
-    }
-
-
-def _data(published: Publication) -> str:
-    licence = published.licence or _NOT_TOLD
-    return f"Trained on: {published.data or _NOT_TOLD}.\n\nLicence of the model: {licence}."
-
-
-def _content(bundle: Bundle) -> str:
+def _content(bundle: Bundle) -> Iterator[str]:
     manifest = bundle.manifest
     size = sum(info.size_bytes for info in manifest.files.values())
-    facts = [f"- {size / 1e6:.1f} MB in {len(manifest.files)} files."]
+    yield f"{size / 1e6:.1f} MB in {len(manifest.files)} files."
     if (encoder := manifest.encoder) is None:
-        facts.append("- No encoder: it reads words and names, and needs no GPU.")
+        yield "No encoder: it reads words and names, and needs no GPU."
     else:
-        facts.append(
-            f"- The encoder {_quoted(encoder.name)}; it reads {encoder.max_tokens} tokens."
-        )
+        yield f"The encoder {_quoted(encoder.name)}; it reads {encoder.max_tokens} tokens."
     if PROBES_NAME in manifest.files:
         num_texts = sum(1 for line in bundle.text(PROBES_NAME).splitlines() if line.strip())
-        facts.append(f"- {num_texts} training texts in full, to try the model on when it starts.")
+        yield f"{num_texts} training texts in full, to try the model on when it starts."
     if NEIGHBOURS in manifest.scorers:
-        facts.append(
-            "- The words of every training document with their weights, its id and its labels "
+        yield (
+            "The words of every training document with their weights, its id and its labels "
             "(scorer `neighbours`): who has the model can learn what the documents were about."
         )
-    return "\n".join(facts)
-
-
-def _limits(manifest: Manifest) -> str:
-    calibrated_on = manifest.chosen_on if manifest.calibrations else "nothing"
-    return (
-        "- Decisions about people without a person who looks at them: labels are suggestions.\n"
-        "- Texts of another kind, language or time than those it was trained on: its "
-        f"probabilities were calibrated on {calibrated_on}.\n"
-        "- Labels without training documents as if they were as certain as others: see the table "
-        "by band."
-    )
 
 
 def _cells(values: object, names: Sequence[str]) -> list[str]:
@@ -223,10 +214,6 @@ def _cells(values: object, names: Sequence[str]) -> list[str]:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(_code, names))
 
 
 def _quoted(text: str) -> str:

@@ -149,11 +149,7 @@ class Place:
 
 
 def _hub_name(uri: str) -> tuple[str, str | None]:
-    """Return the repository and the revision of "hf://owner/name@revision".
-
-    Raises:
-        ConfigError: It is another URI.
-    """
+    # Return the repository and the revision of "hf://owner/name@revision".
     found = _HUB_NAME.fullmatch(uri.removeprefix(_HUB_SCHEME))
     if found is None:
         raise ConfigError(
@@ -175,11 +171,7 @@ def _commit(repository: str, revision: str | None, files: Mapping[str, Path], ca
 
 
 def _checked_folder(archive: zipfile.ZipFile, uri: str) -> str:
-    """Return what the name of each file of a bundle in an archive begins with.
-
-    Raises:
-        BundleCorruptError: A file can't be unpacked piece by piece, or the manifest is too large.
-    """
+    # Return what the name of each file of a bundle in an archive begins with.
     found = []
     for entry in archive.infolist():
         where = f"{uri!r}: file {entry.filename!r}"

@@ -6,8 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from longtail.models.vocabulary.concept import NOTHING, Concept, LeftOut, Vocabulary
-from longtail.models.vocabulary.facts import BLANK, CONCEPT, NO_CONCEPTS, Fact, Facts
+from longtail.models.vocabulary.concept import (
+    BLANK,
+    CONCEPT,
+    NO_CONCEPTS,
+    NOTHING,
+    Concept,
+    Fact,
+    Facts,
+    LeftOut,
+    Vocabulary,
+)
 
 _TRUE = frozenset({"true", "1"})
 _RELATIONS = ("broader", "narrower", "related")

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from longtail.models.errors import DataError
-from longtail.models.files.garbage import garbage_collection_off
+from longtail.models.files.rows import garbage_collection_off
 from longtail.models.vocabulary.assembling import assemble
-from longtail.models.vocabulary.concept import Vocabulary
-from longtail.models.vocabulary.facts import Facts
+from longtail.models.vocabulary.concept import Facts, Vocabulary
 from longtail.models.vocabulary.syntaxes.annif import is_annif_csv, read_annif_csv, read_annif_tsv
 from longtail.models.vocabulary.syntaxes.rdf import FORMS, read_rdf
 
@@ -50,11 +49,7 @@ def read_vocabulary(path: Path, max_problems: int = MAX_PROBLEMS) -> Vocabulary:
 
 
 def _read(path: Path, facts: Facts, max_problems: int) -> None:
-    """Add the statements of a file to the facts.
-
-    Raises:
-        DataError: They can't be read.
-    """
+    # Add the statements of a file to the facts.
     suffix = _suffix(path)
     if suffix in FORMS:
         read_rdf(path, FORMS[suffix], facts, max_problems)
@@ -70,11 +65,6 @@ def _read(path: Path, facts: Facts, max_problems: int) -> None:
 
 
 def _check(path: Path, vocabulary: Vocabulary) -> None:
-    """Refuse a file without concepts or names.
-
-    Raises:
-        DataError: It has none.
-    """
     if not vocabulary.concepts:
         remarks = "".join(f"; {remark}" for remark in vocabulary.left_out.remarks())
         raise DataError(

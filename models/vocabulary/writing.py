@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from longtail.models.errors import DataError
-from longtail.models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
-from longtail.models.vocabulary.facts import (
+from longtail.models.vocabulary.concept import (
     CONCEPT,
     DCTERMS,
     DEPRECATED,
@@ -15,6 +14,9 @@ from longtail.models.vocabulary.facts import (
     REPLACED_BY,
     SKOS,
     TYPE,
+    UNTAGGED,
+    Concept,
+    Vocabulary,
 )
 
 _TAG = re.compile(r"[A-Za-z]+(?:-[A-Za-z0-9]+)*")
@@ -80,11 +82,7 @@ def _short(predicate: str) -> str:
 
 
 def _text(text: str, language: str) -> str:
-    """Return a text in quotes, with its language tag.
-
-    Raises:
-        DataError: The tag has other characters than letters, digits and hyphens.
-    """
+    # Return a text in quotes, with its language tag.
     if language and not _TAG.fullmatch(language):
         raise DataError(
             f"the language tag {language!r} of {text!r} can't be written; expected one such as "

@@ -28,12 +28,6 @@ def test_indices_that_fit_have_32_bits_whatever_came(matrix, wide):
     assert np.array_equal(columns.toarray(), matrix.toarray().T)
 
 
-def test_indices_that_need_64_bits_keep_them():
-    none = np.empty(0)
-    made = csr_of(none, none.astype(np.int64), np.zeros(2, dtype=np.int64), (1, 2**31 + 5))
-    assert made.indices.dtype == np.int64
-
-
 def test_what_is_loaded_holds_small_indices(matrix, bundle):
     ids = [str(row) for row in range(30)]
     kept = NeighbourMemory.of_documents(
@@ -80,19 +74,6 @@ def spoilt(matrix: csr_array, **changes) -> dict[str, np.ndarray]:
 def test_pointers_and_indices_that_lead_elsewhere_are_refused(matrix, changes, words):
     with pytest.raises(ValueError, match=words):
         stored_csr(**spoilt(matrix, **changes), shape=matrix.shape)
-
-
-@pytest.mark.parametrize("name", ["data", "indices", "indptr"])
-def test_arrays_of_another_length_are_refused(matrix, name):
-    arrays = spoilt(matrix)
-    with pytest.raises(ValueError, match="expected"):
-        stored_csr(**arrays | {name: arrays[name][:-1]}, shape=matrix.shape)
-
-
-def test_a_stored_matrix_comes_back_with_its_empty_rows():
-    matrix = csr_array(([1.0, 2.0], [4, 4], [0, 0, 1, 1, 2, 2]), shape=(5, 5))
-    made = stored_csr(**spoilt(matrix), shape=matrix.shape)
-    assert np.array_equal(made.toarray(), matrix.toarray())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from longtail.models import processor
-from longtail.models.processor import Processor, find_processor
+from longtail.models.processor import find_processor
 
 CPU_INFO = """processor\t: 0
 model name\t: AMD EPYC 9V74
@@ -26,13 +26,6 @@ def test_the_processor_is_that_of_the_system(tmp_path, monkeypatch):
     monkeypatch.setattr(processor, "_CPU_INFO", path)
     found = find_processor()
     assert (found.model, found.flags) == ("AMD EPYC 9V74", ("avx2", "avx512f", "avx512_bf16"))
-
-
-def test_a_system_that_does_not_tell_has_a_processor_without_a_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(processor, "_CPU_INFO", tmp_path / "none")
-    monkeypatch.delattr("os.sched_getaffinity", raising=False)
-    monkeypatch.setattr("os.cpu_count", lambda: 6)
-    assert find_processor() == Processor(None, (), 6)
 
 
 def test_pytorch_is_asked_for_a_gpu_where_it_is_loaded_or_there_may_be_one(monkeypatch, tmp_path):

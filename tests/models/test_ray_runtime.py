@@ -82,14 +82,6 @@ def test_a_cluster_that_is_there_has_processors_of_its_own(
     assert fake_ray.begun == [{}]
 
 
-@pytest.mark.parametrize(("has", "is_told"), [(0, True), (2, True), (3, False), (8, False)])
-def test_fewer_processors_than_wanted_are_told(fake_ray, caplog, has, is_told):
-    fake_ray.num_cpus = float(has)
-    start_ray("x", 3)
-    told = f"x: 3 processors are expected, and the Ray cluster 'local' has {has};"
-    assert (told in caplog.text) == is_told
-
-
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "127.0.0.1:9{}"])
 def test_a_cluster_where_nobody_listens(fake_ray, monkeypatch, free_port, address):
     """Is not tried by Ray, which would do so for minutes; nor is a port above 65535."""

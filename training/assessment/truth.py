@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.labels.changes.retired import row_in_use
+from longtail.models.labels.changes.changes import row_in_use
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.data.dataset import Dataset
 

@@ -15,7 +15,7 @@ from longtail.models.bundle.learned_from import LearnedFrom
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.bundle.trained_on import DEV, TRAIN, read_trained_on
-from longtail.models.edit.rewrite import rewrite
+from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held

@@ -14,14 +14,17 @@ from jaxtyping import Int64
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.edit.rewriting import VECTORS, encoded_label_texts, write_changed
-from longtail.models.edit.vocabulary.documents import (
+from longtail.models.edit.vocabulary.labels import ChangedLabels, catalogue_of, changed_labels
+from longtail.models.edit.vocabulary.rows import (
+    FitRows,
+    Weights,
+    changed_names,
     documents_of_labels,
     merged_counts,
+    merged_linear,
+    merged_sparse,
     with_merged_labels,
 )
-from longtail.models.edit.vocabulary.labels import ChangedLabels, catalogue_of, changed_labels
-from longtail.models.edit.vocabulary.names import changed_names
-from longtail.models.edit.vocabulary.rows import FitRows, Weights, merged_linear, merged_sparse
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.changes.changes import VocabularyChanges

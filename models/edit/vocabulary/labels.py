@@ -75,11 +75,7 @@ class _Changing:
         self._has_parents = bool(settings.get("parents"))
 
     def after(self, changes: VocabularyChanges) -> ChangedLabels:
-        """Make all changes, and return what has become of the labels.
-
-        Raises:
-            DataError: As `changed_labels` does.
-        """
+        # Make all changes, and return what has become of the labels.
         present = self._add(changes.new)
         renamed = self._rename(changes)
         for each in changes.reparented:
@@ -119,11 +115,7 @@ class _Changing:
         return present
 
     def _rename(self, changes: VocabularyChanges) -> set[int]:
-        """Change texts; return the rows of the labels that have another name.
-
-        Raises:
-            DataError: A name is blank.
-        """
+        # Change texts; return the rows of the labels that have another name.
         rows = set()
         for each in changes.renamed:
             texts = texts_of(each)
@@ -169,11 +161,6 @@ class _Changing:
         return row
 
     def _check_in_use(self, rows: Iterable[int]) -> None:
-        """Refuse labels that are replaced by labels that are out of use, too.
-
-        Raises:
-            DataError: There are some.
-        """
         for row in rows:
             label = self._labels[row]
             for other in label.replaced_by:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -10,7 +10,10 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
-from longtail.models.edit.vocabulary.documents import members_of
+from longtail.models.edit.vocabulary.labels import ChangedLabels
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.lexical.matcher import FindHistory
+from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.scorers.linear import LinearModel
 from longtail.models.scorers.sparse import SparseModel
@@ -132,3 +135,110 @@ def _with_fitted(
         weights=csr_array(all_weights[rows]),
         bias=np.concatenate([model.bias, bias])[rows],
     )
+
+
+def with_merged_labels(
+    memory: NeighbourMemory, rows_after: Int64[np.ndarray, label]
+) -> NeighbourMemory:
+    """Return the same documents; each carries what its labels are now, once.
+
+    Args:
+        memory: Of the labels before, which are the first ones.
+        rows_after: Of every label, new ones too, its row or that of the label it was merged into.
+    """
+    labels = _times_carried(memory, rows_after)
+    labels.data[:] = 1
+    return replace(memory, labels=labels)
+
+
+def merged_counts(
+    counts: Int64[np.ndarray, label],
+    rows_after: Int64[np.ndarray, label],
+    memory: NeighbourMemory | None,
+) -> Int64[np.ndarray, label]:
+    """Return how many training documents carry each label after merges.
+
+    Documents that carry several labels of which one has become count once, as far as they are
+    remembered.
+
+    Args:
+        counts: Before; 0 of new labels.
+        rows_after: As for `with_merged_labels`.
+        memory: Before the merges; None: nothing is remembered.
+    """
+    after = np.zeros_like(counts)
+    np.add.at(after, rows_after, counts)
+    if memory is not None:
+        labels = _times_carried(memory, rows_after)
+        np.subtract.at(after, labels.indices, labels.data.astype(np.int64) - 1)
+    return after
+
+
+def _times_carried(
+    memory: NeighbourMemory, rows_after: Int64[np.ndarray, label]
+) -> Float32[csr_array, "document label"]:
+    """Return how many of the labels that one has become each document carried."""
+    labels = memory.labels
+    ones = np.ones(labels.nnz, dtype=np.float32)
+    entries = (ones, rows_after[labels.indices], labels.indptr.copy())
+    merged = csr_array(entries, shape=(labels.shape[0], len(rows_after)))
+    merged.sum_duplicates()
+    return merged
+
+
+def members_of(into: Mapping[int, int]) -> dict[int, list[int]]:
+    """Return, for each label that others were merged into, itself and these, rising."""
+    members: dict[int, set[int]] = {}
+    for row, other in into.items():
+        members.setdefault(other, {other}).add(row)
+    return {other: sorted(rows) for other, rows in members.items()}
+
+
+def documents_of_labels(memory: NeighbourMemory, rows: Sequence[int]) -> list[tuple[str, ...]]:
+    """Return the ids of the documents that carry each of some labels of the catalogue."""
+    by_label = csr_array(memory.labels.T)
+    return [
+        tuple(
+            memory.ids[document]
+            for document in by_label.indices[by_label.indptr[row] : by_label.indptr[row + 1]]
+        )
+        for row in rows
+    ]
+
+
+def changed_names(model: NameModel, changed: ChangedLabels) -> NameModel | None:
+    """Return the same classifier for the labels as they are named now; None where nothing changed.
+
+    Names of retired labels are found no more. How often a name was right stays with the label; of a
+    label that was merged into one that has its name now, it goes over to that.
+
+    Args:
+        model: Of the labels before.
+        changed: They, after changes.
+    """
+    if not changed.parents:
+        return None
+    labels = [*model.catalogue, *changed.labels[changed.num_before :]]
+    for row, parents in changed.parents.items():
+        others = changed.full_names.get(row, labels[row].alternative_names)
+        now = changed.labels[row]
+        labels[row] = named_label(
+            Label(
+                now.id,
+                now.name,
+                alternative_names=others,
+                parents=parents,
+                is_retired=now.is_retired,
+            )
+        )
+    num_new = len(labels) - len(model.catalogue)
+    none = np.zeros((num_new, model.history.found.shape[1]), dtype=np.int64)
+    history = FindHistory(
+        np.concatenate([model.history.found, none]), np.concatenate([model.history.right, none])
+    )
+    for row, other in changed.into.items():
+        if labels[row].name in {labels[other].name, *labels[other].alternative_names}:
+            for finds in (history.found, history.right):
+                finds[other] += finds[row]
+                finds[row] = 0
+    return model.with_catalogue(LabelCatalogue(labels), history)

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from longtail.models.errors import DataError
 from longtail.models.files.validation import problem_in_words
-from longtail.models.labels.catalogue import Label
+from longtail.models.labels.catalogue import Label, LabelCatalogue
 
 TEXT_FIELDS = ("name", "names", "alternative_names", "description", "notation")
 """Fields of a label that are its texts."""
@@ -157,11 +157,6 @@ def _adapter() -> Any:  # beartype knows no TypeAdapter
 
 
 def _check_texts(renaming: Renaming, where: str) -> None:
-    """Refuse texts that are none, or of fields that aren't texts.
-
-    Raises:
-        DataError: There are some.
-    """
     forms = {"names": dict, "alternative_names": list}
     for name, value in renaming.after.items():
         values = value.values() if isinstance(value, dict) else value
@@ -171,3 +166,15 @@ def _check_texts(renaming: Renaming, where: str) -> None:
                 f"{where}: renamed label {renaming.id!r}: {name} is {value!r}; expected a text, a "
                 f"list or an object of texts, of {', '.join(TEXT_FIELDS)}"
             )
+
+
+def row_in_use(catalogue: LabelCatalogue, label_id: str) -> int | None:
+    """Return the row of a label, or of the one that replaces it; None where there is none."""
+    row, seen = catalogue.row_of_id(label_id), set[str]()
+    while row is not None and catalogue[row].is_retired:
+        label = catalogue[row]
+        if len(label.replaced_by) != 1 or label.id in seen:
+            return None
+        seen.add(label.id)
+        row = catalogue.row_of_id(label.replaced_by[0])
+    return row

@@ -117,11 +117,6 @@ def _cut(labels: Iterable[Label], num_names: int | None) -> Iterable[Label]:
 
 
 def _check(merges: Replacements, before: _State, now: _State) -> None:
-    """Refuse merges of labels that there aren't.
-
-    Raises:
-        DataError: There are some.
-    """
     for label_id, others in merges.items():
         for each in (label_id, *others):
             if each not in before.labels and each not in now.labels:

@@ -47,12 +47,7 @@ def read_merges(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _replacement_of(fields: Fields) -> tuple[str, list[str]]:
-    """Return the id of a label and those of the labels that replace it.
-
-    Raises:
-        DataError: One of the two is missing, or it is to replace itself; the message is the bare
-            reason.
-    """
+    # Return the id of a label and those of the labels that replace it.
     label_id = id_of(fields, ID)
     cell = string_of(fields, REPLACED_BY)
     others = [each for each in map(str.strip, map(str, labels_of_cell(cell))) if each]

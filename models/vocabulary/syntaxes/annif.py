@@ -14,8 +14,7 @@ from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
 from longtail.models.files.fields import string_of
 from longtail.models.files.rows import csv_rows, header_of
 from longtail.models.files.text_files import lines
-from longtail.models.vocabulary.concept import UNTAGGED
-from longtail.models.vocabulary.facts import CONCEPT, Facts
+from longtail.models.vocabulary.concept import CONCEPT, UNTAGGED, Facts
 
 URI: Final = "uri"
 LABEL: Final = "label_"
@@ -98,11 +97,7 @@ def _add(
     labels: dict[str, str],
     notation: str,
 ) -> None:
-    """Add a subject.
-
-    Raises:
-        DataError: It has no URI, or that of an earlier one; the message is the bare reason.
-    """
+    # Add a subject.
     if uri.startswith("<") and uri.endswith(">"):
         uri = uri[1:-1].strip()
     if not uri:
@@ -121,11 +116,6 @@ def _add(
 
 
 def _refuse(path: Path, problems: ProblemList) -> None:
-    """Refuse a file with lines that are no subjects.
-
-    Raises:
-        DataError: It has some.
-    """
     if problems.num_problems:
         listed = list_problems(problems.kept, problems.num_problems)
         raise DataError(

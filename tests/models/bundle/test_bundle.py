@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +15,6 @@ from safetensors.numpy import load_file
 from longtail.models.bundle import bundle as bundle_module
 from longtail.models.bundle.bundle import (
     Bundle,
-    file_info,
     open_bundle,
     read_manifest,
     write_bundle,
@@ -58,19 +56,6 @@ def test_a_bundle_holds_these_files_and_none_that_could_run_code(written_bundle:
     assert {Path(name).suffix for name in FILES} == {".json", ".jsonl", ".safetensors"}
 
 
-def test_every_file_of_a_bundle_is_as_readable_as_the_umask_lets_it(
-    tmp_path: Path, parts: ModelParts, manifest: Manifest
-) -> None:
-    before = os.umask(0o027)
-    try:
-        write_parts(tmp_path / "1", parts, manifest, tmp_path / "scratch")
-    finally:
-        os.umask(before)
-    found = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "1").rglob("*")}
-    assert {mode for path, mode in found.items() if path.is_file()} == {0o640}
-    assert {mode for path, mode in found.items() if path.is_dir()} == {0o750}
-
-
 def test_reading_the_parts_gives_what_was_written(bundle: Bundle, parts: ModelParts) -> None:
     found = read_parts(bundle)
     assert list(found.catalogue) == list(parts.catalogue)
@@ -90,28 +75,6 @@ def test_a_bundle_of_the_sparse_model_alone_holds_no_more_than_it(
     found = read_parts(sparse_bundle)
     assert (found.dense, found.scorers) == (None, ("sparse",))
     assert (found.sparse.weights != sparse_parts.sparse.weights).nnz == 0
-
-
-def test_sparse_model_and_classifier_come_back(bundle: Bundle, parts: ModelParts) -> None:
-    found = read_parts(bundle)
-    assert found.dense is not None and found.dense.classifier is not None
-    assert parts.dense is not None and parts.dense.classifier is not None
-    np.testing.assert_array_equal(found.dense.classifier.weight, parts.dense.classifier.weight)
-    np.testing.assert_array_equal(found.sparse.weights.toarray(), parts.sparse.weights.toarray())
-    assert found.sparse.tfidf.tokens == parts.sparse.tfidf.tokens
-
-
-def test_the_linear_scorer_comes_back_with_its_tree(bundle: Bundle, parts: ModelParts) -> None:
-    found = read_parts(bundle)
-    assert found.dense is not None and parts.dense is not None
-    ours, theirs = found.dense.linear, parts.dense.linear
-    assert ours is not None and theirs is not None
-    assert ours.correction == theirs.correction == bundle.manifest.linear_correction == "tree"
-    for name in ("weight", "bias", "labels"):
-        np.testing.assert_array_equal(getattr(ours.model, name), getattr(theirs.model, name))
-    assert ours.tree is not None and theirs.tree is not None
-    for name, array in theirs.tree.to_arrays().items():
-        np.testing.assert_array_equal(ours.tree.to_arrays()[name], array)
 
 
 def test_writing_the_same_parts_twice_gives_the_same_digest(
@@ -155,13 +118,6 @@ def test_one_flipped_byte_in_the_manifest_is_refused(bundle_folder: Path) -> Non
     assert accepted_flips(bundle_folder, flips) == []
 
 
-def test_a_changed_line_end_in_the_manifest_is_refused(bundle_folder: Path) -> None:
-    content = (bundle_folder / "manifest.json").read_bytes()
-    ends = [position for position, byte in enumerate(content) if byte == ord("\n")]
-    flips = ((position, ord("\n") ^ ord("\r")) for position in ends)
-    assert len(ends) > 50 and accepted_flips(bundle_folder, flips) == []
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_refused(bundle_folder: Path, name: str) -> None:
     (bundle_folder / name).unlink()
@@ -183,13 +139,6 @@ def test_an_extra_file_is_refused(bundle_folder: Path, name: str) -> None:
     (bundle_folder / name).parent.mkdir(exist_ok=True)
     (bundle_folder / name).write_bytes(b"?")
     with pytest.raises(BundleCorruptError, match=f"file '{name}' is not in the manifest; remove"):
-        open_bundle(bundle_folder)
-
-
-def test_a_link_to_nowhere_in_the_place_of_a_file_is_refused(bundle_folder: Path) -> None:
-    (bundle_folder / "sparse.json").unlink()
-    (bundle_folder / "sparse.json").symlink_to(bundle_folder / "nowhere")
-    with pytest.raises(BundleCorruptError, match=r"file 'sparse\.json'"):
         open_bundle(bundle_folder)
 
 
@@ -216,19 +165,6 @@ def test_what_is_no_regular_file_is_refused_before_it_is_opened(
         open_bundle(bundle_folder)
 
 
-def test_a_link_to_a_folder_elsewhere_is_refused(bundle_folder: Path, tmp_path: Path) -> None:
-    shutil.move(bundle_folder / "encoder", tmp_path / "elsewhere")
-    (bundle_folder / "encoder").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(BundleCorruptError, match="encoder"):
-        open_bundle(bundle_folder)
-
-
-def test_a_pipe_for_a_manifest_is_refused_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "manifest.json")
-    with pytest.raises(BundleCorruptError, match=r"manifest\.json .* not a file"):
-        read_manifest(tmp_path)
-
-
 def test_a_manifest_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[" * 100_000)
     with pytest.raises(BundleCorruptError, match=r"not a bundle's manifest .*nested too deeply"):
@@ -238,23 +174,6 @@ def test_a_manifest_nested_too_deeply_is_refused(tmp_path: Path) -> None:
 def test_a_folder_without_manifest_is_no_bundle(tmp_path: Path) -> None:
     with pytest.raises(BundleNotFoundError, match=r"no manifest\.json in .* is not a bundle"):
         open_bundle(tmp_path)
-
-
-def test_what_is_no_folder_is_no_bundle(tmp_path: Path) -> None:
-    with pytest.raises(BundleNotFoundError, match="is not a bundle"):
-        open_bundle(tmp_path / "missing")
-    (tmp_path / "file").write_text("{}")
-    with pytest.raises(BundleNotFoundError, match="is not a bundle"):
-        open_bundle(tmp_path / "file")
-
-
-def test_the_message_says_what_to_do(bundle_folder: Path) -> None:
-    (bundle_folder / "sparse.json").write_text("{}")
-    with pytest.raises(
-        BundleCorruptError,
-        match=r"has 2 bytes, manifest says \d+; copy the bundle again from its source, or train",
-    ):
-        open_bundle(bundle_folder)
 
 
 @pytest.fixture
@@ -346,13 +265,6 @@ def test_labels_with_odd_line_ends_come_back(
     arguments["catalogue"] = LabelCatalogue(labels)
     write_bundle(tmp_path / "new", **arguments)
     assert list(open_bundle(tmp_path / "new").catalogue) == labels
-
-
-def test_file_info_is_that_of_sha256sum(tmp_path: Path) -> None:
-    (tmp_path / "abc").write_bytes(b"abc")
-    info = file_info(tmp_path / "abc")
-    assert info.size_bytes == 3
-    assert info.sha256 == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 @pytest.fixture

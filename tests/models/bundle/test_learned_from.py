@@ -27,10 +27,6 @@ def test_a_manifest_with_and_without_it_comes_back_as_it_was(trained):
     assert again.digest not in {"", manifest.digest}
 
 
-def test_nothing_is_nothing() -> None:
-    assert learned_from_json(None) is None
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

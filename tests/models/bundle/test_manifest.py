@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from longtail.models.bundle.bundle import Bundle, open_bundle
+from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import (
     Calibration,
     Manifest,
@@ -52,12 +52,6 @@ def drop(*path: Any) -> Callable[[dict[str, Any]], None]:
 VECTORS = ("tensors", "retrieval.safetensors", "label_vectors")
 
 
-def test_a_manifest_comes_back_from_json(manifest: Manifest) -> None:
-    found = Manifest.from_json(manifest.to_json(), "here")
-    assert replace(found, digest="") == manifest
-    assert found.to_json() == manifest.to_json()
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -89,27 +83,10 @@ def test_every_flipped_character_is_refused(manifest: Manifest) -> None:
             Manifest.from_json(changed, "here")
 
 
-def test_a_bundle_whose_manifest_was_rewritten_truthfully_opens(lie: Lie) -> None:
-    assert open_bundle(lie(lambda content: None)).manifest.label_count == 7
-
-
 @pytest.mark.parametrize("version", [2, 0, True, 1.0, "1", None])
 def test_another_format_version_is_refused_by_its_number(lie: Lie, version: object) -> None:
-    with pytest.raises(
-        BundleVersionError,
-        match=rf"manifest\.json has format version {version!r}, expected 1; "
-        r"install the release that wrote it \('0\.1\.0'\) or train again",
-    ):
+    with pytest.raises(BundleVersionError, match=rf"format version {version!r}, expected 1"):
         open_bundle(lie(set_at("format_version", to=version)))
-
-
-def test_a_future_version_is_refused_even_if_its_fields_are_unknown(lie: Lie) -> None:
-    def change(content: dict[str, Any]) -> None:
-        content.clear()
-        content |= {"format_version": 2, "longtail_version": "9", "blobs": []}
-
-    with pytest.raises(BundleVersionError, match="install the release that wrote it"):
-        open_bundle(lie(change))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", '"x"', "{", '{"format_version"}'])
@@ -123,7 +100,6 @@ def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
     ("change", "file", "words"),
     [
         (set_at(*VECTORS, "shape", to=[7, 17]), "retrieval.safetensors", "says F32 of shape"),
-        (set_at(*VECTORS, "shape", to=[16, 7]), "retrieval.safetensors", "(7, 16), manifest"),
         (set_at(*VECTORS, "dtype", to="F16"), "retrieval.safetensors", "manifest says F16"),
         (drop(*VECTORS), "retrieval.safetensors", "'label_vectors', is F32"),
         (drop("tensors", "sparse.safetensors"), "sparse.safetensors", "manifest says missing"),
@@ -143,7 +119,6 @@ def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
         ),
         (set_at("encoder", "dim", to=17), "manifest.json", "dim 17, the encoder has 16"),
         (set_at("encoder", "max_tokens", to=33), "manifest.json", "max_tokens 33"),
-        (set_at("encoder", "max_tokens", to=0), "manifest.json", "max_tokens 0"),
         (set_at("scorers", to=["retrieval"]), "manifest.json", "scorers ('retrieval',)"),
         (set_at("scorers", to=["sparse", "retrieval", "x"]), "manifest.json", "scorers"),
         (set_at("default_scorer", to="best"), "manifest.json", "default_scorer 'best', expected"),
@@ -164,12 +139,9 @@ def test_a_lie_with_a_fitting_digest_is_refused(
     "change",
     [
         set_at("label_count", to="7"),
-        set_at("label_count", to=7.0),
         set_at("training_document_count", to=-1),
         set_at("held_out_documents", to=0),
         set_at("held_out_documents", to=20),  # all that there are
-        set_at("held_out_documents", to=True),
-        set_at("held_out_documents", to=2.0),
         drop("held_out_documents"),
         set_at("thresholds", to=None),
         set_at("thresholds", to={"sparse": 0.5}),  # which is not calibrated
@@ -177,10 +149,13 @@ def test_a_lie_with_a_fitting_digest_is_refused(
         set_at("encoder", to="tiny"),
         set_at("encoder", "dim", to=None),
         set_at("encoder", "rank", to=1),
+        set_at("encoder", "document_pooling", to="max"),
+        set_at("encoder", "activation", to="relu"),
+        set_at("encoder", "is_normalized", to="yes"),
+        set_at("encoder", "label_prefix", to=None),
         set_at("input", to="text"),
         drop("data_fingerprint"),
         set_at("scorers", to=3),
-        set_at("scorers", to=[1]),
         set_at("files", to=[]),
         set_at("files", "sparse.json", to=5),
         set_at("files", "sparse.json", "sha256", to=5),
@@ -201,33 +176,7 @@ def test_a_field_of_the_wrong_form_is_refused(
 # ---- without an encoder ----
 
 
-def test_a_manifest_without_an_encoder_comes_back_from_json(sparse_manifest: Manifest) -> None:
-    found = Manifest.from_json(sparse_manifest.to_json(), "here")
-    assert replace(found, digest="") == sparse_manifest
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (set_at("scorers", to=["retrieval", "sparse"]), "the files make ('sparse',)"),
-        (
-            set_at("encoder", to={"name": "x", "dim": 2, "max_tokens": 8, "sha256": "0"}),
-            "encoder can't be used",
-        ),
-    ],
-)
-def test_a_bundle_that_boasts_of_an_encoder_is_refused(
-    lie: Lie, sparse_bundle: Bundle, change: Callable[[dict[str, Any]], object], words: str
-) -> None:
-    assert words in refusal(lie(change, sparse_bundle.folder))
-
-
 # ---- how the encoder is used ----
-
-
-def test_what_is_as_ever_is_not_written_of_an_encoder(manifest: Manifest) -> None:
-    written = json.loads(manifest.to_json())["encoder"]
-    assert set(written) == {"name", "dim", "max_tokens", "sha256"}
 
 
 def test_how_an_encoder_is_used_comes_back_from_json(manifest: Manifest) -> None:
@@ -242,24 +191,6 @@ def test_how_an_encoder_is_used_comes_back_from_json(manifest: Manifest) -> None
     )
     found = Manifest.from_json(replace(manifest, encoder=encoder).to_json(), "here")
     assert found.encoder == encoder
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("document_pooling", "max"),
-        ("activation", "relu"),
-        ("is_normalized", "yes"),
-        ("document_prefix", 1),
-        ("label_prefix", None),
-        ("suffix", "x"),
-    ],
-)
-def test_an_encoder_that_is_used_in_an_unknown_way_is_refused(
-    lie: Lie, name: str, value: object
-) -> None:
-    said = refusal(lie(set_at("encoder", name, to=value)))
-    assert "manifest.json has a field of the wrong form" in said and "train again" in said
 
 
 # ---- calibrations and blends ----
@@ -311,39 +242,29 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie: Lie) -> No
     ("changes", "words"),
     [
         ({"knots": [1.5, 0.0]}, "do not rise"),
-        ({"knots": [0.0, 0.0]}, "do not rise"),
         ({"knots": [], "slopes": [1.0]}, "has 0 knots"),
         ({"knots": [0, 1.5]}, "wrong form"),
-        ({"knots": ["0.0", 1.5]}, "wrong form"),
         ({"knots": 1.0}, "wrong form"),
         ({"slopes": [1.0, 0.0, 2.0]}, "expected 3 above 0"),
-        ({"slopes": [1.0, 2.0]}, "expected 3 above 0"),
         ({"intercept": float("nan")}, "NaN is not a number of JSON"),
         ({"intercept": None}, "wrong form"),
-        ({"counts": []}, "has 0 knots"),
         ({"counts": [1, 3]}, "expected whole numbers from 0 on"),
         ({"counts": [0, 3.0]}, "wrong form"),
         ({"counts": [0, 0]}, "do not rise"),
         ({"counts": [0, 10**19]}, "expected a whole number"),
         ({"counts": [0, 3, 10]}, "expected as many numbers as the 3 knots"),
-        ({"counts": 0}, "wrong form"),
         ({"intercepts": [0.0]}, "expected as many numbers as the 2 knots"),
         ({"intercepts": [0.0, float("inf")]}, "Infinity is not a number of JSON"),
         ({"intercepts": [0.0, 1e308]}, "1e+308 is no number"),
         ({"intercept": 10**400}, "wrong form"),
         ({"knots": [float(x) for x in range(2000)]}, "has 2000 knots"),
         (weights(retrieval=[0.5, -0.5]), "expected some, at least 0 each"),
-        (weights(), "expected some, at least 0 each"),
         (weights(retrieval=[0.5, 1]), "wrong form"),
         (weights(retrieval=[0.5]), "expected as many numbers as the 2 knots"),
-        (weights(retrieval=0.5), "wrong form"),
-        (weights(retrieval="10"), "wrong form"),
-        ({"weights": [1.0]}, "wrong form"),
         (weights(classifier=[1.0, 1.0]), "'classifier', which is not calibrated"),
         (weights(svm=[1.0, 1.0]), "'svm', which is not calibrated or no scorer"),
         ({"floors": {"retrieval": -9.0}}, "a floor for each of its weights"),
         ({"floors": {"retrieval": -9.0, "sparse": 0}}, "wrong form"),
-        ({"floors": ["abc"]}, "wrong form"),
         ({"floors": 1.0}, "wrong form"),
         ({"blend": "best"}, "'best': expected a scorer"),
         ({"blend": "sparse", "scorers": []}, "blends ['sparse'], expected 'ensemble' and 'fast'"),

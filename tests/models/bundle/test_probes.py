@@ -10,7 +10,6 @@ import pytest
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import FileInfo
 from longtail.models.bundle.warmup_texts import (
-    MAX_PROBES,
     PROBES_NAME,
     probes_to_jsonl,
     read_probes,
@@ -39,21 +38,10 @@ def test_texts_come_back_whatever_they_hold(bundle_with):
     assert read_probes(bundle_with(probes_to_jsonl(texts))) == texts
 
 
-def test_the_first_of_them_count_and_blank_ones_do_not(bundle_with):
-    texts = [" ", *(f"text {number}" for number in range(50))]
-    found = read_probes(bundle_with(probes_to_jsonl(texts)))
-    assert found == tuple(f"text {number}" for number in range(MAX_PROBES - 1))
-
-
 @pytest.mark.parametrize("content", ["{", "[]", '{"words": "a"}', '{"text": 5}'])
 def test_a_file_that_cannot_be_read_is_damage(bundle_with, content):
     with pytest.raises(BundleCorruptError, match=r"file 'probes\.jsonl' can't be read"):
         read_probes(bundle_with(content))
-
-
-def test_a_text_that_takes_long_to_read_is_refused(bundle_with):
-    with pytest.raises(BundleCorruptError, match="has a text of 100001 characters"):
-        read_probes(bundle_with(probes_to_jsonl(["x" * 100_001])))
 
 
 def test_a_bundle_holds_its_texts_and_its_digest_covers_them(sparse_bundle, tmp_path):

@@ -9,9 +9,7 @@ import pytest
 
 from longtail.models.bundle.bundle import write_bundle
 from longtail.models.bundle.trained_on import (
-    DIGESTS_NAME,
     NO_DIGEST,
-    RECORD_NAME,
     TrainedOn,
     digest_of,
     digests_of,
@@ -73,7 +71,3 @@ def test_what_is_written_is_read(tmp_path, sparse_bundle):
 def test_a_record_of_another_form_is_refused(record, tmp_path, sparse_bundle):
     with pytest.raises(BundleCorruptError, match="training documents can't be read"):
         read_trained_on(written(tmp_path, sparse_bundle, record))
-
-
-def test_a_trained_bundle_has_the_record(trained_sparse):
-    assert {RECORD_NAME, DIGESTS_NAME} <= set(trained_sparse.bundle.manifest.files)

@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.edit.vocabulary.applying import Applied, apply_changes
-from longtail.models.edit.vocabulary.documents import merged_counts, with_merged_labels
-from longtail.models.edit.vocabulary.states import compare_states, read_state, state_of
+from longtail.models.edit.vocabulary.rows import merged_counts, with_merged_labels
+from longtail.models.edit.vocabulary.states import compare_states, state_of
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.changes.changes import VocabularyChanges
@@ -92,15 +92,6 @@ def test_a_retired_label_is_answered_by_no_scorer_and_still_known(bundle, apply)
     assert "L3" not in {label.id for label in near}
 
 
-def test_a_label_can_come_back_with_its_weights(bundle, apply) -> None:
-    retired, _ = apply(bundle, changed(bundle, L3=None))
-    back = {"L3": state_of(bundle).labels[3]}
-    restored, applied = apply(retired, changed(retired, **back), "restored")
-    assert applied.num_retired == 0
-    assert list(restored.catalogue) == list(bundle.catalogue)
-    assert restored.manifest.digest == bundle.manifest.digest
-
-
 def test_a_renamed_label_keeps_its_weights_and_is_read_again(bundle, apply) -> None:
     renamed = replace(state_of(bundle).labels[1], name="the court", notation="7")
     after, applied = apply(bundle, changed(bundle, L1=renamed))
@@ -159,13 +150,6 @@ def test_what_is_split_tells_its_documents_and_parts(bundle, apply) -> None:
     assert after.catalogue[7].training_count == 0
 
 
-def test_names_of_labels_in_use_win_over_retired_ones(bundle, apply) -> None:
-    gone = state_of(bundle).labels[6]
-    after, _ = apply(bundle, changed(bundle, L6=None, N=Label("N", gone.name)))
-    assert after.catalogue.index_of(gone.name) == 7
-    assert after.catalogue.index_of("L6") == 6
-
-
 def test_ids_that_a_version_lacks_or_has_are_told(bundle, apply) -> None:
     wanted = difference(
         [Label("x", "x"), Label("y", "y"), Label("L0", "a")],
@@ -173,15 +157,6 @@ def test_ids_that_a_version_lacks_or_has_are_told(bundle, apply) -> None:
     )
     _, applied = apply(bundle, wanted)
     assert (applied.unknown, applied.present) == (("y", "x"), ("L1",))
-
-
-def test_applying_again_changes_nothing(bundle, apply, tmp_path) -> None:
-    path = tmp_path / "labels.csv"
-    path.write_text("id,name,broader\nL0,river,\nL1,fish policy,L0\nN,port,L1\n")
-    new = read_state(path, None, "NEW")
-    after, _ = apply(bundle, compare_states(state_of(bundle), new))
-    assert not compare_states(state_of(after), new)
-    assert not compare_states(read_state(after.folder, None, "OLD"), new)
 
 
 @pytest.mark.parametrize(
@@ -194,12 +169,6 @@ def test_applying_again_changes_nothing(bundle, apply, tmp_path) -> None:
 def test_what_can_not_be_applied_is_refused(bundle, changes, told) -> None:
     with pytest.raises(DataError, match=told):
         apply_changes(bundle, changes)
-
-
-def test_a_vocabulary_that_keeps_nothing_is_refused(bundle) -> None:
-    old = state_of(bundle).labels
-    with pytest.raises(DataError, match="no label would be left in use"):
-        apply_changes(bundle, difference(old, [Label("x", "x", is_deprecated=True)]))
 
 
 @pytest.mark.parametrize("seed", range(20))

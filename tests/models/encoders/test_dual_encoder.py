@@ -51,40 +51,11 @@ def test_a_text_has_the_vector_that_it_has_alone(
     np.testing.assert_allclose(found, one_by_one(dual_encoder, tokens, role), atol=1e-5)
 
 
-def test_vectors_stand_in_the_order_of_the_texts(
-    dual_encoder: DualEncoder, tokenizer: TokenizersBackend, tokens: TokenizedTexts
-) -> None:
-    backwards = tokenize_texts(tokenizer, TEXTS[::-1], 30)
-    found = encode(dual_encoder, backwards, "label")[::-1]
-    np.testing.assert_allclose(found, encode(dual_encoder, tokens, "label"), atol=1e-5)
-
-
 def test_documents_and_labels_are_pooled_differently(
     dual_encoder: DualEncoder, tokens: TokenizedTexts
 ) -> None:
     documents, labels = (encode(dual_encoder, tokens, role) for role in ROLES)
     assert np.abs(documents - labels).max(axis=1).min() > 1e-3
-
-
-def test_padding_changes_no_vector_of_a_batch(
-    dual_encoder: DualEncoder, tokens: TokenizedTexts
-) -> None:
-    batch = tokens.batch(np.array([0]), 0, "cpu")
-    ids = torch.nn.functional.pad(batch.ids, (0, 9), value=7)  # any token: the mask hides it
-    padded = TokenBatch(ids=ids, mask=torch.nn.functional.pad(batch.mask, (0, 9)))
-    with torch.inference_mode():
-        for role in ROLES:
-            found, wanted = dual_encoder(padded, role), dual_encoder(batch, role)
-            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
-
-
-def test_progress_counts_every_text_once(
-    dual_encoder: DualEncoder, tokens: TokenizedTexts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("longtail.models.encoders.dual_encoder._ENCODE_TOKENS", 40)
-    done: list[int] = []
-    encode_all(dual_encoder, tokens, "document", pad_id=0, progress=done.append)
-    assert sum(done) == len(TEXTS) and len(done) > 1
 
 
 @pytest.mark.parametrize("budget", [16, 64])
@@ -102,11 +73,6 @@ def test_a_batch_holds_no_more_tokens_than_the_budget(
     hook.remove()
     assert max(ids.numel() for ids in sizes) <= budget
     assert sum(len(ids) for ids in sizes) == 50
-
-
-def test_no_texts_have_no_vectors(dual_encoder: DualEncoder, tokenizer: TokenizersBackend) -> None:
-    found = encode(dual_encoder, tokenize_texts(tokenizer, [], 8), "label")
-    assert found.shape == (0, dual_encoder.dim) and found.dtype == np.float32
 
 
 def test_encoding_switches_dropout_off(dual_encoder: DualEncoder, tokens: TokenizedTexts) -> None:

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders import onnx_export
 from longtail.models.encoders.onnx import OnnxTransformer, _open, load_onnx_transformer
 from longtail.models.errors import ConfigError
@@ -105,18 +104,3 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(PACKAGES, "onnx", ("absent",))
     with pytest.raises(ConfigError, match="onnx-int8' needs absent"):
         load_onnx_transformer(tmp_path)
-
-
-def test_on_a_gpu_there_is_none(bundle: Bundle):
-    with pytest.raises(ConfigError, match="'onnx-int8' and device 'cuda'; expected device 'cpu'"):
-        Predictor.of_bundle(bundle, device="cuda", precision="onnx-int8")
-
-
-def test_a_model_without_an_encoder_wants_no_graph(sparse_bundle: Bundle):
-    predictor = Predictor.of_bundle(sparse_bundle, precision="onnx-int8")
-    assert predictor.encoder_precision is None
-    assert predictor.predict(["Council"], k=1)
-
-
-def test_it_has_nothing_to_train():
-    assert list(OnnxTransformer(None).parameters()) == []

@@ -9,9 +9,8 @@ import torch
 from torch import nn
 from transformers import AutoModel, BertConfig, DistilBertConfig, PreTrainedModel, RobertaConfig
 
-from longtail.models.encoders import dual_encoder
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer, rounded_up
+from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer
 from longtail.models.encoders.tokens import TokenBatch
 from longtail.models.encoders.vector_head import VectorHead
 from longtail.training.neural.layers import checkpoint_gradients
@@ -83,14 +82,6 @@ def test_answers_and_gradients_are_the_transformers_own(name, lengths, packed, o
         torch.testing.assert_close(gradient, gradients[1][key], atol=2e-5, rtol=1e-4, msg=key)
 
 
-def test_numbers_of_tokens_are_rounded_up_a_little_and_are_few():
-    rounded = [rounded_up(number) for number in range(1, 2**14 + 1)]
-    assert all(a <= b <= a + a / 8 for a, b in enumerate(rounded, 1))
-    assert [rounded_up(each) for each in rounded] == rounded
-    for power in range(5, 14):
-        assert len(set(rounded[2**power : 2 ** (power + 1)])) == 16
-
-
 @pytest.mark.parametrize("packed", [last_layer, first_states])
 def test_dropout_is_the_modules_and_only_in_training(packed):
     transformer, batch = transformer_of(CONFIGS["bert"], dropout=0.3), batch_of((3, 9))
@@ -154,10 +145,3 @@ def test_others_than_bert_and_layers_computed_twice_are_left_to_the_transformer(
         encoder(batch, "document")
         assert calls
     assert can_pack(transformer_of(CONFIGS["roberta"]), batch)
-
-
-def test_a_batch_on_another_device_is_left_to_the_transformer():
-    batch = batch_of((3, 9))
-    elsewhere = TokenBatch(batch.ids.to("meta"), batch.mask.to("meta"))
-    assert not can_pack(transformer_of(CONFIGS["bert"]), elsewhere)
-    assert dual_encoder.can_pack is can_pack

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from longtail.models.encoders.sentence_modules import SentenceModules, read_sentence_modules
+from longtail.models.encoders.sentence_modules import read_sentence_modules
 from longtail.models.encoders.tokens import Prefixes
 from longtail.models.errors import ConfigError
 
@@ -54,10 +54,6 @@ def dense(
         weights["linear.bias"] = torch.randn(dim, generator=generator)
     said = {"in_features": size, "out_features": dim, "bias": bias}
     return ("Dense", said | {"activation_function": activation} | settings, weights)
-
-
-def test_a_folder_without_such_files_says_nothing(tmp_path):
-    assert read_sentence_modules(tmp_path) == SentenceModules()
 
 
 @pytest.mark.parametrize(
@@ -108,12 +104,6 @@ def test_several_dense_layers_are_their_product(folder_with):
     assert (found.dense.activation, found.is_normalized) == ("tanh", True)
 
 
-def test_a_dense_layer_behind_an_activation_is_refused(folder_with):
-    folder = folder_with(pooling(**MEAN), dense(6, 6, TANH), dense(6, 6, IDENTITY))
-    with pytest.raises(ConfigError, match="a Dense layer with an activation before another"):
-        read_sentence_modules(folder)
-
-
 @pytest.mark.parametrize(
     ("layer", "told"),
     [
@@ -157,9 +147,3 @@ def test_other_modules_are_refused_and_their_code_not_run(folder_with, modules):
 def test_documents_get_the_prompt_of_queries_and_labels_that_of_passages(tmp_path, said, expected):
     (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(said))
     assert read_sentence_modules(tmp_path).prefixes == expected
-
-
-def test_a_prefix_that_is_not_pooled_is_told(folder_with):
-    assert not read_sentence_modules(
-        folder_with(pooling(**MEAN, include_prompt=False))
-    ).pools_prefix

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.models.explain import label_facts
-from longtail.models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST, LabelFacts
+from longtail.models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST
 from longtail.models.explain.neighbours import VectorNeighbours, WeightNeighbours
 from longtail.models.explain.spans import spans_of
-from longtail.models.explain.tokens import MAX_SPANS, NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
+from longtail.models.explain.tokens import NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
@@ -88,15 +87,6 @@ def test_each_part_is_what_it_says(predictor):
         assert parts["retrieval"].correction == parts["sparse"].correction == 0
 
 
-def test_only_scorers_that_know_a_label_have_a_part(predictor):
-    (found,) = predictor.predict(TEXTS[:1], k=NUM_LABELS, explain=True)
-    for label, why in zip(found.labels, found.explanations, strict=True):
-        known = KNOWING_ALL if label.index in UNTRAINED else predictor.scorers
-        assert tuple(parts.scorer for parts in why.scores) == known
-        assert (why.sparse is None) == (why.keywords == ()) == (label.index in UNTRAINED)
-        assert why.training_count == predictor.catalogue[label.index].training_count
-
-
 def test_labels_left_out_by_threshold_or_filter_are_not_explained(predictor):
     found = predictor.predict(
         TEXTS, k=4, threshold=0.5, explain=True, label_filter=LabelFilter(exclude=("L0", "L1"))
@@ -104,13 +94,6 @@ def test_labels_left_out_by_threshold_or_filter_are_not_explained(predictor):
     counts = [len(prediction.labels) for prediction in found]
     assert [len(prediction.explanations) for prediction in found] == counts
     assert len(set(counts)) > 1  # so that rows of unlike length were explained together
-
-
-def test_nothing_is_explained_where_nothing_is_asked_or_found(predictor):
-    assert predictor.predict(TEXTS[:1])[0].explanations == ()
-    none = LabelFilter(include=("L2",), exclude=("L2",))
-    (found,) = predictor.predict(TEXTS[:1], explain=True, label_filter=none)
-    assert (found.labels, found.explanations) == ((), ())
 
 
 # ---- tokens ----
@@ -166,29 +149,6 @@ def test_only_the_most_telling_tokens_are_named_and_the_rest_is_summed(parts):
     assert [keyword.token for keyword in why.keywords][:3] == ["word38", "word37", "word35"]
     assert len(why.keywords) == NUM_KEYWORDS
     assert why.keywords[0].weight == 39
-
-
-def test_a_token_that_stands_everywhere_is_told_in_its_first_places(parts):
-    (found,) = Predictor(long_model(parts)[0], device="cpu").predict(
-        ["word01 " * 500], explain=True
-    )
-    assert found.explanations[0].sparse is not None
-    (token,) = found.explanations[0].sparse.tokens
-    assert token.spans == tuple((7 * i, 7 * i + 6) for i in range(MAX_SPANS))
-
-
-def test_a_text_without_known_words_is_explained_by_the_bias(predictor):
-    (found,) = predictor.predict(["zebra"], k=1, scorer="sparse", explain=True)
-    assert found.explanations[0].sparse is not None
-    assert (found.explanations[0].sparse.tokens, found.explanations[0].sparse.rest) == ((), 0)
-    assert found.explanations[0].sparse.bias == pytest.approx(found.labels[0].score)
-
-
-def test_numbers_are_no_keywords(parts):
-    model, words = long_model(parts)
-    numbers = TfidfModel([word.removeprefix("word") for word in words], model.sparse.tfidf.idf)
-    numbered = replace(model, sparse=replace(model.sparse, tfidf=numbers))
-    assert LabelFacts(numbered).keywords(3) == ()
 
 
 # ---- spans ----
@@ -279,21 +239,3 @@ def test_a_label_is_described_by_all_that_is_known_of_it(predictor, parts):
     weights = [keyword.weight for keyword in found.keywords]
     assert weights == sorted(weights, reverse=True)
     assert min(weights) > 0
-
-
-def test_a_model_without_an_encoder_knows_neighbours_too(sparse_parts):
-    found = Predictor(sparse_parts, device="cpu").describe(0)
-    assert found.scorers == ("sparse",)
-    assert found.nearest
-
-
-def test_neighbours_are_remembered_up_to_a_number(parts, monkeypatch):
-    monkeypatch.setattr(label_facts, "_MAX_KEPT", 3)
-    facts = LabelFacts(parts)
-    first = facts.nearest([0, 1, 0])
-    assert first[0] == first[2]
-    assert facts.nearest([1])[0] is first[1]
-    again = facts.nearest([1, 2, 3, 4])  # too many to keep the others
-    assert again[0] == first[1]
-    assert len(facts._kept) == 4
-    assert LabelFacts(parts).nearest([]) == []

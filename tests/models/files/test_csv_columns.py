@@ -18,10 +18,6 @@ def test_the_delimiter_that_gives_the_columns_is_taken(delimiter):
     assert (header.delimiter, header.names) == (delimiter, ("text", "labels"))
 
 
-def test_commas_and_columns_as_they_are_known_need_no_remark():
-    assert find_header(["text,labels,NOTE\n"], COLUMNS).remarks() == []
-
-
 def test_german_names_of_columns_are_recognised_unless_ours_is_there_too():
     columns = [("keywords",), ("title", "content")]
     assert find_header(["Titel;Schlagwörter"], columns).names == ("title", "keywords")
@@ -49,8 +45,3 @@ def test_no_more_lines_are_taken_than_the_header_has():
         raise AssertionError("one line too many")
 
     assert find_header(lines(), COLUMNS).names == ("te\nxt", "text", "labels")
-
-
-def test_a_header_that_is_not_csv_says_so():
-    with pytest.raises(DataError, match="is a quote left open or not doubled"):
-        find_header(['"text,labels\n'], COLUMNS)

@@ -74,23 +74,3 @@ def words_of(content: dict[str, Any]) -> str:
 )
 def test_a_problem_says_what_came_and_what_was_expected(content, words):
     assert words_of(content) == words
-
-
-def test_strings_that_are_read_as_numbers_are_described_alike():
-    with pytest.raises(ValidationError) as caught:
-        Inner.model_validate({"x": "five"})
-    assert problem_in_words(caught.value.errors()[0], repr) == "got 'five'; expected a whole number"
-
-
-def test_long_values_are_shortened():
-    with pytest.raises(ValidationError) as caught:
-        Inner.model_validate({"x": "a" * 100})
-    words = problem_in_words(caught.value.errors()[0], repr)
-    assert words == f"got '{'a' * 59}...; expected a whole number"
-
-
-def test_words_fit_where_the_value_is_not_known():
-    with pytest.raises(ValidationError) as caught:
-        Inner.model_validate({"x": "a"})
-    (problem,) = caught.value.errors(include_input=False)
-    assert problem_in_words(problem) == "expected a whole number"

@@ -37,14 +37,6 @@ def test_rows_are_named_by_a_pandas_index():
     assert list(names_of_rows(["a", "b"])) == [0, 1]
 
 
-def test_a_frame_with_two_columns_of_one_name_is_refused():
-    pandas = pytest.importorskip("pandas")
-    for name in ("text", "title"):
-        frame = pandas.DataFrame([["a", "b"]], columns=[name, name])
-        with pytest.raises(RequestError, match=f"2 columns '{name}'; expected each once"):
-            texts_of(frame)
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [

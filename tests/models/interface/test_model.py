@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from longtail.models.errors import ConfigError, DataError, RequestError
+from longtail.models.errors import DataError, RequestError
 from longtail.models.interface.model import CHUNK_TEXTS, LoadedModel, Predictions
 from longtail.models.predict.predictor import Predictor
 from longtail.service.offline.predict import CHUNK_LINES
@@ -66,36 +66,11 @@ def test_without_a_k_a_model_of_few_labels_answers_them_all(model, monkeypatch):
         model.predict(TEXTS[0], k=10**6)
 
 
-def test_nul_is_refused_as_in_a_corpus(model):
-    for texts in (["a", "b\0"], iter(["a", "b\0"])):
-        with pytest.raises(RequestError, match="text 1 holds a NUL character; remove it"):
-            model.predict(texts)
-    with pytest.raises(RequestError, match="text 0 holds a NUL"):
-        model.predict("\0 a")
-
-
-def test_an_unknown_option_is_told_with_those_that_there_are(model):
-    for predict in (model.predict, model.predictor.predict):
-        with pytest.raises(RequestError, match=r"no option 'top_k'; expected some of k, scorer,"):
-            predict(TEXTS, top_k=3)
-
-
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.deepcopy, copy.copy])
 def test_a_loaded_model_says_what_to_do_instead_of_a_copy(model, duplicate):
     with pytest.raises(TypeError, match="can't be pickled or copied; load it again") as caught:
         duplicate(model)
     assert f"longtail.load({str(model.bundle.folder)!r})" in str(caught.value)
-
-
-@pytest.mark.parametrize("number", [0, -1, True])
-def test_a_number_of_threads_is_a_number_from_1(model, number):
-    with pytest.raises(ConfigError, match=f"num_threads is {number}; expected a whole number"):
-        Predictor.of_bundle(model.bundle, num_threads=number)
-
-
-def test_it_shows_what_it_is(model):
-    assert repr(model).startswith(f"LoadedModel({len(model.labels):,} labels, scorers sparse,")
-    assert model.scorers == ("sparse",) and model.default_scorer == "sparse"
 
 
 def test_predictions_show_themselves_and_texts_are_never_markup(model):

@@ -119,20 +119,6 @@ def test_both_ways_are_brute_force_on_more_labels(size: int, tied: bool) -> None
             assert_same(found, problem.brute_force(k))
 
 
-def test_both_ways_are_brute_force_on_a_hundred_thousand_labels() -> None:
-    problem = Problem(100_000, seed=0, rows=2)
-    for found in problem.both_ways(10):
-        assert_same(found, problem.brute_force(10))
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_one_or_two_labels_are_ranked(size: int) -> None:
-    problem = Problem(size, seed=3, share=1.0)
-    for found in problem.both_ways(size):
-        assert_same(found, problem.brute_force(size))
-        assert sorted(found.labels[0].tolist()) == list(range(size))
-
-
 def test_scores_that_float32_products_confuse_are_told_apart() -> None:
     problem = Problem(200, seed=1, share=1.0)
     vectors = problem.index.vectors.copy()
@@ -140,13 +126,6 @@ def test_scores_that_float32_products_confuse_are_told_apart() -> None:
     problem.index = InnerProductIndex(vectors, problem.index.labels)
     for found in problem.both_ways(7):
         assert_same(found, problem.brute_force(7))
-
-
-def test_work_in_parts_changes_nothing() -> None:
-    problem = Problem(50, seed=2, rows=7)
-    with mock.patch("longtail.models.label_tree.corrected_top_k.MAX_PRODUCTS", 100):
-        found = CorrectedSource(*problem.bound).top(np.arange(7), 4)
-    assert_same(found, problem.brute_force(4))
 
 
 def test_both_ways_score_given_labels_as_they_rank_them() -> None:
@@ -158,12 +137,6 @@ def test_both_ways_score_given_labels_as_they_rank_them() -> None:
     unknown = np.setdiff1d(np.arange(60), problem.index.labels)[None].repeat(3, axis=0)
     assert np.isneginf(source.score(rows, unknown)).all()
     assert np.isneginf(source.score(rows, np.full((3, 1), NO_LABEL))).all()
-
-
-def test_no_documents_have_no_ranking() -> None:
-    problem = Problem(20, seed=2, rows=0)
-    for found in problem.both_ways(4):
-        assert found.labels.shape == found.scores.shape == (0, 4)
 
 
 class Counting:

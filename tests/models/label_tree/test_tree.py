@@ -18,7 +18,7 @@ from longtail.models.label_tree.arrays import depth_of, one_sided_biases
 from longtail.models.label_tree.search import TreeSource
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.ranking.threshold_algorithm import SUM, rank
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
 
 DIM = 5
 SIZES = st.integers(1, 70)
@@ -113,13 +113,6 @@ def one_of(features: torch.Tensor, labels: torch.Tensor, row: int) -> tuple:
     return features[row : row + 1].clone(), labels[row : row + 1, 2:3].clone()
 
 
-def test_an_index_that_is_no_label_has_probability_zero() -> None:
-    tree = tree_of(5)
-    labels = torch.tensor([[NO_LABEL, 5, 4, -7]])
-    found = tree.log_prob(features_of(tree, 1), labels)
-    assert found.isneginf().tolist() == [[True, True, False, True]]
-
-
 @pytest.mark.parametrize("budget", [1, 2**20])
 def test_a_vector_has_the_same_features_whatever_batch_it_is_in(budget: int) -> None:
     vectors = torch.from_numpy(vectors_of(9))
@@ -130,15 +123,6 @@ def test_a_vector_has_the_same_features_whatever_batch_it_is_in(budget: int) -> 
         assert torch.equal(tree.project(vectors[row : row + 1]), together[row : row + 1])
     wanted = (vectors - tree.mean).double() @ tree.components.double().T
     np.testing.assert_allclose(together, wanted, rtol=1e-5, atol=1e-6)
-
-
-def test_work_in_parts_changes_nothing() -> None:
-    tree = tree_of(37)
-    features, labels = features_of(tree, 6), torch.arange(36).view(6, 6)
-    wanted = tree.log_prob(features, labels), tree.log_probs(features)
-    with mock.patch("longtail.models.label_tree.tree._MAX_PRODUCTS", 1):
-        found = tree.log_prob(features, labels), tree.log_probs(features)
-    assert all(torch.equal(*pair) for pair in zip(found, wanted, strict=True))
 
 
 def test_the_log_likelihood_is_the_weighted_sum_over_pairs() -> None:
@@ -179,35 +163,6 @@ def test_draws_come_with_their_log_probability(size, seed, scale) -> None:
     torch.testing.assert_close(log_probs, wanted, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("k", [1, 4, 7])
-@pytest.mark.parametrize("scale", [0.1, 3.0, 1000.0])
-def test_the_quick_log_probability_is_the_exact_one_but_for_rounding(k, scale) -> None:
-    tree = tree_of(300, k, scale=scale)
-    features = features_of(tree, 600)
-    labels = torch.arange(600) % 300
-    found = tree.quick_log_prob(features, labels)
-    torch.testing.assert_close(
-        found, tree.log_prob(features, labels[:, None])[:, 0], rtol=1e-6, atol=1e-6
-    )
-
-
-def test_draws_follow_from_the_generator() -> None:
-    tree = tree_of(37)
-    features = features_of(tree, 5)
-    first, again = (tree.sample(features, 9, torch.Generator().manual_seed(2)) for _ in range(2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, tree.sample(features, 9, torch.Generator().manual_seed(3)))
-
-
-def test_draws_in_parts_are_those_of_each_document() -> None:
-    tree = tree_of(64, scale=30.0)  # so sure that every draw is the best label
-    features = features_of(tree, 7)
-    with mock.patch("longtail.models.label_tree.tree._DRAWS_AT_A_TIME", 4):
-        drawn = tree.sample(features, 3, torch.Generator().manual_seed(0))
-    best = tree.log_probs(features).argmax(1, keepdim=True)
-    assert (drawn == best).float().mean() > 0.9
-
-
 def test_a_tree_of_one_label_is_sure_of_it() -> None:
     tree = tree_of(1)
     features = features_of(tree, 2)
@@ -218,15 +173,6 @@ def test_a_tree_of_one_label_is_sure_of_it() -> None:
     assert labels.tolist() == [[0, 0, 0]] * 2
     assert log_probs.tolist() == [[0.0, 0.0, 0.0]] * 2
     assert TreeSource(tree, vectors_of(2)).top(np.arange(2), 2).labels.tolist() == [[0, -1]] * 2
-
-
-def test_no_documents_give_empty_answers() -> None:
-    tree = tree_of(6)
-    features = features_of(tree, 0)
-    assert tree.log_probs(features).shape == (0, 6)
-    assert tree.sample(features, 4, torch.Generator()).shape == (0, 4)
-    assert tree.log_prob(features, torch.zeros((0, 2), dtype=torch.int64)).shape == (0, 2)
-    assert TreeSource(tree, vectors_of(0)).top(np.arange(0), 2).labels.shape == (0, 2)
 
 
 def assert_same(found: Ranking, wanted: Ranking) -> None:
@@ -243,16 +189,6 @@ def test_the_search_yields_what_a_sort_of_all_labels_yields(size, seed, m, scale
     assert_same(source.top(np.arange(3), m), top_of_scores(everything, m))
     labels = np.broadcast_to(np.arange(-1, size + 1), (3, size + 2)).copy()
     np.testing.assert_array_equal(source.score(np.arange(3), labels)[:, 1:-1], everything)
-
-
-def test_a_source_answers_for_other_rows_than_before() -> None:
-    tree = tree_of(50)
-    source = TreeSource(tree, vectors_of(5))
-    everything = tree.log_probs(features_of(tree, 5)).numpy()
-    assert isinstance(source, Source)
-    assert (source.num_queries, source.num_labels) == (5, 50)
-    for rows in ([3], [1, 2], [2, 2], [0, 4]):
-        assert_same(source.top(np.array(rows), 6), top_of_scores(everything[rows], 6))
 
 
 @given(SIZES, SEEDS, st.integers(1, 12))

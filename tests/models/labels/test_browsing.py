@@ -39,14 +39,6 @@ def test_a_flat_catalogue_is_divided_by_letters():
     assert {browser.row_of(path[-1]) for path in found.values()} == set(found)
 
 
-def test_few_labels_need_no_headings():
-    _, browser = browser_of([Label("1", "b"), Label("2", "a")])
-    assert [(node.element, node.has_more) for node in browser.below()] == [
-        ("a", False),
-        ("b", False),
-    ]
-
-
 def test_retired_labels_are_not_offered():
     _, browser = browser_of([Label("1", "b"), Label("2", "a", is_retired=True)])
     assert [node.element for node in browser.below()] == ["b"]
@@ -75,13 +67,6 @@ def walk_without_circles(browser, path=()):
         if node.element not in path:
             yield node.row, (*path, node.element)
             yield from walk_without_circles(browser, (*path, node.element))
-
-
-def test_names_that_do_not_lead_back_give_way_to_ids():
-    _, browser = browser_of(
-        [Label("1", "a / b"), Label("2", "c"), Label("3", "c"), Label("4", "2")]
-    )
-    assert [browser.element_of(row) for row in range(4)] == ["1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize("path", [["none"], ["c"], ["o…", "none"]])

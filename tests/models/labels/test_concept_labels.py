@@ -12,7 +12,6 @@ from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 from longtail.models.labels.concepts import labels_of, without_deprecated
 from longtail.models.labels.files import OWN_FORM, form_of, read_label_file
-from longtail.models.labels.writing import csv_lines, jsonl_lines, tsv_lines
 from longtail.models.vocabulary.concept import Concept, LeftOut, Vocabulary
 
 RICH = Concept(
@@ -63,16 +62,6 @@ def test_the_language_of_most_concepts_is_shown_and_all_else_is_kept(caplog) -> 
     assert "3 broader or narrower concepts are not in the file" in told
 
 
-def test_a_language_may_be_chosen(caplog) -> None:
-    labels = labels_of(VOCABULARY, "v.ttl", "FI")
-    assert [label.name for label in labels] == ["joki", "vesi", "old", "x", "7", "u:z"]
-    assert labels[0].alternative_names == ("river", "R", "stream", "å", "rivr")
-    assert labels[0].description == "vesi"
-    assert "names are shown" not in caplog.text
-    with pytest.raises(DataError, match=r"name in the language 'de'; there are en \(2\), fi"):
-        labels_of(VOCABULARY, "v.ttl", "de")
-
-
 def test_deprecated_concepts_are_labels_only_where_documents_carry_them(caplog) -> None:
     labels = labels_of(VOCABULARY, "v.ttl")
     assert without_deprecated(labels, "v.ttl", {"u:o"}) == labels
@@ -90,26 +79,6 @@ def test_a_vocabulary_is_a_label_file(tmp_path, caplog) -> None:
     named = with_names_of_parents(labels, labels)
     assert (named[0].parents, named[0].broader) == (("B",), ("u:b",))
     assert len(read_label_file(path, OWN_FORM, keep_deprecated=True)) == 3
-
-
-def test_a_file_whose_labels_are_all_deprecated_is_refused(tmp_path) -> None:
-    path = tmp_path / "labels.tsv"
-    path.write_text("<u:a>\n")
-    with pytest.raises(DataError, match="all labels are deprecated; give others"):
-        read_label_file(path, OWN_FORM)
-
-
-@pytest.mark.parametrize(("name", "lines"), [("l.jsonl", jsonl_lines), ("l.csv", csv_lines)])
-def test_written_labels_read_as_they_were(tmp_path, name, lines) -> None:
-    labels = labels_of(VOCABULARY, "v.ttl", "en")
-    path = tmp_path / name
-    path.write_text("".join(f"{line}\n" for line in lines(labels)))
-    assert read_label_file(path, OWN_FORM, keep_deprecated=True) == labels
-
-
-def test_labels_as_annifs_tsv() -> None:
-    labels = [Label("u:a", "two\n words", notation="1"), Label("u:b", "b")]
-    assert list(tsv_lines(labels)) == ["<u:a>\ttwo words\t1", "<u:b>\tb"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.models.errors import DataError, RequestError
+from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import (
     Label,
     LabelCatalogue,
@@ -42,12 +42,6 @@ def test_relations_go_both_ways_and_end_at_the_catalogue():
     assert bool(hierarchy) and ANIMALS.has_hierarchy
     plain = catalogue_of([[], [99]])
     assert not LabelHierarchy(plain) and not plain.has_hierarchy
-
-
-def test_circles_are_walked_once():
-    hierarchy = LabelHierarchy(catalogue_of([[1], [2], [0], [3]]))
-    assert hierarchy.below(0).tolist() == hierarchy.above(0).tolist() == [0, 1, 2]
-    assert hierarchy.broader(3) == () and hierarchy.tops == [0]
 
 
 @given(
@@ -99,11 +93,6 @@ def test_under_keeps_a_label_and_all_below_it():
     assert not LabelFilter(under=("L0",)).is_empty
 
 
-def test_an_unknown_label_above_is_told():
-    with pytest.raises(RequestError, match=r"under: this version has no label with the id 'no'"):
-        select(under=("no",))
-
-
 def test_parents_of_a_label_file_are_broader_labels_too():
     given = [Label("a", "A"), Label("b", "B", parents=("a", "x")), Label("c", "C", broader=("b",))]
     found = with_names_of_parents(given, given)
@@ -122,12 +111,6 @@ def test_a_label_is_known_by_its_name_in_another_language_where_no_other_has_it(
     assert [catalogue.index_of(key) for key in ("kissa", "katt")] == [0, 1]
     with pytest.raises(DataError, match="2 labels are in another language named 'Pferd'"):
         catalogue.index_of("Pferd")
-
-
-def test_a_catalogue_knows_its_languages():
-    labels = [Label("a", "A", names={"fi": "X", "en": "A"}), Label("b", "B", names={"de": "Y"})]
-    assert LabelCatalogue(labels).languages == ("de", "en", "fi")
-    assert ANIMALS.languages == ()
 
 
 def test_a_label_is_known_by_its_notation_where_no_other_has_it():

@@ -38,16 +38,6 @@ def test_a_label_has_other_names_and_parents(tmp_path, pack) -> None:
     assert read_label_file(path, form_of(path)) == [Label("7", "a", "b"), wanted]
 
 
-def test_the_form_of_a_file_is_that_of_its_first_label(tmp_path) -> None:
-    path = written(tmp_path, {"uid": "8", "title": "c", "alt": ["d"], "content": None})
-    assert form_of(path) is REPOSITORY_FORM
-    assert read_label_file(path, REPOSITORY_FORM) == [Label("8", "c", alternative_names=("d",))]
-    csv = tmp_path / "labels.csv"
-    csv.write_text("id,name,alternative_names\n1,x,a; b\n")
-    assert form_of(csv) is OWN_FORM
-    assert read_label_file(csv, OWN_FORM) == [Label("1", "x", alternative_names=("a", "b"))]
-
-
 def test_a_misspelt_field_is_refused_with_its_line_and_the_fields_there_are(tmp_path) -> None:
     path = written(
         tmp_path, {"id": "1", "name": "a"}, {"id": "2", "name": "b", "alternativ_names": ["c"]}
@@ -61,12 +51,6 @@ def test_a_misspelt_field_is_refused_with_its_line_and_the_fields_there_are(tmp_
     ) in message
 
 
-def test_a_misspelt_column_is_refused(tmp_path) -> None:
-    path = tmp_path / "labels.csv"
-    path.write_text("id,name,desciption\n1,x,y\n")
-    assert "line 2: unknown field 'desciption'" in refusal(path)
-
-
 def test_other_fields_of_the_repositorys_form_are_told(tmp_path, caplog) -> None:
     path = written(tmp_path, {"uid": "1", "title": "a", "parent": "b", "ntrn": 3}, name="lbl.json")
     with caplog.at_level(logging.WARNING):
@@ -75,14 +59,6 @@ def test_other_fields_of_the_repositorys_form_are_told(tmp_path, caplog) -> None
         "lbl.json: the fields 'parent' are not read; those of a label are 'uid', 'title', "
         "'content', 'alt', 'parents'"
     ) in caplog.text
-
-
-def test_nothing_is_told_of_fields_that_other_programs_of_ours_write(tmp_path, caplog) -> None:
-    own = {"id": "1", "name": "a", "training_count": 2, "pseudo_description": "a", "keywords": []}
-    assert len(read_label_file(written(tmp_path, own), OWN_FORM)) == 1
-    counted = written(tmp_path, {"uid": "1", "title": "a", "ntrn": 3}, name="lbl.json")
-    assert len(read_label_file(counted, REPOSITORY_FORM)) == 1
-    assert not caplog.records
 
 
 def test_equal_ids_are_refused_with_both_lines(tmp_path) -> None:
@@ -110,8 +86,3 @@ def test_a_file_that_is_none_of_labels_is_refused(tmp_path, content, words) -> N
     path.write_bytes(content)
     assert form_of(path) is OWN_FORM
     assert words in refusal(path)
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path) -> None:
-    with pytest.raises(DataError, match=r"none\.gz: can't be read"):
-        form_of(tmp_path / "none.gz")

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.models.labels import search as label_search
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.search import Found, LabelSearch, folded
+from longtail.models.labels.search import LabelSearch, folded
 
 LABELS = (
     Label("1264", "olive oil", training_count=5),
@@ -60,32 +59,6 @@ def found(query: str, **page: int) -> list[str]:
 )
 def test_labels_come_by_how_well_they_fit_then_by_training_documents(query, ids):
     assert found(query) == ids
-
-
-def test_a_query_without_words_finds_all_labels_the_commonest_first():
-    everything = ["h", "c", "1264", "d", "i", "http://x.org/Olive_1", "e", "f", "j", "olive"]
-    assert found("") == found(" ") == everything
-
-
-@pytest.mark.parametrize(
-    ("query", "ids"), [("!!!", []), ("\u2014", []), (" - ", []), ("\u0301", []), ("?", ["h"])]
-)
-def test_a_query_of_signs_finds_only_what_begins_with_them(query, ids):
-    assert found(query) == ids
-
-
-def test_pages_follow_each_other():
-    assert SEARCH.find("", limit=3) == Found(10, (7, 2, 0))
-    assert SEARCH.find("", limit=3, offset=8) == Found(10, (9, 6))
-    assert SEARCH.find("", limit=3, offset=10) == Found(10, ())
-    assert SEARCH.find("none", limit=3) == Found(0, ())
-
-
-def test_only_the_first_words_of_a_label_are_indexed(monkeypatch):
-    monkeypatch.setattr(label_search, "MAX_WORDS", 3)
-    search = LabelSearch(LabelCatalogue([Label("x", "", description="one two three")]))
-    assert search.find("two", limit=1).total == 1
-    assert search.find("three", limit=1).total == 0  # the id is a word too
 
 
 WORDS = st.sampled_from(["a", "ab", "abc", "\u00c4b", "b", "ba", "1", "c-d", "", "A b"])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.models.errors import DataError
-from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from longtail.models.labels.catalogue import Label, LabelCatalogue
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 FIELDS = st.fixed_dictionaries({
@@ -34,13 +33,6 @@ def catalogue() -> LabelCatalogue:
     )  # fmt: skip
 
 
-def test_labels_stand_in_the_order_given(catalogue: LabelCatalogue) -> None:
-    assert len(catalogue) == 4
-    assert [label.id for label in catalogue] == ["a", "b", "c", "d"]
-    assert catalogue[2] == Label("c", "Bank")
-    np.testing.assert_array_equal(catalogue.training_counts, [3, 0, 0, 1])
-
-
 def test_a_label_is_found_by_its_id_or_else_by_its_name(catalogue: LabelCatalogue) -> None:
     assert catalogue.index_of("d") == 3
     assert catalogue.index_of("River") == 0
@@ -50,11 +42,6 @@ def test_a_label_is_found_by_its_id_or_else_by_its_name(catalogue: LabelCatalogu
 def test_a_name_of_several_labels_is_refused_with_their_ids(catalogue: LabelCatalogue) -> None:
     with pytest.raises(DataError, match=r"2 labels are named 'Bank' \(ids 'c', 'd'\); use the id"):
         catalogue.index_of("Bank")
-
-
-def test_an_unknown_label_is_refused(catalogue: LabelCatalogue) -> None:
-    with pytest.raises(DataError, match="unknown label 'bank'; it is neither an id nor a name"):
-        catalogue.index_of("bank")
 
 
 def test_no_labels_and_equal_ids_are_refused() -> None:
@@ -71,11 +58,6 @@ def test_replaced_changes_the_named_columns_only(catalogue: LabelCatalogue) -> N
     ]  # fmt: skip
     assert [x.name for x in found] == [x.name for x in catalogue]
     assert catalogue[0].training_count == 3
-
-
-def test_replaced_wants_one_value_a_label(catalogue: LabelCatalogue) -> None:
-    with pytest.raises(ValueError, match="zip"):
-        catalogue.replaced(training_count=[1, 2])
 
 
 @given(st.lists(FIELDS, min_size=1, max_size=5, unique_by=lambda fields: fields["id"]))
@@ -106,31 +88,8 @@ def test_a_line_with_other_fields_is_refused_by_its_number(line: str) -> None:
         LabelCatalogue.from_jsonl(text)
 
 
-def test_a_line_that_is_not_json_is_refused_by_its_number() -> None:
-    with pytest.raises(DataError, match="label catalogue, line 1: not JSON"):
-        LabelCatalogue.from_jsonl("{\n")
-
-
-def test_other_names_and_parents_stand_in_a_line_only_where_there_are_some() -> None:
-    labels = [Label("a", "b"), Label("c", "d", alternative_names=("e",), parents=("b", "f"))]
-    lines = LabelCatalogue(labels).to_jsonl()
-    assert "parents" not in lines.splitlines()[0]
-    assert list(LabelCatalogue.from_jsonl(lines)) == labels
-
-
 @pytest.mark.parametrize("value", ["[]", '"e"', "[1]"])
 def test_a_line_with_other_names_that_are_no_texts_is_refused(value: str) -> None:
     line = LabelCatalogue([Label("a", "b", alternative_names=("e",))]).to_jsonl()
     with pytest.raises(DataError, match="line 1: expected the fields"):
         LabelCatalogue.from_jsonl(line.replace('["e"]', value))
-
-
-def test_parents_that_are_not_known_are_left_out() -> None:
-    known = [Label("1", "one"), Label("2", "two")]
-    (found,) = with_names_of_parents([Label("3", "three", parents=("2", "4", "1"))], known)
-    assert found == Label("3", "three", parents=("two", "one"), broader=("2", "4", "1"))
-
-
-def test_no_lines_are_no_catalogue() -> None:
-    with pytest.raises(DataError, match="no labels"):
-        LabelCatalogue.from_jsonl("")

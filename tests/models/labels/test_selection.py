@@ -14,11 +14,9 @@ from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.filters import LabelFilter, LabelSet
 from longtail.models.labels.selection import LabelSelector, Selection
-from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking import exhaustive, filtered, threshold_algorithm
-from longtail.models.ranking.filtered import SelectedSource
+from longtail.models.ranking import exhaustive, threshold_algorithm
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
 from longtail.models.ranking.threshold_algorithm import SUM, rank, rank_given
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
@@ -35,11 +33,6 @@ def selected(wanted: LabelFilter | None) -> list[int] | None:
 
 
 # ---- filters ----
-
-
-def test_a_filter_that_says_nothing_selects_nothing_special():
-    assert selected(None) is None
-    assert selected(LabelFilter()) is None
 
 
 @pytest.mark.parametrize(
@@ -73,18 +66,6 @@ def test_a_set_may_have_labels_that_the_version_lacks_but_not_only_such():
     assert selected(LabelFilter(exclude_set=LabelSet("s", ("gone",)))) == list(range(NUM_LABELS))
     with pytest.raises(RequestError, match=r"has none of the 2 labels of the set 's'; "):
         selected(LabelFilter(include_set=LabelSet("s", ("gone", "too"))))
-
-
-def test_sets_of_the_same_labels_have_the_same_digest():
-    digests = [LabelSet("s", ids).digest for ids in (("L1", "L2"), ("L2", "L1"), ("L1", "L2, L3"))]
-    assert digests[0] == digests[1] != digests[2]
-    assert LabelSet("s", ('L1", "L2',)).digest != digests[0]  # ids may have any characters
-
-
-def test_a_set_is_looked_up_once():
-    selector, label_set = LabelSelector(CATALOGUE), LabelSet("s", ("L1", "L4"))
-    first = selector._rows_of_set(label_set)
-    assert selector._rows_of_set(label_set) is first
 
 
 # ---- ranking among the selected ----
@@ -144,40 +125,6 @@ def test_both_ways_find_what_the_full_ranking_filtered_has(seed, share, k):
         mock.patch.object(exhaustive, "_SHARE", 10**9),
     ):
         assert_same(rank([problem.sources], SUM, k, 40, problem.selection), wanted)
-
-
-def test_sorted_access_goes_on_until_it_has_enough(monkeypatch):
-    monkeypatch.setattr(filtered, "_SLACK", 0)
-    vectors = np.arange(300, 0, -1, dtype=np.float32)[:, None]
-    index = InnerProductIndex(vectors, np.arange(300, dtype=np.int64))
-    source = InnerProductSource(index, np.array([[1.0], [-1.0]], dtype=np.float32))
-    depths = []
-
-    class Watched:
-        num_queries, num_labels = source.num_queries, source.num_labels
-        score = staticmethod(source.score)
-
-        def top(self, rows, m):
-            depths.append((rows.tolist(), m))
-            return source.top(rows, m)
-
-    is_selected = np.arange(300) >= 100  # the best of the first query are left out
-    found = SelectedSource(Watched(), Selection(is_selected)).top(np.arange(2), 5)
-    assert depths == [([0, 1], 9), ([0], 36), ([0], 144)]
-    assert found.labels.tolist() == [[100, 101, 102, 103, 104], [299, 298, 297, 296, 295]]
-    assert found.scores[0].tolist() == [200, 199, 198, 197, 196]
-
-
-def test_selected_sources_score_no_other_label():
-    problem = Problem(3, 0.5)
-    source = SelectedSource(problem.sources[0], problem.selection)
-    labels = np.tile(np.arange(-1, 40, dtype=np.int64), (3, 1))
-    scores = source.score(np.arange(3), labels)
-    inner = problem.sources[0].score(np.arange(3), labels)
-    is_selected = np.append(False, problem.selection.is_selected)  # -1 is no label
-    np.testing.assert_array_equal(scores[:, is_selected], inner[:, is_selected])
-    assert np.isneginf(scores[:, ~is_selected]).all()
-    assert (source.num_queries, source.num_labels) == (3, len(problem.selection))
 
 
 def test_labels_are_scored_in_parts_where_there_are_many(monkeypatch):
@@ -246,19 +193,3 @@ def test_a_threshold_holds_among_the_selected(predictor):
         TEXTS[:1], k=NUM_LABELS, threshold=threshold, label_filter=label_filter
     )
     assert [label.id for label in found.labels] == [full.labels[i].id for i in (0, 2, 3)]
-
-
-def test_scores_of_given_labels_are_those_of_the_ranking(predictor):
-    batch = predictor.read(TEXTS)
-    for scorer in predictor.scorers:
-        for tail_dial in (0.0, 2.0):
-            options = RankingOptions(NUM_LABELS, scorer, tail_dial=tail_dial)
-            ranking = predictor.rank(batch, options)
-            found = predictor.score(batch, ranking.labels, options)
-            np.testing.assert_array_equal(found, ranking.scores)
-
-
-def test_no_texts_and_no_labels_have_no_scores(predictor):
-    batch = predictor.read(TEXTS)
-    assert predictor.score(batch, np.empty((4, 0), np.int64), RankingOptions()).shape == (4, 0)
-    assert predictor.predict([], label_filter=FILTERS[0]) == []

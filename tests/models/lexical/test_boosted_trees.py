@@ -55,13 +55,6 @@ def test_log_odds_are_those_of_scikit_learn(seed, num_features, num_leaves, is_c
     )
 
 
-def test_a_row_has_the_same_bits_alone_and_among_others():
-    rows = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
-    together = STUMPS.log_odds(rows)
-    alone = np.concatenate([STUMPS.log_odds(rows[[i]]) for i in range(20)])
-    assert together.tobytes() == alone.tobytes()
-
-
 def test_good_trees_pass():
     STUMPS.check(2)
     replace(STUMPS, thresholds=np.array([np.inf, 0, 0, 0])).check(2)
@@ -86,20 +79,3 @@ def test_good_trees_pass():
 def test_nodes_that_lead_nowhere_are_refused(broken):
     with pytest.raises(ValueError, match="boosted trees: a node of the 4 leads nowhere"):
         replace(STUMPS, **broken).check(2)
-
-
-@pytest.mark.parametrize("name", ["thresholds", "lefts", "rights", "values"])
-def test_arrays_of_different_lengths_are_refused(name):
-    """Annotations say so too, but only test runs check them."""
-    broken = replace(STUMPS)
-    object.__setattr__(broken, name, getattr(STUMPS, name)[:-1])
-    with pytest.raises(ValueError, match="arrays of different lengths"):
-        broken.check(2)
-
-
-@pytest.mark.parametrize("baseline", [np.zeros(0), np.zeros(2)])
-def test_a_baseline_is_one_number(baseline):
-    broken = replace(STUMPS)
-    object.__setattr__(broken, "baseline", baseline)
-    with pytest.raises(ValueError, match="leads nowhere"):
-        broken.check(2)

@@ -18,11 +18,9 @@ from longtail.models.lexical.matcher import (
     FindHistory,
     Matches,
     NameMatcher,
-    WordCounts,
-    pairs_of,
 )
 from longtail.models.lexical.terms import LabelTerms, names_of
-from longtail.models.lexical.words import SENTENCE_END, NameWords
+from longtail.models.lexical.words import SENTENCE_END
 from longtail.training.lexical.word_counts import count_words, words_of
 
 WORDS = ("river", "fish", "law", "tax", "port", "grain")
@@ -266,17 +264,6 @@ def test_texts_have_the_same_matches_to_the_bit_alone_and_together(drawn, texts)
     assert together.texts.tolist() == sorted(together.texts.tolist())
 
 
-def test_more_labels_than_there_is_room_for_at_first_are_all_found():
-    labels = [Label(f"L{i}", f"word{i}") for i in range(300)]
-    matcher = matcher_of(labels, ["word1 word2"])
-    everything = " ".join(f"word{i}" for i in range(300))
-    found = matcher.match(["word7", everything, everything, "nothing here"])
-    assert found.starts.tolist() == [0, 1, 301, 601, 601]
-    assert found.labels[1:301].tolist() == found.labels[301:].tolist() == list(range(300))
-    assert found.seen[1:301].tobytes() == found.seen[301:].tobytes()
-    assert (found.kinds == AS_A_PHRASE).all()
-
-
 def test_of_partly_found_names_only_the_nearest_are_matched():
     rest = [Label(f"L{i}", f"river {word} {word}b") for i, word in enumerate("abcdefgh" * 5)]
     found = matcher_of([Label("X", "river"), *rest[:8]]).match(["river"])
@@ -285,23 +272,6 @@ def test_of_partly_found_names_only_the_nearest_are_matched():
     shorter = [Label(f"S{i}", f"river x{i}") for i in range(30)]
     found = matcher_of([*many, *shorter]).match(["river"])
     assert found.labels.tolist() == list(range(40, 70))
-
-
-def test_a_name_is_not_compared_for_the_sake_of_its_most_common_word_alone():
-    training = ["a river", "b river", "c river", "river", "port"]
-    labels = [Label("A", "port of river"), Label("B", "river")]
-    matcher = matcher_of(labels, training * 20)
-    assert matcher.match(["river"]).labels.tolist() == [1]
-    assert matcher.match(["port"]).labels.tolist() == [0]
-    assert matcher.match(["of river"]).labels.tolist() == [0, 1]  # nobody ever wrote "of"
-
-
-def test_texts_without_words_and_no_texts_have_no_matches():
-    matcher = matcher_of([Label("A", "river law")])
-    for texts in ([], ["", "  \n", "?!", "zebra"]):
-        found = matcher.match(texts)
-        assert found.starts.tolist() == [0] * (len(texts) + 1)
-        assert found.seen.shape == (0, 16)
 
 
 # ---- single features ----
@@ -356,13 +326,6 @@ def test_the_title_is_the_first_line_or_the_first_sentence(text, share):
     assert feature(found, "share in the title") == pytest.approx(share)
 
 
-def test_of_equally_good_names_the_first_is_taken():
-    label = Label("A", "river law", alternative_names=("law river", "grain"))
-    found = matcher_of([label]).match(["a river, a law"])
-    assert (found.terms.tolist(), found.kinds.tolist()) == ([0], [IN_A_SENTENCE])
-    assert matcher_of([label]).match(["grain, a river, a law"]).terms.tolist() == [2]
-
-
 def test_cosines_are_those_of_scikit_learn():
     """Of sublinear tf-idf with pairs, where labels have one name and texts one sentence."""
     names = ["river law", "fish", "law port tax", "grain of grain", "port"]
@@ -380,22 +343,6 @@ def test_cosines_are_those_of_scikit_learn():
     assert len(found.labels) == np.count_nonzero(wanted)
     cosines = found.seen[:, FEATURES.index("cosine")]
     np.testing.assert_allclose(cosines, wanted[found.texts, found.labels], rtol=1e-5)
-
-
-def test_words_and_pairs_that_were_not_counted_are_refused():
-    catalogue = LabelCatalogue([Label("A", "river law")])
-    words = words_of(catalogue, {})
-    counts = count_words(TRAINING, catalogue, words)
-    none = WordCounts(counts.words, counts.documents, counts.pairs[:0], counts.pairs[:0], 6)
-    with pytest.raises(ValueError, match="pairs of words that were not counted"):
-        NameMatcher(catalogue, words, none)
-
-
-def test_pairs_are_of_neighbours_within_one_name():
-    catalogue = LabelCatalogue([Label("A", "law of tax"), Label("B", "port law of")])
-    words = NameWords(("law", "of", "port", "tax"))
-    pairs = pairs_of(LabelTerms.of(catalogue, words)).tolist()
-    assert [divmod(pair, 2**32) for pair in pairs] == [(0, 1), (1, 3), (2, 0)]
 
 
 # ---- what is known of names ----

@@ -10,7 +10,7 @@ import pytest
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, FindHistory, NameMatcher
-from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.models.lexical.name_model import NameModel
 from longtail.training.lexical.word_counts import count_words, words_of
 
 LABELS = (
@@ -65,13 +65,6 @@ def test_scores_are_the_log_odds_of_the_matches(model):
     assert found[[2]].nnz == 0  # no name is in it
 
 
-def test_scores_of_0_are_kept(model):
-    zero = replace(model, trees=trees_of((SHARE, 0.0, 9.0, 1.0)))
-    found = zero.scores(TEXTS)
-    assert found.nnz == len(found.data) == len(model.scores(TEXTS).data)
-    assert not found.data.any()
-
-
 def test_what_was_found_in_training_counts(model):
     found = np.zeros((5, 3), dtype=np.int64)
     found[3] = 7
@@ -108,20 +101,3 @@ def test_words_that_come_with_new_labels_are_as_good_as_counted_from_the_start(m
     assert later.labels.tolist() == earlier.labels.tolist()
     assert later.kinds.tolist() == earlier.kinds.tolist()
     np.testing.assert_allclose(later.seen, earlier.seen, rtol=1e-5)
-
-
-def test_lemmas_hold_for_new_labels_too(model):
-    with_lemmas = replace(model, lemmas={"mice": "mouse"})
-    found = with_lemmas.with_labels([Label("N", "mice")]).scores(["a mouse", "mice"])
-    assert found.toarray()[:, 5].tolist() == [0.25, 0.25]
-
-
-def test_a_label_keeps_what_its_names_need():
-    kept = named_label(LABELS[3])
-    assert kept == Label("D", "steel")
-    assert named_label(LABELS[0]) == LABELS[0]
-
-
-def test_known_words_are_those_of_names_each_once(model):
-    texts = ["Rivers and river fish", "xqzzy blorp", "nothing steel"]
-    assert model.num_known_words(texts).tolist() == [2, 0, 1]

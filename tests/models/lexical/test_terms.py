@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.lexical.terms import MAX_WORDS, LabelTerms, names_of
+from longtail.models.lexical.terms import LabelTerms, names_of
 from longtail.models.lexical.words import NameWords
 
 
@@ -49,11 +49,6 @@ def test_terms_stand_in_the_order_of_their_labels():
     assert terms.is_preferred.tolist() == [True, False, False, True]
 
 
-def test_names_of_one_label_with_the_same_words_count_once():
-    terms, _ = terms_of(Label("A", "rivers", alternative_names=("River", "the river")))
-    assert terms.names == ("rivers", "the river")
-
-
 def test_labels_with_the_same_words_are_counted_in_any_order_but_not_the_label_itself():
     terms, _ = terms_of(
         Label("A", "river law", alternative_names=("law river", "law")),
@@ -72,12 +67,6 @@ def test_labels_with_the_same_words_are_counted_in_any_order_but_not_the_label_i
     assert terms.num_alike.tolist() == [1, 1, 1, 0, 1, 1]
 
 
-def test_what_a_long_name_has_beyond_is_not_compared():
-    long = " ".join(f"w{i}" for i in range(MAX_WORDS + 4))
-    terms, words = terms_of(Label("A", long))
-    assert spelt(terms, words) == [[f"w{i}" for i in range(MAX_WORDS)]]
-
-
 def test_relatives_are_parents_and_children():
     terms, _ = terms_of(
         Label("A", "animal"),
@@ -87,9 +76,3 @@ def test_relatives_are_parents_and_children():
     )
     found = np.split(terms.relatives, terms.starts_of_relatives[1:-1])
     assert [own.tolist() for own in found] == [[1, 2], [0, 2], [0, 1], []]
-
-
-def test_a_term_weighs_what_its_different_words_do():
-    terms, words = terms_of(Label("A", "law of law"), Label("B", "river"))
-    idf = np.array([{"law": 2.0, "of": 0.5, "river": 4.0}[x] for x in words.words], np.float32)
-    assert terms.weights(idf).tolist() == [2.5, 4.0]

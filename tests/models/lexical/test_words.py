@@ -102,12 +102,6 @@ def test_ascii_texts_are_read_as_all_others(text):
     assert list(pieces(text + " é"))[:-1] == list(pieces(text + " "))
 
 
-def test_words_are_numbered_in_the_order_of_the_alphabet():
-    words = NameWords.of_names(["River Policies.", "the Café", "river law"])
-    assert words.words == ("cafe", "law", "policy", "river", "the")
-    assert len(words) == 5
-
-
 def test_texts_are_read_as_numbers():
     words = NameWords.of_names(["river policy", "law"])
     assert words.read("The Rivers. Policies!").tolist() == [
@@ -120,17 +114,6 @@ def test_texts_are_read_as_numbers():
     assert words.read("").tolist() == []
 
 
-def test_names_are_read_without_signs_and_unknown_words():
-    words = NameWords.of_names(["river policy"])
-    assert words.read_name("River. Fish policy?") == [1, 0]
-
-
-def test_lemmas_come_before_accents_and_plurals():
-    words = NameWords.of_names(["mice", "Indices"], {"mice": "mouse", "indices": "indexes"})
-    assert words.words == ("index", "mouse")
-    assert words.read("Mice mouse MOUSES index indices").tolist() == [1, 1, 1, 0, 0]
-
-
 def test_what_is_kept_of_words_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "_MAX_KEPT_FORMS", 3)
     words = NameWords.of_names(["a b c d"])
@@ -138,10 +121,3 @@ def test_what_is_kept_of_words_is_bounded(monkeypatch):
     found = [words.read(text).tolist() for text in texts]
     assert found == [[0, 1, 2, 3], [UNKNOWN] * 3, [3, 2, 1, 0], [UNKNOWN]]
     assert len(words._by_form) <= 3 + 4  # those of one text may go beyond
-
-
-@given(st.lists(st.sampled_from(["river", "rivers", "Fish", "laws.", "é", "x-ray"]), max_size=8))
-def test_a_name_is_found_in_itself(names):
-    name = " ".join(names)
-    words = NameWords.of_names([name])
-    assert UNKNOWN not in words.read(name)

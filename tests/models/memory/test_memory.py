@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,7 +16,7 @@ from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.search_kernels import NO_DOCUMENT
 from longtail.models.memory.source import NeighbourSource
-from longtail.models.ranking.top_k import NO_LABEL, Source
+from longtail.models.ranking.top_k import NO_LABEL
 
 NUM_FEATURES = 60
 NUM_LABELS = 12
@@ -120,14 +119,6 @@ def test_neighbours_are_the_same_in_every_batch_and_by_any_number_of_threads():
         np.testing.assert_array_equal(found.similarities, together.similarities)
 
 
-def test_fewer_neighbours_are_the_first_of_more():
-    rng = np.random.default_rng(4)
-    memory, queries = memory_of(rng, 300), features_of(rng, 30)
-    few, many = (nearest_documents(memory, queries, k) for k in (6, 50))
-    np.testing.assert_array_equal(many.first(6).documents, few.documents)
-    np.testing.assert_array_equal(many.first(6).similarities, few.similarities)
-
-
 def test_a_text_without_known_words_has_no_neighbour_and_no_label():
     memory = memory_of(np.random.default_rng(5))
     nothing = csr_array((2, NUM_FEATURES), dtype=np.float32)
@@ -161,16 +152,6 @@ def test_labels_are_ranked_by_the_shares_of_their_documents(seed, m):
     np.testing.assert_array_equal(found, ranking.scores)  # to the bit, and -inf for NO_LABEL
 
 
-def test_a_label_that_all_neighbours_carry_has_score_0():
-    rng = np.random.default_rng(14)
-    memory, queries = memory_of(rng), features_of(rng, 20)
-    everyone = replace(memory, labels=csr_array(np.ones((80, 1), dtype=np.float32)))
-    neighbours = nearest_documents(everyone, queries, 10)
-    scores = NeighbourSource(everyone, neighbours).top(np.arange(20), 1).scores
-    has_neighbours = neighbours.documents[:, :1] != NO_DOCUMENT
-    assert has_neighbours.any() and not scores[has_neighbours].any()
-
-
 def test_what_raises_a_label_is_added_to_its_score_if_it_has_one():
     rng = np.random.default_rng(6)
     memory, queries = memory_of(rng), features_of(rng, 4)
@@ -183,30 +164,6 @@ def test_what_raises_a_label_is_added_to_its_score_if_it_has_one():
     np.testing.assert_allclose(source.score(rows, every_label), plain + raised, rtol=1e-5)
     ranking = source.top(rows, NUM_LABELS)
     np.testing.assert_array_equal(source.score(rows, ranking.labels), ranking.scores)
-
-
-def test_it_is_a_source_that_knows_its_labels():
-    rng = np.random.default_rng(7)
-    memory = memory_of(rng)
-    source = NeighbourSource(memory, nearest_documents(memory, features_of(rng, 2), 3))
-    assert isinstance(source, Source)
-    assert memory.carried_labels.tolist() == list(range(NUM_LABELS - 1))
-    assert (source.num_queries, source.num_labels) == (2, NUM_LABELS - 1)
-    nobody = replace(memory, labels=csr_array((len(memory.ids), 3), dtype=np.float32))
-    assert (
-        NeighbourSource(nobody, nearest_documents(nobody, features_of(rng, 2), 3)).num_labels == 1
-    )
-
-
-def test_documents_without_labels_are_not_remembered():
-    truth = csr_array(np.array([[1, 0], [0, 0], [0, 1]], dtype=np.float32))
-    features = csr_array(np.eye(3, dtype=np.float32))
-    memory = NeighbourMemory.of_documents(
-        features, truth, ["a", "b", "c"], num_neighbours=3, temperature=0.1
-    )
-    assert memory.ids == ("a", "c")
-    assert memory.documents.toarray().tolist() == [[1, 0, 0], [0, 0, 1]]
-    assert memory.labels.toarray().tolist() == [[1, 0], [0, 1]]
 
 
 def test_a_memory_comes_back_from_its_arrays():
@@ -251,10 +208,3 @@ def test_a_memory_of_broken_arrays_is_refused(spoil, message):
     spoil(arrays)
     with pytest.raises((BundleCorruptError, ValueError), match=message):
         NeighbourMemory.from_arrays(arrays, memory.ids_to_json(), NUM_FEATURES, NUM_LABELS)
-
-
-@pytest.mark.parametrize("ids", ["{", "{}", '["d0"]', json.dumps([1] * 80)])
-def test_ids_of_other_documents_are_refused(ids):
-    arrays = memory_of(np.random.default_rng(13)).to_arrays()
-    with pytest.raises((BundleCorruptError, ValueError), match=r"expected a list of 80|Expecting"):
-        NeighbourMemory.from_arrays(arrays, ids, NUM_FEATURES, NUM_LABELS)

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from longtail.models.encoders.pretrained import dtype_for
-from longtail.models.errors import RequestError
 from longtail.models.options import RankingOptions
 from longtail.models.parts import batches
 from longtail.models.parts.batches import TextBatch
@@ -49,15 +48,6 @@ def ids(prediction):
     return [label.id for label in prediction.labels]
 
 
-def test_preparing_tells_how_much_is_read(predictor):
-    batch = predictor.read([*TEXTS, "long " * 100])
-    assert predictor.max_tokens == 24
-    assert predictor.prepare(batch, "retrieval")[-1] == 24
-    assert predictor.prepare(batch, "sparse") == [3, 2, 10, 100]
-    with pytest.raises(RequestError, match="scorer 'magic'"):
-        predictor.prepare(batch, "magic")
-
-
 def test_what_is_known_of_a_batch_is_not_made_again(predictor, monkeypatch):
     batch = predictor.read(TEXTS)
     predictor.prepare(batch)
@@ -66,17 +56,6 @@ def test_what_is_known_of_a_batch_is_not_made_again(predictor, monkeypatch):
     monkeypatch.setattr("longtail.models.encoders.tokens.tokenize_texts", None)
     part = TextBatch.joined([batch.take([1]), batch.take([0])])
     np.testing.assert_array_equal(part.vectors, batch.vectors[[1, 0]])
-
-
-def test_no_texts_get_no_answers(predictor):
-    assert predictor.predict_batch(predictor.read([])) == []
-
-
-def test_a_model_without_an_encoder_says_so(trained_sparse):
-    predictor = Predictor.of_bundle(trained_sparse.bundle, device="cpu")
-    assert predictor.max_tokens is None
-    assert predictor.batch_tokens == 1024
-    assert not predictor.needs_encoder("sparse")
 
 
 @pytest.mark.parametrize(("has_it", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])

@@ -39,20 +39,6 @@ def test_the_sparse_model_reads_all_words_and_knows_those_with_a_feature(predict
     assert counts(found) == (43, 43, 2, False)  # "fish" and "law"
 
 
-@pytest.mark.parametrize("scorer", ["retrieval", "sparse"])
-@pytest.mark.parametrize("text", ["???", "zzz qqq", "好", "\N{SMILING FACE WITH OPEN MOUTH}"])
-def test_a_text_without_any_known_word_has_no_known_token(predictor, scorer, text):
-    (found,) = predictor.predict([text], scorer=scorer)
-    assert found.known_tokens == 0
-    assert found.num_tokens == found.num_text_tokens
-    assert found.labels  # by their biases, as before
-
-
-def test_special_tokens_that_a_text_spells_out_are_not_known_words(predictor):
-    (found,) = predictor.predict(["[SEP] [MASK] [UNK] [PAD] river"], scorer="retrieval")
-    assert found.known_tokens == 1
-
-
 @pytest.mark.parametrize(
     ("weights", "wanted"),
     [
@@ -78,14 +64,3 @@ def test_a_blend_knows_what_one_of_its_parts_knows(parts, constant_blend):
     behind = "zzz " * 20 + "river"
     assert counts(predictor.predict([behind], scorer="ensemble")[0]) == (MAX_TOKENS, 23, 1, True)
     assert predictor.predict(["zzz " * 20], scorer="ensemble")[0].known_tokens == 0
-
-
-def test_batches_that_are_joined_and_taken_apart_keep_their_counts(predictor):
-    texts = ["river", LONG, "zzz"]
-    alone = [predictor.read([text]) for text in texts]
-    for batch in alone:
-        predictor.prepare(batch)
-    joined = type(alone[0]).joined(alone)
-    wanted = [counts(predictor.predict([text])[0]) for text in texts]
-    assert [counts(x) for x in predictor.predict_batch(joined)] == wanted
-    assert [counts(x) for x in predictor.predict_batch(joined.take([2, 1]))] == wanted[:0:-1]

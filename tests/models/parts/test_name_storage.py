@@ -96,32 +96,6 @@ def test_what_was_written_is_read(named, names, named_parts):
     assert np.isfinite(before).any(axis=1).tolist() == [True, True, False, True]
 
 
-def test_names_are_a_scorer_that_reads_no_vector(named):
-    predictor = Predictor.of_bundle(named)
-    assert predictor.scorers == ("sparse", "names")
-    assert not predictor.needs_encoder("names")
-    (found,) = predictor.predict(["fish policy"], scorer="names", k=1, explain=True)
-    assert (found.labels[0].name, found.exact) == ("fish policy", True)
-    score, dial = found.labels[0].score, -2.0 * predictor.catalogue.log_priors[1]
-    (dialled,) = predictor.predict(["fish policy"], scorer="names", k=7, tail_dial=2.0)
-    assert {x.index: x.score for x in dialled.labels}[1] == pytest.approx(score + dial, rel=1e-6)
-    assert predictor.predict(["zebra"], scorer="names")[0].labels == ()
-
-
-def test_batches_that_are_joined_and_taken_apart_keep_scores_of_0(named_parts, names):
-    nothing = replace(names.trees, values=0 * names.trees.values, baseline=np.zeros(1))
-    predictor = Predictor(replace(named_parts, names=replace(names, trees=nothing)))
-    alone = [predictor.read([text]) for text in TEXTS]
-    for batch in alone:
-        predictor.prepare(batch, "names")
-    joined = type(alone[0]).joined(alone)
-    wanted = [predictor.predict([text], scorer="names", k=7)[0] for text in TEXTS]
-    assert {label.score for each in wanted for label in each.labels} == {0.0}
-    options = RankingOptions(7, "names")
-    assert predictor.predict_batch(joined, options) == wanted
-    assert predictor.predict_batch(joined.take([3, 0]), options) == [wanted[3], wanted[0]]
-
-
 @pytest.fixture
 def broken(named: Bundle, lie: Callable[..., Path]) -> Callable[..., Bundle]:
     """Changes arrays or texts of the bundle, and lets the manifest say so."""
@@ -200,11 +174,6 @@ def test_texts_that_are_none_of_names_are_refused(broken, file, changed):
         read_parts(broken(file, **changed))
 
 
-def test_a_manifest_without_the_scorer_reads_no_names(named, lie):
-    folder = lie(lambda content: content.update(scorers=["sparse"]), named.folder)
-    assert read_parts(open_bundle(folder)).names is None
-
-
 # ---- labels that are added ----
 
 NEW = (Label("N1", "grain tax"), Label("N2", "sea (water)", alternative_names=("oceanic basin",)))
@@ -223,13 +192,3 @@ def test_a_new_label_is_found_by_its_name_without_an_encoder(named, tmp_path):
     twice = Predictor.of_bundle(open_bundle(tmp_path / "again"))
     (found,) = twice.predict(["the grain port"], scorer="names", k=1)
     assert found.labels[0].id == "N3"
-
-
-def test_a_new_label_is_found_by_its_name_beside_an_encoder(parts, manifest, names, tmp_path):
-    said = replace(manifest, scorers=(*manifest.scorers, "names"))
-    write_parts(tmp_path / "whole", replace(parts, names=names), said, tmp_path / "scratch")
-    add_labels(open_bundle(tmp_path / "whole"), NEW)(tmp_path / "added")
-    predictor = Predictor.of_bundle(open_bundle(tmp_path / "added"))
-    (found,) = predictor.predict(["a grain tax"], scorer="names", k=1)
-    assert found.labels[0].id == "N1"
-    assert predictor.describe(7).scorers == ("retrieval", "names")

@@ -119,23 +119,6 @@ def refusal_of_linear(
     return str(caught.value)
 
 
-def test_a_tree_that_is_not_there_is_missed(
-    parts: ModelParts, manifest: Manifest, tmp_path: Path
-) -> None:
-    assert "tree.safetensors can't be used: " in refusal_of_linear(
-        parts, manifest, tmp_path, tree=None
-    )
-
-
-def test_a_linear_scorer_without_a_word_on_its_correction_is_refused(
-    parts: ModelParts, manifest: Manifest, tmp_path: Path
-) -> None:
-    said = replace(manifest, linear_correction=None)
-    write_parts(tmp_path / "spoilt", parts, said, tmp_path / "scratch")
-    with pytest.raises(BundleCorruptError, match="scorer 'linear' without linear_correction"):
-        read_parts(open_bundle(tmp_path / "spoilt"))
-
-
 def test_a_prior_of_labels_that_nobody_carries_is_refused(
     parts: ModelParts, dense: DenseParts, manifest: Manifest, tmp_path: Path
 ) -> None:
@@ -145,15 +128,6 @@ def test_a_prior_of_labels_that_nobody_carries_is_refused(
         parts, manifest, tmp_path, model=model, correction="prior", tree=None
     )
     assert "linear.safetensors can't be used: correction 'prior' with labels that no" in refused
-
-
-def test_a_word_on_the_correction_of_no_scorer_is_refused(
-    sparse_parts: ModelParts, sparse_manifest: Manifest, tmp_path: Path
-) -> None:
-    said = replace(sparse_manifest, linear_correction="tree")
-    write_parts(tmp_path / "spoilt", sparse_parts, said, tmp_path / "scratch")
-    with pytest.raises(BundleCorruptError, match=r"linear_correction 'tree' without scorer 'lin"):
-        read_parts(open_bundle(tmp_path / "spoilt"))
 
 
 def published(parts: ModelParts, values: np.ndarray, manifest: Manifest, folder: Path) -> str:

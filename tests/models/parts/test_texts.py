@@ -9,13 +9,6 @@ from longtail.models.parts.texts import checked_texts
 from longtail.models.predict.predictor import Predictor
 
 
-@pytest.mark.parametrize("text", ["olive oil", b"olive oil", "", "x"])
-def test_a_single_string_is_not_taken_for_a_list_of_letters(text):
-    """On commit e37f807 `predict("olive")` answered for o, l, i, v and e."""
-    with pytest.raises(RequestError, match=r"texts is a single (str|bytes), .* list of one"):
-        checked_texts(text)
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

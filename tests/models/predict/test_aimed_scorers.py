@@ -111,12 +111,6 @@ def test_a_filter_and_a_threshold_leave_labels_to_choose_from(
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
-def test_precision_ranks_as_no_aim_does(predictor: Predictor, scorer: str) -> None:
-    options = {"k": NUM_LABELS, "scorer": scorer, "threshold": 0.3}
-    assert answered(predictor, aim="precision", **options) == answered(predictor, **options)
-
-
-@pytest.mark.parametrize("scorer", SCORERS)
 def test_given_labels_get_the_gains_that_they_are_ranked_by(
     predictor: Predictor, scorer: str
 ) -> None:
@@ -142,11 +136,6 @@ def test_an_aim_that_was_not_fitted_is_refused(aimed_parts: ModelParts) -> None:
     none = Predictor(replace(aimed_parts, aims={}), device="cpu")
     with pytest.raises(RequestError, match="leave the aim out, or train again with a dev split"):
         none.predict(TEXTS, scorer="sparse", aim="propensity")
-
-
-def test_an_aim_without_the_correction_is_refused(predictor: Predictor) -> None:
-    with pytest.raises(RequestError, match="aim is 'coverage' without the correction of scorer"):
-        predictor.predict(TEXTS, scorer="linear", correction="none", aim="coverage")
 
 
 def test_aims_lie_in_the_bundle(

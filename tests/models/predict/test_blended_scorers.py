@@ -119,10 +119,6 @@ def log_priors(parts: ModelParts) -> np.ndarray:
     return np.log((counts + 0.5) / (counts.sum() + 0.5 * NUM_LABELS))
 
 
-def test_the_scorers_stand_in_their_order(predictor: Predictor) -> None:
-    assert predictor.scorers == ALL
-
-
 @pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
 @pytest.mark.parametrize("dial", [0.0, 0.5, 3.0])
 def test_blends_are_ranked_over_all_labels(
@@ -140,16 +136,6 @@ def test_blends_are_ranked_over_all_labels(
         got = [label.score for label in prediction.labels]
         np.testing.assert_allclose(got, right[row, order], rtol=1e-4, atol=1e-4)
         assert (prediction.exact, prediction.correction) == (True, "none")
-
-
-def test_a_label_without_a_row_has_probability_0_from_that_scorer(
-    predictor: Predictor, scores: dict[str, np.ndarray]
-) -> None:
-    (found,) = predictor.predict(TEXTS[:1], k=NUM_LABELS, scorer="hybrid")
-    score_of = {label.index: label.score for label in found.labels}
-    for label in UNTRAINED:
-        half = sigmoid(scores["retrieval"][0, label]) / 2
-        assert score_of[label] == pytest.approx(math.log(half / (1 - half)), rel=1e-4)
 
 
 def test_without_the_scorers_that_know_a_label_it_is_not_ranked(
@@ -184,17 +170,6 @@ def test_blends_heed_a_label_filter_and_are_explained(predictor: Predictor, scor
         assert told[scorer] == few.labels[0].score
 
 
-def test_a_blend_without_calibration_gives_the_sigmoid_of_its_log_odds(
-    parts: ModelParts, wanted: dict[str, np.ndarray]
-) -> None:
-    calibrations = {name: CALIBRATIONS[name] for name in BASE}
-    plain = replace(parts, calibrations=calibrations, blends={"ensemble": BLEND})
-    (found,) = Predictor(plain, device="cpu").predict(TEXTS[:1], k=NUM_LABELS, scorer="ensemble")
-    for label in found.labels:
-        right = sigmoid(wanted["ensemble"][0, label.index])
-        assert label.probability == pytest.approx(right, rel=1e-4)
-
-
 # ---- probabilities ----
 
 
@@ -218,17 +193,6 @@ def test_a_threshold_means_the_calibrated_probability(predictor: Predictor, scor
     for some, whole in zip(found, everything, strict=True):
         assert some.labels == tuple(x for x in whole.labels if (x.probability or 0) >= middle)
     assert len(found[0].labels) == 3
-
-
-def test_without_a_calibration_a_blend_gives_its_mean_probability(
-    parts: ModelParts, wanted: dict[str, np.ndarray]
-) -> None:
-    plain = Predictor(replace(parts, has_hybrid=True), device="cpu")
-    assert plain.scorers == ("retrieval", "classifier", "hybrid", "linear", "sparse")
-    (found,) = plain.predict(TEXTS[:1], k=NUM_LABELS, scorer="hybrid")
-    for label in found.labels:
-        right = sigmoid(wanted["hybrid"][0, label.index])
-        assert label.probability == pytest.approx(right, rel=1e-4)
 
 
 @pytest.mark.parametrize("options", [{"tail_dial": 0.5}, {"correction": "none"}])

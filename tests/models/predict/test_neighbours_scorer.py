@@ -80,18 +80,6 @@ def test_labels_of_the_nearest_documents_come_first(predictor: Predictor) -> Non
     assert ranking.scores.max() <= 1e-6  # shares are at most 1
 
 
-def test_it_needs_no_encoder_and_reads_features(predictor: Predictor) -> None:
-    assert not predictor.needs_encoder("neighbours")
-    batch = predictor.read(TEXTS)
-    assert predictor.prepare(batch, "neighbours") == [3, 4, 1, 1]  # words of two letters or more
-    assert "features" in vars(batch) and "vectors" not in vars(batch)
-
-
-def test_a_text_that_shares_no_word_gets_no_label(predictor: Predictor) -> None:
-    (found,) = predictor.predict(["zebra"], scorer="neighbours", k=3)
-    assert (found.labels, found.known_tokens) == ((), 0)
-
-
 def test_neighbours_are_sought_once_a_batch(predictor: Predictor, monkeypatch) -> None:
     calls = []
     search = batches.nearest_documents
@@ -143,12 +131,6 @@ def test_documents_that_carried_a_label_are_told(predictor: Predictor, memory) -
     assert scorer.carried_by(batch, 0, 5) == scorer.carried_by(batch, 2, 0) == []
 
 
-def test_explanations_name_its_score(predictor: Predictor) -> None:
-    (found,) = predictor.predict([TEXTS[0]], scorer="neighbours", k=2, explain=True)
-    for label, why in zip(found.labels, found.explanations, strict=True):
-        assert {parts.scorer: parts.score for parts in why.scores}["neighbours"] == label.score
-
-
 def test_a_bundle_keeps_the_documents(stored: Bundle, sparse_parts, memory) -> None:
     found = read_parts(stored)
     assert found.scorers == ("sparse", "neighbours") and found.neighbours is not None
@@ -158,11 +140,6 @@ def test_a_bundle_keeps_the_documents(stored: Bundle, sparse_parts, memory) -> N
         TEXTS, scorer="neighbours", k=3
     )
     assert Predictor(found).predict(TEXTS, scorer="neighbours", k=3) == wanted
-
-
-def test_a_bundle_without_the_scorer_keeps_no_document(sparse_bundle: Bundle) -> None:
-    assert not [name for name in sparse_bundle.manifest.files if "neighbours" in name]
-    assert read_parts(sparse_bundle).neighbours is None
 
 
 Spoil = Callable[[NeighbourMemory], NeighbourMemory]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import faiss
@@ -10,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-import longtail.models.parts.dense_storage
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
@@ -28,7 +28,6 @@ TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing
 UNTRAINED = {2, 5}
 MAX_TOKENS = 8
 NUM_LABELS = 7
-NUM_WORDS = 10
 SCORERS = ["retrieval", "classifier", "linear", "sparse"]
 
 
@@ -115,12 +114,6 @@ def test_only_retrieval_gives_labels_without_training_documents(predictor: Predi
         assert found == set(range(NUM_LABELS)) - UNTRAINED
 
 
-def test_labels_carry_their_id_and_name(predictor: Predictor) -> None:
-    for label in predictor.predict(["river"], k=3)[0].labels:
-        assert label.id == f"L{label.index}"
-        assert label.name == predictor.catalogue[label.index].name
-
-
 def test_dense_scores_are_logits_and_sparse_ones_are_not(predictor: Predictor) -> None:
     for scorer in ("retrieval", "classifier"):
         for label in predictor.predict(["river"], scorer=scorer)[0].labels:
@@ -187,60 +180,31 @@ def test_a_prior_corrects_by_the_log_of_label_frequencies(parts: ModelParts, dia
     assert_ranked_as(predictor.predict(TEXTS, correction="none", **options), plain)
 
 
-def test_a_scorer_has_its_own_correction_where_none_is_asked_for(predictor: Predictor) -> None:
-    own = {scorer: predictor.correction_of(scorer) for scorer in SCORERS}
-    assert own == {"retrieval": "none", "classifier": "none", "linear": "tree", "sparse": "none"}
-    for scorer, correction in own.items():
-        (found,) = predictor.predict(["river"], scorer=scorer)
-        assert (found.correction, found.exact) == (correction, True)
-        assert [found] == predictor.predict(["river"], scorer=scorer, correction=correction)
-
-
 @pytest.mark.parametrize(
-    ("scorer", "correction", "wanted"),
+    ("options", "words"),
     [
-        ("retrieval", "tree", "expected 'none'$"),
-        ("classifier", "tree", "expected 'none'$"),
-        ("sparse", "tree", "expected 'none'$"),
-        ("linear", "prior", "expected 'none' or 'tree'$"),
-        ("linear", "Tree", "expected 'none' or 'tree'$"),
-        ("linear", "", "expected 'none' or 'tree'$"),
+        ({"k": 0}, "k is 0"),
+        ({"k": 8}, "1 to 7, the number of labels"),
+        ({"scorer": "svm"}, "'svm' is not in"),
+        ({"scorer": ""}, "'' is not in"),
+        ({"scorer": "sparse", "correction": "tree"}, "correction is 'tree'"),
+        ({"scorer": "linear", "correction": "prior"}, "expected 'none' or 'tree'"),
+        ({"tail_dial": -0.1}, "tail_dial is -0.1"),
+        ({"tail_dial": math.inf}, "tail_dial is inf"),
+        ({"scorer": "sparse", "tail_dial": 1001.0}, "tail_dial is 1001"),
+        ({"threshold": 0.5, "tail_dial": 0.1}, "with a tail dial"),
+        ({"threshold": 1.1}, "threshold is 1.1"),
+        ({"threshold": math.nan}, "threshold is nan"),
+        ({"threshold": 0.5, "scorer": "sparse"}, "no probabilities"),
+        ({"texts": ["river", "\n\u3000"]}, "text 1 is blank"),
+        ({"texts": ["river", "law \ud800"]}, "text 1 holds half of a surrogate pair"),
     ],
 )
-def test_a_correction_that_the_scorer_was_not_trained_with_is_refused(
-    predictor: Predictor, scorer: str, correction: str, wanted: str
+def test_what_can_not_be_answered_is_refused(
+    predictor: Predictor, options: dict[str, object], words: str
 ) -> None:
-    with pytest.raises(
-        RequestError, match=f"correction is '{correction}' and .*'{scorer}'.* {wanted}"
-    ):
-        predictor.predict(TEXTS, scorer=scorer, correction=correction)
-
-
-@pytest.mark.parametrize("dial", [-0.1, math.inf, math.nan, 1001.0])
-@pytest.mark.parametrize("scorer", ["retrieval", "sparse"])
-def test_a_tail_dial_out_of_range_is_refused(
-    predictor: Predictor, scorer: str, dial: float
-) -> None:
-    with pytest.raises(
-        RequestError, match=f"tail_dial is {dial}; expected a number from 0 to 1000"
-    ):
-        predictor.predict(TEXTS, scorer=scorer, tail_dial=dial)
-
-
-@pytest.mark.parametrize("scorer", SCORERS)
-def test_with_a_tail_dial_labels_have_no_probability(predictor: Predictor, scorer: str) -> None:
-    (found,) = predictor.predict(["river"], scorer=scorer, tail_dial=0.1)
-    assert {label.probability for label in found.labels} == {None}
-
-
-def test_a_threshold_with_a_tail_dial_is_refused(predictor: Predictor) -> None:
-    with pytest.raises(RequestError, match=r"threshold is 0.5 with a tail dial.*leave out one"):
-        predictor.predict(TEXTS, threshold=0.5, tail_dial=0.1)
-
-
-def test_log_priors_are_those_of_shares_with_half_a_pair_more(parts: ModelParts) -> None:
-    np.testing.assert_allclose(parts.catalogue.log_priors, log_priors(parts), rtol=1e-6)
-    assert parts.catalogue.log_priors.dtype == np.float32
+    with pytest.raises(RequestError, match=re.escape(words)):
+        predictor.predict(**({"texts": TEXTS} | options))
 
 
 def test_the_default_scorer_is_the_bundles(bundle: Bundle, parts: ModelParts) -> None:
@@ -258,63 +222,6 @@ def test_a_threshold_leaves_out_less_probable_labels(predictor: Predictor, score
     assert 0 < len(labels_of(found)) < len(labels_of(everything))
 
 
-def test_the_extreme_thresholds_keep_all_or_none(predictor: Predictor) -> None:
-    everything = predictor.predict(TEXTS, k=4)
-    assert predictor.predict(TEXTS, k=4, threshold=0.0) == everything
-    assert all(not x.labels for x in predictor.predict(TEXTS, k=4, threshold=1.0))
-
-
-def test_a_label_at_the_threshold_stays(predictor: Predictor) -> None:
-    second = predictor.predict(["river"], k=2)[0].labels[1]
-    assert second.probability is not None
-    found = predictor.predict(["river"], k=5, threshold=second.probability)[0]
-    assert found.labels[-1] == second and len(found.labels) == 2
-
-
-@pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan"), float("inf")])
-def test_a_threshold_that_is_no_probability_is_refused(
-    predictor: Predictor, threshold: float
-) -> None:
-    with pytest.raises(RequestError, match=r"threshold is .*; expected a probability from 0 to 1"):
-        predictor.predict(TEXTS, threshold=threshold)
-
-
-def test_a_threshold_is_refused_where_there_are_no_probabilities(predictor: Predictor) -> None:
-    with pytest.raises(RequestError, match=r"'sparse' gives no probabilities .* retrieval, class"):
-        predictor.predict(TEXTS, scorer="sparse", threshold=0.5)
-
-
-@pytest.mark.parametrize("text", ["", " ", "\n\t\u3000"])
-def test_a_blank_text_is_refused_by_its_number(predictor: Predictor, text: str) -> None:
-    with pytest.raises(RequestError, match="text 1 is blank; give it some words, or leave it out"):
-        predictor.predict(["river", text])
-
-
-@pytest.mark.parametrize("scorer", SCORERS)
-def test_half_a_surrogate_pair_is_refused_by_its_number(predictor: Predictor, scorer: str) -> None:
-    with pytest.raises(RequestError, match="text 1 holds half of a surrogate pair"):
-        predictor.predict(["river", "law \ud800"], scorer=scorer)
-
-
-@pytest.mark.parametrize("k", [0, -1, 8])
-def test_k_out_of_range_is_refused(predictor: Predictor, k: int) -> None:
-    expected = "1 to 7, the number of labels" if k > 0 else "at least 1, at most the number"
-    with pytest.raises(RequestError, match=f"k is {k}; expected {expected}"):
-        predictor.predict(TEXTS, k=k)
-
-
-@pytest.mark.parametrize("scorer", ["", "svm", "Retrieval"])
-def test_an_unknown_scorer_is_refused(predictor: Predictor, scorer: str) -> None:
-    with pytest.raises(
-        RequestError, match=f"'{scorer}' is not in .* it has retrieval, classifier, linear, sparse"
-    ):
-        predictor.predict(TEXTS, scorer=scorer)
-
-
-def test_no_texts_have_no_predictions(predictor: Predictor) -> None:
-    assert predictor.predict([]) == []
-
-
 @pytest.mark.parametrize(("num_words", "is_truncated"), [(1, False), (6, False), (7, True)])
 def test_a_text_of_more_tokens_than_the_encoder_reads_is_said_to_be_cut(
     predictor: Predictor, num_words: int, is_truncated: bool
@@ -325,19 +232,6 @@ def test_a_text_of_more_tokens_than_the_encoder_reads_is_said_to_be_cut(
     assert found.truncated is is_truncated
 
 
-def test_the_sparse_model_reads_all_of_a_text(predictor: Predictor) -> None:
-    (found,) = predictor.predict(["fish " * 40 + "law"], scorer="sparse")
-    assert (found.num_tokens, found.truncated) == (41, False)
-    assert found.labels != predictor.predict(["fish " * 40], scorer="sparse")[0].labels
-
-
-def test_a_text_without_known_tokens_gets_the_labels_biases(
-    predictor: Predictor, parts: ModelParts
-) -> None:
-    (found,) = predictor.predict(["zzz"], k=1, scorer="sparse")
-    assert found.labels[0].score == parts.sparse.bias.max()
-
-
 def test_one_batch_of_texts_is_encoded_once_for_all_scorers(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,17 +240,6 @@ def test_one_batch_of_texts_is_encoded_once_for_all_scorers(
     rankings = [predictor.rank(batch, RankingOptions(3, scorer)) for scorer in SCORERS]
     assert sum(done) == len(TEXTS)
     assert {ranking.labels.shape for ranking in rankings} == {(4, 3)}
-
-
-def test_a_model_without_classifier_has_the_other_scorers(
-    parts: ModelParts, dense: DenseParts
-) -> None:
-    without = replace(dense, classifier=None, linear=None)
-    predictor = Predictor(replace(parts, dense=without), device="cpu")
-    assert predictor.scorers == ("retrieval", "sparse")
-    for scorer in ("classifier", "linear"):
-        with pytest.raises(RequestError, match=f"'{scorer}' is not in this bundle"):
-            predictor.predict(TEXTS, scorer=scorer)
 
 
 # ---- the sparse model alone ----
@@ -372,38 +255,6 @@ def test_the_sparse_model_alone_predicts_what_it_predicts_in_company(
 ) -> None:
     assert (sparse_predictor.scorers, sparse_predictor.default_scorer) == (("sparse",), "sparse")
     assert sparse_predictor.predict(TEXTS, k=4) == predictor.predict(TEXTS, k=4, scorer="sparse")
-
-
-def test_a_bundle_of_the_sparse_model_alone_predicts_what_it_was_written_from(
-    sparse_bundle: Bundle, sparse_predictor: Predictor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("DualEncoder", "load_transformer", "load_tokenizer"):
-        monkeypatch.delattr(longtail.models.parts.dense_storage, name)
-    loaded = Predictor.of_bundle(sparse_bundle, device="cpu")
-    assert loaded.predict(TEXTS) == sparse_predictor.predict(TEXTS)
-
-
-def test_without_an_encoder_progress_is_told_by_the_features(sparse_predictor: Predictor) -> None:
-    done: list[int] = []
-    batch = sparse_predictor.read(TEXTS, done.append)
-    for _ in range(2):
-        sparse_predictor.rank(batch, RankingOptions(3))
-    assert done == [len(TEXTS)]
-
-
-@pytest.mark.parametrize("scorer", ["retrieval", "classifier"])
-def test_a_dense_scorer_of_a_sparse_model_is_refused(
-    sparse_predictor: Predictor, scorer: str
-) -> None:
-    with pytest.raises(RequestError, match=f"'{scorer}' is not in this bundle; it has sparse$"):
-        sparse_predictor.predict(TEXTS, scorer=scorer)
-
-
-def test_a_sparse_model_sends_no_one_with_a_threshold_to_scorers_that_it_lacks(
-    sparse_predictor: Predictor,
-) -> None:
-    with pytest.raises(RequestError, match=r"with threshold 0.5; leave the threshold out$"):
-        sparse_predictor.predict(TEXTS, threshold=0.5)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:0"])
@@ -428,10 +279,6 @@ def test_the_number_of_threads_is_set_for_the_whole_process(bundle: Bundle) -> N
 def test_device_and_precision_are_told(bundle: Bundle, precision: Precision) -> None:
     predictor = Predictor.of_bundle(bundle, device="cpu", precision=precision)
     assert (predictor.device, predictor.encoder_precision) == ("cpu", precision)
-
-
-def test_a_model_without_an_encoder_has_no_precision(sparse_predictor: Predictor) -> None:
-    assert sparse_predictor.encoder_precision is None
 
 
 @pytest.mark.parametrize("scorer", SCORERS[:3])

@@ -93,10 +93,6 @@ def predictor(parts: ModelParts, request, monkeypatch: pytest.MonkeyPatch) -> Pr
     return Predictor(PartsWithToy(parts.catalogue, parts.sparse, dense), device="cpu")
 
 
-def test_the_toy_is_a_scorer(parts: ModelParts) -> None:
-    assert isinstance(ToyScorer(parts), Scorer)
-
-
 def test_a_new_scorer_ranks_predicts_and_is_explained(predictor: Predictor) -> None:
     assert predictor.scorers[-1] == TOY
     options = RankingOptions(NUM_LABELS, TOY, explain=True)
@@ -116,13 +112,6 @@ def test_a_new_scorer_ranks_predicts_and_is_explained(predictor: Predictor) -> N
     assert scores[TOY] == 2
     assert (last.num_tokens, last.num_text_tokens, last.truncated) == (1, 1, False)
     assert TOY in predictor.describe(2).scorers
-
-
-def test_a_new_scorer_needs_no_encoder_unless_it_says_so(predictor: Predictor) -> None:
-    assert not predictor.needs_encoder(TOY)
-    batch = predictor.read(TEXTS)
-    assert predictor.prepare(batch, TOY) == [2, 5, 1]
-    assert not {"vectors", "tokens"} & vars(batch).keys()
 
 
 def test_a_new_scorer_has_a_tail_dial_and_no_correction(predictor: Predictor) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from longtail.models.errors import ConfigError, FileContentError
 from longtail.models.promotion.log import PromotionLog
 
 PAIR = {"candidate_digest": "b", "current_digest": "a"}
@@ -47,17 +46,3 @@ def test_only_a_canary_that_is_not_done_is_left_to_finish(log):
     assert left() == ["canary", "decided"]
     log.append("done", PAIR)
     assert left() == []
-
-
-@pytest.mark.parametrize("content", ["a letter\n", "a letter", '{"at": "x"}\nand more'])
-def test_another_file_is_refused_and_stays(log, content):
-    log.path.parent.mkdir()
-    log.path.write_text(content)
-    with pytest.raises(FileContentError, match=r"line \d: no line of a log of promotions"):
-        log.check_writable()
-    assert log.path.read_text() == content
-
-
-def test_a_folder_is_no_log(tmp_path):
-    with pytest.raises(ConfigError, match="is no file"):
-        PromotionLog(tmp_path).check_writable()

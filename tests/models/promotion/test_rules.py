@@ -19,10 +19,6 @@ def test_rules_are_set_by_name_each_in_its_type():
     assert (rules.share, rules.minutes) == (0.25, PromotionRules().minutes)
 
 
-def test_a_setting_wins_over_its_option():
-    assert rules_of(["minutes=3"], minutes=7.0).minutes == 3
-
-
 @pytest.mark.parametrize(
     ("setting", "told"),
     [

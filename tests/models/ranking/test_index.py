@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_scores
+from longtail.models.ranking.top_k import Ranking, Source, top_of_scores
 
 DIM = 24
 Problem = tuple[np.ndarray, np.ndarray]  # label vectors, queries
@@ -95,19 +95,6 @@ def test_score_gives_the_bits_that_top_gives(problem: Callable[[], Problem]) -> 
     np.testing.assert_array_equal(index.score(queries, best.labels), best.scores)
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_a_query_alone_gets_the_bits_that_it_gets_in_a_batch(
-    problem: Callable[[], Problem],
-) -> None:
-    vectors, queries = problem()
-    queries = np.tile(queries, (5, 1))
-    index = InnerProductIndex(vectors, all_labels(vectors))
-    together = index.top(queries, 7)
-    for row in range(20):
-        alone = index.top(queries[row : row + 1], 7)
-        assert_same(alone, Ranking(together.labels[[row]], together.scores[[row]]))
-
-
 @given(
     arrays(np.float32, (60, 3), elements=st.sampled_from([-1.0, 0.0, 0.1, 1.0])),
     arrays(np.float32, (2, 3), elements=st.sampled_from([-1.0, 0.0, 0.3])),
@@ -128,19 +115,6 @@ def test_only_the_labels_of_the_index_are_ranked(k: int) -> None:
     assert_same(InnerProductIndex(vectors, labels).top(queries, k), top_of_scores(scores, k))
 
 
-def test_labels_that_are_not_indexed_score_minus_infinity() -> None:
-    index = InnerProductIndex(np.ones((2, 1), dtype=np.float32), np.array([1, 4]))
-    asked = np.array([[NO_LABEL, 0, 1, 2, 4, 5, 10**12]])
-    scores = index.score(np.full((1, 1), 3, dtype=np.float32), asked)
-    assert scores.tolist() == [[-np.inf, -np.inf, 3, -np.inf, 3, -np.inf, -np.inf]]
-
-
-def test_no_queries_have_no_ranking() -> None:
-    vectors, queries = plain()
-    found = InnerProductIndex(vectors, all_labels(vectors)).top(queries[:0], 4)
-    assert found.labels.shape == found.scores.shape == (0, 4)
-
-
 def test_the_source_is_bound_to_its_queries() -> None:
     vectors, queries = plain()
     index = InnerProductIndex(vectors, all_labels(vectors))
@@ -150,12 +124,6 @@ def test_the_source_is_bound_to_its_queries() -> None:
     assert_same(source.top(rows, 5), index.top(queries[rows], 5))
     labels = np.tile(np.arange(4), (2, 1))
     np.testing.assert_array_equal(source.score(rows, labels), index.score(queries[rows], labels))
-
-
-def test_vectors_need_not_lie_in_one_piece() -> None:
-    vectors, queries = plain()
-    found = InnerProductIndex(np.asfortranarray(vectors), all_labels(vectors)).top(queries, 5)
-    assert_same(found, InnerProductIndex(vectors, all_labels(vectors)).top(queries, 5))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -193,30 +161,6 @@ def test_products_of_queries_that_are_not_finite_are_refused(bad: float) -> None
     for ask in (lambda: index.top(queries, 3), lambda: index.products(queries)):
         with pytest.raises(DataError, match=r"1 \(the first in row 3\) of 20 text vectors"):
             ask()
-
-
-def test_norms_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy of all vectors would be as large as they are."""
-    monkeypatch.setattr("longtail.models.ranking.index._BLOCK_NUMBERS", 10 * DIM)
-    vectors = random(0, 500, DIM)
-    sizes = []
-    norm = np.linalg.norm
-
-    def noting(part: np.ndarray, axis: int) -> np.ndarray:
-        sizes.append(len(part))
-        return norm(part, axis=axis)
-
-    monkeypatch.setattr(np.linalg, "norm", noting)
-    index = InnerProductIndex(vectors, all_labels(vectors))
-    assert max(sizes) <= 10 and sum(sizes) == 500
-    assert index._largest_norm == pytest.approx(norm(vectors, axis=1).max())
-
-
-def test_searches_in_parts_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors, queries = plain()
-    index = InnerProductIndex(vectors, all_labels(vectors))
-    monkeypatch.setattr("longtail.models.ranking.index._MAX_PRODUCTS", 1200)
-    assert_same(index.top(queries, 10), top_of_scores(exact_products(vectors, queries), 10))
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

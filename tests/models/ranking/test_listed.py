@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.listed import ListedSource
 from longtail.models.ranking.threshold_algorithm import SUM, rank
-from longtail.models.ranking.top_k import NO_LABEL, Source, top_of_scores
+from longtail.models.ranking.top_k import Source, top_of_scores
 
 NO_SCORE = -np.inf
 SCORES = st.sampled_from([NO_SCORE, NO_SCORE, 0.0, -0.0, 1.0, -2.5, 3.25])
@@ -48,22 +48,6 @@ def test_the_best_labels_are_those_of_all(dense, m, data):
 
 
 @settings(max_examples=80)
-@given(dense=DENSE, data=st.data())
-def test_given_labels_have_their_scores_and_others_none(dense, data):
-    source, (num_rows, num_labels) = ListedSource(listed(dense)), dense.shape
-    rows = data.draw(
-        arrays(
-            np.int64, st.integers(0, num_rows and 5), elements=st.integers(0, max(0, num_rows - 1))
-        )
-    )
-    labels = data.draw(
-        arrays(np.int64, (len(rows), 3), elements=st.integers(NO_LABEL, num_labels - 1))
-    )
-    wanted = np.where(labels == NO_LABEL, NO_SCORE, dense[rows[:, None], labels])
-    np.testing.assert_array_equal(source.score(rows, labels), wanted.astype(np.float32))
-
-
-@settings(max_examples=80)
 @given(first=DENSE, k=st.integers(1, 9), data=st.data())
 def test_it_is_ranked_alone_among_some_and_in_sums(first, k, data):
     """By both ways: all scored, or by sorted access."""
@@ -86,10 +70,3 @@ def test_it_is_ranked_alone_among_some_and_in_sums(first, k, data):
                 found = rank([own], SUM, k, shape[1], selection)
             np.testing.assert_array_equal(found.labels, wanted.labels)
             np.testing.assert_array_equal(found.scores, wanted.scores)
-
-
-def test_queries_without_any_label():
-    source = ListedSource(csr_array((2, 5), dtype=np.float32))
-    assert (source.num_queries, source.num_labels) == (2, 1)
-    assert source.top(np.array([0, 1]), 2).labels.tolist() == [[NO_LABEL] * 2] * 2
-    assert np.isneginf(source.score(np.array([1]), np.array([[0, 4]]))).all()

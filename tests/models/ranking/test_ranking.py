@@ -16,8 +16,6 @@ from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import (
     NO_LABEL,
     Ranking,
-    Source,
-    top_of_candidates,
     top_of_scores,
 )
 
@@ -97,38 +95,11 @@ def total_of(all_scores: Sequence[np.ndarray]) -> np.ndarray:
     return total
 
 
-def test_a_dense_source_is_a_source() -> None:
-    assert isinstance(DenseSource(np.zeros((1, 1), dtype=np.float32)), Source)
-
-
 @given(dense_scores(3, 7), st.integers(1, 10))
 def test_top_of_scores_is_a_full_sort(scores: np.ndarray, k: int) -> None:
     before = scores.copy()
     assert_same(top_of_scores(scores, k), sorted_fully(scores, k))
     np.testing.assert_array_equal(scores, before)
-
-
-@given(dense_scores(2, 7), st.permutations(range(7)), st.integers(1, 10))
-def test_top_of_candidates_does_not_depend_on_their_order(
-    scores: np.ndarray, order: list[int], k: int
-) -> None:
-    labels = np.tile(np.array(order, dtype=np.int64), (2, 1))
-    found = top_of_candidates(labels, scores[:, order], k)
-    assert_same(found, sorted_fully(scores, k))
-
-
-def test_padding_among_candidates_stays_padding() -> None:
-    labels = np.array([[NO_LABEL, 4, NO_LABEL, 2]])
-    scores = np.array([[NO_SCORE, 1, NO_SCORE, 1]], dtype=np.float32)
-    found = top_of_candidates(labels, scores, 3)
-    assert found.labels.tolist() == [[2, 4, NO_LABEL]]
-    assert found.scores.tolist() == [[1, 1, NO_SCORE]]
-
-
-def test_no_rows_have_no_ranking() -> None:
-    assert top_of_scores(np.empty((0, 5), dtype=np.float32), 2).labels.shape == (0, 2)
-    source = DenseSource(np.empty((0, 5), dtype=np.float32))
-    assert summed([source, source], 2).labels.shape == (0, 2)
 
 
 @settings(max_examples=300)
@@ -142,20 +113,6 @@ def test_the_threshold_algorithm_gives_what_a_full_sort_of_the_sums_gives(
     with searching(1):  # many rounds even of few labels
         found = summed([DenseSource(one) for one in scores], k)
     assert_same(found, sorted_fully(total_of(scores), k))
-
-
-@settings(max_examples=100)
-@given(data=st.data(), num_sources=st.integers(2, 4))
-def test_sources_that_cover_only_some_labels_rank_those_that_all_cover(
-    data: st.DataObject, num_sources: int
-) -> None:
-    scores = [data.draw(dense_scores(2, 12)) for _ in range(num_sources)]
-    for one in scores:
-        covered = data.draw(st.sets(st.integers(0, 11)))
-        one[:, [label for label in range(12) if label not in covered]] = NO_SCORE
-    with searching(1):
-        found = summed([DenseSource(one) for one in scores], 5)
-    assert_same(found, sorted_fully(total_of(scores), 5))
 
 
 @pytest.mark.parametrize("k", [1, 10, 100])
@@ -178,20 +135,6 @@ def test_correlated_sources_are_asked_about_few_labels() -> None:
     found = summed(sources, 5)
     assert_same(found, sorted_fully(total_of([source.scores for source in sources]), 5))
     assert max(len(source.touched) for source in sources) < 500
-
-
-def test_a_query_that_is_certified_is_not_asked_about_again() -> None:
-    rng = np.random.default_rng(0)
-    easy = np.arange(2000, dtype=np.float32)[None]
-    hard = rng.permutation(2000).astype(np.float32)[None]
-    sources = [DenseSource(np.vstack([easy, hard])), DenseSource(np.vstack([easy, -hard]))]
-    asked = []
-    with mock.patch.object(
-        DenseSource, "score", autospec=True, side_effect=DenseSource.score
-    ) as score:
-        summed(sources, 3)
-        asked = [call.args[1].tolist() for call in score.call_args_list]
-    assert asked[0] == [0, 1] and asked[-1] == [1]
 
 
 def test_an_unseen_label_that_ties_with_the_best_seen_wins_by_its_smaller_index() -> None:

@@ -223,15 +223,6 @@ def test_selected_labels_are_ranked_alone(dial: float, data: st.DataObject) -> N
         assert_ranks(ranked(blend, sources_of(parts), k, dial, selection), right)
 
 
-def test_equal_blends_come_by_their_index() -> None:
-    scores = np.array([[0, 2, 2, -1, 2]], dtype=np.float32)
-    blend = MeanBlend(("a", "b"), log_priors(5))
-    with shallow():
-        found = ranked(blend, [[DenseSource(scores)], [DenseSource(scores[:, ::-1].copy())]], 5)
-    # 1 and 3 tie (2 and -1, -1 and 2), so do 0 and 4.
-    assert found.labels.tolist() == [[2, 0, 4, 1, 3]]
-
-
 def test_a_label_that_one_scorer_does_not_know_has_half_the_others_probability() -> None:
     first = np.array([[3.0, 3.0]], dtype=np.float32)
     second = np.array([[-np.inf, -2.0]], dtype=np.float32)
@@ -243,15 +234,6 @@ def test_a_label_that_one_scorer_does_not_know_has_half_the_others_probability()
     np.testing.assert_allclose(found.scores, [np.log(means / (1 - means))], rtol=1e-5)
 
 
-def test_a_label_that_no_scorer_knows_is_not_ranked() -> None:
-    scores = np.array([[1.0, -np.inf, 0.0]], dtype=np.float32)
-    blend = MeanBlend(("a",), log_priors(3))
-    with shallow():
-        found = ranked(blend, [[DenseSource(scores)]], 3, 2.0)
-    assert sorted(found.labels[0].tolist()) == [NO_LABEL, 0, 2]
-    assert found.scores[0, -1] == -np.inf
-
-
 def test_probabilities_that_round_to_1_still_have_finite_scores_in_order() -> None:
     scores = np.array([[5.0, 900.0, 38.0, 30.0]], dtype=np.float32)
     blend = MeanBlend(("a",), log_priors(4))
@@ -259,17 +241,6 @@ def test_probabilities_that_round_to_1_still_have_finite_scores_in_order() -> No
         found = ranked(blend, [[DenseSource(scores)]], 4)
     assert found.labels.tolist() == [[1, 2, 3, 0]]
     assert np.isfinite(found.scores).all()
-
-
-def test_scorers_that_agree_are_read_little() -> None:
-    rng = np.random.default_rng(0)
-    base = 3 * rng.normal(size=(1, 10_000)).astype(np.float32) - 8
-    noise = rng.normal(scale=0.3, size=(2, 1, 10_000)).astype(np.float32)
-    sources = [DenseSource(base + one) for one in noise]
-    blend = MeanBlend(("a", "b"), log_priors(10_000))
-    found = ranked(blend, [[one] for one in sources], 5)
-    assert_ranks(found, wanted(blend, [[one.scores] for one in sources], 5, 0.0))
-    assert max(source.num_read for source in sources) < 500
 
 
 @settings(max_examples=100)
@@ -314,18 +285,6 @@ def test_labels_have_the_same_weights_to_the_bit_among_few_and_many(data) -> Non
     assert found.tobytes() == whole[:, first:stop].tobytes()
 
 
-def test_a_label_that_a_scorer_gives_no_score_has_its_floor() -> None:
-    weights = {"0": (0.5,), "1": (2.0,)}
-    fitted = RarityBlend((0,), (0.25,), weights, {"0": -9.0, "1": -1.5})
-    first = np.array([[3.0, -20.0, -np.inf]], dtype=np.float32)
-    second = np.array([[-np.inf, 0.0, -np.inf]], dtype=np.float32)
-    blend = fitted_blend(fitted, np.array([0, 3, 5]))
-    found = ranked(blend, [[DenseSource(first)], [DenseSource(second)]], 3)
-    # BENT is 0 at 0: -1 at its first knot, -0.5, and from there 2 a score.
-    assert found.labels.tolist() == [[0, 1, NO_LABEL]]
-    assert found.scores.tolist() == [[0.25 + 0.5 * 3 + 2 * -1.5, 0.25 + 0.5 * -9, -np.inf]]
-
-
 def test_what_each_scorer_adds_and_the_intercept_make_the_blend() -> None:
     weights = {"0": (0.5, 0.1), "1": (2.0, 0.0)}
     fitted = RarityBlend((0, 10), (0.25, -0.5), weights, {"0": -9.0, "1": -1.5})
@@ -351,11 +310,3 @@ def test_labels_lie_between_two_knots_or_beyond_the_last(counts: list[int], knot
         assert reached == pytest.approx(np.log1p(min(count, knots[-1])))
         there = np.flatnonzero(own)
         assert len(there) <= 2 and np.ptp(there) <= 1
-
-
-@pytest.mark.parametrize("num_labels", [5, 2000])
-def test_no_queries_have_no_ranking(num_labels: int) -> None:
-    source = DenseSource(np.empty((0, num_labels), dtype=np.float32))
-    source.num_labels = num_labels
-    blend = MeanBlend(("a",), log_priors(num_labels))
-    assert ranked(blend, [[source]], 2).labels.shape == (0, 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from longtail.models.results import Familiarity
-from longtail.models.scorers.familiar_range import FALSE_ALARMS, LEAST_DOCUMENTS, FamiliarRange
+from longtail.models.scorers.familiar_range import FALSE_ALARMS, FamiliarRange
 
 
 def documents(num, seed, *, has_nearest=True):
@@ -25,13 +25,6 @@ def test_few_documents_of_the_same_kind_are_outside(num, has_nearest):
     assert found.false_alarms <= FALSE_ALARMS
     others = documents(20_000, 2, has_nearest=has_nearest)
     assert np.mean([bool(found.warnings_about(each)) for each in others]) < 1.6 * FALSE_ALARMS
-
-
-def test_of_fewer_documents_the_bounds_say_how_much_more_is_outside():
-    found = FamiliarRange.of_documents(documents(LEAST_DOCUMENTS, 1))
-    assert found.false_alarms == pytest.approx(4 / (LEAST_DOCUMENTS + 1))
-    assert not any(map(found.warnings_about, documents(LEAST_DOCUMENTS, 1)))
-    assert FamiliarRange.of_documents(documents(LEAST_DOCUMENTS - 1, 1)) is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
@@ -69,11 +68,6 @@ def test_the_warning_says_what_to_do_in_words_and_has_a_code_for_programs(predic
     )
 
 
-@pytest.mark.parametrize("scorer", ["classifier", "hybrid", "linear", "sparse", "ensemble"])
-def test_scorers_that_learn_from_a_labels_documents_do_not_warn(predictor, scorer):
-    assert not any(x.warnings for x in predictor.predict(TEXTS, scorer=scorer, threshold=0.0))
-
-
 @pytest.mark.parametrize("weight", [0.5, 1.0])
 def test_a_blend_that_knows_how_rare_labels_are_does_not_warn(calibrated, constant_blend, weight):
     """Even if it is mostly `retrieval`: its weights were fitted for such labels."""
@@ -81,13 +75,3 @@ def test_a_blend_that_knows_how_rare_labels_are_does_not_warn(calibrated, consta
     predictor = Predictor(replace(calibrated, blends={"ensemble": blend}), device="cpu")
     found = predictor.predict(TEXTS, k=7, scorer="ensemble", threshold=0.0)
     assert not any(each.warnings for each in found)
-
-
-def test_where_there_are_no_probabilities_there_is_nothing_to_warn_of(predictor):
-    assert not any(x.warnings for x in predictor.predict(TEXTS, k=7, tail_dial=0.5))
-
-
-def test_labels_with_more_documents_need_no_warning(calibrated):
-    common = LabelCatalogue(replace(label, training_count=2) for label in calibrated.catalogue)
-    predictor = Predictor(replace(calibrated, catalogue=common), device="cpu")
-    assert not any(x.warnings for x in predictor.predict(TEXTS, k=7, threshold=0.0))

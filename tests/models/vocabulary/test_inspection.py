@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 
 from longtail.models.vocabulary.assembling import assemble
-from longtail.models.vocabulary.concept import Concept, LeftOut, Vocabulary
-from longtail.models.vocabulary.facts import CONCEPT, Facts
-from longtail.models.vocabulary.hierarchy import hierarchy_of
-from longtail.models.vocabulary.inspection import inspect_vocabulary, languages_by_names
+from longtail.models.vocabulary.concept import CONCEPT, Concept, Facts, LeftOut, Vocabulary
+from longtail.models.vocabulary.inspection import hierarchy_of, inspect_vocabulary
 
 
 def random_vocabulary(rng) -> Vocabulary:
@@ -84,18 +82,3 @@ def test_numbers_and_what_may_be_wrong() -> None:
     assert "1 concepts are in 1 circles of broader concepts, such as a" in text
     assert "2 broader or narrower concepts are not in the file" in text
     assert found.to_json()["hierarchy"]["cycles"] == (("a",),)
-
-
-def test_languages_of_equal_numbers_are_in_alphabetical_order() -> None:
-    concepts = [Concept("a", {"fi": "x", "en": "y"}), Concept("b", {"sv": "x"})]
-    assert languages_by_names([*concepts, concepts[1]]) == {"sv": 2, "en": 1, "fi": 1}
-
-
-def test_a_concept_that_is_broader_than_itself_is_still_at_the_top():
-    concepts = [
-        Concept("a", broader=("a",), narrower=("a", "b")),
-        Concept("b", broader=("a",)),
-    ]
-    found = hierarchy_of(concepts)
-    assert (found.num_levels, found.num_top, found.num_alone) == (2, 1, 0)
-    assert found.cycles == (("a",),)

@@ -9,7 +9,6 @@ import socket
 import pyoxigraph
 import pytest
 
-from longtail.models.errors import DataError
 from longtail.models.vocabulary.concept import Concept, Vocabulary
 from longtail.models.vocabulary.reading import is_vocabulary_file, read_vocabulary
 from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
@@ -73,11 +72,6 @@ def test_all_syntaxes_give_equal_vocabularies(tmp_path, no_network, name, pack) 
     assert vocabulary.left_out.concepts_without_uri == 1
 
 
-@pytest.mark.parametrize("name", ["v.nt", "v.ttl"])
-def test_a_byte_order_mark_is_left_out(tmp_path, name) -> None:
-    assert read_vocabulary(written(tmp_path, "\ufeff" + NTRIPLES, name)).concepts == CONCEPTS
-
-
 def test_what_is_written_reads_as_it_was(tmp_path) -> None:
     rng = random.Random(1)  # noqa: S311
 
@@ -94,19 +88,6 @@ def test_what_is_written_reads_as_it_was(tmp_path) -> None:
         for name, lines in {"w.nt": ntriples_lines, "w.ttl": turtle_lines}.items():
             again = written(tmp_path, "\n".join(lines(vocabulary)), name)
             assert read_vocabulary(again).concepts == vocabulary.concepts
-
-
-def test_an_iri_with_characters_that_none_may_have_is_escaped(tmp_path) -> None:
-    vocabulary = read_vocabulary(written(tmp_path, "uri,label_en\nu:a b>,x\n", "v.csv"))
-    again = written(tmp_path, "\n".join(turtle_lines(vocabulary)))
-    assert read_vocabulary(again) == vocabulary
-    assert "u:a\\u0020b\\u003E" in again.read_text()
-
-
-def test_a_language_tag_that_is_none_is_not_written(tmp_path) -> None:
-    vocabulary = read_vocabulary(written(tmp_path, "uri,label_e n\nu:a,x\n", "v.csv"))
-    with pytest.raises(DataError, match="the language tag 'e n' of 'x' can't be written"):
-        list(ntriples_lines(vocabulary))
 
 
 def test_contexts_from_elsewhere_are_refused_and_not_fetched(tmp_path, no_network) -> None:
@@ -126,13 +107,6 @@ def test_named_graphs_of_json_ld_are_read(tmp_path) -> None:
     concept = {"@id": "u:a", "@type": f"{SKOS}Concept"}
     path = written(tmp_path, json.dumps({"@id": "u:graph", "@graph": [concept]}), "v.jsonld")
     assert read_vocabulary(path).concepts == (Concept("u:a"),)
-
-
-def test_lists_and_nodes_without_names_are_no_concepts(tmp_path) -> None:
-    plain = ':a skos:prefLabel "A"@en ; skos:broader :b . :b skos:prefLabel "B"@en .'
-    odd = f"{plain}\n:a skos:definition [ :v 'x' ] ; :list ( :a 'b' ) . << :a :b :c >> :d :e ."
-    expected = read_vocabulary(written(tmp_path, TURTLE + plain))
-    assert read_vocabulary(written(tmp_path, TURTLE + odd)) == expected
 
 
 def test_what_is_no_concept_and_what_is_left_out_is_counted(tmp_path) -> None:
@@ -155,12 +129,6 @@ def test_what_is_no_concept_and_what_is_left_out_is_counted(tmp_path) -> None:
     assert "1 concepts have no URI" in remarks and "1 broader or narrower concepts are" in remarks
     assert "1 related concepts" in remarks and "2 statements have a text where" in remarks
     assert "1 names are resources of SKOS-XL" in remarks
-
-
-def test_a_file_with_names_of_skos_xl_alone_is_refused(tmp_path) -> None:
-    text = ':a a skos:Concept ; xl:prefLabel :l . :l xl:literalForm "A"@en .'
-    message = refusal(written(tmp_path, TURTLE + text))
-    assert "all 1 names are resources of SKOS-XL, which are not read" in message
 
 
 def test_files_without_concepts_or_of_another_kind_are_refused(tmp_path) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import gc
 import importlib.util
 import inspect
 import logging
 import sys
-import weakref
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cache
 
@@ -26,10 +23,7 @@ from longtail.models.encoders.cpu import unpadded as unpadded_encoder
 from longtail.models.encoders.cpu.backend import choose_backend
 from longtail.models.encoders.cpu.torch_internals import can_pack
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
-from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.tokens import TokenBatch
 from longtail.models.errors import ConfigError
-from longtail.models.predict.predictor import Predictor
 
 HAS_BFLOAT16 = can_pack(torch.bfloat16)
 FORWARD = "longtail.models.encoders.cpu.unpadded_forward"
@@ -139,13 +133,6 @@ def test_the_other_texts_of_a_batch_make_no_difference(lengths, seed):
     assert is_same.all() or distance(together, others) > 0.1
 
 
-def test_first_states_are_the_first_of_all_states():
-    for lengths in LENGTHS:
-        batch = batch_of(lengths)
-        states = unpadded_bert()(**batch).last_hidden_state[:, 0]
-        assert distance(unpadded_bert().first_states(**batch), states.float()) < 0.02
-
-
 def test_a_text_without_tokens_has_the_vector_of_padding_and_not_of_its_neighbour():
     batch = batch_of([4, 1, 3, 1])
     for row in (1, 3):
@@ -157,15 +144,6 @@ def test_a_text_without_tokens_has_the_vector_of_padding_and_not_of_its_neighbou
     wanted = unpadded_bert().first_states(**padding).float()
     assert distance(found[1:2], wanted) < 0.03
     assert distance(found[3:], wanted) < 0.03
-
-
-def test_longer_texts_have_pytorchs_attention(monkeypatch):
-    batch = batch_of([40, 7, 90])
-    usual = unpadded_bert().first_states(**batch)
-    monkeypatch.setattr(unpadded_encoder, "MAX_TOKENS", 0)
-    found = unpadded_bert().first_states(**batch)
-    assert not torch.equal(found, usual)
-    assert distance(found, usual.float()) < 0.03
 
 
 @pytest.mark.parametrize(
@@ -233,42 +211,3 @@ def test_wrong_first_tokens_are_noticed(monkeypatch, caplog):
     with caplog.at_level(logging.INFO):
         assert choose_backend(encoder_of(CONFIGS[0])) is None
     assert "its vectors of first tokens are" in caplog.text
-
-
-def test_its_weights_go_with_it_and_are_not_held_by_python_alone():
-    unpadded = UnpaddedBert(encoder_of(CONFIGS[0]))
-    weights = list(unpadded._weights)
-    assert len(weights) == 4 + 12 * 3
-    assert all(weight._use_count() > 1 for weight in weights)
-    held = [weakref.ref(weight) for weight in weights]
-    del unpadded, weights
-    gc.collect()
-    assert all(weight() is None for weight in held)
-
-
-def test_threads_may_use_it_at_once():
-    batches = [batch_of(lengths) for lengths in LENGTHS]
-    wanted = [unpadded_bert().first_states(**batch) for batch in batches]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda batch: unpadded_bert().first_states(**batch), batches * 4))
-    assert all(torch.equal(each, wanted[i % len(batches)]) for i, each in enumerate(found))
-
-
-def test_labels_are_read_whole():
-    model = DualEncoder(encoder_of(CONFIGS[0])).bfloat16()
-    batch = TokenBatch(*batch_of([3, 14, 8]).values())
-    with torch.inference_mode():
-        wanted = model(batch, "label").float()
-        model.transformer = UnpaddedBert(model.transformer)
-        assert distance(model(batch, "label"), wanted) < 0.03
-
-
-def test_a_loaded_model_says_what_padding_costs(trained):
-    def cost(precision):
-        predictor = Predictor.of_bundle(
-            trained.bundle, device="cpu", num_threads=1, precision=precision
-        )
-        assert predictor.predict(["Council regulation"])[0].labels
-        return predictor.padding_cost
-
-    assert cost("float32") == cost("bfloat16") == unpadded_encoder.PADDING_COST

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -91,16 +90,6 @@ def test_every_label_is_in_the_lists_that_dictionaries_tell(seed) -> None:
     assert bool(difference(new.values(), new.values())) is False
 
 
-def test_merges_replace_what_the_vocabulary_keeps(tmp_path: Path) -> None:
-    old = [Label(x, x) for x in ("a", "b", "c", "d")]
-    path = tmp_path / "merges.csv"
-    path.write_text('id,replaced_by\na,b\nb,c\nd,"b;c"\nd,b\n')
-    found = difference(old, old, read_merges(path))
-    # b is replaced itself, so both that name it mean c.
-    assert [(x.id, x.by) for x in found.merged] == [("a", ("c",)), ("b", ("c",)), ("d", ("c",))]
-    assert not found.split and not found.deprecated
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -129,11 +118,6 @@ def test_merges_of_labels_that_there_are_not_are_refused(merges, told) -> None:
     labels = [Label("a", "a"), Label("b", "b")]
     with pytest.raises(DataError, match=told):
         difference(labels, labels, merges)
-
-
-def test_other_names_are_compared_as_far_as_both_sides_keep_them() -> None:
-    old, new = (Label("a", "a", alternative_names=names) for names in (("x",), ("x", "y")))
-    assert difference([old], [new]) and not difference([old], [new], max_alternative_names=1)
 
 
 def test_the_report_counts_all_and_shows_some() -> None:
