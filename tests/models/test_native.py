@@ -38,6 +38,7 @@ def test_a_checkout_without_a_compiler_says_how_to_get_one(tmp_path, monkeypatch
         build.build(tmp_path)
 
 
+@pytest.mark.slow
 def test_every_level_is_built_once_and_libraries_of_other_sources_go(tmp_path) -> None:
     old = tmp_path / "kernels-000000000000-v1.so"
     old.touch()

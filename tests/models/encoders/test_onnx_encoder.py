@@ -86,6 +86,7 @@ def test_a_graph_that_answers_otherwise_is_refused(tmp_path, monkeypatch, traine
         onnx_export._compare(Path("x"), model, 512)
 
 
+@pytest.mark.slow
 def test_an_encoder_that_cannot_be_exported_is_said_with_the_reason(tmp_path):
     with pytest.raises(ConfigError, match=r"ONNX graph \(.*\); take another precision"):
         load_onnx_transformer(tmp_path)

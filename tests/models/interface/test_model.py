@@ -9,6 +9,7 @@ import pytest
 
 from longtail.models.errors import DataError, RequestError
 from longtail.models.interface.model import CHUNK_TEXTS, LoadedModel, Predictions
+from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
 from longtail.service.offline.predict import CHUNK_LINES
 
@@ -59,7 +60,7 @@ def test_wrong_options_are_refused(model):
 
 
 def test_without_a_k_a_model_of_few_labels_answers_them_all(model, monkeypatch):
-    few = model.labels.first(3)
+    few = LabelCatalogue(list(model.labels)[:3])
     monkeypatch.setattr(type(model), "labels", property(lambda _: few))
     assert len(model.predict(TEXTS[0]).labels) == 3
     with pytest.raises(RequestError, match="the number of labels"):
