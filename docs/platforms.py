@@ -2,7 +2,8 @@
 
     python docs/platforms.py [--extras "" cpu] [--json docs/results/platforms.json]
 
-The command `uv` (pip install uv) resolves as if on the platform, from wheels alone. Nothing is installed.
+The command `uv` (pip install uv) resolves as if on the platform, from wheels alone; nothing is
+installed.
 """
 
 from __future__ import annotations
