@@ -18,6 +18,7 @@ from shutil import copytree
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
 from longtail.models.extras import is_packaged_installed
+from longtail.models.names import ENSEMBLE, RETRIEVAL
 from longtail.service.client.calls import NEVER, ClientError
 from longtail.service.client.client import Client
 from longtail.service.process.address import check_address
@@ -168,6 +169,12 @@ class _Story:
             print(f" {self._mark(label.id)} {'  '.join(chances)}  {label.name}")
         found = self._summary_of(second, has_baselines=False).sentences[:2]
         print("\n".join([f"Version {second}, measured as version {first}:", *found]), flush=True)
+        blend = self.registry.open(second).manifest.blends.get(ENSEMBLE)
+        if blend is not None and RETRIEVAL not in blend.weights:
+            print(
+                "The blend does not use the encoder's scorer: on dev it adds nothing after so short "
+                "a training. training/configs/demo.yaml trains longer."
+            )
 
     def run_batch(self, client: Client) -> None:
         texts = list(islice(self.dataset.split("test").texts(), _NUM_BATCH))

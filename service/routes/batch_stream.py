@@ -155,7 +155,7 @@ class BatchResponse(Response):
         self._on_failure = on_failure
         self._settings = settings
         self._tally = Tally()
-        self._num_read = self._num_wasted = 0
+        self._num_read = self._num_wasted = self._num_waiting = 0
         self._window = _Window(_WINDOW_BYTES)
         self._long_answers = asyncio.Lock()
         self._entries: deque[_Entry] = deque()
@@ -278,8 +278,14 @@ class BatchResponse(Response):
         index = self._tally.num_lines
         self._tally.num_lines += 1
         answer = asyncio.create_task(self._answer(index, parsed))
+        if isinstance(parsed, BatchLine):
+            self._num_waiting += 1
+            answer.add_done_callback(self._note_done)
         self._entries.append(_Entry(answer, num_bytes))
         self._has_entries.set()
+
+    def _note_done(self, _: object) -> None:
+        self._num_waiting -= 1
 
     def _check_waste(self) -> None:
         """End a batch of lines that cost work and give no labels.
@@ -287,7 +293,9 @@ class BatchResponse(Response):
         Raises:
             RequestError: It is one.
         """
-        if self._num_wasted > _MAX_WASTED + self._tally.num_results:
+        # Lines that wait for an answer may get labels: how fast they come is no matter of the client.
+        num_good = self._tally.num_results + self._num_waiting
+        if self._num_wasted > _MAX_WASTED + num_good:
             first = self._tally.first_error or "they are blank"
             raise RequestError(
                 f"the batch ends here, as {self._num_wasted} lines were blank or wrong and "
