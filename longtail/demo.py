@@ -172,8 +172,8 @@ class _Story:
         blend = self.registry.open(second).manifest.blends.get(ENSEMBLE)
         if blend is not None and RETRIEVAL not in blend.weights:
             print(
-                "The blend does not use the encoder's scorer: on dev it adds nothing after so short "
-                "a training. training/configs/demo.yaml trains longer."
+                "The blend does not use the encoder's scorer: on dev it adds nothing after so "
+                "short a training. training/configs/demo.yaml trains longer."
             )
 
     def run_batch(self, client: Client) -> None:

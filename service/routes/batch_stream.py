@@ -293,7 +293,7 @@ class BatchResponse(Response):
         Raises:
             RequestError: It is one.
         """
-        # Lines that wait for an answer may get labels: how fast they come is no matter of the client.
+        # Lines that wait may get labels: how fast answers come is not up to the client.
         num_good = self._tally.num_results + self._num_waiting
         if self._num_wasted > _MAX_WASTED + num_good:
             first = self._tally.first_error or "they are blank"
