@@ -9,7 +9,7 @@ from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
-native = runpy.run_path(str(Path(__file__).parent / "models/native/build.py"))
+native = runpy.run_path(str(Path(__file__).parent / "longtail/models/native/build.py"))
 
 
 class BuildWithKernels(build_py):

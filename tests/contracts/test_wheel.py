@@ -28,7 +28,7 @@ DATA = ("models/native/*.c", "models/native/*.h",
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build it from a copy, so that nothing is left in the checkout."""
+    """Build it from a source distribution of a copy, so that nothing is left in the checkout."""
     pytest.importorskip("setuptools", minversion="77")
     source, built = (tmp_path_factory.mktemp(name) for name in ("source", "built"))
     for name in PACKAGES:
@@ -36,8 +36,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=left_out, symlinks=True)
     for name in OTHERS:
         shutil.copy(ROOT / name, source)
+    code = f"from setuptools.build_meta import build_sdist; build_sdist({str(built)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
+    (packed,) = built.glob("longtail-*.tar.gz")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
-    command += ["--no-build-isolation", "--wheel-dir", str(built), str(source)]
+    command += ["--no-build-isolation", "--wheel-dir", str(built), str(packed)]
     subprocess.run(command, check=True, capture_output=True)
     (path,) = built.glob("longtail-*.whl")
     return path
