@@ -145,11 +145,7 @@ def _column(cells: Sequence[Any], column: Mapping[str, Any]) -> list[str]:
 
 
 def _at(figures: Any, name: str, file: str) -> Any:
-    """Return the figures at a path.
-
-    Raises:
-        ValueError: There are none.
-    """
+    """Return the figures at a path."""
     found = figures
     for key in name.split("/") if name not in figures else [name]:
         if not isinstance(found, Mapping) or key not in found:
@@ -215,11 +211,7 @@ def _in_percent(table: Table) -> Table:
 
 
 def _chosen(table: Table, names: Sequence[str], directive: str) -> Table:
-    """Return the first column and some of the others.
-
-    Raises:
-        ValueError: There is no such column.
-    """
+    """Return the first column and some of the others."""
     of_name = {column["name"]: place for place, column in enumerate(table["columns"])}
     if unknown := [name for name in names if name not in of_name]:
         raise ValueError(f"table {directive!r}: no columns {unknown}; there is {list(of_name)}")

@@ -221,11 +221,7 @@ def _check_same(draw: _Draw, chosen: argparse.Namespace) -> None:
 
 
 def _read_draw(path: Path) -> _Draw | None:
-    """Return the draw of a file, with what came out of each number again; None without the file.
-
-    Raises:
-        SystemExit: The file holds something else.
-    """
+    """Return the draw of a file, with what came out of each number again; None without the file."""
     if not path.is_file():
         return None
     try:

@@ -273,11 +273,7 @@ def _export_feedback(place: str | Path, target: Path) -> None:
 
 
 def _check_no_label_texts(data: str | Path, label_texts: LabelTexts | None) -> None:
-    """Refuse texts of labels that are given with a folder.
-
-    Raises:
-        DataError: They are.
-    """
+    """Refuse texts of labels that are given with a folder."""
     from longtail.models.errors import DataError
 
     if label_texts is not None:

@@ -63,7 +63,7 @@ def own_log_levels() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Any]:
-    """Ray with four workers on this machine; tests are skipped where it is not installed."""  # noqa: DOC402
+    """Ray with four workers on this machine; tests are skipped where it is not installed."""
     ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init(

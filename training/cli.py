@@ -136,11 +136,7 @@ def _launched_processes() -> AbstractContextManager[Processes | None]:
 def _settings(
     config: Path | None, seed: int | None, *, only_sparse: bool, without_encoder: bool
 ) -> TrainingConfig:
-    """Return the configuration of a run, with what options replace of it.
-
-    Raises:
-        ConfigError: It can't be used, or two options contradict each other.
-    """
+    """Return the configuration of a run, with what options replace of it."""
     from longtail.models.errors import ConfigError
     from longtail.models.files.outputs import check_readable_file
     from longtail.models.names import SPARSE

@@ -31,11 +31,7 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def _read_row(path: Path) -> dict[str, Any]:
-    """Read the record of a row.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Read the record of a row."""
     try:
         row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         columns_of(row)

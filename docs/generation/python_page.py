@@ -49,11 +49,7 @@ def render() -> str:
 
 
 def _public(tree: ast.Module, file: str, names: tuple[str, ...]) -> Iterator[ast.stmt]:
-    """Yield the definitions to show.
-
-    Raises:
-        LookupError: A name is not defined in the file.
-    """
+    """Yield the definitions to show."""
     defined = {
         node.name: node for node in tree.body if isinstance(node, ast.ClassDef | _Definition)
     }

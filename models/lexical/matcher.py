@@ -229,11 +229,7 @@ def _vectors(
     pair_idf: Float32[np.ndarray, pair],
     num_labels: int,
 ) -> csr_array:
-    """Return the idf of the words and pairs of all names of each label, at unit length.
-
-    Raises:
-        ValueError: A pair of words is not among those that are counted.
-    """
+    """Return the idf of the words and pairs of all names of each label, at unit length."""
     sizes = np.diff(terms.starts)
     label_of_word = np.repeat(terms.labels, sizes)
     keys = terms.words[:-1].astype(np.int64) << 32 | terms.words[1:].astype(np.int64)

@@ -147,11 +147,7 @@ class Presenter:
 
 
 def _checked(labels: tuple[LabelScore, ...], scorer: str) -> tuple[LabelScore, ...]:
-    """Return labels whose scores are numbers.
-
-    Raises:
-        LongtailError: One is not finite.
-    """
+    """Return labels whose scores are numbers."""
     for label in labels:
         if not math.isfinite(label.score) or not math.isfinite(label.probability or 0):
             raise LongtailError(

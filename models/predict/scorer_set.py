@@ -146,11 +146,7 @@ class ScorerSet:
         return tuple(name for name in AIM_NAMES if name == PRECISION or name in fitted)
 
     def _aim_of(self, options: RankingOptions, scorer: str) -> Aim | None:
-        """Return what the aim of a query is to a scorer; None where it ranks by score.
-
-        Raises:
-            RequestError: The scorer lacks the aim, or has it only with its correction.
-        """
+        """Return what the aim of a query is to a scorer; None where it ranks by score."""
         if options.aim is None or options.aim == PRECISION:
             return None  # probabilities rise with the score
         if self.correction_of(scorer, options.correction) != self.correction_of(scorer):

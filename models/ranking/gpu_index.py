@@ -231,12 +231,7 @@ def _free_bytes(device: int) -> int:
 
 @contextmanager
 def _memory_errors(what: str, device: int) -> Iterator[None]:
-    """Say what there was too little GPU memory for.
-
-    Raises:
-        ConfigError: That was so.
-        RuntimeError: Another error of FAISS or PyTorch, as it came.
-    """
+    """Say what there was too little GPU memory for."""
     try:
         yield
     except MemoryError as error:  # of cuVS

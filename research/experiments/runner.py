@@ -129,12 +129,7 @@ def write_results(
 
 @contextmanager
 def _held_folder(output: Path) -> Iterator[None]:
-    """Hold the folder of an experiment, and leave none behind where nothing was written.
-
-    Raises:
-        ConfigError: The folder can't be written to, holds something else, or another process
-            works in it.
-    """
+    """Hold the folder of an experiment, and leave none behind where nothing was written."""
     check_own_folder(output, CONFIGURATION_NAME, "--output")
     is_new = not output.exists()
     refusal = f"--output {str(output)!r}: another experiment works in it; wait for it"

@@ -150,12 +150,7 @@ class CanaryWatch:
         return self._carry_out(decision)
 
     def _prepared(self) -> _Start:
-        """Return how the canary begins, after a look at what is served.
-
-        Raises:
-            ClientError: The service gives no answer.
-            RequestError: It serves other versions.
-        """
+        """Return how the canary begins, after a look at what is served."""
         pair = self._pair
         by_number = {each.version: each for each in self._client.models().models}
         default, candidate = by_number.get(pair.current), by_number.get(pair.candidate)
@@ -230,11 +225,7 @@ class CanaryWatch:
                 return decision
 
     def _look(self, start: _Start, *, is_over: bool) -> Decision | None:
-        """Return what is to be done by what the service has counted; None: go on.
-
-        Raises:
-            ClientError: The service gives no answer.
-        """
+        """Return what is to be done by what the service has counted; None: go on."""
         if not self._is_on(self._client.models().models):
             return Decision(False, ("the canary was ended, or changed, by somebody else",))
         arms = self._arms()
@@ -253,11 +244,7 @@ class CanaryWatch:
         return Decision(not doubts, tuple(doubts) or _grounds(compared), figures)
 
     def _carry_out(self, decision: Decision) -> Decision:
-        """Do what was decided; return it, or why it could not be done after all.
-
-        Raises:
-            ClientError: The service can't be reached.
-        """
+        """Do what was decided; return it, or why it could not be done after all."""
         if decision.promote:
             try:
                 self._client.activate(self._pair.candidate)

@@ -282,12 +282,7 @@ class AsyncClient:
         retry: Retry | None = None,
         **options: Any,
     ) -> T:
-        """Return what an answer says; asks again as often as `retry` says.
-
-        Raises:
-            ProblemError: The service answers with a problem.
-            ConnectionFailedError: It can't be reached.
-        """
+        """Return what an answer says; asks again as often as `retry` says."""
         attempt, waited_s = 1, 0.0
         while True:
             try:
@@ -403,10 +398,6 @@ def _text_of(response: httpx.Response) -> str:
 
 
 def _check_key(response: httpx.Response) -> None:
-    """Do nothing if the key lets in, though feedback be off.
-
-    Raises:
-        ProblemError: There is no such key, or the admin routes are off.
-    """
+    """Do nothing if the key lets in, though feedback be off."""
     if response.status_code == _NO_KEY or "admin-off" in response.text:
         check_success(response)

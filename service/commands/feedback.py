@@ -141,11 +141,7 @@ def report(
 
 
 def _check_all_taken(done: Imported, source: Path) -> None:
-    """Let the command fail where entries were not stored.
-
-    Raises:
-        DataError: There are some; says why of the first.
-    """
+    """Let the command fail where entries were not stored."""
     from longtail.models.errors import DataError
 
     if done.refused:
@@ -153,11 +149,7 @@ def _check_all_taken(done: Imported, source: Path) -> None:
 
 
 def _check_found(entry_id: str, *, is_found: bool) -> None:
-    """Let the command fail where there is no entry.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Let the command fail where there is no entry."""
     from longtail.models.errors import DataError
 
     if not is_found:

@@ -209,11 +209,7 @@ def predict(
 
 
 def _report(tally: Tally, task: Task) -> None:
-    """Print what became of the lines.
-
-    Raises:
-        DataError: One of them could not be answered.
-    """
+    """Print what became of the lines."""
     from longtail.models.errors import DataError
 
     typer.echo(

@@ -238,11 +238,7 @@ def add_label(
 def _new_labels(
     label_id: str | None, name: str | None, description: str, source: Path | None
 ) -> list[Label]:
-    """Return the labels of a file, or the one that is named.
-
-    Raises:
-        ConfigError: Neither is asked for in full, or both.
-    """
+    """Return the labels of a file, or the one that is named."""
     from longtail.models.errors import ConfigError
     from longtail.models.files.outputs import check_readable_file
     from longtail.models.labels.catalogue import Label
@@ -259,11 +255,7 @@ def _new_labels(
 
 
 def _registry(folder: Path) -> Registry:
-    """Return a registry.
-
-    Raises:
-        BundleNotFoundError: The folder is that of one of its versions.
-    """
+    """Return a registry."""
     from longtail.models.bundle.manifest import MANIFEST_NAME
     from longtail.models.bundle.registry import Registry
     from longtail.models.errors import BundleNotFoundError

@@ -217,13 +217,7 @@ class Engine:
             return await self._on_compute_thread(work, timeout_s)
 
     async def _on_compute_thread(self, work: Callable[[], T], timeout_s: float) -> T:
-        """Return the result of some work that is done between two batches.
-
-        Raises:
-            NotReadyError: The service is stopping.
-            DeadlineError: It was not there in time.
-            CancelledError: Nobody waits for it any more.
-        """
+        """Return the result of some work that is done between two batches."""
         results: list[T] = []
         future = self._queue.call(lambda: results.append(work()))
         try:
@@ -266,13 +260,7 @@ class Engine:
             job.fail(NotReadyError(_STOPPING))
 
     def _examine(self, query: Query) -> tuple[LoadedModel, RankingOptions, int]:
-        """Return who is to answer, what, and about how many tokens that is.
-
-        Raises:
-            RequestError: The query breaks a limit.
-            BundleNotFoundError: The version is not loaded.
-            NotReadyError: Nothing is loaded yet.
-        """
+        """Return who is to answer, what, and about how many tokens that is."""
         check_query(query, self._limits)
         model = self._manager.get_to_predict(query.version)
         check_language(model.predictor.catalogue, query.language)

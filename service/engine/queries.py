@@ -135,11 +135,7 @@ def check_query(query: Query, limits: Limits) -> None:
 
 
 def _check_filter(labels: NamedLabels) -> None:
-    """Check that a filter names no more labels than it may.
-
-    Raises:
-        RequestError: It does.
-    """
+    """Check that a filter names no more labels than it may."""
     if labels.num_ids > MAX_FILTER_LABELS:
         raise RequestError(
             f"include, exclude and under name {labels.num_ids} labels; expected at most "

@@ -100,12 +100,7 @@ class _Body:
         self._is_whole = False
 
     async def receive(self) -> Message:
-        """Return the next message.
-
-        Raises:
-            BodyError: There is more than allowed, it is not the gzip that it should be, it did not
-                come in time, or the client hung up before its end.
-        """
+        """Return the next message."""
         message = await (self._receive() if self._is_whole else self._receive_in_time())
         body = message.get("body", b"")
         if message["type"] != "http.request":

@@ -311,11 +311,7 @@ def is_table(path: Path) -> bool:
 def _raw_lines(
     path: Path, progress: Callable[[int], object], max_line_bytes: int
 ) -> Iterator[bytes | None]:
-    """Yield all lines of a file; None for one that is too long.
-
-    Raises:
-        DataError: The file can't be read to its end.
-    """
+    """Yield all lines of a file; None for one that is too long."""
     splitter = LineSplitter(max_line_bytes)
     with path.open("rb") as raw, reading(path, raw) as file:
         num_read = 0

@@ -151,11 +151,7 @@ def _store(store: FeedbackStore, batch: list[Wanted], outcome: Imported) -> None
 
 
 def _check_all(path: Path, versions: Versions) -> None:
-    """Refuse a file with lines that can't be used.
-
-    Raises:
-        DataError: There are some, or no line at all; names the first ones.
-    """
+    """Refuse a file with lines that can't be used."""
     problems = ProblemList(path, _MAX_PROBLEMS)
     is_empty = True
     for _, each in _wanted(path, versions, keeps_text=False):
@@ -190,14 +186,7 @@ def _wanted(
 
 
 def _wanted_of(row: Fields, versions: Versions, *, keeps_text: bool) -> Wanted:
-    """Return what a line asks for.
-
-    Raises:
-        ValidationError: A field is missing or wrong.
-        DataError: Its text is not the one that its SHA-256 is of.
-        RequestError: It names labels that there are not.
-        BundleError: It names a version that there is not.
-    """
+    """Return what a line asks for."""
     if isinstance(row.get(_DELETED), str) and isinstance(row.get("id"), str):
         deleted: str = row["id"]
         return deleted
@@ -213,11 +202,7 @@ def _wanted_of(row: Fields, versions: Versions, *, keeps_text: bool) -> Wanted:
 
 
 def _as_sent(row: Fields) -> Fields:
-    """Return the fields of a line as `POST /v1/feedback` takes them.
-
-    Raises:
-        DataError: The text is not the one that the SHA-256 is of.
-    """
+    """Return the fields of a line as `POST /v1/feedback` takes them."""
     fields = {name: value for name, value in row.items() if name not in _OF_ORIGIN}
     text, sha256 = fields.get("text"), fields.get("text_sha256")
     if isinstance(text, str) and isinstance(sha256, str) and not SURROGATE.search(text):

@@ -248,11 +248,7 @@ def answers_to(
 
 
 def _parsed(content: bytes | None, task: Task) -> BatchLine:
-    """Return what a line asks for.
-
-    Raises:
-        LineError: It can't be read, or asks for another version.
-    """
+    """Return what a line asks for."""
     if content is None:
         raise LineError(TOO_LONG, f"the line has more than {MAX_LINE_BYTES} bytes; shorten it")
     line = parse_line(content, task.defaults, as_question)
@@ -267,11 +263,7 @@ def _parsed(content: bytes | None, task: Task) -> BatchLine:
 
 
 def _options_of(line: BatchLine, task: Task, default_scorer: str) -> RankingOptions:
-    """Return what a line asks for, as it is computed together with others.
-
-    Raises:
-        LineError: It names a set of labels that there is not.
-    """
+    """Return what a line asks for, as it is computed together with others."""
     try:
         query = query_of(line, (line.text,))
         label_filter = task.label_sets.filter_of(query.labels)

@@ -107,11 +107,7 @@ def _writing(out: GzipFile | io.BufferedWriter, delimiter: str, line_end: str) -
 
 
 def _beside(source: Path, table: Table, answers: Iterable[bytes]) -> Iterator[list[str]]:
-    """Yield each row with its answer; cells that the header has no name for come last.
-
-    Raises:
-        DataError: There are other rows than answers.
-    """
+    """Yield each row with its answer; cells that the header has no name for come last."""
     width = len(table.written)
     try:
         for cells, line in zip(table.rows(), answers, strict=True):

@@ -79,11 +79,7 @@ class Project:
 
 
 async def _require_learning(project_id: str, service: ServiceDep) -> None:
-    """Refuse projects that there are not, and all where no feedback is kept.
-
-    Raises:
-        KindError: It is one of these.
-    """
+    """Refuse projects that there are not, and all where no feedback is kept."""
     _project(service, project_id)
     if service.feedback is None:
         raise KindError(
@@ -289,13 +285,7 @@ async def _suggest(
     texts: Sequence[str],
     options: SuggestOptions,
 ) -> list[list[Suggestion]]:
-    """Return the labels of each text; blank ones have none.
-
-    Raises:
-        KindError: There is no such project, or its labels have no names in the language.
-        RequestError: The limit is more than a request may ask for.
-        LongtailError: As `answer_request` does.
-    """
+    """Return the labels of each text; blank ones have none."""
     project = _project(service, project_id)
     language = options.language or service.settings.language
     if language != service.settings.language:
@@ -342,13 +332,7 @@ def _suggestions(labels: Sequence[LabelScore], threshold: float) -> list[Suggest
 
 
 async def _read_form(request: Request) -> SuggestForm:
-    """Return what a form asks.
-
-    Raises:
-        HTTPException: With status 415, where the body is of another media type.
-        BodyError: The form can't be read.
-        RequestValidationError: A field is missing or out of bounds.
-    """
+    """Return what a form asks."""
     if media_type_of(request) != FORM:
         raise HTTPException(415, f"Send the body with the header 'Content-Type: {FORM}'")
     content = await request.body()

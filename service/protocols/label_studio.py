@@ -224,13 +224,7 @@ async def _predicted(
     model: LoadedModel,
     texts: Sequence[str],
 ) -> PredictedTasks:
-    """Return the labels of each text, asked for as many at a time as a request may have.
-
-    Raises:
-        LongtailError: As `answer_request` does.
-        RequestError: The tasks ask for too many labels in all.
-        RequestValidationError: A text can't be labelled, or an option is not as it should be.
-    """
+    """Return the labels of each text, asked for as many at a time as a request may have."""
     asked = [text for text in texts if text.strip()]
     options = _options_of(labels, model, service)
     found: list[Prediction] = []
@@ -277,11 +271,7 @@ def _predicted_task(
 
 
 def _options_of(labels: ControlLabels, model: LoadedModel, service: Service) -> dict[str, Any]:
-    """Return what a control asks for about a text.
-
-    Raises:
-        RequestError: It asks for more labels than a request may.
-    """
+    """Return what a control asks for about a text."""
     control, catalogue = labels.control, model.predictor.catalogue
     most, wanted = service.settings.max_k, min(control.num_labels, len(catalogue))
     if wanted > most:
@@ -303,11 +293,7 @@ def _options_of(labels: ControlLabels, model: LoadedModel, service: Service) -> 
 def _pairs(
     event: AnnotationEvent | AnnotationsEvent,
 ) -> list[tuple[StudioAnnotation, StudioTask]]:
-    """Return annotations with their tasks.
-
-    Raises:
-        RequestError: A task is missing.
-    """
+    """Return annotations with their tasks."""
     if isinstance(event, AnnotationEvent):
         return [(event.annotation, event.task)]
     tasks = {task.id: task for task in event.task}

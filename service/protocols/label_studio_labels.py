@@ -180,11 +180,7 @@ def taxonomy_items(model: LoadedModel, path: Sequence[str], query: str) -> list[
 def _rows(
     choices: Iterable[Choice], catalogue: LabelCatalogue
 ) -> dict[tuple[str, ...], int | None]:
-    """Return the label of each choice by its path; None for a heading with other choices below.
-
-    Raises:
-        DataError: A choice is no label, or two are the same one; or there are none.
-    """
+    """Return the label of each choice by its path; None for a heading with other choices below."""
     rows: dict[tuple[str, ...], int | None] = {}
     paths: dict[int, tuple[str, ...]] = {}
     for choice in choices:

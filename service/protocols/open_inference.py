@@ -233,13 +233,7 @@ def _check_name(model: str) -> None:
 
 
 def _loaded(service: Service, model: str, version: str) -> LoadedModel:
-    """Return the model of a version named in a path.
-
-    Raises:
-        KindError: There is no such model, or the version is no version.
-        BundleNotFoundError: It is not loaded.
-        NotReadyError: Nothing is.
-    """
+    """Return the model of a version named in a path."""
     _check_name(model)
     if version == "current":
         return service.manager.get(version)

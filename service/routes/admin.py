@@ -83,12 +83,7 @@ async def delete_canary(service: ServiceDep) -> ModelChange:
 
 
 async def _done(command: Future[Change]) -> ModelChange:
-    """Wait until a command is executed; it goes on if the client does not wait.
-
-    Raises:
-        NotReadyError: The service stops before that.
-        CancelledError: Nobody waits any more.
-    """
+    """Wait until a command is executed; it goes on if the client does not wait."""
     try:
         change = await asyncio.shield(asyncio.wrap_future(command))
     except asyncio.CancelledError:

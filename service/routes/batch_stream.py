@@ -229,13 +229,7 @@ class BatchResponse(Response):
             pass
 
     async def _pieces(self, receive: Receive) -> AsyncIterator[bytes]:
-        """Yield the unpacked body.
-
-        Raises:
-            DeadlineError: Nothing came for too long.
-            ConnectionError: The client is gone.
-            BadGzipError: The body is not the gzip that it should be.
-        """
+        """Yield the unpacked body."""
         inflater = Inflater() if self._settings.is_gzip_in else None
         more = True
         while more:
@@ -256,11 +250,7 @@ class BatchResponse(Response):
             inflater.finish()
 
     async def _begin(self, line: bytes | None) -> None:
-        """Begin to answer a line as soon as there is room for it; blank lines have no answer.
-
-        Raises:
-            RequestError: Too many lines were blank or wrong.
-        """
+        """Begin to answer a line as soon as there is room for it; blank lines have no answer."""
         self._num_read += 1
         if self._num_read % _LINES_A_TURN == 0 or len(line or b"") > _BYTES_A_TURN:
             await asyncio.sleep(0)
@@ -288,11 +278,7 @@ class BatchResponse(Response):
         self._num_waiting -= 1
 
     def _check_waste(self) -> None:
-        """End a batch of lines that cost work and give no labels.
-
-        Raises:
-            RequestError: It is one.
-        """
+        """End a batch of lines that cost work and give no labels."""
         # Lines that wait may get labels: how fast answers come is not up to the client.
         num_good = self._tally.num_results + self._num_waiting
         if self._num_wasted > _MAX_WASTED + num_good:
@@ -314,11 +300,7 @@ class BatchResponse(Response):
             return error
 
     async def _answer(self, index: int, line: BatchLine | LineError) -> bytes:
-        """Return the answer to a line, be it an error.
-
-        Raises:
-            CancelledError: Nobody waits for it any more.
-        """
+        """Return the answer to a line, be it an error."""
         try:
             if isinstance(line, LineError):
                 raise line

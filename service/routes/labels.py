@@ -105,11 +105,7 @@ def _listed(
     page: slice,
     language: str | None,
 ) -> LabelList:
-    """Return a page of the labels that a query finds, or else of those right below a label.
-
-    Raises:
-        LabelNotFoundError: There is no such label.
-    """
+    """Return a page of the labels that a query finds, or else of those right below a label."""
     predictor = model.predictor
     hierarchy = predictor.selector.hierarchy
     if query is None:
@@ -133,11 +129,7 @@ def _listed(
 
 
 def _below(predictor: Predictor, label_id: str) -> list[int]:
-    """Return the rows right below a label, or at the top, in order of their names.
-
-    Raises:
-        LabelNotFoundError: There is no such label.
-    """
+    """Return the rows right below a label, or at the top, in order of their names."""
     catalogue, hierarchy = predictor.catalogue, predictor.selector.hierarchy
     if not label_id:
         return sorted(hierarchy.tops, key=lambda row: catalogue[row].name)

@@ -109,11 +109,7 @@ def _model_summary(
 
 
 def _manifest_of(folder: Path) -> Manifest:
-    """Return the manifest of a version; it is read again where its file has changed.
-
-    Raises:
-        BundleError: As `read_manifest` does.
-    """
+    """Return the manifest of a version; it is read again where its file has changed."""
     try:
         found = (folder / MANIFEST_NAME).stat()
     except OSError:

@@ -17,11 +17,7 @@ PLAIN = r"^[^\x00-\x1f\x7f]+$"
 
 
 def _check_unicode(value: str) -> str:
-    """Return what can be written in UTF-8, unchanged.
-
-    Raises:
-        PydanticCustomError: It can't be.
-    """
+    """Return what can be written in UTF-8, unchanged."""
     if SURROGATE.search(value):
         raise PydanticCustomError(
             "text_surrogate", "The text holds half of a surrogate pair; send valid Unicode"
@@ -30,11 +26,7 @@ def _check_unicode(value: str) -> str:
 
 
 def _check_says_something(value: str) -> str:
-    """Return a name that has a letter or a digit, without blanks around it.
-
-    Raises:
-        PydanticCustomError: It has none.
-    """
+    """Return a name that has a letter or a digit, without blanks around it."""
     if not any(sign.isalnum() for sign in value):
         raise PydanticCustomError(
             "name_blank", "The name has neither a letter nor a digit; send the label's name"

@@ -175,11 +175,7 @@ class ModelLoader:
             self._check_gpu_memory(of_gpu)
 
     def _check_gpu_memory(self, needed: int) -> None:
-        """Refuse what the GPU can't hold, while it can still answer.
-
-        Raises:
-            ChangeError: It can't.
-        """
+        """Refuse what the GPU can't hold, while it can still answer."""
         available = self._available_gpu()
         if available is not None and needed > available:
             raise ChangeError(
@@ -191,13 +187,7 @@ class ModelLoader:
 
     @contextmanager
     def _noted(self, number: int, observer: LoadObserver) -> Iterator[None]:
-        """Tell how a load goes, and turn what it raises into what an answer may say.
-
-        Raises:
-            BundleNotFoundError: There is no such version.
-            CancelledError: The service is stopping.
-            ChangeError: Anything else.
-        """
+        """Tell how a load goes, and turn what it raises into what an answer may say."""
         started = time.monotonic()
         self.loading = number
         try:

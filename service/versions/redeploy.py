@@ -279,12 +279,7 @@ class Redeployer:
     def _swap_in_place(
         self, number: int, move_alias: Callable[[int], object], kept: Serving
     ) -> None:
-        """Free what is not kept, and only then load a version; nothing is served meanwhile.
-
-        Raises:
-            LongtailError: It can't be loaded; the old models are back.
-            CancelledError: The service is stopping.
-        """
+        """Free what is not kept, and only then load a version; nothing is served meanwhile."""
         self._loader.verify(number, self._observer)  # what is damaged shall cost no pause
         before = replace(self._manager.serving(), models=kept.models)
         draining = self._withdraw_all_but(
@@ -309,11 +304,7 @@ class Redeployer:
         return draining
 
     def _await_release(self, draining: Sequence[DrainingModel]) -> None:
-        """Wait until no request holds these models any more.
-
-        Raises:
-            ChangeError: Some still do after the time that they are given.
-        """
+        """Wait until no request holds these models any more."""
         deadline = time.monotonic() + self._policy.drain_timeout_s
         for each in draining:
             if not each.wait(deadline):
@@ -324,11 +315,7 @@ class Redeployer:
                 )
 
     def _restore(self, before: Serving, draining: Sequence[DrainingModel]) -> None:
-        """Serve again what was served before.
-
-        Raises:
-            LongtailError: An old model was gone, and can't be loaded any more.
-        """
+        """Serve again what was served before."""
         try:
             models = [each.model() or self._load(each.version) for each in draining]
         except LongtailError as error:

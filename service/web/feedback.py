@@ -163,11 +163,7 @@ def _size_of(said: FeedbackEntry) -> int:
 def _prepared(
     settings: Settings, said: Sequence[FeedbackEntry], models: Sequence[Meant], who: str | None
 ) -> list[tuple[Entry, Verdicts]]:
-    """Return the entries to store, each with its labels as the metrics count them.
-
-    Raises:
-        RequestError: An entry can't be taken.
-    """
+    """Return the entries to store, each with its labels as the metrics count them."""
     prepared = []
     for number, (each, meant) in enumerate(zip(said, models, strict=True)):
         where = f"entries/{number}/"

@@ -102,12 +102,7 @@ def is_no_json(error: ValidationError) -> bool:
 
 
 def _parse_slowly(content: bytes, model: type[Model]) -> Model:
-    """Return what a body says that pydantic's own reader of JSON refuses.
-
-    Raises:
-        RequestValidationError: As `parse_json_body` does.
-        HTTPException: As there.
-    """
+    """Return what a body says that pydantic's own reader of JSON refuses."""
     try:
         parsed = json.loads(content)
     except json.JSONDecodeError as error:

@@ -93,7 +93,7 @@ class Outcomes(Counter[str]):
 
 @pytest.fixture(scope="module")
 def outcomes() -> Iterator[Outcomes]:
-    """Printed with the seed at the end."""  # noqa: DOC402
+    """Printed with the seed at the end."""
     found = Outcomes()
     started = time.monotonic()
     yield found

@@ -57,7 +57,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def open_port() -> Iterator[int]:
-    """Somebody listens there."""  # noqa: DOC402
+    """Somebody listens there."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 

@@ -159,7 +159,7 @@ class Load:
 
 @pytest.fixture
 def serve(ray_cluster, monkeypatch):
-    """Serve, and the URL of its proxy."""  # noqa: DOC402
+    """Serve, and the URL of its proxy."""
     from ray import serve
 
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -385,11 +385,7 @@ def _rank_batches(
 
 
 def _check_aim(predictor: Predictor, query: RankingOptions) -> None:
-    """Say which scorers lack the aim of a query, and refuse one that all lack.
-
-    Raises:
-        RequestError: All do.
-    """
+    """Say which scorers lack the aim of a query, and refuse one that all lack."""
     lacking = [x for x in predictor.scorers if not _has_aim(predictor, x, query.aim)]
     if len(lacking) == len(predictor.scorers):
         raise RequestError(

@@ -106,11 +106,7 @@ def label_name_ranking(
 def _rank_in_chunks(
     score: Callable[[int, int], csr_array], num_documents: int, width: int, k: int
 ) -> Ranking:
-    """Rank `score(start, stop)` of chunks of documents that are small enough to be made dense.
-
-    Raises:
-        DataError: k is below 1.
-    """
+    """Rank `score(start, stop)` of chunks of documents that are small enough to be made dense."""
     if k < 1:
         raise DataError(f"baseline: got k={k!r}, expected at least 1")
     size = max(1, _DENSE_BYTES // (4 * max(width, 1)))

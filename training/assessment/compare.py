@@ -230,11 +230,7 @@ def compare_predictions(
 def _left_out(
     paths: Mapping[str, Path], dataset: Dataset, split_name: str, num_documents: int
 ) -> LeftOut:
-    """Return which documents a model was trained on that made one of these files.
-
-    Raises:
-        DataError: A file is of another corpus or split, or too few documents are left.
-    """
+    """Return which documents a model was trained on that made one of these files."""
     is_left_out, unknown = np.zeros(num_documents, dtype=np.bool_), []
     for name, path in paths.items():
         documents = read_ranked_documents(path)

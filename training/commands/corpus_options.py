@@ -152,11 +152,7 @@ def _with_signature(
 
 
 def _read_options(typed: Sequence[str]) -> CorpusOptions:
-    """Return what was typed with `--read`.
-
-    Raises:
-        ConfigError: There is no such option, or it lacks its value, or has one too many.
-    """
+    """Return what was typed with `--read`."""
     given: dict[str, Any] = {}
     for each in typed:
         option, equals, value = each.partition("=")
@@ -172,11 +168,7 @@ def _read_options(typed: Sequence[str]) -> CorpusOptions:
 
 
 def _corpus_options(given: Mapping[str, Any]) -> CorpusOptions:
-    """Return what was typed as options of a corpus.
-
-    Raises:
-        ConfigError: It can't be meant.
-    """
+    """Return what was typed as options of a corpus."""
     values = dict(given)
     if (columns := values.get("text_columns")) is not None:
         values["text_columns"] = tuple(name.strip() for name in columns.split(","))

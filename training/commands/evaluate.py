@@ -122,20 +122,12 @@ def _write_predictions(
 
 
 def _check_k(k: int | None, predictions: bool) -> None:
-    """Refuse a k that nothing would heed.
-
-    Raises:
-        ConfigError: No predictions are asked for.
-    """
+    """Refuse a k that nothing would heed."""
     if k is not None and not predictions:
         raise ConfigError(f"evaluate: got -k {k} without --predictions; expected both or neither")
 
 
 def _check_at_most(k: int | None, num_labels: int) -> None:
-    """Refuse more labels a document than the model has, as `longtail predict` does.
-
-    Raises:
-        ConfigError: So many are asked for.
-    """
+    """Refuse more labels a document than the model has, as `longtail predict` does."""
     if k is not None and k > num_labels:
         raise ConfigError(f"-k: got {k}, expected 1 to {num_labels}, the number of labels")

@@ -150,11 +150,7 @@ def _try(
 
 
 def _key_of(url: str | None, variable: str | None) -> str | None:
-    """Return the admin key.
-
-    Raises:
-        ConfigError: The variable is not set, or nothing would need a key.
-    """
+    """Return the admin key."""
     from longtail.models.errors import ConfigError
 
     if variable is None:
@@ -169,11 +165,7 @@ def _key_of(url: str | None, variable: str | None) -> str | None:
 
 
 def _tell(promotion: Promotion, log: PromotionLog) -> None:
-    """Print a short report.
-
-    Raises:
-        PromotionRefusedError: The candidate was not promoted.
-    """
+    """Print a short report."""
     from longtail.models.errors import PromotionRefusedError
 
     pair, decision = promotion.pair, promotion.decision

@@ -114,11 +114,7 @@ def apply(
 def _changes(
     source: Path, bundle: Bundle, merges: Path | None, language: str | None
 ) -> VocabularyChanges:
-    """Return the changes of a file; of a vocabulary, those that the bundle does not follow yet.
-
-    Raises:
-        ConfigError: Options are given that a file of changes has no use for.
-    """
+    """Return the changes of a file; of a vocabulary, those that the bundle does not follow yet."""
     from longtail.models.edit.vocabulary.states import compare_states, read_state, state_of
     from longtail.models.errors import ConfigError
     from longtail.models.files.outputs import check_readable_file

@@ -175,11 +175,7 @@ def read_feedback(path: Path, place: str = "", *, may_be_empty: bool = False) ->
 
 
 def _entry_of(row: Fields) -> Entry:
-    """Return what a line says.
-
-    Raises:
-        DataError: It says it otherwise than is expected, of no text, or of no label.
-    """
+    """Return what a line says."""
     text, digest = string_of(row, "text"), string_of(row, "text_sha256")
     if digest and not _SHA256.fullmatch(digest):
         raise DataError(f"text_sha256 is {digest[:100]!r}; expected 64 hexadecimal digits")
@@ -219,11 +215,7 @@ def _check(entry: Entry) -> None:
 
 
 def _list_of(row: Fields, name: str) -> Sequence[object]:
-    """Return a field that holds a list; empty where it is missing or null.
-
-    Raises:
-        DataError: It holds something else.
-    """
+    """Return a field that holds a list; empty where it is missing or null."""
     value = row.get(name)
     if value is None:
         return []
@@ -233,11 +225,7 @@ def _list_of(row: Fields, name: str) -> Sequence[object]:
 
 
 def _ids_of(row: Fields, name: str) -> tuple[str, ...]:
-    """Return a field that lists ids of labels.
-
-    Raises:
-        DataError: It holds something else.
-    """
+    """Return a field that lists ids of labels."""
     found = []
     for value in _list_of(row, name):
         if not isinstance(value, str) or not value:
@@ -248,11 +236,7 @@ def _ids_of(row: Fields, name: str) -> tuple[str, ...]:
 
 
 def _proposed_of(value: object) -> ProposedLabel:
-    """Return a label that is proposed.
-
-    Raises:
-        DataError: It is no object with a name.
-    """
+    """Return a label that is proposed."""
     if not isinstance(value, dict):
         raise DataError(f"proposed holds {shown(value)}; expected objects with a name")
     label = ProposedLabel(string_of(value, "name").strip(), string_of(value, "id").strip())

@@ -143,11 +143,7 @@ def either(names: tuple[str, ...]) -> str:
 
 
 def _sources_in(folder: Path, options: CorpusOptions) -> Iterator[tuple[str, Source]]:
-    """Yield what is found of each format and split.
-
-    Raises:
-        DataError: A split is there twice.
-    """
+    """Yield what is found of each format and split."""
     for form in FORMATS:
         for name in SPLIT_NAMES:
             if form.split_files:
@@ -197,11 +193,7 @@ def _full_texts(folder: Path) -> list[Path]:
 
 
 def _check_all_shards(paths: list[Path]) -> None:
-    """Refuse shards of which some are missing: their number stands in their names.
-
-    Raises:
-        DataError: Some are.
-    """
+    """Refuse shards of which some are missing: their number stands in their names."""
     if not paths:
         return
     expected = int(paths[0].stem.rpartition("-of-")[2])
@@ -221,11 +213,7 @@ def _source_of(paths: list[Path], form: Format, options: CorpusOptions) -> Sourc
 
 
 def _one_source(data: Path, options: CorpusOptions, division: Division | None) -> CorpusFiles:
-    """Return a corpus whose splits are made.
-
-    Raises:
-        DataError: It is none.
-    """
+    """Return a corpus whose splits are made."""
     source = _whole_source(data, options)
     _check_options(data, source.form, options)
     documents = (x for x in read_documents(source) if isinstance(x, RawDocument))
@@ -320,11 +308,7 @@ def _advice_on(others: list[Path]) -> str:
 
 
 def _check_options(data: Path, form: Format, options: CorpusOptions) -> None:
-    """Refuse what was said of columns where the files have none.
-
-    Raises:
-        DataError: It was, and they have none.
-    """
+    """Refuse what was said of columns where the files have none."""
     given = options.names_columns or options.label_delimiter or options.one_row_per_label
     if given and not form.has_columns:
         raise DataError(
@@ -334,11 +318,7 @@ def _check_options(data: Path, form: Format, options: CorpusOptions) -> None:
 
 
 def _label_file(data: Path, form: Format, options: CorpusOptions) -> Path | None:
-    """Return the label file: the one that is named, or else that of the folder, if it has one.
-
-    Raises:
-        DataError: The folder has two, or a language is named and there is none.
-    """
+    """Return the label file: the one that is named, or else that of the folder, if it has one."""
     others = () if form is EXTREME_CLASSIFICATION else OTHER_LABEL_FILES
     found = options.vocabulary
     if found is None and data.is_dir():

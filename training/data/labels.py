@@ -53,11 +53,7 @@ def labels_of_file(path: Path, files: CorpusFiles, max_problems: int) -> LabelCa
 
 
 def _without_deprecated(labels: list[Label], path: Path, files: CorpusFiles) -> list[Label]:
-    """Return the labels that are in use: not deprecated, or still carried by a document.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Return the labels that are in use: not deprecated, or still carried by a document."""
     old = {
         key: label.id
         for label in labels

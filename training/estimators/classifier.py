@@ -318,11 +318,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"k is {self.k!r}; expected a whole number of at least 1")
 
     def _targets(self, y: Any, num_texts: int) -> Targets:
-        """Return the labels, with texts of labels for known classes only.
-
-        Raises:
-            InvalidInputError: They are not as many as the texts, or a text is of no class.
-        """
+        """Return the labels, with texts of labels for known classes only."""
         if y is None:
             raise InvalidInputError(
                 "y is None; this estimator requires y to be passed: the labels of each text"
@@ -379,11 +375,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _checked(texts: Any) -> Sequence[str]:
-    """Return texts as a list or tuple.
-
-    Raises:
-        InvalidInputError: One can't be used, or there is none.
-    """
+    """Return texts as a list or tuple."""
     try:
         return texts_of(texts)
     except RequestError as error:

@@ -75,11 +75,7 @@ def documents_of(data: Any, options: CorpusOptions = RECOGNISED) -> Documents:
 
 
 def _documents_of_frame(frame: Any, options: CorpusOptions) -> Documents:
-    """Return the documents of a data frame.
-
-    Raises:
-        DataError: As `documents_of`.
-    """
+    """Return the documents of a data frame."""
     names = [str(name) for name in frame.columns]
     if unused := set(options.to_json()) - _OF_FRAMES:
         raise DataError(
@@ -121,11 +117,7 @@ def _id_of(value: object) -> str | None:
 
 
 def _checked(texts: Any, labels: Sequence[Any]) -> Documents:
-    """Return texts and labels as documents.
-
-    Raises:
-        DataError: As `documents_of`.
-    """
+    """Return texts and labels as documents."""
     try:
         found = texts_of(texts)
     except RequestError as error:
@@ -222,11 +214,7 @@ def by_id(label_texts: LabelTexts | None) -> dict[str, str | Mapping[str, Any]]:
 
 
 def _labels_of(row: Any, document: int) -> list[str]:
-    """Return the labels of a cell.
-
-    Raises:
-        DataError: It holds something else than labels.
-    """
+    """Return the labels of a cell."""
     try:
         cell = labels_of_cell(row) if isinstance(row, str) else row
     except DataError as error:

@@ -171,11 +171,7 @@ def _rows(scores: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _scores(estimator: Any, texts: Any) -> Any:
-    """Return what labels are ranked by.
-
-    Raises:
-        InvalidInputError: The estimator has none.
-    """
+    """Return what labels are ranked by."""
     for name in ("decision_function", "predict_proba"):
         if hasattr(estimator, name):
             return getattr(estimator, name)(texts)
@@ -185,11 +181,7 @@ def _scores(estimator: Any, texts: Any) -> Any:
 
 
 def _counts_of(estimator: Any) -> _Counts:
-    """Return what an estimator was fitted on.
-
-    Raises:
-        InvalidInputError: It does not tell.
-    """
+    """Return what an estimator was fitted on."""
     bundle = getattr(_innermost(estimator), "bundle_", None)
     if bundle is None:
         raise InvalidInputError(

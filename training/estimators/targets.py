@@ -153,11 +153,7 @@ def _is_list(row: object) -> bool:
 
 
 def _labels_of(row: Iterable[object], document: int) -> list[str]:
-    """Return the labels of a list, each once; white space around them does not count.
-
-    Raises:
-        InvalidInputError: One is no text, or blank.
-    """
+    """Return the labels of a list, each once; white space around them does not count."""
     labels: dict[str, None] = {}
     for label in sorted(row, key=str) if isinstance(row, set | frozenset) else row:
         if not isinstance(label, str) or not label.strip():
@@ -181,11 +177,7 @@ def _classes_of_lists(
 
 
 def _ids(classes: np.ndarray) -> tuple[str, ...]:
-    """Return the classes as the ids of labels.
-
-    Raises:
-        InvalidInputError: One is blank, or two are equal as text.
-    """
+    """Return the classes as the ids of labels."""
     ids = tuple(str(each).strip() for each in classes.tolist())
     if "" in ids:
         raise InvalidInputError(f"classes: number {ids.index('')} is blank; give it a name")
@@ -199,11 +191,7 @@ def _ids(classes: np.ndarray) -> tuple[str, ...]:
 def _truth_of_lists(
     labels: Sequence[Sequence[str]], column_of: dict[str, int]
 ) -> Float32[csr_array, "document label"]:
-    """Return lists of labels as a matrix.
-
-    Raises:
-        InvalidInputError: A label has no column.
-    """
+    """Return lists of labels as a matrix."""
     rows = SparseRows()
     for document, row in enumerate(labels):
         if unknown := [label for label in row if label not in column_of]:

@@ -129,11 +129,7 @@ def _text_columns(present: Sequence[str], taken: set[str | None]) -> tuple[str, 
 
 
 def _named(name: str, present: Sequence[str], option: str) -> str:
-    """Return the column of this name, or else the only one that differs from it in case alone.
-
-    Raises:
-        ColumnChoiceError: There is none.
-    """
+    """Return the column of this name, or else the only one that differs from it in case alone."""
     if name in present:
         return name
     alike = [other for other in present if other.strip().lower() == name.strip().lower()]

@@ -198,11 +198,7 @@ def _parsed(
 
 
 def _header_of(path: Path, options: CorpusOptions) -> CsvHeader:
-    """Return the header of a CSV file.
-
-    Raises:
-        DataError: It lacks a column; the message says how others are named.
-    """
+    """Return the header of a CSV file."""
     try:
         return header_of(path, _needed(options), _optional(options))
     except DataError as error:
@@ -229,11 +225,7 @@ def _optional(options: CorpusOptions) -> tuple[str, ...]:
 def _columns_of(
     path: Path, names: list[str] | tuple[str, ...], options: CorpusOptions
 ) -> ColumnNames:
-    """Return the columns of a file.
-
-    Raises:
-        DataError: As `find_columns`; it names the file.
-    """
+    """Return the columns of a file."""
     try:
         return find_columns(names, options)
     except DataError as error:
@@ -261,11 +253,7 @@ def _check_choices(path: Path, options: CorpusOptions) -> None:
 
 @lru_cache(maxsize=256)
 def _lenient_columns(names: tuple[str, ...], options: CorpusOptions) -> ColumnNames:
-    """Return the columns of a line of JSON; those that were named may be missing, but not all.
-
-    Raises:
-        ColumnChoiceError: They all are, or several columns could be meant.
-    """
+    """Return the columns of a line of JSON; those that were named may be missing, but not all."""
     text = tuple(name for name in options.text_columns if name in names) or options.text_columns
     found_id = options.id_column if options.id_column in names else None
     try:

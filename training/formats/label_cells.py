@@ -68,11 +68,7 @@ def _at_spaces(cell: str, column: str, delimiter: str | None) -> list[str]:
 
 
 def _check_may_be_list(cell: str, column: str, options: CorpusOptions, listed: list[Any]) -> None:
-    """Refuse a list where labels are said to stand otherwise.
-
-    Raises:
-        DataError: They are.
-    """
+    """Refuse a list where labels are said to stand otherwise."""
     is_told = {
         "--label-delimiter": options.label_delimiter is not None,
         "--one-row-per-label": options.one_row_per_label,

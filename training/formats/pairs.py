@@ -55,11 +55,7 @@ def _key(row: RawDocument) -> tuple[bool, str]:
 
 
 def _check_new(path: Path, row: RawDocument, seen: set[int]) -> None:
-    """Note that a document begins.
-
-    Raises:
-        DataError: It stood further up already.
-    """
+    """Note that a document begins."""
     by_text, key = _key(row)
     content = key.encode("utf-8", "surrogatepass") + bytes([by_text])
     number = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")

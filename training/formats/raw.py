@@ -96,11 +96,7 @@ class Spool:
 
 @contextmanager
 def _room(file: IO[bytes]) -> Iterator[None]:
-    """Say where there is no room for a temporary file, and close it.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Say where there is no room for a temporary file, and close it."""
     try:
         yield
     except OSError as error:

@@ -208,11 +208,7 @@ def _log_likelihood(
 
 
 def _check_options(num_components: int, regulariser: float | None, dim: int) -> None:
-    """Refuse options that can't be.
-
-    Raises:
-        ConfigError: They can't.
-    """
+    """Refuse options that can't be."""
     if not 1 <= num_components <= dim:
         raise ConfigError(
             f"label tree: {num_components} principal components of document vectors with {dim} "
@@ -226,11 +222,7 @@ def _check_options(num_components: int, regulariser: float | None, dim: int) -> 
 
 
 def _check_truth(truth: Float32[csr_array, "document label"]) -> None:
-    """Refuse pairs that no tree can be fitted to.
-
-    Raises:
-        DataError: None can.
-    """
+    """Refuse pairs that no tree can be fitted to."""
     if not (np.isfinite(truth.data) & (truth.data >= 0)).all():
         raise DataError(
             "label tree: weights of pairs that are negative or not finite; expected 0 or more"

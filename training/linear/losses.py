@@ -89,11 +89,7 @@ class NoiseContrast:
         return costs + self.regulariser * corrected.square() if self.regulariser else costs
 
     def _check(self, pairs: Pairs, negatives: Negatives) -> None:
-        """Refuse positives that are never drawn, where that makes the loss infinite.
-
-        Raises:
-            DataError: There are some.
-        """
+        """Refuse positives that are never drawn, where that makes the loss infinite."""
         is_never = negatives.log_q_positive.squeeze(1) == -torch.inf
         needs_log = self.regulariser > 0 or self.log_normaliser is not None
         if needs_log and bool(is_never.any()):

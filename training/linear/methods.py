@@ -158,11 +158,7 @@ def make_pair_objective(
 def _check(
     name: MethodName, num_negatives: int, regulariser: float, tree: LabelTree | None
 ) -> None:
-    """Refuse what can't be, or would be ignored.
-
-    Raises:
-        ConfigError: It can't.
-    """
+    """Refuse what can't be, or would be ignored."""
     if name in WITH_TREE and tree is None:
         raise ConfigError(f"linear scorers: {name!r} draws from a label tree; fit one and give it")
     if num_negatives < 1 or (name == "softmax" and num_negatives > 1):

@@ -291,11 +291,7 @@ class _ScoreTape:
 def _check(
     vectors: Float32[np.ndarray, "document dim"], truth: Float32[csr_array, "document label"]
 ) -> None:
-    """Refuse what can't be trained on.
-
-    Raises:
-        DataError: There is no pair, or a vector is not finite.
-    """
+    """Refuse what can't be trained on."""
     if not truth.nnz:
         raise DataError(
             f"linear scorers: {truth.shape[0]} documents carry none of {truth.shape[1]} labels; "

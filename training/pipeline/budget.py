@@ -152,11 +152,7 @@ def train_within(
 
 
 def _check(run: Run) -> None:
-    """Refuse what has nothing to fit into a time.
-
-    Raises:
-        ConfigError: The run trains no encoder, or in several processes.
-    """
+    """Refuse what has nothing to fit into a time."""
     if not run.config.is_dense:
         raise ConfigError(
             "--budget decides how long the encoder is trained, but this run has none; leave it out"

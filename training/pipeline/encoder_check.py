@@ -120,11 +120,7 @@ def check_encoder(trial: EncoderTrial, sample: Sequence[str]) -> None:
 
 
 def _check_ids(trial: EncoderTrial, tokens: TokenizedTexts) -> None:
-    """Refuse a tokenizer with more tokens than the encoder has embeddings.
-
-    Raises:
-        ConfigError: It is refused.
-    """
+    """Refuse a tokenizer with more tokens than the encoder has embeddings."""
     num_ids = num_token_ids(trial.encoder.transformer)
     if int(tokens.ids.max(initial=0)) >= num_ids:
         raise ConfigError(
@@ -134,11 +130,7 @@ def _check_ids(trial: EncoderTrial, tokens: TokenizedTexts) -> None:
 
 
 def _check_unknown(trial: EncoderTrial, tokens: TokenizedTexts) -> None:
-    """Refuse a tokenizer that knows almost nothing of the corpus, and warn if it knows little.
-
-    Raises:
-        ConfigError: It is refused.
-    """
+    """Refuse a tokenizer that knows almost nothing of the corpus, and warn if it knows little."""
     num_special = trial.tokenizer.num_special_tokens_to_add()
     num_tokens = len(tokens.ids) - num_special * len(tokens)
     if num_tokens <= 0:
@@ -169,11 +161,7 @@ def _different(tokens: TokenizedTexts) -> TokenizedTexts:
 
 
 def _check_vectors(trial: EncoderTrial, tokens: TokenizedTexts, *, num_different: int) -> None:
-    """Refuse an encoder that gives different texts one vector, and warn if padding changes one.
-
-    Raises:
-        ConfigError: It is refused.
-    """
+    """Refuse an encoder that gives different texts one vector, and warn if padding changes one."""
     if len(tokens) < 2 <= num_different:
         raise ConfigError(
             f"{trial.name}: its tokenizer makes the same tokens of {num_different} different "
@@ -221,11 +209,7 @@ def _encode(trial: EncoderTrial, encoder: DualEncoder, tokens: TokenizedTexts) -
 
 
 def _check_lengths(trial: EncoderTrial) -> None:
-    """Refuse a number of tokens that the encoder can't read in the run's precision.
-
-    Raises:
-        ConfigError: It is refused.
-    """
+    """Refuse a number of tokens that the encoder can't read in the run's precision."""
     for setting, most, role in _lengths(trial.config):
         try:
             with torch.no_grad(), trial.machine.autocast():
@@ -290,11 +274,7 @@ def _trial_vectors(trial: EncoderTrial, encoder: DualEncoder, role: Role, most: 
 
 
 def _check_saving(trial: EncoderTrial) -> None:
-    """Refuse an encoder whose weights change when they are saved and loaded, as a bundle's are.
-
-    Raises:
-        ConfigError: It is refused.
-    """
+    """Refuse an encoder whose weights change when they are saved and loaded, as a bundle's are."""
     saved = twin(trial.encoder.transformer)
     try:
         with tempfile.TemporaryDirectory(prefix="longtail-encoder-") as folder:

@@ -120,11 +120,7 @@ def _head(
 
 
 def _check_words(tokenizer: TokenizersBackend, head: VectorHead) -> None:
-    """Refuse the mean over words where the tokens at both ends of a text may be words.
-
-    Raises:
-        ConfigError: It is asked for, and texts have not one special token at each end.
-    """
+    """Refuse the mean over words where the tokens at both ends of a text may be words."""
     ends = num_leading(tokenizer), tokenizer.num_special_tokens_to_add()
     if "words" in (head.document_pooling, head.label_pooling) and ends != (1, 2):
         raise ConfigError(
@@ -136,11 +132,7 @@ def _check_words(tokenizer: TokenizersBackend, head: VectorHead) -> None:
 
 @torch.no_grad()
 def _start_poolers(encoder: DualEncoder, dense: DenseLayer, folder: Path) -> None:
-    """Let both poolers start as the encoder's dense layer; they are trained from there.
-
-    Raises:
-        ConfigError: It doesn't fit the transformer.
-    """
+    """Let both poolers start as the encoder's dense layer; they are trained from there."""
     expected = tuple(encoder.document_pooler.weight.shape)
     if tuple(dense.weight.shape) != expected:
         raise ConfigError(
@@ -167,11 +159,7 @@ def _check_prefixes(
     modules: SentenceModules,
     config: TrainingConfig,
 ) -> None:
-    """Refuse prefixes that leave no room for a text, or that the encoder does not pool.
-
-    Raises:
-        ConfigError: They do.
-    """
+    """Refuse prefixes that leave no room for a text, or that the encoder does not pool."""
     if not modules.pools_prefix and prefixes != Prefixes():
         raise ConfigError(
             f"encoder {source.name!r}: it leaves the prefix of a text out of its vector "

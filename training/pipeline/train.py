@@ -189,22 +189,14 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
 
 
 def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
-    """Return what the dense half starts from, once it is tried on the corpus.
-
-    Raises:
-        ConfigError: It is not to be had, or can't do what the run asks of it.
-    """
+    """Return what the dense half starts from, once it is tried on the corpus."""
     from longtail.training.pipeline.dense_stages import tried_start
 
     return tried_start(run.config, corpus, sample, run.processes)
 
 
 def _trainable(config: TrainingConfig) -> TrainingConfig:
-    """Return the configuration; without an encoder where none is installed and none asked for.
-
-    Raises:
-        ConfigError: An encoder is asked for, and its libraries are not installed.
-    """
+    """Return the configuration; without an encoder where none is installed and none asked for."""
     if not config.is_dense or is_installed("cpu"):
         return config
     if not config.is_encoder_by_default:
@@ -214,11 +206,7 @@ def _trainable(config: TrainingConfig) -> TrainingConfig:
 
 
 def _check_input(run: Run) -> None:
-    """Say which settings decide nothing.
-
-    Raises:
-        ConfigError: The list of excluded words can't be used.
-    """
+    """Say which settings decide nothing."""
     config = run.config
     read_excluded_words(config.excluded_words)
     if ignored := config.keys_ignored:

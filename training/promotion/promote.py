@@ -83,11 +83,7 @@ def promote(
 
 
 def _already_done(pair: Pair, log: PromotionLog) -> Promotion:
-    """End a promotion whose run was killed after the candidate became current.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """End a promotion whose run was killed after the candidate became current."""
     begun = log.unfinished(pair.candidate_digest)
     if not begun or begun[-1].get("verdict") != "promote":
         raise ConfigError(

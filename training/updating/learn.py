@@ -184,11 +184,7 @@ def _record(
 
 
 def _check(bundle: Bundle, corpus: Dataset) -> None:
-    """Refuse a corpus that the version was not trained on.
-
-    Raises:
-        ConfigError: It is another corpus.
-    """
+    """Refuse a corpus that the version was not trained on."""
     if corpus.fingerprint != bundle.manifest.data_fingerprint:
         raise ConfigError(
             f"{str(corpus.folder)!r}: is not the corpus that version {bundle.folder.name} was "
@@ -209,11 +205,7 @@ def _is_learned(bundle: Bundle, run: LearningRun) -> bool:
 
 
 def _check_verdicts(run: LearningRun, verdicts: Verdicts) -> None:
-    """Warn of what can't be learned from; refuse feedback of which nothing is left.
-
-    Raises:
-        DataError: Nothing is.
-    """
+    """Warn of what can't be learned from; refuse feedback of which nothing is left."""
     if verdicts.unknown:
         logger.warning(
             "feedback: %d ids are no labels of the model and are left out: %s",

@@ -126,11 +126,7 @@ def adversarial(
 def _checked_problems(
     data: Path | None, synthetic: Sequence[int], task: CorpusTaskName | None
 ) -> Problems:
-    """Return what is to be learned.
-
-    Raises:
-        ConfigError: There is nothing, or two that don't go together.
-    """
+    """Return what is to be learned."""
     if data is None and not synthetic:
         raise ConfigError("adversarial negatives: nothing to learn; give a corpus, or --synthetic")
     if data is not None and synthetic:

@@ -100,11 +100,7 @@ class _Task:
             objective_value(best)  # without rounds nothing was run yet
 
     def run_best(self, method: MethodName, num_seeds: int) -> None:
-        """Run the candidates of a method that are best by each criterion with every seed.
-
-        Raises:
-            ConfigError: Its loss overflows, whatever the learning rate.
-        """
+        """Run the candidates of a method that are best by each criterion with every seed."""
         # A candidate that the search by one criterion tried may be better by the other.
         tried = self._settings()
         for criterion in CRITERIA:

@@ -122,11 +122,7 @@ def _two_evaluation_sets(
     truth: Float32[csr_array, "document label"],
     num_judged: int,
 ) -> tuple[EvaluationSet, EvaluationSet]:
-    """Return documents to tune on and others to measure on.
-
-    Raises:
-        DataError: Fewer than two documents have a label.
-    """
+    """Return documents to tune on and others to measure on."""
     documents = np.random.default_rng(_SEED).permutation(np.flatnonzero(np.diff(truth.indptr)))
     size = min(num_judged, len(documents) // 2)
     if not size:

@@ -101,12 +101,7 @@ def depl(
 
 
 def _check_base(base: TrainingConfig, dataset: Dataset) -> None:
-    """Refuse what there is nothing to ablate of.
-
-    Raises:
-        ConfigError: The base trains no dual encoder.
-        DataError: There is no dev split.
-    """
+    """Refuse what there is nothing to ablate of."""
     if not base.is_dense:
         raise ConfigError(
             f"depl: got scorers {', '.join(base.scorers)}; expected 'retrieval' among them"

@@ -43,7 +43,7 @@ def client(server):
 
 @pytest.fixture
 def answer_with():
-    """A server that answers each connection with the next of some bytes."""  # noqa: DOC402
+    """A server that answers each connection with the next of some bytes."""
     stop, started = threading.Event(), []
 
     def accepted(listener):
