@@ -29,7 +29,9 @@ from longtail.training.data.dataset import open_dataset
 from longtail.training.pipeline.train import Run, train
 
 # A busy machine is no failure; and CI tries the same examples every time.
-settings.register_profile("longtail", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.register_profile(
+    "longtail", deadline=None, max_examples=25, derandomize=bool(os.environ.get("CI"))
+)
 settings.load_profile("longtail")
 
 DEMO_DATA = Path(__file__).parents[1] / "training" / "demo_data"

@@ -13,14 +13,11 @@ from pathlib import Path
 import pytest
 
 import longtail
-from longtail.models.errors import ConfigError
-from longtail.training.configuration.run import read_config
 
 ROOT = Path(longtail.__file__).parents[1]
 PACKAGES = ("models", "training", "service")
 SOURCES = sorted(p for x in ("longtail", *PACKAGES) for p in (ROOT / x).rglob("*.py"))
 MODULES = [path for path in SOURCES if path.name != "__init__.py"]
-CONFIGS = sorted((ROOT / "training" / "configs").glob("*.yaml"))
 HEAVY = {"torch", "transformers", "sklearn", "scipy", "fastapi", "faiss", "matplotlib"}
 MAX_HELP_MODULES = 400
 
@@ -110,19 +107,6 @@ def test_package_files_are_empty() -> None:
 def test_there_is_no_drawer_for_everything() -> None:
     names = {path.stem for path in SOURCES}
     assert not names & {"utils", "util", "helpers", "common", "misc"}
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=name_of)
-def test_a_configuration_that_comes_with_the_product_loads(path: Path) -> None:
-    read_config(path)
-    assert path.read_text(encoding="utf-8").startswith("#")  # what it is for, and what it gives
-
-
-def test_a_configuration_with_an_unknown_key_does_not_load(tmp_path: Path) -> None:
-    text = CONFIGS[0].read_text(encoding="utf-8")
-    (tmp_path / "typo.yaml").write_text(f"{text}\nsede: 1\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="sede"):
-        read_config(tmp_path / "typo.yaml")
 
 
 # Whatever turns data into running code.

@@ -6,10 +6,8 @@ import json
 import subprocess
 import sys
 from contextvars import Context
-from importlib.metadata import version
 
 import pytest
-from typer.testing import CliRunner
 
 import longtail
 from longtail.models.errors import LongtailError
@@ -36,11 +34,6 @@ def test_every_public_name_is_there():
     assert [name for name in longtail.__all__ if getattr(longtail, name, None) is None] == []
     assert longtail.Predictor.__name__ == "Predictor"
     assert dir(longtail) == sorted(longtail.__all__)
-
-
-def test_an_unknown_name_is_told_with_those_that_there_are():
-    with pytest.raises(AttributeError, match=r"no attribute 'fit'; it has .*'train'"):
-        _ = longtail.fit
 
 
 def test_a_model_is_trained_loaded_and_evaluated(tmp_path, tiny_corpus):
@@ -111,13 +104,3 @@ def test_python_is_quiet_unless_it_is_asked_for_progress(tmp_path, tiny_corpus, 
     assert all(record.getMessage().startswith("the data frame") for record in caplog.records)
     longtail.train(frame, scorers=["sparse", "names"], verbose=True, **folders | {"work": tmp_path})
     assert "sparse:" in capfd.readouterr().err
-
-
-def test_texts_of_labels_belong_into_the_folder_of_a_corpus(tmp_path, tiny_corpus):
-    with pytest.raises(LongtailError, match="write them to a label file in it"):
-        longtail.train(tiny_corpus, label_texts={"a": "b"}, work=tmp_path, registry=tmp_path / "r")
-
-
-def test_the_command_tells_its_version():
-    run = CliRunner().invoke(longtail.app, ["--version"])
-    assert (run.exit_code, run.output) == (0, f"longtail {version('longtail')}\n")

@@ -35,7 +35,6 @@ MAX_WORDS = 6000
 MAX_DOCS_WORDS = 27_000
 """Of the pages in `docs/` that people read through: without the results and the decisions, of
 which one is looked up at a time."""
-ADDRESS = re.compile(r"https?://[a-z0-9][a-z0-9.-]+(:\d+)?(/[\w./~%+-]*)?(\?\S+)?")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -73,11 +72,6 @@ def test_the_python_block_prints_three_labels(trained, monkeypatch, capsys):
     monkeypatch.chdir(trained.registry.folder.parent)
     exec(compile(code, "README.md", "exec"), {})  # noqa: S102
     assert len(capsys.readouterr().out.splitlines()) == 3
-
-
-def test_the_python_block_is_at_most_eight_lines():
-    (code,) = blocks(ROOT / "README.md", "python")
-    assert len([line for line in code.splitlines() if line.strip()]) <= 8
 
 
 @pytest.mark.parametrize("path", [READMES[0], READMES[3]], ids=["main", "service"])
@@ -121,14 +115,6 @@ def test_every_link_to_a_heading_leads_to_one():
         links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", path.read_text("utf-8"))
         targets = [(path.parent / file if file else path, anchor) for file, anchor in links]
         return [f"{file}#{anchor}" for file, anchor in targets if anchor not in anchors_of(file)]
-
-    assert wrong_pages(broken) == {}
-
-
-def test_every_link_to_another_host_is_an_address():
-    def broken(path: Path) -> list[str]:
-        links = re.findall(r"(?:\]\(|<)(https?:[^)>\s]*)", path.read_text("utf-8"))
-        return [link for link in links if not ADDRESS.fullmatch(link)]
 
     assert wrong_pages(broken) == {}
 
@@ -180,22 +166,6 @@ def test_the_readmes_are_short():
 
 def test_the_documents_can_be_read_in_an_afternoon():
     assert sum(len(path.read_text("utf-8").split()) for path in written_pages()) <= MAX_DOCS_WORDS
-
-
-def test_the_glossary_is_at_hand():
-    pages = [*READMES, DOCS / "index.md", ROOT / "docker" / "README.md"]
-    assert [page for page in pages if "glossary.md)" not in page.read_text("utf-8")] == []
-
-
-def test_the_tail_dial_is_introduced_as_logit_adjustment():
-    def is_unexplained(path: Path) -> bool:
-        prose = prose_of(path)
-        first = re.search(r"tail[ _]dial", prose, re.IGNORECASE)
-        if first is None:
-            return False
-        return "logit adjustment" not in prose[max(0, first.start() - 100) : first.end() + 100]
-
-    assert [name_of(path) for path in [READMES[0], *written_pages()] if is_unexplained(path)] == []
 
 
 def test_a_page_says_first_which_question_it_answers():

@@ -32,8 +32,8 @@ def load(name: str) -> ModuleType:
 
 
 render = load("render")
-from docs.generation import leaderboard, leaderboard_page  # noqa: E402 - render finds them
-from docs.generation.claims import interval, sources, verdict  # noqa: E402
+from docs.generation import leaderboard_page  # noqa: E402 - render finds them
+from docs.generation.claims import sources  # noqa: E402
 
 
 def name_of(path: Path) -> str:
@@ -116,150 +116,6 @@ def test_the_leaderboard_that_sorts_is_that_of_the_records() -> None:
     assert not re.search(r"(src|href)=\"https?:", made)
 
 
-def test_the_soak_lasted_an_hour_under_all_faults() -> None:
-    figures = read(RESULTS / "soak.json")["figures"]
-    assert figures["seconds"] >= 3600
-    faults = {row["fault"] for row in figures["faults"]}
-    assert faults >= {"compute threads killed", "jumps of the clock", "full disks"}
-
-
-# ---- the program ----
-
-TABLE = {
-    "columns": [{"name": "model"}, {"name": "P@1", "digits": 2, "best": "max"}, {"name": "s"}],
-    "rows": [["a", 50.5, 1200], ["b", {"mean": 61, "standard_error": 0.25}, None], ["c", 61.0, 3]],
-}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    counts = {"P@1": 0.5, "R@10": 0.25}
-    subsets = {name: {"values": counts} for name in ("all", "1-9", "0")}
-    figures = {
-        "plain": TABLE,
-        "rows": [{"x": 1, "y": True}, {"x": 2, "z": "w"}],
-        "nested": {"task": {"one": {"P@1": {"mean": 0.5, "standard_error": None}}, "two": {}}},
-        "scorers": {"low": subsets, "30-NN tf-idf": {
-            name: {"values": counts | {"P@1": 0.75}} for name in subsets}},
-        "own": {"columns": [{"name": ""}, {"name": "s"}],
-                "rows": [{"from": "x.json plain", "row": "a", "title": "A"}, ["B", 7]]},
-    }  # fmt: skip
-    (tmp_path / "x.json").write_text(json.dumps({"figures": figures}))
-    return tmp_path
-
-
-def test_the_best_of_a_column_is_bold_and_what_is_missing_is_blank() -> None:
-    assert render.markdown_of(TABLE).splitlines() == [
-        "| model | P@1 | s |",
-        "|---|---:|---:|",
-        "| a | 50.50 | 1,200 |",
-        "| b | 61.00 ± 0.25 | |",
-        "| c | **61.00** | 3 |",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("directive", "lines"),
-    [
-        (
-            "x.json plain: s",
-            ["| model | s |", "|---|---:|", "| a | 1,200 |", "| b | |", "| c | 3 |"],
-        ),
-        ("x.json rows", ["| x | y | z |", "|---:|---|---|", "| 1 | yes | |", "| 2 | | w |"]),
-        ("x.json nested/task %", ["| | P@1 |", "|---|---:|", "| one | 50.00 |", "| two | |"]),
-        ("x.json own", ["| | s |", "|---|---:|", "| A | 1,200 |", "| B | 7 |"]),
-        (
-            "x.json scorers: P@1; R@10 (no documents)",
-            [
-                "| scorer | P@1 | R@10 (no documents) |", "|---|---:|---:|",
-                "| 30 nearest neighbours, tf-idf | **75.00** | **25.00** |",
-                "| `low` | 50.00 | **25.00** |",
-            ],
-        ),
-    ],
-)  # fmt: skip
-def test_a_directive_leads_to_a_table(directive: str, lines: list[str], folder: Path) -> None:
-    assert render.markdown_of(render.find_table(directive, folder)).splitlines() == lines
-
-
-def test_what_stands_between_the_marks_is_replaced(folder: Path) -> None:
-    page = "before\n<!-- table: x.json rows: y -->\nold\n<!-- end -->\nafter\n"
-    filled = render.render_page(page, folder)
-    assert re.sub(r"\n+", "\n", filled) == (
-        "before\n<!-- table: x.json rows: y -->\n| x | y |\n|---:|---|\n| 1 | yes |\n| 2 | |\n"
-        "<!-- end -->\nafter\n"
-    )
-    assert render.render_page(filled, folder) == filled
-
-
-@pytest.mark.parametrize(
-    ("directive", "message"),
-    [
-        ("x.json", "expected 'FILE.json NAME'"),
-        ("x.json other", "x.json: no figures 'other'; there is plain, rows"),
-        ("x.json plain: t", r"no columns \['t'\]; there is \['model', 'P@1', 's'\]"),
-    ],
-)
-def test_figures_that_are_not_there_are_named(directive: str, message: str, folder: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        render.find_table(directive, folder)
-
-
-# ---- claims and leaderboard ----
-
-
-@pytest.mark.parametrize(
-    ("tested", "expected"),
-    [
-        ([], "not decided"),
-        (["not significant", "no difference"], "not decided"),
-        (["holds", "holds"], "holds"),
-        (
-            ["holds", "not significant", "not significant"],
-            "holds in 1 of 3 tests, else not decided",
-        ),
-        (["contrary", "contrary"], "doesn't hold"),
-        (["contrary", "not significant"], "contrary in 1 of 2 tests, else not decided"),
-        (["contrary", "holds"], "holds in 1, contrary in 1 of 2 tests"),
-    ],
-)
-def test_a_verdict_is_what_all_corrected_tests_say(tested: list[str], expected: str) -> None:
-    assert verdict(tested) == expected
-
-
-def test_an_interval_of_two_seeds_is_wide_and_of_one_there_is_none() -> None:
-    assert interval(1.0, 0.1, 2) == " [-0.3, 2.3]"  # t of one degree of freedom: 12.7
-    assert interval(1.0, 0.1, 3) == " [0.6, 1.4]"
-    assert interval(1.0, 0.1, 1) == ""
-
-
-def row_of(name: str, precision: float) -> dict[str, Any]:
-    values = dict.fromkeys((*leaderboard._MAIN, *leaderboard._BAND_MEASURES), precision)
-    bands = dict.fromkeys(("all", "1-9", *leaderboard.BANDS), values)
-    figures = {
-        "name": name, "version": "x==1", "settings": "", "bands": bands | {"0": {}},
-        "hierarchical": None, "probabilities": {"ECE@5": None, "micro-F1": 0.5},
-        "costs": {"training_seconds": 3.4, "tuning_seconds": None, "memory_gib": 1.0,
-                  "milliseconds": 0.25},
-    }  # fmt: skip
-    return {"command": "python x.py", "figures": figures}
-
-
-def test_rows_stand_by_p_at_5_and_what_no_row_has_is_no_column(tmp_path: Path) -> None:
-    for name, precision in (("low", 0.25), ("high <b>", 0.75)):
-        path = tmp_path / "demo" / f"{name[:3]}.json"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(row_of(name, precision)))
-    tables = leaderboard.tables_of(tmp_path / "demo")
-    names = [column["name"] for column in tables["overall"]["columns"]]
-    assert [row[0] for row in tables["overall"]["rows"]] == ["high &lt;b>", "low"]
-    assert "micro-F1" in names and not {"hP@5", "ECE@5"} & set(names)
-    assert tables["bands R@10"]["rows"][1] == ["low", None, 25.0, 25.0, 25.0, 25.0]
-    page = leaderboard_page.page(tmp_path)
-    assert "high &lt;b&gt;" in page and "<b>" not in page
-    assert page.count("<tr><td") == 2 * 6  # all labels, and five bands
-
-
 # ---- numbers drawn to be measured again ----
 
 
@@ -303,29 +159,3 @@ def test_numbers_that_were_drawn_are_judged_again(tmp_path, monkeypatch, capsys)
     assert first["figures"] == again["figures"]
     assert first["seeds"] == again["seeds"] == [1]
     assert first["figures"]["places"] != read(file)["figures"]["places"]
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"seeds": [1], "figures": {}}'])
-def test_a_file_without_a_draw_is_refused(content, tmp_path, monkeypatch) -> None:
-    (tmp_path / "rerun.json").write_text(content)
-    monkeypatch.setattr(
-        sys, "argv", ["rerun.py", "--seed", "1", "--json", str(tmp_path / "rerun.json")]
-    )
-    with pytest.raises(SystemExit, match="expected a draw that this program wrote"):
-        load("rerun").main()
-    assert (tmp_path / "rerun.json").read_text() == content
-
-
-@pytest.mark.parametrize("count", ["0", "-1", "999999"])
-def test_more_numbers_than_there_are_cannot_be_drawn(count, monkeypatch) -> None:
-    rerun = load("rerun")
-    monkeypatch.setattr(sys, "argv", ["rerun.py", "--seed", "1", "--count", count])
-    with pytest.raises(SystemExit, match=f"--count: got {count}; give 1 to"):
-        rerun.main()
-
-
-def test_numbers_that_a_person_copied_are_not_drawn() -> None:
-    rerun = load("rerun")
-    copied = [x for x in rerun.printed_numbers() if x.directive == "eurlex57k.json test"]
-    assert copied
-    assert not any(map(rerun.can_run_again, copied))

@@ -41,18 +41,6 @@ def test_every_page_is_in_a_menu(build: ModuleType) -> None:
     assert set(build.STAGED.rglob("*.md")) == listed
 
 
-def test_a_link_to_code_becomes_its_text(build: ModuleType) -> None:
-    places = {ROOT / "docs" / "index.md": Path("index.md")}
-    text = "[the settings](../service/settings.py), `x`, [out](https://example.org/a)\n"
-    relinked = build._relinked(text, ROOT / "docs" / "index.md", places)
-    assert relinked == "the settings, `x`, [out](https://example.org/a)\n"
-
-
-def test_a_link_to_nothing_is_refused(build: ModuleType) -> None:
-    with pytest.raises(FileNotFoundError, match=r"docs/index.md: the link to nothing.md leads to"):
-        build._relinked("[x](nothing.md)", ROOT / "docs" / "index.md", {})
-
-
 def test_a_page_that_fetches_from_another_host_is_found(
     build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

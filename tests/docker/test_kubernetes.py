@@ -62,36 +62,6 @@ def test_everything_is_valid_by_the_schemas_of_kubernetes(overlay: str) -> None:
                 kubernetes_validate.validate(each, version, strict=True)
 
 
-@needs_kubectl
-def test_all_parts_find_the_pods() -> None:
-    made = built("monitoring")
-    labels = made["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    selectors = [
-        made["Service"]["spec"]["selector"],
-        made["Deployment"]["spec"]["selector"]["matchLabels"],
-        made["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
-        made["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
-    ]
-    assert all(selector and selector.items() <= labels.items() for selector in selectors)
-    found = made["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
-    assert found.items() <= made["Service"]["metadata"]["labels"].items()
-
-
-@needs_kubectl
-def test_one_pod_keeps_feedback_on_a_disk_of_its_own(setting_variables) -> None:
-    made = built("feedback")
-    spec = made["Deployment"]["spec"]
-    (container,) = spec["template"]["spec"]["containers"]
-    assert spec["strategy"] == {"type": "Recreate"}
-    volume, mount = spec["template"]["spec"]["volumes"][-1], container["volumeMounts"][-1]
-    claim = made[f"PersistentVolumeClaim/{volume['persistentVolumeClaim']['claimName']}"]
-    assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
-    assert volume["name"] == mount["name"] and container["env"][-1]["value"] == mount["mountPath"]
-    assert container["env"][-1]["name"] in setting_variables
-    replicas = made["HorizontalPodAutoscaler"]["spec"]
-    assert replicas["minReplicas"] == replicas["maxReplicas"] == 1
-
-
 def test_pods_can_do_as_little_as_possible(pod, container) -> None:
     assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] == 10001
     assert pod["automountServiceAccountToken"] is False
@@ -120,30 +90,6 @@ def test_a_stop_leaves_the_service_the_time_that_it_takes(
     assert pod["terminationGracePeriodSeconds"] > before_s + longest_stop_s
 
 
-def test_probes_ask_routes_of_the_service(container) -> None:
-    asked = {
-        name: container[f"{name}Probe"]["httpGet"]["path"]
-        for name in ("startup", "readiness", "liveness")
-    }
-    assert asked == {"startup": "/readyz", "readiness": "/readyz", "liveness": "/livez"}
-
-
-def test_the_autoscaler_goes_by_a_metric_of_the_service(samples) -> None:
-    (metric,) = read("base", "autoscaling.yaml")["spec"]["metrics"]
-    (rule,) = read("monitoring", "adapter-values.yaml")["rules"]["custom"]
-    name = metric["pods"]["metric"]["name"]
-    assert name in samples and rule["seriesQuery"].startswith(f"{name}{{")
-    assert int(metric["pods"]["target"]["averageValue"]) < Settings().max_queue_tokens / 2
-
-
 def test_the_rules_are_those_of_prometheus() -> None:
     rules = yaml.safe_load((ROOT / "docker" / "prometheus" / "rules.yml").read_text("utf-8"))
     assert read("monitoring", "prometheusrule.yaml")["spec"] == rules
-
-
-def test_memory_is_as_much_as_the_rules_say(container, rules) -> None:
-    (limit,) = (
-        rule["expr"] for rule in rules if rule.get("record") == "longtail:memory_limit_bytes"
-    )
-    assert container["resources"]["limits"]["memory"] == "4Gi"
-    assert limit == "vector(4 * 1024 * 1024 * 1024)"

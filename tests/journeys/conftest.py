@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import subprocess
@@ -134,22 +133,3 @@ def disk(tmp_path) -> Iterator[Callable[..., Path]]:
     yield make
     for folder in mounted:
         subprocess.run(["/bin/umount", str(folder)], check=True)
-
-
-@pytest.fixture
-def no_space(monkeypatch) -> Callable[[int], None]:
-    """Lets the disk be full from the nth time on that something is made durable."""
-    original = os.fsync
-
-    def fill(after: int) -> None:
-        calls: list[int] = []
-
-        def fsync(handle: int) -> None:
-            calls.append(handle)
-            if len(calls) > after:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            original(handle)
-
-        monkeypatch.setattr(os, "fsync", fsync)
-
-    return fill

@@ -105,14 +105,6 @@ def test_a_bad_path_is_told_whatever_else_is_right(things, run, words, name):
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=[" ".join(words) for words in COMMANDS])
-def test_paths_of_the_wrong_kind_or_missing_are_told(things, run, words):
-    names = [name for case, name in CASES if case == words]
-    for value in ("none", "full", "empty", "binary"):
-        outcome = run(*typed(words, dict.fromkeys(names, value)))
-        assert outcome.status in {0, 1, 2}, (value, outcome)
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=[" ".join(words) for words in COMMANDS])
 def test_unknown_options_and_too_many_words_are_wrong_usage(things, run, words):
     assert run(*words, "--no-such-option").status == 2
     outcome = run(*words, *["x"] * 9)

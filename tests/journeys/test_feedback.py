@@ -58,26 +58,6 @@ def test_what_was_said_is_learned_and_rolled_back(place, run):
     assert Registry(place / "registry").current() == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("report --feedback none", "'none' holds no feedback"),
-        ("delete x --feedback none", "'none' holds no feedback"),
-        ("export out --feedback none", "'none' holds no feedback"),
-        ("import docs.jsonl --feedback kept", "Name a label in one of"),
-        ("import none --feedback kept", "check the path"),
-        ("import empty.jsonl --feedback kept", "holds no entries"),
-        ("import docs.jsonl --feedback registry/1", "lies in the registry"),
-        ("export docs.jsonl --feedback kept", "is there already"),
-    ],
-)
-def test_mistakes_are_told(place, run, words, told):
-    (place / "empty.jsonl").touch()
-    outcome = run("feedback", *words.split())
-    assert outcome.status == 1 and told in outcome.err
-    assert not (place / "kept").exists() and not (place / "none").exists()
-
-
 def test_a_full_disk_is_told_and_keeps_what_was_there(place, run, said, disk):
     store = ["--feedback", disk("1m") / "kept"]
     assert run("feedback", "import", said("few", 5, 100), *store, "--texts").status == 0

@@ -83,15 +83,6 @@ def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     return number
 
 
-def test_a_page_says_what_to_type() -> None:
-    pages = {page.name: lines for page in PAGES if (lines := typed_lines(page))}
-    assert "tutorial.md" in pages
-    for lines in pages.values():
-        words = [line.split()[1] for line in lines if line.startswith("longtail")]
-        assert words[0] == "inspect" and words[-1] == "serve"
-        assert [line for line in lines if line.split()[0] not in {"longtail", "curl"}] == []
-
-
 @pytest.mark.usefixtures("own_file")
 def test_typing_it_ends_with_an_answer_over_http(port: int) -> None:
     lines = next(lines for page in PAGES if (lines := typed_lines(page)))

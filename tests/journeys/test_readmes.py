@@ -94,17 +94,6 @@ def test_predict_reads_what_training_reads_and_plain_text(place, run, name, suff
         assert [x["id"] for x in found] == ["a", "b"]
 
 
-def test_some_failed_lines_are_counted_and_the_first_is_told(place, run):
-    """It was not said which lines failed, nor why, on commit e37f807."""
-    Path("mixed.jsonl").write_text('{"text": "fish"}\n{"text": ""}\n{"txet": "fish"}\n')
-    outcome = run("predict", "--input", "mixed.jsonl", "--output", "out")
-    assert outcome.status == 1
-    assert "3 documents: 1 answered, 2 with errors" in outcome.out
-    assert "2 of 3 documents of 'mixed.jsonl' could not be answered; the first: the" in outcome.err
-    assert "index 1: " in outcome.err
-    assert "error" in answers("out")[2]  # a misspelt field of a line without labels
-
-
 def test_a_run_in_which_every_line_failed_has_failed(place, run):
     """It ended with status 0 on commit e37f807."""
     Path("bad.jsonl").write_text('{"text": ""}\n')
@@ -113,18 +102,6 @@ def test_a_run_in_which_every_line_failed_has_failed(place, run):
     assert "all 1 of 1 documents of 'bad.jsonl' could not be answered" in outcome.err
     assert "; the first: the one with index 0: " in outcome.err
     assert len(answers("out")) == 1
-
-
-def test_predict_replaces_answers_only_when_told_to(place, run):
-    """It replaced them without a word on commit e37f807."""
-    words = ("predict", "--input", "docs.jsonl", "--output", "out")
-    assert run(*words, "-k", "2").status == 0
-    first = Path("out").read_bytes()
-    assert run(*words, "-k", "3").status == 1
-    assert Path("out").read_bytes() == first
-    assert run(*words, "-k", "3", "--overwrite").status == 0
-    assert Path("out").read_bytes() != first
-    assert sorted(path.name for path in place.glob("*out*")) == ["out"]
 
 
 def test_a_model_of_three_labels_answers_with_all_of_them(tmp_path, run, monkeypatch):

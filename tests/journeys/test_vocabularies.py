@@ -55,33 +55,6 @@ def test_convert_to_another_syntax_loses_nothing(run) -> None:
         assert run("vocabulary", "show", name, "--json").out == before
 
 
-@pytest.mark.usefixtures("vocabulary")
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("v.ttl", "v.ttl"), "is the input"),
-        (("v.ttl", "l.txt"), "no form by its name; expected the end .jsonl, .csv, .tsv, .nt, .ttl"),
-        (("v.ttl", "l.nt", "--language", "fi"), "leave out --language and --keep-deprecated"),
-        (("v.ttl", "l.csv", "--language", "de"), "no concept has a name in the language 'de'"),
-        (("binary", "l.csv"), "no vocabulary by its name"),
-        (("none.ttl", "l.csv"), "none.ttl': can't be read"),
-    ],
-)
-def test_what_can_not_be_converted_is_told_and_nothing_is_written(run, place, words, told) -> None:
-    before = set(place.iterdir())
-    outcome = run("vocabulary", "show", words[0], "--output", *words[1:])
-    assert outcome.status == 1 and told in outcome.last_line
-    assert set(place.iterdir()) == before
-
-
-@pytest.mark.usefixtures("vocabulary")
-def test_a_result_that_is_there_stays_unless_it_may_be_replaced(run, place) -> None:
-    (place / "l.csv").write_text("mine")
-    assert "is there already" in run("vocabulary", "show", "v.ttl", "--output", "l.csv").last_line
-    assert (place / "l.csv").read_text() == "mine"
-    assert run("vocabulary", "show", "v.ttl", "--output", "l.csv", "--overwrite").status == 0
-
-
 @pytest.fixture
 def editions(place) -> dict[str, str]:
     """A next edition of the labels of the model in `registry`: one renamed, merged, gone, new."""
@@ -121,23 +94,3 @@ def answers(run, place) -> list[dict]:
     assert done.status == 0, done
     lines = (place / "out.jsonl").read_text().splitlines()
     return [label for line in lines for label in json.loads(line)["labels"]]
-
-
-@pytest.mark.usefixtures("editions")
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("diff", "registry", "none.ttl"), "NEW 'none.ttl': can't be read"),
-        (("diff", "none", "next.jsonl"), "OLD 'none': can't be read"),
-        (("diff", "empty", "next.jsonl"), "no version 'current'"),
-        (("diff", "registry", "next.jsonl", "--json", "next.jsonl"), "is the input 'next.jsonl'"),
-        (("diff", "registry", "next.jsonl", "--merges", "next.jsonl"), "next.jsonl"),
-        (("apply", "binary"), "binary"),
-        (("apply", "c.json"), "CHANGES 'c.json': can't be read"),
-        (("apply", "next.jsonl", "--version", "7"), "no version '7'; there are: 1"),
-        (("apply", "c.json", "--language", "en"), "leave out --merges and --language"),
-    ],
-)
-def test_what_can_not_be_compared_or_applied_is_told(run, words, told) -> None:
-    outcome = run("vocabulary", *words)
-    assert outcome.status == 1 and told in outcome.last_line

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,15 +92,6 @@ def test_a_cluster_where_nobody_listens(fake_ray, monkeypatch, free_port, addres
     assert not fake_ray.begun
 
 
-def test_a_cluster_that_ray_does_not_find(fake_ray, monkeypatch):
-    monkeypatch.setenv("RAY_ADDRESS", "nonsense")
-    fake_ray.failure = ValueError("Invalid address format: nonsense")
-    with pytest.raises(
-        ConfigError, match=r"'nonsense' \(ValueError: Invalid .*or unset RAY_ADDRESS to"
-    ):
-        start_ray("x", 3)
-
-
 @pytest.mark.parametrize(
     "failure",
     [
@@ -122,41 +109,3 @@ def test_ray_that_does_not_start(fake_ray, failure):
         f"({type(failure).__name__}: {failure}); it needs memory"
     )
     assert told.value.__cause__ is failure
-
-
-@pytest.mark.ray
-@pytest.mark.parametrize(
-    ("variable", "value", "words"),
-    [
-        ("RAY_ADDRESS", "127.0.0.1:{port}", "no connection to the Ray cluster"),
-        ("RAY_ADDRESS", "nonsense", "no connection to the Ray cluster 'nonsense' (ValueError"),
-        (
-            "RAY_TMPDIR",
-            "{folder}/none",
-            "Ray does not start on this machine with 1 process",
-        ),
-    ],
-)
-def test_the_command_says_in_a_line_why_ray_does_not_start(
-    trained_sparse, tmp_path, free_port, variable, value, words
-):
-    """In a process of its own, which has no cluster yet."""
-    pytest.importorskip("ray", reason="the extra 'ray' is not installed")
-    (tmp_path / "in.jsonl").write_text('{"text": "milk"}\n')
-    env = {key: x for key, x in os.environ.items() if not key.startswith("RAY_")}
-    env[variable] = value.format(port=free_port, folder=blocked(tmp_path))
-    given = ["predict", "--input", "in.jsonl", "--output", "out.jsonl", "--engine", "ray"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "longtail", *given, "--registry", trained_sparse.registry.folder],
-        cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 1
-    assert "Traceback" not in ran.stderr
-    assert ran.stderr.splitlines()[-1].startswith(f"Error: --engine ray: {words}")
-
-
-def blocked(folder: Path) -> Path:
-    """A file, where there should be a folder."""
-    path = folder / "blocked"
-    path.touch()
-    return path

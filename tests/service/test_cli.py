@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
+from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError
 from longtail.service.cli import add_commands
 from longtail.service.commands.serve import serve_command
 from longtail.service.settings import Settings
@@ -40,49 +40,15 @@ def test_list_shows_all_versions_aligned_and_stars_the_current(run, registry):
     assert registry.open(2).manifest.digest[:12] in second
 
 
-def test_list_gives_json(run):
-    first, second = json.loads(run("registry", "list", "--json"))
-    assert (first["version"], first["current"], second["current"]) == (1, False, True)
-    assert second["scorers"] == ["retrieval", "sparse"]
-
-
 def test_list_says_what_is_wrong_with_a_version(run, registry):
     (registry.folder / "1" / "manifest.json").write_text("{}")
     assert "manifest.json is not a bundle's manifest" in run("registry", "list")
-
-
-def test_list_of_an_empty_registry_says_what_to_do(run, tmp_path):
-    assert "train one with 'longtail train'" in run("registry", "list", at=tmp_path)
-
-
-def test_list_of_a_missing_folder_fails(run, tmp_path):
-    with pytest.raises(BundleNotFoundError, match="there is no such folder; check the path"):
-        run("registry", "list", at=tmp_path / "none")
-
-
-def test_activate_of_a_missing_version_does_not_advise_itself(run):
-    with pytest.raises(BundleNotFoundError, match=r"there are: 1, 2; name one of these$"):
-        run("registry", "activate", "9")
 
 
 def test_the_folder_of_a_version_is_no_registry(run, registry):
     for command in ("list", "show", "verify"):
         with pytest.raises(BundleNotFoundError, match=r"the folder of one version; .* --registry"):
             run("registry", command, at=registry.folder / "1")
-
-
-def test_show_prints_a_page_and_the_whole_manifest_as_json(run, registry):
-    """The page was the whole manifest, 50 kB of it, on commit e37f807."""
-    page = run("registry", "show", "1")
-    assert re.search(r"^labels: +8$", page, re.MULTILINE)
-    hint = f"longtail registry show 1 --registry {registry.folder} --json"
-    assert hint in page and "p_at_1" not in page
-    assert re.search(r"^chosen on: +the dev split$", page, re.MULTILINE)
-    assert json.loads(run("registry", "show", "1", "--json"))["metrics"] == {
-        "retrieval": {"p_at_1": 0.5}
-    }
-    shown = json.loads(run("registry", "show", "--json"))
-    assert (shown["version"], shown["label_count"]) == (2, 8)
 
 
 def test_log_shows_who_changed_what(run, registry):
@@ -123,46 +89,9 @@ def test_remove_deletes_a_version_but_not_the_current_one(run, registry):
         run("registry", "remove", "2")
 
 
-def test_a_version_that_is_not_there_is_an_error_that_lists_the_others(run):
-    with pytest.raises(BundleNotFoundError, match="there are: 1, 2"):
-        run("registry", "show", "9")
-
-
-def test_the_registry_comes_from_the_environment_too(registry, monkeypatch):
-    monkeypatch.setenv("LONGTAIL_REGISTRY", str(registry.folder))
-    app = typer.Typer()
-    add_commands(app)
-    assert "*" in CliRunner().invoke(app, ["registry", "list"]).stdout
-
-
 def test_serve_has_an_option_for_every_setting_and_no_other():
     options = get_command(serve_command()).params
     assert [option.name for option in options] == list(Settings.model_fields)
-
-
-def test_serve_shows_the_defaults_of_the_settings():
-    options = {option.name: option for option in get_command(serve_command()).params}
-    defaults = Settings().model_dump() | {"versions": "current"}
-    for name, default in defaults.items():
-        shown = options[name].show_default
-        if default in (None, "", ()):
-            assert shown in {"automatic", "by the device", "none"}, name
-        else:
-            read = str if isinstance(default, bool) else type(default)
-            assert read(shown) == read(default), name
-
-
-def test_the_help_of_serve_says_what_a_setting_may_be(run):
-    shown = " ".join(run("serve", "--help").replace("│", " ").split())
-    assert "One of debug, info, warning, error." in shown
-    assert "From 0 to 65535. [default: (8000)]" in shown
-
-
-def test_an_option_that_serve_does_not_have_is_named():
-    app = typer.Typer()
-    add_commands(app)
-    result = CliRunner().invoke(app, ["serve", "--prot", "5"])
-    assert result.exit_code == 2 and "--prot" in result.output
 
 
 def test_serve_starts_the_application_with_the_given_settings(run, registry, monkeypatch):
@@ -178,11 +107,6 @@ def test_serve_starts_the_application_with_the_given_settings(run, registry, mon
 def test_serve_stops_at_once_where_there_is_nothing_to_serve(run, tmp_path):
     with pytest.raises(BundleNotFoundError, match="train one with 'longtail train'"):
         run("serve", at=tmp_path / "none")
-
-
-def test_serve_stops_at_once_at_a_bad_option(run):
-    with pytest.raises(ConfigError, match="--port: got 99999"):
-        run("serve", "--port", "99999")
 
 
 def test_key_prints_a_key_and_the_line_that_lets_it_in():

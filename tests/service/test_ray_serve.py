@@ -17,7 +17,7 @@ import pytest
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.add_labels import add_labels
-from longtail.models.errors import BundleNotFoundError, ConfigError, NotReadyError
+from longtail.models.errors import ConfigError, NotReadyError
 from longtail.models.labels.catalogue import Label
 from longtail.service.ray_serve import Arguments, build, create_replica, settings_of
 
@@ -41,20 +41,6 @@ def test_a_replica_serves_one_version_whatever_becomes_current(two_versions):
     more = Arguments(registry=two_versions.folder, version=2, num_gpus=0.5, settings={"max_k": 7})
     assert (settings_of(more).versions, settings_of(more).device) == ((2,), "cuda")
     assert settings_of(more).max_k == 7
-
-
-@pytest.mark.parametrize("name", ["admin_keys", "versions", "canary_version"])
-def test_settings_that_would_change_one_replica(two_versions, name):
-    given = Arguments(registry=two_versions.folder, settings={name: "1"})
-    with pytest.raises(ConfigError, match=f"settings.{name}: it would concern one replica only"):
-        settings_of(given)
-
-
-def test_settings_and_versions_that_there_are_not(two_versions):
-    with pytest.raises(ConfigError, match="settings: max_k: got 0"):
-        settings_of(Arguments(registry=two_versions.folder, settings={"max_k": 0}))
-    with pytest.raises(BundleNotFoundError, match="no version 9"):
-        settings_of(Arguments(registry=two_versions.folder, version=9))
 
 
 def test_without_ray_the_error_names_the_extra(monkeypatch):
@@ -113,11 +99,6 @@ def test_a_deployment_is_scaled_by_what_waits(fake_serve, two_versions):
     assert fake_serve["ray_actor_options"] == {"num_cpus": 3, "num_gpus": 0}
     assert fake_serve["graceful_shutdown_timeout_s"] > 30
     assert fake_serve["app"].state.service.settings.versions == (2,)
-
-
-def test_arguments_that_there_are_not(fake_serve, two_versions):
-    with pytest.raises(ConfigError, match=r"longtail.service.ray_serve: replicas: unknown"):
-        build({"registry": two_versions.folder, "replicas": 3})
 
 
 class Load:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -16,10 +15,9 @@ import longtail
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.pretrained import load_tokenizer
 from longtail.models.encoders.tokens import tokenize_texts
-from longtail.models.errors import DataError
-from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.catalogue import Label
 from longtail.training.data.dataset import open_dataset
-from longtail.training.reports.labels import index_of_label, report_labels, write_reports
+from longtail.training.reports.labels import report_labels, write_reports
 
 MAX_TOKENS = 12  # of the trained run
 
@@ -39,24 +37,6 @@ def describe(tmp_path, monkeypatch, trained) -> Callable[..., Result]:
 
 
 @pytest.fixture
-def fail(monkeypatch, capsys, tmp_path, trained) -> Callable[..., str]:
-    """Calls the command as the shell does and returns the error that it prints."""
-    monkeypatch.chdir(tmp_path)
-
-    def failing(*arguments: str) -> str:
-        registry = str(trained.registry.folder)
-        monkeypatch.setattr(
-            sys, "argv", ["longtail", "describe", *arguments, "--registry", registry]
-        )
-        with pytest.raises(SystemExit) as caught:
-            longtail.main()
-        assert caught.value.code == 1
-        return capsys.readouterr().err
-
-    return failing
-
-
-@pytest.fixture
 def bundle(trained) -> Bundle:
     return trained.bundle
 
@@ -64,12 +44,6 @@ def bundle(trained) -> Bundle:
 @pytest.fixture
 def commonest(bundle) -> Label:
     return bundle.catalogue[int(bundle.catalogue.training_counts.argmax())]
-
-
-@pytest.fixture
-def unseen(bundle) -> Label:
-    """A label without training documents."""
-    return next(label for label in bundle.catalogue if not label.training_count)
 
 
 # ---- one label ----
@@ -93,13 +67,6 @@ def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads
         for token, weight in found["keywords"]
     ]
     assert len(lines[6:]) == 7 and " * " in lines[6] and " * " not in lines[-1]
-
-
-def test_a_label_without_training_documents_says_so(describe, unseen):
-    shown = describe(unseen.id).stdout
-    assert "training documents: none, so it has no keywords\n" in shown
-    assert f"encoder reads:      {unseen.name}\n" in shown
-    assert "by weight" not in shown
 
 
 def test_the_encoder_is_not_loaded(describe, commonest, monkeypatch):
@@ -168,52 +135,9 @@ def test_an_interrupted_export_leaves_the_old_file_and_nothing_else(bundle, tmp_
     assert [each.name for each in tmp_path.iterdir()] == ["labels.jsonl"]
 
 
-def test_a_file_that_can_not_be_written_is_told_in_one_line(fail, tmp_path):
-    (tmp_path / "folder").mkdir()
-    error = fail("--all", "--output", "folder")
-    assert "Error: --output 'folder': is a folder, expected a file" in error
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
 def test_the_export_is_a_label_file_that_a_corpus_can_have(describe, bundle, tiny_corpus, tmp_path):
     corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
     describe("--all", "--output", str(corpus / "labels.jsonl"), "--overwrite")
     assert [label.id for label in open_dataset(corpus).catalogue] == [
         label.id for label in bundle.catalogue
     ]
-
-
-# ---- what is refused ----
-
-
-@pytest.mark.parametrize(
-    ("arguments", "got"),
-    [
-        ((), "got neither a label nor --all"),
-        (("--output", "x.jsonl"), "got neither a label nor --all"),
-        (("fish", "--all", "--output", "x.jsonl"), "got both 'fish' and --all"),
-        (("--all",), "got --all without --output"),
-        (("fish", "--output", "x.jsonl"), "got 'fish' with --output"),
-    ],
-)
-def test_it_wants_either_a_label_or_all_with_a_file(fail, arguments, got):
-    wanted = "expected either a LABEL, or --all with --output FILE"
-    assert fail(*arguments) == f"Error: describe: {got}; {wanted}\n"
-
-
-def test_an_unknown_label_is_told_in_one_line_with_the_closest_names(fail, commonest):
-    wrong = f"{commonest.name.upper()}x"
-    error = fail(wrong)
-    assert error.startswith(f"Error: unknown label {wrong!r}; ")
-    assert f"; the closest names are {commonest.name!r}" in error
-    assert error.count("\n") == 1
-
-
-CATALOGUE = LabelCatalogue(
-    [Label("a1", "Fishery"), Label("a2", "fisheries"), Label("a3", "law"), Label("a4", "law")]
-)
-
-
-def test_a_name_that_several_labels_have_is_told_with_their_ids():
-    with pytest.raises(DataError, match=r"named 'law' \(ids 'a3', 'a4'\); use the id$"):
-        index_of_label(CATALOGUE, "law")

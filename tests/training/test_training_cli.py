@@ -99,15 +99,6 @@ def test_train_takes_the_sparse_model_alone(call, tiny_corpus, trained_sparse, t
     assert "default scorer sparse." in result.stdout
 
 
-def test_train_takes_all_that_needs_no_encoder(call, tiny_corpus, tmp_path):
-    (tmp_path / "run.yaml").write_text("seed: 3\ndescriptions: {num_keywords: 5}\n")
-    call("train", tiny_corpus, "--config", "run.yaml", "--without-encoder")
-    manifest = Registry("registry").open(1).manifest
-    scorers = ("sparse", "names", "neighbours", "ensemble")
-    assert (manifest.scorers, manifest.encoder) == (scorers, None)
-    assert set(manifest.blends["ensemble"].weights) <= set(scorers)
-
-
 def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_config_file):
     result = call("train", tiny_corpus, "--config", tiny_config_file)
     manifest = Registry("registry").open(1).manifest
@@ -194,14 +185,6 @@ def test_evaluate_measures_the_probabilities_before_and_after_calibration(evalua
         assert measured["after"][scorer]["log_loss"] < measured["before"][scorer]["log_loss"]
     tables = Path("out/evaluation.md").read_text()
     assert "\n## Probabilities\n" in tables and "| ensemble " in tables.split("Probabilities")[1]
-
-
-def test_evaluate_prints_json_alone_when_asked(evaluate):
-    printed = figures(evaluate("--json", "-"))
-    content = json.loads(Path("out/evaluation.json").read_text())
-    assert printed.items() >= content.items()
-    assert printed["num_documents"] == 20
-    assert printed["split"] == "test"
 
 
 def test_evaluate_writes_a_record_that_is_not_replaced_unasked(evaluate, trained):

@@ -95,9 +95,3 @@ def test_words_that_were_asked_for_fail_with_the_setting_to_change(train_in, tmp
         "100% of the letters are of scripts without spaces between words: set sparse.analyzer to "
         "char, or leave it automatic" in str(caught.value)
     )
-
-
-def test_settings_for_words_are_said_to_decide_nothing(train_in, tmp_path, caplog):
-    config = TrainingConfig.model_validate({"scorers": ["sparse"], "sparse": {"max_ngram": 2}})
-    train_in(tmp_path, config, write(tmp_path / "corpus", TEXTS["zh"]))
-    assert "(sparse.analyzer: char); sparse.max_ngram decide nothing then" in caplog.text

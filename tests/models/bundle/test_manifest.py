@@ -52,21 +52,6 @@ def drop(*path: Any) -> Callable[[dict[str, Any]], None]:
 VECTORS = ("tensors", "retrieval.safetensors", "label_vectors")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({}, "the dev split"),
-        ({"held_out_documents": 1234, "training_document_count": 12345}, "1,234 held-out training"),
-        ({"metrics": {}}, "nothing"),
-    ],
-)
-def test_a_manifest_says_what_its_choices_come_from(
-    manifest: Manifest, changes: dict[str, Any], words: str
-) -> None:
-    found = Manifest.from_json(replace(manifest, **changes).to_json(), "here")
-    assert found.chosen_on.startswith(words)
-
-
 def test_the_digest_depends_on_every_field_but_not_on_their_order(manifest: Manifest) -> None:
     content = json.loads(manifest.to_json())
     digest = digest_of(content)
@@ -101,7 +86,6 @@ def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
     [
         (set_at(*VECTORS, "shape", to=[7, 17]), "retrieval.safetensors", "says F32 of shape"),
         (set_at(*VECTORS, "dtype", to="F16"), "retrieval.safetensors", "manifest says F16"),
-        (drop(*VECTORS), "retrieval.safetensors", "'label_vectors', is F32"),
         (drop("tensors", "sparse.safetensors"), "sparse.safetensors", "manifest says missing"),
         (
             set_at("tensors", "../x.safetensors", to={"x": {"shape": [1], "dtype": "F32"}}),
@@ -109,7 +93,6 @@ def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
             "is not safetensors",
         ),
         (set_at("label_count", to=8), "labels.jsonl", "has 7 labels, manifest says 8"),
-        (set_at("files", "sparse.json", "size_bytes", to=1), "sparse.json", "manifest says 1;"),
         (set_at("files", "sparse.json", "sha256", to="0" * 64), "sparse.json", "sha256"),
         (drop("files", "sparse.json"), "sparse.json", "is not in the manifest"),
         (
@@ -118,11 +101,8 @@ def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
             "is missing",
         ),
         (set_at("encoder", "dim", to=17), "manifest.json", "dim 17, the encoder has 16"),
-        (set_at("encoder", "max_tokens", to=33), "manifest.json", "max_tokens 33"),
         (set_at("scorers", to=["retrieval"]), "manifest.json", "scorers ('retrieval',)"),
-        (set_at("scorers", to=["sparse", "retrieval", "x"]), "manifest.json", "scorers"),
         (set_at("default_scorer", to="best"), "manifest.json", "default_scorer 'best', expected"),
-        (set_at("encoder", to=None), "manifest.json", "the files make ('sparse',)"),
     ],
 )  # fmt: skip
 def test_a_lie_with_a_fitting_digest_is_refused(
@@ -140,29 +120,14 @@ def test_a_lie_with_a_fitting_digest_is_refused(
     [
         set_at("label_count", to="7"),
         set_at("training_document_count", to=-1),
-        set_at("held_out_documents", to=0),
         set_at("held_out_documents", to=20),  # all that there are
         drop("held_out_documents"),
-        set_at("thresholds", to=None),
         set_at("thresholds", to={"sparse": 0.5}),  # which is not calibrated
-        drop("thresholds"),
-        set_at("encoder", to="tiny"),
-        set_at("encoder", "dim", to=None),
-        set_at("encoder", "rank", to=1),
         set_at("encoder", "document_pooling", to="max"),
-        set_at("encoder", "activation", to="relu"),
-        set_at("encoder", "is_normalized", to="yes"),
-        set_at("encoder", "label_prefix", to=None),
-        set_at("input", to="text"),
         drop("data_fingerprint"),
-        set_at("scorers", to=3),
-        set_at("files", to=[]),
-        set_at("files", "sparse.json", to=5),
         set_at("files", "sparse.json", "sha256", to=5),
-        set_at("tensors", to=None),
         set_at(*VECTORS, to=[]),
         drop(*VECTORS, "dtype"),
-        drop("metrics"),
         set_at("surprise", to=1),
     ],
 )
@@ -171,9 +136,6 @@ def test_a_field_of_the_wrong_form_is_refused(
 ) -> None:
     message = refusal(lie(change))
     assert "manifest.json" in message and "train again" in message
-
-
-# ---- without an encoder ----
 
 
 # ---- how the encoder is used ----
@@ -243,37 +205,21 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie: Lie) -> No
     [
         ({"knots": [1.5, 0.0]}, "do not rise"),
         ({"knots": [], "slopes": [1.0]}, "has 0 knots"),
-        ({"knots": [0, 1.5]}, "wrong form"),
         ({"knots": 1.0}, "wrong form"),
         ({"slopes": [1.0, 0.0, 2.0]}, "expected 3 above 0"),
         ({"intercept": float("nan")}, "NaN is not a number of JSON"),
-        ({"intercept": None}, "wrong form"),
         ({"counts": [1, 3]}, "expected whole numbers from 0 on"),
         ({"counts": [0, 3.0]}, "wrong form"),
-        ({"counts": [0, 0]}, "do not rise"),
-        ({"counts": [0, 10**19]}, "expected a whole number"),
         ({"counts": [0, 3, 10]}, "expected as many numbers as the 3 knots"),
-        ({"intercepts": [0.0]}, "expected as many numbers as the 2 knots"),
-        ({"intercepts": [0.0, float("inf")]}, "Infinity is not a number of JSON"),
         ({"intercepts": [0.0, 1e308]}, "1e+308 is no number"),
         ({"intercept": 10**400}, "wrong form"),
         ({"knots": [float(x) for x in range(2000)]}, "has 2000 knots"),
         (weights(retrieval=[0.5, -0.5]), "expected some, at least 0 each"),
-        (weights(retrieval=[0.5, 1]), "wrong form"),
         (weights(retrieval=[0.5]), "expected as many numbers as the 2 knots"),
         (weights(classifier=[1.0, 1.0]), "'classifier', which is not calibrated"),
-        (weights(svm=[1.0, 1.0]), "'svm', which is not calibrated or no scorer"),
         ({"floors": {"retrieval": -9.0}}, "a floor for each of its weights"),
-        ({"floors": {"retrieval": -9.0, "sparse": 0}}, "wrong form"),
-        ({"floors": 1.0}, "wrong form"),
-        ({"blend": "best"}, "'best': expected a scorer"),
         ({"blend": "sparse", "scorers": []}, "blends ['sparse'], expected 'ensemble' and 'fast'"),
-        ({"name": "hybrid"} | weights(retrieval=[1.0, 1.0]), "expected those of scorers"),
         ({"scorers": []}, "expected a scorer"),
-        (
-            {"name": "ensemble"} | weights(ensemble=[1.0, 1.0]),
-            "weights of ['ensemble'], expected those of scorers",
-        ),
     ],
 )
 def test_numbers_that_are_no_calibration_or_blend_are_refused(

@@ -150,19 +150,6 @@ def test_a_folder_without_a_vocabulary_has_no_tokenizer(
     assert "river" in load_tokenizer(folder).get_vocab()
 
 
-def test_a_tokenizer_that_only_sentencepiece_can_read_is_refused_without_it(
-    written_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Commit e37f807 ended in a traceback about another package, tiktoken."""
-    folder = shutil.copytree(written_bundle / "encoder", tmp_path / "pieces")
-    (folder / "tokenizer.json").rename(folder / "spiece.model")
-    monkeypatch.setattr("longtail.models.encoders.families.find_spec", lambda _: None)
-    with pytest.raises(
-        ConfigError, match=r"'spiece\.model' alone, .* 'sentencepiece'.*save_pretrai"
-    ):
-        load_tokenizer(folder)
-
-
 def test_a_packaged_encoder_with_other_weights_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,15 +206,6 @@ def test_a_tokenizer_with_fewer_special_tokens_is_cut_to_max_tokens_too(
     assert tokenize_texts(tokenizer, ["trade " * 30], 6).lengths.tolist() == [6]
 
 
-def test_a_batch_is_padded_to_its_longest_text(tokenizer: TokenizersBackend) -> None:
-    tokens = tokenize_texts(tokenizer, TEXTS, 8)
-    batch = tokens.batch(np.array([2, 5, 0]), 99, "cpu")
-    assert batch.ids.shape == (3, tokens.lengths[[2, 5, 0]].max())
-    assert batch.mask.sum(dim=1).tolist() == tokens.lengths[[2, 5, 0]].tolist()
-    assert (batch.ids[batch.mask == 0] == 99).all()
-    assert batch.ids[1][batch.mask[1] == 1].tolist() == text_ids(tokens, 5)
-
-
 def test_a_part_of_a_batch_has_its_rows_and_no_padding_that_none_of_them_needs(
     tokenizer: TokenizersBackend,
 ) -> None:
@@ -237,13 +215,3 @@ def test_a_part_of_a_batch_has_its_rows_and_no_padding_that_none_of_them_needs(
     assert len(part) == 2 and part.ids.shape[1] == width
     assert part.ids.tolist() == batch.ids[1:3, :width].tolist()
     assert part.mask.tolist() == batch.mask[1:3, :width].tolist()
-
-
-@pytest.mark.parametrize("count", [0, 1, 4, 6, 9])
-def test_the_first_texts_are_those_of_a_shorter_call(
-    tokenizer: TokenizersBackend, count: int
-) -> None:
-    found = tokenize_texts(tokenizer, TEXTS, 8).first(count)
-    wanted = tokenize_texts(tokenizer, TEXTS[:count], 8)
-    for name in ("ids", "offsets", "num_tokens", "num_known"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))

@@ -24,14 +24,6 @@ def test_german_names_of_columns_are_recognised_unless_ours_is_there_too():
     assert find_header(["titel,title,keywords"], columns).names == ("titel", "title", "keywords")
 
 
-def test_columns_in_capitals_are_recognised_and_told():
-    header = find_header(["TEXT;Labels;Id;NOTE\n"], COLUMNS, ("id",))
-    assert header.names == ("text", "labels", "id", "NOTE")
-    delimiter, columns = header.remarks()
-    assert delimiter == "columns are taken to be separated by semicolons"
-    assert columns.endswith("ones: 'TEXT' as 'text', 'Labels' as 'labels', 'Id' as 'id'")
-
-
 @pytest.mark.parametrize("first", ["Text,TEXT,labels\n", "text,TEXT,labels\n", "name,labels\n"])
 def test_columns_that_are_missing_or_twice_are_refused(first):
     with pytest.raises(DataError, match="expected 'labels', 'text' or 'title' among them, each"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from longtail.models.errors import RequestError
-from longtail.models.interface.given_texts import names_of_rows, texts_of
+from longtail.models.interface.given_texts import texts_of
 
 
 class Frame(dict):
@@ -29,25 +29,14 @@ def test_frames_have_a_column_of_texts_or_titles_and_contents():
     assert list(texts_of(Frame(content=["c"]))) == ["c"]
 
 
-def test_rows_are_named_by_a_pandas_index():
-    pandas = pytest.importorskip("pandas")
-    series = pandas.Series(["a", "b"], index=["x", "y"])
-    assert list(texts_of(series)) == ["a", "b"]
-    assert list(names_of_rows(series)) == ["x", "y"]
-    assert list(names_of_rows(["a", "b"])) == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         ("text", "single str"),
-        (7, "texts are a int, expected a list of texts"),
         ({"a": "olive"}, "texts are a dict, expected a list of texts"),
-        ({"olive"}, "texts are a set"),
         (np.array([["a"], ["b"]]), r"shape \(2, 1\), expected one text a row"),
         (["a", None], "text 1 is None"),
         (Frame(words=["a"]), "has the columns words; expected 'text', or 'title' and 'content'"),
-        (Frame(title=["t", "t"], content=["c", 3]), "text 1 is 3"),
         (Frame(title=["t", None], content=["c", " "]), "text 1 is blank"),
     ],
 )

@@ -52,13 +52,6 @@ def test_a_label_is_explained_by_id_or_name(model):
         model.explain(TEXTS[0], "nothing")
 
 
-def test_wrong_options_are_refused(model):
-    with pytest.raises(RequestError, match="k is 0"):
-        model.predict(TEXTS[0], k=0)
-    with pytest.raises(RequestError, match="text 0 is blank"):
-        model.predict(" ")
-
-
 def test_without_a_k_a_model_of_few_labels_answers_them_all(model, monkeypatch):
     few = LabelCatalogue(list(model.labels)[:3])
     monkeypatch.setattr(type(model), "labels", property(lambda _: few))

@@ -226,18 +226,11 @@ def with_value(array: np.ndarray, index: int, value: float) -> np.ndarray:
     [
         ({"mean": np.zeros(2)}, "array 'biases' is missing, expected biases, components"),
         (broken("mean", lambda x: x.astype(np.float64)), "mean is float64 with 1 axes, expected"),
-        (broken("weights", np.ravel), "weights is float32 with 1 axes, expected float32 with 2"),
         (broken("weights", lambda x: x[:6]), "weights has shape (6, 3), expected (7, 3)"),
-        (broken("biases", lambda x: x[:6]), "biases has shape (6,), expected (7,)"),
-        (broken("mean", lambda x: x[:4]), "mean has shape (4,), expected (5,)"),
-        (broken("components", lambda x: x[:0]), "components has shape (0, 5)"),
         (broken("label_of_leaf", lambda x: x[:7]), "7 leaves for"),
-        (broken("label_of_leaf", lambda x: x * 0 - 1), "8 leaves for 0 labels"),
         (broken("label_of_leaf", lambda x: np.where(x == 4, 9, x)), "each of 5 labels once"),
         (broken("components", lambda x: with_value(x, 3, np.nan)), "components has values"),
-        (broken("weights", lambda x: with_value(x, 3, np.inf)), "weights has values"),
         (broken("biases", lambda x: with_value(x, 0, np.nan)), "biases are not infinite exactly"),
-        (broken("biases", lambda x: with_value(x, 0, np.inf)), "biases are not infinite exactly"),
         (broken("biases", lambda x: np.where(np.isinf(x), 0, x)), "biases are not infinite"),
     ],
 )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from longtail.models.errors import LabelNotFoundError
 from longtail.models.labels.browsing import LabelBrowser
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
@@ -39,11 +36,6 @@ def test_a_flat_catalogue_is_divided_by_letters():
     assert {browser.row_of(path[-1]) for path in found.values()} == set(found)
 
 
-def test_retired_labels_are_not_offered():
-    _, browser = browser_of([Label("1", "b"), Label("2", "a", is_retired=True)])
-    assert [node.element for node in browser.below()] == ["b"]
-
-
 def test_labels_stand_below_their_broader_ones():
     labels = [
         Label("1", "trade"),
@@ -67,10 +59,3 @@ def walk_without_circles(browser, path=()):
         if node.element not in path:
             yield node.row, (*path, node.element)
             yield from walk_without_circles(browser, (*path, node.element))
-
-
-@pytest.mark.parametrize("path", [["none"], ["c"], ["o…", "none"]])
-def test_a_path_that_leads_nowhere(path):
-    _, browser = browser_of([Label("1", "c"), Label("2", "c")])
-    with pytest.raises(LabelNotFoundError):
-        browser.below(path)

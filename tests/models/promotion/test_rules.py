@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from pathlib import Path
-
 import pytest
 
 from longtail.models.errors import ConfigError
 from longtail.models.promotion.rules import PromotionRules, rules_of
-
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "commands.md"
 
 
 def test_rules_are_set_by_name_each_in_its_type():
@@ -23,27 +18,14 @@ def test_rules_are_set_by_name_each_in_its_type():
     ("setting", "told"),
     [
         ("margin", "expected RULE=VALUE, the rule being one of require,"),
-        ("margins=1", "expected RULE=VALUE"),
         ("margin=much", "got 'much', expected a number"),
-        ("margin=2", "rule margin: got 2.0, expected a fraction from 0 to 1"),
         ("margin=nan", "expected a fraction from 0 to 1"),
         ("min_documents=1.5", "got '1.5', expected a whole number"),
-        ("min_documents=1", "expected at least 2"),
         ("require=best", "got 'best', expected better or not-worse"),
-        ("share=1", "expected more than 0 and less than 1"),
         ("minutes=0", "expected a number above 0"),
-        ("max_slowdown=inf", "expected a number above 0"),
     ],
 )
 def test_what_can_not_be_meant_is_refused(setting, told):
     with pytest.raises(ConfigError) as refused:
         rules_of([setting])
     assert told in str(refused.value)
-
-
-def test_every_rule_is_on_the_page_with_its_default():
-    text = PAGE.read_text(encoding="utf-8")
-    rules = PromotionRules()
-    for each in fields(rules):
-        value = getattr(rules, each.name)
-        assert f"| `{each.name}` | `{value}` |" in text, each.name

@@ -58,16 +58,6 @@ def test_without_a_threshold_confident_probabilities_of_rare_labels_are_warned_o
         assert warned_ids(found) == rare_ids(found, 0.5)
 
 
-def test_the_warning_says_what_to_do_in_words_and_has_a_code_for_programs(predictor):
-    (warning,) = predictor.predict(["river law"], k=7, threshold=0.0)[0].warnings
-    assert warning.code == "unreliable-probabilities"
-    assert warning.detail == (
-        "labels with at most 1 training document: the probabilities that 'retrieval' gives them "
-        "are often far too high; don't decide by probability or threshold alone, but let a person "
-        "check them, or use another scorer"
-    )
-
-
 @pytest.mark.parametrize("weight", [0.5, 1.0])
 def test_a_blend_that_knows_how_rare_labels_are_does_not_warn(calibrated, constant_blend, weight):
     """Even if it is mostly `retrieval`: its weights were fitted for such labels."""

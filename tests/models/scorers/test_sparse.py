@@ -87,13 +87,9 @@ def test_an_unreadable_vocabulary_is_refused(text: str) -> None:
     "change",
     [
         {"max_ngram": 10**18},
-        {"max_ngram": 1e308},
         {"max_ngram": 0},
-        {"max_ngram": True},
         {"tokens": [1]},
-        {"tokens": "a"},
         {"tokens": ["\ud800"]},
-        {"lemmas": []},
         {"lemmas": {"a": 1}},
     ],
 )

@@ -148,12 +148,6 @@ def test_a_hub_out_of_reach_is_not_an_empty_one(hub, bundle, mirror):
             act()
 
 
-@pytest.mark.parametrize("uri", ["hf://", "hf://owner", "hf://a/b/c", "hf://a/b@", "nonsense://x"])
-def test_an_address_that_names_no_place_is_told(uri):
-    with pytest.raises(ConfigError, match=r"expected .*hf://owner/name"):
-        Place(uri)
-
-
 def test_a_file_that_was_changed_there_never_gets_a_version(bundle, tmp_path, mirror):
     folder = tmp_path / "there"
     send(bundle, str(folder))
@@ -279,12 +273,3 @@ def test_the_card_takes_the_measures_of_this_model_alone(bundle, tmp_path):
     path.write_text("[]")
     with pytest.raises(DataError, match="is no record of 'longtail evaluate --json'"):
         read_evaluation(path, bundle.manifest)
-
-
-def test_the_card_quotes_what_the_bundle_says_as_plain_text(bundle):
-    said = "9.9\x1b[31m\n\n[click](http://evil.example) <img src=x> `a`"
-    metrics = {"dev": {"a`\n|b": {"all": {"P@1": "<b>"}}}}
-    manifest = replace(bundle.manifest, longtail_version=said, metrics=metrics)
-    card = model_card(replace(bundle, manifest=manifest), Publication())
-    assert "\x1b" not in card and "\n[click]" not in card and "| `a???b` | - |" in card
-    assert "\\[click\\](http://evil.example) \\<img src=x\\>" in card

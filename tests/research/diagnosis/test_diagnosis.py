@@ -22,7 +22,6 @@ from research.diagnosis.measure import diagnose
 from research.diagnosis.report import (
     diagnosis_to_json,
     diagnosis_to_markdown,
-    summary_rows,
 )
 from research.diagnosis.theory import (
     keyword_bound,
@@ -157,26 +156,6 @@ def test_keyword_counts_below_one_are_refused(counts):
 # ---- the report ----
 
 
-@pytest.fixture
-def reported():
-    counts = [0, 1, 1, 3, 3, 3, 20, 20, 20, 200, 200, 200, 0]
-    labels = LabelCatalogue(Label(f"L{i}", f"n{i}", "", "", x) for i, x in enumerate(counts))
-    return diagnose(*case_of(2), dim=DIM, keyword_counts=COUNTS), labels
-
-
-def test_the_summary_has_a_row_for_each_bin_and_number_of_keywords(reported):
-    rows = summary_rows(*reported)
-    assert [(x["bin"], x["keywords"]) for x in rows[:4]] == [("0", 2), ("0", 5), ("1", 2), ("1", 5)]
-    assert rows[-1]["num_labels"] == sum(x["num_labels"] for x in rows[1:-1:2])
-    assert rows[-1]["epsilon"] == pytest.approx(float(np.median(reported[0].epsilon_min)))
-
-
-def test_the_table_says_what_theorem_3_would_need(reported):
-    text = diagnosis_to_markdown(*reported)
-    assert "12 of 13 labels have a classifier and documents here." in text
-    assert f"with {DIM} dimensions" in text
-
-
 def test_the_json_names_every_label_and_is_valid_where_nothing_was_measured():
     model, features, truth = case_of(3)
     weights = csr_array(-abs(model.weights), dtype=np.float32)
@@ -203,10 +182,6 @@ def call(trained, tiny_corpus, tmp_path, monkeypatch):
     )
 
 
-def figures(result):
-    return json.loads(result.stdout)["figures"]
-
-
 @pytest.mark.slow
 def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, monkeypatch):
     monkeypatch.delattr(
@@ -216,43 +191,3 @@ def test_diagnose_prints_the_table_and_writes_table_numbers_and_a_picture(call, 
     assert result.stdout.startswith(Path("out/theory.md").read_text().rstrip())
     assert result.stdout.splitlines()[-1] == "Written: out/theory.png"
     assert Path("out/theory.png").stat().st_size > 20_000
-
-
-@pytest.mark.slow
-def test_diagnose_takes_numbers_of_keywords_and_prints_json_alone(call):
-    printed = figures(call("--json", "-", "--keywords", "4", "--keywords", "2"))
-    assert printed.items() >= json.loads(Path("out/theory.json").read_text()).items()
-    assert list(printed["labels"][0]["keywords"]) == ["2", "4"]
-    assert printed["dim"] == 16
-
-
-def test_diagnose_names_the_splits_there_are(call):
-    with pytest.raises(DataError, match="no split 'held-out'; it has 'train', 'dev', 'test'"):
-        call("--split", "held-out")
-
-
-# ---- without an encoder ----
-
-
-@pytest.fixture
-def call_without_encoder(trained_sparse, tiny_corpus, tmp_path):
-    def call(*options):
-        places = [str(tiny_corpus), "--registry", str(trained_sparse.registry.folder)]
-        output = ["--output", str(tmp_path / "out"), "--json", "-"]
-        arguments = ["diagnose", *places, *output, "--overwrite", *options]
-        return CliRunner().invoke(app, arguments, catch_exceptions=False)
-
-    return call
-
-
-def test_without_an_encoder_its_dimensions_must_be_given(call_without_encoder):
-    with pytest.raises(ConfigError, match=r"bundle '1': it has no encoder .* with --dim"):
-        call_without_encoder()
-
-
-@pytest.mark.slow
-def test_dimensions_can_be_given_in_place_of_an_encoder(call_without_encoder, call):
-    alone = figures(call_without_encoder("--dim", "32"))
-    other = figures(call("--dim", "32", "--json", "-", "--overwrite"))
-    assert alone | {"model": None} == other | {"model": None}
-    assert alone["dim"] == 32

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 from longtail.training.data.dataset import open_dataset
-from longtail.training.evaluation.kept_draws import KeptDraws
 from research.experiments import blend
-from research.experiments.blend import COSINE, ONE_SET, SETTINGS, WHOLE, blend_experiment
+from research.experiments.blend import SETTINGS, WHOLE, blend_experiment
 from research.experiments.trials import TrialStore
 
 pytestmark = pytest.mark.slow
@@ -21,20 +19,6 @@ def found(tiny_corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("blend")
     experiment = blend_experiment(open_dataset(tiny_corpus), "test", 1, None, folder)
     return experiment.run(TrialStore(folder, {"of": "this test"}), "cpu"), folder, experiment
-
-
-def test_every_setting_has_all_figures_as_fractions(found):
-    settings = found[0]["blend"]
-    assert list(settings) == list(SETTINGS)
-    for figures in settings.values():
-        assert {"P@1", "PSP@5", "macro-F1@5 (1-9)", "R@10 (0)", "R@10 (100+)"} <= set(figures)
-        assert all(0 <= each.mean <= 1 for name, each in figures.items() if name != "PSP@5")
-
-
-def test_what_is_left_out_is_left_out():
-    assert "names" not in SETTINGS["without names"].members
-    assert SETTINGS[ONE_SET].counts == (0,) and SETTINGS[ONE_SET].members == SETTINGS[WHOLE].members
-    assert SETTINGS[COSINE].by_cosine and not SETTINGS[WHOLE].by_cosine
 
 
 def test_the_report_has_a_table_findings_and_a_picture(found):
@@ -61,11 +45,6 @@ def test_intervals_are_of_the_figures_and_differences_of_both(found):
         for place, cell in enumerate(cells):
             own, whole = (float(values[each][place].split()[0]) for each in (setting, WHOLE))
             assert float(cell.strip("*").split()[0]) == pytest.approx(own - whole, abs=0.011)
-
-
-def test_without_draws_of_every_seed_there_are_no_intervals(found, tiny_corpus, tmp_path):
-    report = blend._report(found[0], KeptDraws(tmp_path, np.arange(3)), 1)
-    assert report.tables.keys() == {"settings", "findings"}
 
 
 def test_trials_that_are_there_are_not_run_again(found, tiny_corpus, monkeypatch):

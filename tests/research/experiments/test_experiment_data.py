@@ -6,15 +6,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 from research.experiments.data import read_experiment_data, thirds
-
-TRAIN = [("red car", ["a"]), ("red bus", ["a"]), ("blue bus", ["b"])]
 
 
 def write_corpus(folder: Path, **splits: list[tuple[str, list[str]]]) -> Path:
@@ -46,36 +42,6 @@ def test_documents_without_labels_are_measured_but_not_trained_on(tmp_path):
     )
     assert data.train.truth.shape == (3, 2)
     assert data.measured.truth.shape == (4, 2)
-
-
-def test_without_a_dev_split_a_tenth_is_held_out_and_texts_are_not_divided(tmp_path):
-    texts = [f"word{i % 20} thing{i % 7} item{i % 200}" for i in range(600)]  # each three times
-    documents = [(text, ["a"]) for text in texts]
-    folder = write_corpus(tmp_path, train=documents, test=documents[:2])
-    data = read_experiment_data(open_dataset(folder), "dev")
-    rows = [{tuple(row) for row in part.features.toarray()} for part in (data.train, data.measured)]
-    assert data.train.truth.shape[0] + data.measured.truth.shape[0] == 600
-    assert 30 <= data.measured.truth.shape[0] <= 90
-    assert not rows[0] & rows[1]
-
-
-def test_a_corpus_without_a_test_split_is_not_given_one(tmp_path):
-    folder = write_corpus(tmp_path, train=TRAIN)
-    with pytest.raises(DataError, match="no split 'test'"):
-        read_experiment_data(open_dataset(folder), "test")
-
-
-def test_nothing_to_measure_on_is_refused(tmp_path):
-    folder = write_corpus(tmp_path, train=TRAIN, dev=[("red car", [])])
-    with pytest.raises(DataError, match=r"split 'dev': no document .* to measure on"):
-        read_experiment_data(open_dataset(folder), "dev")
-
-
-def test_thirds_of_labels_by_hand():
-    parts = thirds(np.array([9, 1, 5, 1, 2, 8, 4, 6, 3, 7]))  # quantiles 2.97 and 5.94
-    assert {name: list(np.flatnonzero(is_in)) for name, is_in in parts.items()} == {
-        "Head": [0, 5, 7, 9], "Torso": [2, 6, 8], "Tail": [1, 3, 4], "Full": list(range(10)),
-    }  # fmt: skip
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30))

@@ -12,7 +12,6 @@ import torch
 from scipy.sparse import csr_array
 from torch import nn
 
-from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.learning.pairs import label_counts
@@ -23,7 +22,6 @@ from research.experiments.bow_models import (
     Learning,
     RowAdagrad,
     SphereModel,
-    rank_documents,
     train_model,
 )
 from research.experiments.data import Part
@@ -88,13 +86,6 @@ def test_the_sphere_model_scores_by_cosines(part):
     np.testing.assert_allclose(scores_of(model, part), cosines, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_document_without_features_is_encoded(kind):
-    vectors = new_model(kind).encode(csr_array((1, F), dtype=np.float32))
-    assert torch.isfinite(vectors).all()
-    assert vectors[0, :WIDTH].abs().sum() == 0
-
-
 @pytest.mark.parametrize("is_sparse", [True, False])
 def test_row_adagrad_by_hand_and_rows_without_a_gradient_stay(is_sparse):
     table = nn.Embedding(4, 2, sparse=is_sparse)
@@ -135,14 +126,6 @@ def test_every_pair_comes_once_an_epoch_and_each_epoch_has_its_order(part, reduc
         assert sum(a != b for a, b in pairwise(documents)) == N - 1
 
 
-def test_one_label_of_each_document_comes_an_epoch(part, monkeypatch):
-    seen = record_batches(monkeypatch)
-    train_model(new_model(), part, learning(part, "one", epochs=5), seed=0)
-    assert Counter(document for document, _ in seen) == dict.fromkeys(range(N), 5)
-    assert all(part.truth[document, label] == 1 for document, label in seen)
-    assert len(set(seen)) > N  # not always the same one
-
-
 def record_batches(monkeypatch) -> list[tuple[int, int]]:
     seen: list[tuple[int, int]] = []
     step = experiment_models._train_step
@@ -170,32 +153,3 @@ def test_the_loss_of_a_batch_is_that_of_the_scores_of_its_pairs(part, shared, mo
 
     train_model(model, part, learning(part, objective=objective, batch_size=16), seed=0)
     assert sum(seen) == part.truth.nnz
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_seed_gives_the_same_model_and_another_one_another(kind, part):
-    found = []
-    for seed in (0, 0, 1):
-        model = new_model(kind)
-        train_model(model, part, learning(part), seed=seed)
-        found.append(scores_of(model, part))
-    np.testing.assert_array_equal(found[0], found[1])
-    assert (found[0] != found[2]).any()
-
-
-@pytest.mark.parametrize("reduction", ["pairs", "documents"])
-def test_what_can_be_learned_is_learned(part, reduction):
-    torch.manual_seed(0)
-    model = HiddenLayerModel(F, L, WIDTH)
-    assert not scores_of(model, part).any()  # all scores start at 0
-    train_model(model, part, learning(part, reduction, epochs=10), seed=0)
-    best = rank_documents(model, part.features, 1)[:, 0]
-    assert part.truth.toarray()[np.arange(N), best].mean() > 0.9
-
-
-def test_ranking_is_by_score_in_chunks_and_padded(part, monkeypatch):
-    monkeypatch.setattr(experiment_models, "_CHUNK", 7)
-    model = new_model()
-    ranked = rank_documents(model, part.features, L + 2)
-    np.testing.assert_array_equal(ranked[:, :L], np.argsort(-scores_of(model, part), axis=1))
-    assert (ranked[:, L:] == NO_LABEL).all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -11,15 +10,12 @@ import pytest
 from longtail.models.errors import ConfigError
 from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.record import PRINTED
-from research.experiments.report import report_markdown
 from research.experiments.runner import Experiment, Report, run_experiment, write_results
 from research.experiments.trials import (
     Estimate,
     Found,
     Trial,
     TrialStore,
-    choose_settings,
-    error_or_nan,
     found_to_json,
     settings_record,
 )
@@ -56,13 +52,6 @@ def test_a_stopped_experiment_goes_on_with_what_is_missing(tmp_path):
     assert found == TrialStore(tmp_path / "other", {"n": 1}).run(TRIALS, figures)
 
 
-def test_trials_of_an_earlier_run_are_reported_too(tmp_path):
-    TrialStore(tmp_path, {"n": 1}).run(TRIALS, figures)
-    found = TrialStore(tmp_path, {"n": 1}).run([Trial("other", "a", 0)], figures)
-    assert list(found) == ["other", "task"]
-    assert found["task"]["a"]["x"] == Estimate((0.25, 0.75))
-
-
 def test_a_folder_with_another_experiment_is_refused(tmp_path):
     TrialStore(tmp_path, {"n": (1, 2), "split": "dev"}).run(TRIALS, figures)
     TrialStore(tmp_path, {"n": [1, 2], "split": "dev"}).run(TRIALS, figures)
@@ -78,31 +67,6 @@ def test_mean_and_standard_error():
     assert str(estimate) == "30.00 ± 9.13"
     assert Estimate((0.5,)).standard_error is None
     assert str(Estimate((0.5,))) == "50.00"
-
-
-def test_a_single_seed_has_no_error_bar():
-    assert math.isnan(error_or_nan(Estimate((0.5,))))
-    assert error_or_nan(Estimate((0.4, 0.6))) == pytest.approx(0.1)
-
-
-def test_settings_are_chosen_by_name_in_their_own_order():
-    assert choose_settings("abc", None) == ["a", "b", "c"]
-    assert choose_settings("abc", "c, a") == ["a", "c"]
-    with pytest.raises(ConfigError, match="got 'x', 'y', expected some of a, b, c"):
-        choose_settings("abc", "x,a,y")
-
-
-def test_a_report_has_the_tables_of_its_record():
-    settings = {"one": {"x": Estimate((0.5, 0.5))}, "two": {"y": Estimate((0.25,))}}
-    tables = {
-        "tables": {"task": settings_record(settings, ["x", "y"])},
-        "rates": {"task": {"one": 0.1}},
-        "findings": {"columns": [{"name": "finding"}], "rows": []},
-    }
-    text = report_markdown("mine", tables, "dev split.")
-    assert text.startswith("# mine\n\ndev split.\n") and "## findings" not in text
-    assert "| one | 2 | 50.00 ± 0.00 | |" in text and "| two | 1 | | 25.00 |" in text
-    assert "## tables, task" in text and "## rates" in text
 
 
 def test_results_are_written_as_numbers_tables_and_a_picture(tmp_path):
@@ -144,12 +108,3 @@ def test_an_experiment_is_what_differs_from_the_others(tmp_path):
     assert record["figures"]["configuration"]["experiment"] == "mine"
     printed = run_experiment(make, tmp_path / "out", json_file=PRINTED)
     assert json.loads(printed)["figures"] == record["figures"]
-
-
-def test_an_experiment_that_can_not_be_made_leaves_no_folder(tmp_path):
-    def make() -> Experiment:
-        raise ConfigError("no such setting")
-
-    with pytest.raises(ConfigError, match="no such setting"):
-        run_experiment(make, tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from longtail.models.errors import DataError
 from longtail.training.learning.pairs import label_counts
 from research.experiments.data import ExperimentData, Part
 from research.experiments.long_tail_profiles import (
@@ -69,29 +68,6 @@ def test_a_document_has_its_rarest_common_label_and_classes_have_the_sizes(data,
     assert measured.truth.indices[2] == measured.truth.indices[3]
 
 
-def test_a_class_is_the_same_in_both_parts(data):
-    problem = make_profile(data, shape("EXP"), np.random.default_rng(1))
-    for column, label in enumerate(problem.measured.truth.indices[:3]):
-        rows = problem.train.features[problem.train.truth[:, [label]].toarray()[:, 0] > 0].indices
-        low, high = [(0, 40), (40, 70), (70, 90)][column]
-        assert ((rows >= low) & (rows < high)).all()
-
-
-def test_which_class_is_rare_follows_from_the_seed(data):
-    def sizes_of(seed: int) -> tuple[int, ...]:
-        problem = make_profile(data, shape("EXP"), np.random.default_rng(seed))
-        return tuple(problem.counts[problem.measured.truth.indices])
-
-    assert sizes_of(0) == sizes_of(0)
-    assert len({sizes_of(seed) for seed in range(20)}) == 6
-
-
-def test_too_few_classes_are_refused(data):
-    few = ExperimentData(data.train, data.measured.rows(np.array([0])))
-    with pytest.raises(DataError, match="profile EXP: 1 classes have documents in both parts"):
-        make_profile(few, shape("EXP"), np.random.default_rng(0))
-
-
 def test_balanced_errors_by_hand():
     counts = [100, 99, 20, 19]
     train = part_of([[label] for label, count in enumerate(counts) for _ in range(count)], 4)
@@ -101,9 +77,3 @@ def test_balanced_errors_by_hand():
     assert errors == pytest.approx(
         {"Head": 1 / 2, "Torso": (0 + 1) / 2, "Tail": 1 / 3, "Full": (1 / 2 + 1 + 1 / 3) / 4}
     )
-
-
-def test_parts_without_classes_have_no_error():
-    train, measured = part_of([[0], [1]], 2), part_of([[0], [1]], 2)
-    errors = balanced_errors(np.array([0, 0]), ExperimentData(train, measured))
-    assert errors == {"Tail": 0.5, "Full": 0.5}

@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from longtail.models.errors import ConfigError
 from longtail.training.learning.objectives import MiningObjective, SamplerInputs, make_objective
 from research.experiments.data import ExperimentData, Part
 from research.experiments.negative_mining import (
@@ -17,7 +16,6 @@ from research.experiments.negative_mining import (
     learning_config,
     negative_mining_record,
     ratio,
-    read_losses,
     run_negative_mining,
 )
 from research.experiments.trials import Estimate, Trial
@@ -54,11 +52,6 @@ def test_trials_are_table_2_and_then_the_curve_seed_by_seed():
     ]  # fmt: skip; 4 x 32 is more than there are labels
     assert {trial.seed for trial in trials[7:]} == {1}
     assert [trial.task for trial in plan.trials(1, ["top_1"], 200)][-1] == "B=128"
-
-
-def test_as_many_sampled_labels_as_there_are_labels_are_refused():
-    with pytest.raises(ConfigError, match="32 labels are to be sampled, of 32 that have training"):
-        NegativeMiningPlan(num_sampled=32).trials(1, ["plain"], num_labels=32)
 
 
 @pytest.mark.parametrize(("setting", "rank"), [("top_1", 1), ("top_4", 4), ("plain", 6)])
@@ -108,42 +101,8 @@ def test_the_report_has_ratios_where_there_is_plain_sampling_and_a_curve():
     assert curve.lines[0].get_xydata().tolist() == [[16, 50], [64, 50]]
 
 
-def test_other_losses_are_tasks_beside_table_2():
-    plan = NegativeMiningPlan(
-        num_sampled=32, ranks=(1,), losses=("binary hinge", "pairwise ramp"), has_curve=False
-    )
-    trials = plan.trials(1, plan.settings, num_labels=100)
-    assert [trial.task for trial in trials] == ["B=32"] * 2 + ["B=32, pairwise ramp"] * 2
-    assert learning_config(trials[0]).loss.form == "binary"
-    loss = learning_config(trials[-1]).loss
-    assert (loss.form, loss.margin_loss) == ("pairwise", "ramp")
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_learns(loss, data):
     plan = NegativeMiningPlan(epochs=6, num_sampled=6, batch_size=8, width=16)
     found = run_negative_mining(data, plan, Trial(f"B=6, {loss}", "top_1", 0), 0.05, "cpu")
     assert found["R@1"] > 2 / L
-
-
-def test_losses_are_read_between_commas():
-    assert read_losses("pairwise  ramp, binary hinge,pairwise ramp") == (
-        "pairwise ramp",
-        "binary hinge",
-    )
-    with pytest.raises(ConfigError, match="got 'ramp', expected some of binary hinge, "):
-        read_losses("ramp")
-
-
-def test_a_record_has_findings_figures_and_ratios():
-    columns = [f"{name}@{k}" for name in ("R", "P") for k in (1, 3, 5)]
-    values = {"top_1": (0.4, 0.61, 0.5), "plain": (0.2, 0.2, 0.3)}
-    settings = {x: dict.fromkeys(columns, Estimate(y)) for x, y in values.items()}
-    record = negative_mining_record({"B=64": settings, "B=16, pairwise hinge": settings})
-    assert [row[1] for row in record["findings"]["rows"][:4]] == [
-        "B=16, pairwise hinge, R@1", "B=16, pairwise hinge, R@3", "B=16, pairwise hinge, R@5",
-        "B=64, R@1",
-    ]  # fmt: skip
-    assert record["ratios"]["rows"][1][:3] == ["B=64", "top_1", 3]
-    assert record["ratios"]["rows"][1][3]["mean"] == pytest.approx(1.51 / 0.7)
-    assert record["tables"]["B=64"]["rows"][0][:2] == ["top_1", 3]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from scipy.sparse import csr_array
 
-from longtail.models.errors import ConfigError, DataError
 from research.experiments.data import ExperimentData, Part, tuning_and_measured
 from research.experiments.rates import (
     RATE,
     RatedRun,
     rates_record,
-    read_rates,
     run_with_rates,
 )
 from research.experiments.trials import Trial, TrialStore
@@ -58,23 +55,6 @@ def test_a_search_that_was_stopped_goes_on(tmp_path):
     assert [seed for _, seed, _ in second.measured] == [1, 1]
 
 
-def test_a_single_rate_is_not_searched(tmp_path):
-    ran = Recorded()
-    found = run_with_rates(TrialStore(tmp_path, {}), TRIALS, (1.0,), ran.rated())
-    assert ran.tuned == [] and set(found["task"]["low"]) == {"x"}
-    assert rates_record(found) == {}
-
-
-def test_rates_are_read_rising():
-    assert read_rates(" 0.1,0.02 ") == (0.02, 0.1)
-
-
-@pytest.mark.parametrize("text", ["", "0.1,", "0", "-1,1", "0.1,0.1", "x", "nan", "inf"])
-def test_rates_that_are_none_are_refused(text):
-    with pytest.raises(ConfigError, match=r"--rates: got .*expected different numbers above 0"):
-        read_rates(text)
-
-
 def documents(number: int) -> ExperimentData:
     rng = np.random.default_rng(0)
     words = csr_array(rng.random((number, 5)).astype(np.float32))
@@ -91,10 +71,3 @@ def test_halves_share_no_text_and_lose_none():
     assert 60 < len(texts[0]) < 140
     assert tuning.measured.truth.shape[0] + measured.measured.truth.shape[0] == 400
     assert tuning.train is measured.train is data.train
-
-
-def test_one_document_cannot_be_halved():
-    with pytest.raises(DataError, match="1 measured documents can't be halved"):
-        tuning_and_measured(documents(1), (0.1, 0.2))
-    alone = documents(1)
-    assert all(data is alone for data in tuning_and_measured(alone, (0.1,)))

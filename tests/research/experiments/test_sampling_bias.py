@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.models.errors import ConfigError
-from longtail.training.data.dataset import open_dataset
 from longtail.training.evaluation.metrics import join_truth
 from longtail.training.learning.objectives import SampledObjective, SamplerInputs, make_objective
-from research.experiments.data import ExperimentData, Part, thirds
+from research.experiments.data import ExperimentData, Part
 from research.experiments.sampling_bias import (
     SETTINGS,
-    TASKS,
     SamplingBiasPlan,
     draw_sampling_bias,
     learning_config,
     pair_recall_at,
     run_sampling_bias,
-    sampling_bias,
-    sampling_bias_record,
 )
-from research.experiments.trials import Estimate, Trial, TrialStore
+from research.experiments.trials import Estimate, Trial
 
 PLAN = SamplingBiasPlan(
     epochs=2, profile_epochs=1, num_negatives=8, num_profile_negatives=4, width=16
@@ -82,16 +75,6 @@ def test_the_grid_is_that_of_the_paper():
     )
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_a_seed_gives_the_same_figures_and_another_one_others(task, data):
-    brief = replace(PLAN, epochs=1, width=2)
-    found = [
-        run_sampling_bias(data, brief, Trial(task, "within_batch-constant", seed), 0.1, "cpu")
-        for seed in (0, 0, 1)
-    ]
-    assert found[0] == found[1] != found[2]
-
-
 def test_figures_of_a_profile_are_balanced_errors(data):
     values = run_sampling_bias(data, PLAN, Trial("STEP", "full_softmax", 0), 0.1, "cpu")
     assert "error Full" in values and "error Tail" in values
@@ -105,18 +88,6 @@ def test_recall_of_pairs_by_hand():
     assert pair_recall_at(judged.restricted_to(np.array([False, True, False])), 2) == 0
     nothing = judged.restricted_to(np.zeros(3, dtype=bool))
     assert pair_recall_at(nothing, 1) == 0
-
-
-def test_parts_without_labels_have_no_recall(data):
-    one = Part(data.train.features, data.train.truth[:, [0]])
-    tied = ExperimentData(one, Part(data.measured.features, data.measured.truth[:, [0]]))
-    assert not thirds(tied.counts)["Head"].any()
-    both = ExperimentData(
-        Part(data.train.features, data.train.truth[:, [0, 0]]),
-        Part(data.measured.features, data.measured.truth[:, [0, 0]]),
-    )
-    values = run_sampling_bias(both, PLAN, Trial("retrieval", "full_softmax", 0), 0.1, "cpu")
-    assert "R@1 Tail" in values and "R@1 Head" not in values
 
 
 def test_the_report_has_a_table_a_task_and_a_panel_a_table_and_recall():
@@ -133,43 +104,3 @@ def test_the_report_has_a_table_a_task_and_a_panel_a_table_and_recall():
     ]  # fmt: skip
     (bar,) = [patch for patch in figure.axes[0].patches if patch.get_height()]
     assert bar.get_height() == pytest.approx(20)
-
-
-@pytest.mark.parametrize("setting", ["uniform-constant", "within_batch-tail", "full_softmax"])
-def test_the_contrastive_loss_of_cosines_learns(setting, data):
-    plan = replace(PLAN, loss="cosine_contrastive", epochs=4)
-    (rate,) = plan.rates
-    values = run_sampling_bias(data, plan, Trial("retrieval", setting, 0), rate, "cpu")
-    assert values["R@1 Full"] > 2 / L
-
-
-def test_a_record_has_the_tables_that_the_report_shows():
-    names = [f"R@10 {third}" for third in ("Head", "Tail")]
-    found = {
-        "retrieval": {
-            setting: dict(zip(names, map(Estimate, values), strict=True))
-            for setting, values in {
-                "full_softmax": [(0.5, 0.6, 0.5), (0.1, 0.1, 0.2)],
-                "logit_adjustment": [(0.4, 0.4, 0.4), (0.31, 0.3, 0.4)],
-            }.items()
-        }
-    }
-    record = sampling_bias_record(found)
-    (row,) = record["findings"]["rows"]
-    assert row[:4] == [
-        "logit adjustment beats softmax on Tail", "retrieval, R@10 Tail", "logit_adjustment",
-        "full_softmax",
-    ]  # fmt: skip
-    assert row[4]["mean"] == pytest.approx(100 * (0.21 + 0.2 + 0.2) / 3)
-    assert row[5] == 3 and row[-1] == "holds"
-    table = record["tables"]["retrieval"]
-    assert [column["name"] for column in table["columns"]] == ["setting", "seeds", *names]
-    assert table["rows"][0][3]["mean"] == pytest.approx(40 / 3)
-    assert record["rates"] == {}
-
-
-def test_more_negatives_than_there_are_labels_are_refused_where_they_were_asked_for(tiny_corpus):
-    dataset = open_dataset(tiny_corpus)
-    asked = sampling_bias(dataset, "dev", 1, None, SamplingBiasPlan(num_negatives=5000))
-    with pytest.raises(ConfigError, match=r"--negatives: got 5000, of \d+ labels"):
-        asked.run(TrialStore(tiny_corpus / "out", {}), "cpu")

@@ -10,7 +10,7 @@ from longtail.models.errors import ConfigError, RequestError
 from longtail.models.promotion.decision import Pair
 from longtail.models.promotion.log import PromotionLog
 from longtail.models.promotion.rules import PromotionRules
-from longtail.service.canary.watch import CanaryWatch, check_access, try_on_service
+from longtail.service.canary.watch import CanaryWatch, check_access
 from longtail.service.client.calls import NEVER, ConnectionFailedError, ProblemError
 from longtail.service.client.client import Client
 
@@ -64,15 +64,6 @@ def test_a_good_canary_becomes_the_default_and_a_failing_one_goes(
     assert [entry["event"] for entry in log.entries()] == ["canary", "decided", "done"]
 
 
-def test_a_service_with_other_versions_or_none_at_all_is_told(server, pair, log):
-    other = Pair(1, 2, pair.candidate_digest, "another")
-    with pytest.raises(RequestError, match="name the registry that it serves"):
-        try_on_service(server, None, log, other, RULES, ["a"])
-    with pytest.raises(RequestError, match="has no version 9 as this registry has it"):
-        try_on_service(server, None, log, Pair(9, 2, "new", pair.current_digest), RULES, ["a"])
-    assert log.entries() == []
-
-
 def test_nothing_is_begun_where_nobody_listens(pair, log):
     with (
         Client("http://127.0.0.1:9", retry=NEVER) as client,
@@ -80,11 +71,6 @@ def test_nothing_is_begun_where_nobody_listens(pair, log):
     ):
         CanaryWatch(client, log, pair, RULES).run(["a"])
     assert log.entries() == []
-
-
-def test_without_an_admin_key_the_canary_is_refused(server, pair, log):
-    decision = try_on_service(server, None, log, pair, RULES, ["a"])
-    assert not decision.promote and "can't answer with the candidate" in decision.reasons[0]
 
 
 def test_a_key_is_checked_before_anything_is_judged(open_server, keys, tmp_path):
@@ -99,9 +85,3 @@ def test_a_key_is_checked_before_anything_is_judged(open_server, keys, tmp_path)
     with open_server(admin_keys=admin_entry, feedback=tmp_path / "feedback") as url:
         check_access(url, admin)
     check_access("http://127.0.0.1:9", admin)  # told when the trial begins
-
-
-def test_the_client_returns_the_metrics(server):
-    with Client(server) as client:
-        client.predict("a")
-        assert 'longtail_version_answer_duration_seconds_count{version="2"} 1.0' in client.metrics()

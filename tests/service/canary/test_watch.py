@@ -177,13 +177,6 @@ def test_versions_that_do_not_agree_are_rolled_back_at_once(log):
     assert service.time == 1000.0 and service.calls == ["canary 2", "end"]
 
 
-def test_a_version_that_can_not_be_loaded_is_refused(log):
-    service = Played(refused="canary")
-    decision = watch(service, log)
-    assert not decision.promote and "no memory" in decision.reasons[0]
-    assert service.calls == [] and events(log) == ["canary", "decided", "done"]
-
-
 def test_a_version_that_can_not_be_activated_is_rolled_back(log):
     service = Played(refused="activate")
     decision = watch(service, log)
@@ -191,14 +184,6 @@ def test_a_version_that_can_not_be_activated_is_rolled_back(log):
     assert service.calls == ["canary 2", "end"]
     assert events(log) == ["canary", "decided", "decided", "done"]
     assert log.entries()[-1]["verdict"] == "roll back"
-
-
-def test_a_canary_that_somebody_else_ended_is_not_promoted(log):
-    service = Played()
-    service.on_sleep = lambda seconds: setattr(service, "share", 0.0 if seconds > 20 else 0.1)
-    decision = watch(service, log)
-    assert not decision.promote and "by somebody else" in decision.reasons[0]
-    assert service.calls == ["canary 2"]  # what is not there is not ended
 
 
 def test_a_service_that_was_restarted_counts_anew_and_nothing_is_promoted(log):
@@ -276,20 +261,6 @@ def test_a_watcher_that_was_killed_while_it_watched_keeps_to_the_time_and_the_co
     assert service.calls == ["canary 2", "activate 2"]
 
 
-def test_a_canary_that_is_gone_when_the_watcher_comes_back_is_not_promoted(log):
-    service = Played()
-
-    def kill(_: float) -> None:
-        raise KilledError
-
-    service.on_sleep = kill
-    with pytest.raises(KilledError):
-        watch(service, log)
-    service.share, service.on_sleep = 0.0, lambda _: None
-    decision = watch(service, log)
-    assert not decision.promote and "not there when it went on" in decision.reasons[0]
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -317,9 +288,3 @@ def test_counters_are_read_from_the_metrics_of_a_service():
     assert [seven.slow(bound) for bound in (0.0025, 0.05, 30.0)] == [3, 1, 1]
     assert eight == Arm()
     assert Arm.from_json(seven.to_json()) == seven
-
-
-def test_slow_is_what_nineteen_in_twenty_answers_were_not():
-    within = {0.01: 90.0, 0.025: 96.0, 0.05: 100.0}
-    assert Arm(100.0, 0.0, within).slow_bound() == 0.025
-    assert Arm(99.0, 0.0, within).slow_bound() == 1.0

@@ -53,32 +53,6 @@ def test_work_that_would_wait_for_too_long_is_refused_with_the_time_to_come_back
     assert why.value.retry_after_s == 8
 
 
-def test_the_time_to_come_back_is_bounded():
-    admission = Admission(10)
-    with admission.admit(10, math.inf):
-        with pytest.raises(QueueFullError) as at_once:
-            admission.check(1, 10)
-        admission.note_speed(1, 1e6)
-        with pytest.raises(QueueFullError) as late:
-            admission.check(1, 10)
-    assert (at_once.value.retry_after_s, late.value.retry_after_s) == (1, 60)
-
-
-def test_speed_is_learned_slowly():
-    admission = Admission(10**6)
-    admission.note_speed(100, 1.0)
-    admission.note_speed(200, 1.0)
-    with admission.admit(1100, math.inf):
-        assert admission.expected_wait_s() == pytest.approx(10)
-
-
-def test_several_workers_make_the_wait_shorter():
-    admission = Admission(10**6, num_workers=lambda: 2)
-    admission.note_speed(100, 1.0)
-    with admission.admit(1000, math.inf):
-        assert admission.expected_wait_s() == 5
-
-
 def test_a_place_is_held_until_the_request_is_admitted():
     async def play():
         admission = Admission(100)
@@ -270,14 +244,6 @@ def test_many_texts_without_a_known_token_do_not_make_the_service_look_slow(
     assert min(speeds) > longtail.service.engine.admission._SLOWEST
 
 
-def test_requests_that_fail_teach_no_speed(open_client):
-    with open_client() as client:
-        speed = client.app.state.service.engine.admission._tokens_a_second
-        for _ in range(3):
-            assert client.post("/v1/predict", json=ORDINARY | {"k": 900}).status_code == 422
-        assert speed.value is None
-
-
 def test_huge_requests_do_not_shut_out_others_before_they_are_read():
     async def play():
         admission = Admission(2**16)
@@ -351,18 +317,6 @@ def test_a_client_with_much_of_the_queue_gives_way_by_that_part_of_its_time_limi
         set_client("polite")
         with admission.admit(10, 30) as polite_s:
             assert (greedy_s, polite_s) == (12.0, 0.6)
-
-
-def test_many_clients_with_one_request_each_wait_for_all():
-    admission = Admission(10**6)
-    admission.note_speed(100, 1.0)
-    with ExitStack() as stack:
-        for number in range(100):
-            set_client(str(number))
-            stack.enter_context(admission.admit(100, math.inf))
-        set_client("late")
-        with pytest.raises(QueueFullError, match=r"takes about 100\.0 s"):
-            admission.check(100, 30)
 
 
 def test_slots_are_kept_for_other_clients():

@@ -186,13 +186,6 @@ def test_clients_take_turns_at_the_tokeniser():
     assert [queue.next_jobs() for _ in jobs] == [[jobs[0]], [jobs[2]], [jobs[1]]]
 
 
-def test_streams_have_no_deadline_and_their_own_turns():
-    queue, clock = queue_with(speed=1000, max_batch_tokens=10)
-    bulk = waiting(queue, 10, priority=Priority.BULK)
-    single = with_deadline(queue, clock, 30, 10)
-    assert [queue.next_work()[0].job for _ in range(2)] == [single, bulk]
-
-
 def failed(job):
     return None if job.error is None else type(job.error).__name__
 
@@ -212,13 +205,6 @@ def test_what_waits_alone_is_tried_even_if_it_seems_too_late():
     alone = with_deadline(queue, clock, 0.4, 10)
     assert queue.next_work()[0].job is alone
     assert failed(alone) is None
-
-
-def test_without_a_known_speed_nothing_is_too_late():
-    queue, clock = queue_with(speed=None, max_batch_tokens=10)
-    job = with_deadline(queue, clock, -1, 10)
-    with_deadline(queue, clock, 9, 10)
-    assert queue.next_work()[0].job is job
 
 
 def test_texts_of_like_length_go_together():
@@ -300,14 +286,6 @@ def test_calls_come_between_batches():
     assert isinstance(call, ThreadCall)
     call.run()
     assert future.result() is None
-
-
-def test_a_call_that_fails_fails_for_its_caller():
-    queue = WorkQueue(100)
-    future = queue.call(lambda: 1 / 0)
-    queue.next_work().run()
-    with pytest.raises(ZeroDivisionError):
-        future.result()
 
 
 def test_a_closed_queue_gives_nothing_and_keeps_nothing():

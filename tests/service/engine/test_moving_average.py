@@ -31,12 +31,6 @@ def test_the_first_sample_is_the_value_and_others_move_it():
     assert found.value == 15.0
 
 
-def test_an_initial_value_is_averaged_with_the_first_sample():
-    found = average(initial=10.0)
-    found.add(20.0)
-    assert found.value == 15.0
-
-
 @pytest.mark.parametrize("sample", [math.nan, math.inf, -math.inf])
 def test_a_sample_that_is_not_finite_is_ignored(sample):
     found = average()

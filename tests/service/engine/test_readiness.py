@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from longtail.models.errors import BundleCorruptError, NotReadyError
+from longtail.models.errors import BundleCorruptError
 from longtail.service.engine import engine, self_check
 from longtail.service.engine.admission import Admission
 from longtail.service.engine.engine import _OWN_TEXT
@@ -81,12 +81,6 @@ def test_a_failed_load_keeps_readiness_at_503_with_the_reason(
     assert words in problem["detail"]
     assert "disk path" not in problem["detail"]
     assert "loading version=2 failed" in caplog.text
-
-
-def test_a_version_that_is_not_there_fails_loading_with_those_that_are(open_client):
-    with open_client(versions=(1, 7)) as client:
-        detail = client.get("/readyz").json()["detail"]
-    assert "no version 7; there are: 1, 2" in detail
 
 
 def test_a_changed_byte_in_the_bundle_fails_loading(open_client, registry):
@@ -354,25 +348,9 @@ def test_alone_a_full_queue_is_no_failure_while_others_are_answered():
     assert engine.num_asked == 1
 
 
-def test_alone_a_full_queue_does_not_make_it_ready_again():
-    engine = FakeEngine()
-
-    def refuse():
-        engine.num_answered += 1
-        return QueueFullError("full", 1)
-
-    engine.failures = [*[ValueError()] * 3, refuse, refuse]
-    problems = run_check(engine)
-    assert (len(problems), problems[-1], engine.num_asked) == (2, None, 6)
-
-
 def test_alone_a_full_queue_without_any_answer_is_a_standstill():
     problems = run_check(FakeEngine(QueueFullError("full", 1)), timeout_s=0.0)
     assert "no request was answered within 0 s" in problems[0]
-
-
-def test_alone_no_model_is_left_to_the_manager_to_tell():
-    assert run_check(FakeEngine(NotReadyError("loading"))) == [None]
 
 
 def test_alone_work_that_waits_without_any_answer_starts_a_check():

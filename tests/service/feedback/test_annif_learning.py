@@ -35,10 +35,6 @@ def test_documents_are_kept_once_with_their_labels(client):
     assert first["version"] == 2
 
 
-def test_no_documents_are_no_feedback(client):
-    assert client.post(LEARN, json=[]).status_code == 204
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -52,7 +48,3 @@ def test_no_documents_are_no_feedback(client):
 def test_what_is_wrong_is_a_400_and_nothing_is_kept(client, body):
     assert client.post(LEARN, json=body).status_code == 400
     assert stored(client) == []
-
-
-def test_a_project_that_there_is_not(client):
-    assert client.post("/v1/projects/none/learn", json=[DOCUMENT]).status_code == 404

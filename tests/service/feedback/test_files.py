@@ -117,20 +117,3 @@ def test_one_bad_line_stops_the_import_before_anything_is_stored(command, write,
         command("report")
     made = tmp_path / "store"
     assert not made.exists() or made.stat().st_size == 0
-
-
-def test_an_id_that_is_taken_fails_after_the_others_are_stored(command, write):
-    command("import", write(*SAID))
-    with pytest.raises(DataError, match="1 not stored; the first: feedback with the id 'a'"):
-        command("import", write(SAID[0] | {"accepted": ["L5"]}, SAID[1] | {"id": "c"}))
-    assert json.loads(command("report", "--json").output)["all"]["entries"] == 3
-
-
-def test_what_is_there_is_counted(command, write):
-    command("import", write(*SAID), LONGTAIL_FEEDBACK_TEXTS="true")
-    assert command("report").output.startswith(
-        "2 entries (1 with their text), 0 deleted.\n"
-        "Labels: 1 accepted, 1 rejected, 1 added, 1 proposed.\n"
-    )  # fmt: skip
-    with pytest.raises(DataError, match="no feedback with the id 'none'"):
-        command("delete", "none")

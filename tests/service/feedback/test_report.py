@@ -15,7 +15,6 @@ from longtail.service.feedback.store import FeedbackStore
 from longtail.service.offline.feedback_report import (
     UNKNOWN_BAND,
     LabelBands,
-    moment_of,
     report_feedback,
 )
 
@@ -61,26 +60,6 @@ def test_verdicts_are_counted_in_their_time_and_band(store, registry):
     assert "Rejected most: L3 (2)." in text and "Proposed most: mill (1)." in text
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("7d", START),
-        ("24h", datetime(2026, 3, 8, tzinfo=UTC)),
-        ("1w", START),
-        ("2026-03-02", START),
-        ("2026-03-02T02:00:00+02:00", START),
-    ],
-)
-def test_a_moment_is_a_length_or_a_date(text, expected):
-    assert moment_of(text, "--since", END) == expected
-
-
-@pytest.mark.parametrize("text", ["7", "0d", "week", "", "2026-13-01", "99999d"])
-def test_what_is_no_moment_is_refused(text):
-    with pytest.raises(ConfigError, match="--since: got"):
-        moment_of(text, "--since", END)
-
-
 def test_the_command_prints_tables_or_json(store, registry, tmp_path):
     words = [
         "feedback", "report", "--feedback", str(tmp_path / "feedback"), "--since", "7d",
@@ -94,9 +73,3 @@ def test_the_command_prints_tables_or_json(store, registry, tmp_path):
     assert content["entries_without_right_label"] == 1
     done = CliRunner().invoke(longtail.app, [*words, "--since", "2026-03-10"])
     assert isinstance(done.exception, ConfigError) and "not before the end" in str(done.exception)
-
-
-def test_a_store_without_entries_has_an_empty_report(tmp_path, registry):
-    with FeedbackStore(tmp_path / "empty") as store:
-        text = report_feedback(store, LabelBands(registry.folder), START, END).to_markdown()
-    assert "0 entries" in text and "|" not in text

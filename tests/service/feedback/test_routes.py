@@ -12,7 +12,6 @@ import pytest
 from longtail.service.feedback.checks import entry_of
 from longtail.service.feedback.store import FILE_NAME, FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
-from longtail.service.telemetry.feedback_metrics import band_of
 from longtail.service.web.api_keys import make_key
 from longtail.service.web.deps import MAX_READERS
 
@@ -93,15 +92,10 @@ def test_texts_are_not_kept_unless_asked_for(open_feedback, tmp_path):
     [
         ({"accepted": ["L99"]}, "entries/0/accepted: version 2 has no label with the id 'L99'"),
         ({"proposed": [{"name": "x", "id": "L5"}]}, "has a label with the id 'L5' already"),
-        ({"proposed": [{"name": " \u200b-"}]}, "has neither a letter nor a digit"),
         ({"added": ["L1"]}, "Name each label once"),
-        ({"accepted": [], "rejected": [], "added": []}, "Name a label in one of"),
         ({"text": None}, "Give one of 'text', 'text_sha256' and 'document_id'"),
-        ({"text_sha256": "0" * 64}, "Give only one of 'text' and 'text_sha256'"),
         ({"text": "x" * 51}, "entries/0/text: got 51 characters, expected at most 50"),
         ({"text": " "}, "empty or only white space"),
-        ({"id": "a\nb"}, "entries/0/id"),
-        ({"id": "x" * 201}, "entries/0/id"),
         ({"accepted": [f"L{n}" for n in range(1001)]}, "entries/0/accepted"),
         ({"labels": ["L1"]}, "entries/0/labels"),
     ],
@@ -122,11 +116,6 @@ def test_more_entries_than_allowed_are_refused(open_feedback):
     assert answer.status_code == 422 and "expected at most 100" in answer.json()["detail"]
     entries = document["components"]["schemas"]["FeedbackRequest"]["properties"]["entries"]
     assert entries["maxItems"] == 100
-
-
-def test_a_version_that_is_not_loaded_is_not_found(client):
-    answer = give(client, SAID | {"version": 1})
-    assert (answer.status_code, slug(answer)) == (404, "model-not-found")
 
 
 def test_it_is_off_unless_there_is_a_folder(open_admin):
@@ -180,19 +169,6 @@ def test_an_export_comes_in_pages(client):
     second = exported(client, limit=3, after=first[-1]["sequence"])
     assert [line["id"] for line in first + second] == [f"e{number}" for number in range(5)]
     assert exported(client, after=second[-1]["sequence"]) == []
-
-
-def test_entries_and_labels_are_counted_by_frequency(client):
-    give(client, SAID, {"document_id": "d", "accepted": ["L4"]})
-    give(client, SAID)
-    assert counts_of(client, "longtail_feedback_entries_total") == {
-        'longtail_feedback_entries_total{outcome="stored"}': 2,
-        'longtail_feedback_entries_total{outcome="known"}': 1,
-    }
-    found = counts_of(client, "longtail_feedback_labels_total")
-    name = 'longtail_feedback_labels_total{{training_documents="0",verdict="{}"}}'
-    counts = {"accepted": 2, "rejected": 1, "added": 1}
-    assert found == {name.format(verdict): number for verdict, number in counts.items()}
 
 
 def test_what_is_accepted_is_counted_by_version_an_entry_each(client):
@@ -252,17 +228,6 @@ def test_a_store_that_fails_is_told_and_predictions_go_on(
         holder.close()
 
 
-def test_what_is_deleted_stays_so_after_a_restart(open_feedback, place):
-    with open_feedback(feedback=place) as client:
-        assert give(client, SAID, SAID | {"id": "b"}).json()["entries"][1]["status"] == "stored"
-        assert give(client, SAID).json()["entries"][0]["status"] == "known"
-        assert give(client, SAID | {"rejected": []}).status_code == 409
-        assert client.delete("/v1/admin/feedback?id=a").status_code == 200
-        assert [(line["sequence"], line["id"]) for line in exported(client)] == [(2, "b"), (3, "a")]
-    with open_feedback(feedback=place) as client:
-        assert give(client, SAID | {"id": "b"}).json()["entries"][0]["status"] == "known"
-
-
 def test_few_read_at_a_time(client):
     give(client, SAID)
     readers = client.app.state.service.feedback_readers
@@ -274,16 +239,6 @@ def test_few_read_at_a_time(client):
     readers.release()
     for _ in range(3):
         assert len(exported(client)) == 1
-
-
-def test_a_full_store_is_told_and_predictions_go_on(open_feedback):
-    with open_feedback(max_feedback_bytes=65_536) as client:
-        many = [SAID | {"id": f"e{number}", "text": "x" * 5000} for number in range(50)]
-        answer = give(client, *many)
-        assert answer.status_code == 503 and "is full" in answer.json()["detail"]
-        assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
-        assert give(client, SAID).status_code == 200
-        assert [line["id"] for line in exported(client)] == ["a"]
 
 
 def test_a_disk_that_hangs_is_a_timeout_and_a_full_queue_a_429(open_feedback, monkeypatch):
@@ -324,9 +279,3 @@ def test_a_large_request_is_looked_at_on_another_thread(client, monkeypatch):
     assert give(client, SAID | {"id": "long", "text": "x" * 50_000}).status_code == 200
     assert "AnyIO worker thread" not in threads[0].name
     assert "AnyIO worker thread" in threads[1].name
-
-
-def test_bands_are_those_of_the_reports():
-    assert [band_of(count) for count in (0, 1, 2, 9, 10, 99, 100, 5000)] == [
-        "0", "1", "2-9", "2-9", "10-99", "10-99", "100+", "100+",
-    ]  # fmt: skip

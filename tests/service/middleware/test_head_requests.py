@@ -15,15 +15,6 @@ def test_head_is_get_without_a_body(client, path):
     assert head.headers["content-length"] == got.headers["content-length"]
 
 
-def test_other_routes_do_not_take_head(client):
-    assert client.head("/v1/models").status_code == 405
-
-
-def test_a_probe_sees_that_the_service_is_not_ready(open_client, make_loader):
-    with open_client(make_loader(failure=OSError())) as client:
-        assert client.head("/readyz").status_code == 503
-
-
 def test_a_real_server_sends_no_body_and_keeps_the_connection(open_server):
     with open_server() as url:
         address = httpx.URL(url)

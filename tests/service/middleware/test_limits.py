@@ -7,8 +7,6 @@ import json
 
 import pytest
 
-from longtail.service.web.encodings import accepts_gzip
-
 JSON = {"content-type": "application/json"}
 
 
@@ -83,18 +81,3 @@ def test_another_encoding_is_a_415_that_says_which_are_read(small):
     answer = small.post("/v1/predict", content=b"x", headers=headers)
     assert answer.status_code == 415
     assert answer.headers["accept-encoding"] == "identity, gzip, deflate"
-
-
-@pytest.mark.parametrize(
-    ("accepted", "wanted"),
-    [
-        ("", False),
-        ("gzip", True),
-        ("br, GZIP;q=0.5", True),
-        ("*", True),
-        ("gzip;q=0, br", False),
-        ("identity", False),
-    ],
-)
-def test_gzip_is_sent_to_those_who_ask_for_it(accepted, wanted):
-    assert accepts_gzip(accepted) is wanted

@@ -9,8 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from longtail.service.middleware import load_shedding
-from longtail.service.web.problem_handlers import problem_body
-from longtail.service.wire.problems import OVERLOADED, problem_of
+from longtail.service.wire.problems import problem_of
 
 JSON = {"content-type": "application/json"}
 PATHS = [
@@ -65,10 +64,6 @@ def test_whatever_asks_for_work_is_refused_unread(full, path):
     ).model_dump(exclude_none=True)
 
 
-def test_a_request_without_an_id_gets_one(full):
-    assert len(full().post("/v1/predict", json={"text": "a"}).headers["x-request-id"]) == 32
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/livez", 200), ("GET", "/readyz", 200), ("GET", "/metrics", 200),
@@ -117,8 +112,3 @@ def test_no_place_is_held_after_an_answer(client, body):
     admission = client.app.state.service.engine.admission
     assert admission.tokens == 0
     assert not admission._parse_slots.locked()
-
-
-def test_a_proxys_prefix_is_not_a_part_of_the_path():
-    scope = {"path": "/prefix/v2/models/longtail/infer", "root_path": "/prefix"}
-    assert b'"error": "why"' in problem_body(scope, OVERLOADED, "why")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import DataError
 from longtail.service.offline.documents import (
     DocumentColumns,
     as_question,
@@ -22,23 +22,6 @@ def test_each_delimiter_is_read(delimiter, tmp_path):
     path.write_text(f"id{delimiter}text\n1{delimiter}olive oil\n", encoding="utf-8")
     (line,) = document_lines(path)
     assert json.loads(line) == {"id": "1", "text": "olive oil"}
-
-
-def test_what_was_recognised_is_told(tmp_path):
-    path = tmp_path / "docs.csv"
-    path.write_text("TEXT;labels\nolive oil;1\n", encoding="utf-8")
-    labels, delimiter, columns = check_source(path)
-    assert labels == "The documents have labels, which are left out."
-    assert delimiter == f"{path}: columns are taken to be separated by semicolons"
-    assert columns.endswith("'TEXT' as 'text'")
-    (line,) = document_lines(path)
-    assert json.loads(line) == {"text": "olive oil"}
-
-
-def test_a_table_that_is_as_usual_needs_no_remark(tmp_path):
-    path = tmp_path / "docs.csv"
-    path.write_text("text\nolive oil\n", encoding="utf-8")
-    assert check_source(path) == []
 
 
 def test_a_table_without_texts_is_refused(tmp_path):
@@ -87,13 +70,6 @@ def test_a_column_that_is_named_and_not_there_is_told(tmp_path):
     path.write_text("Nr;Other\n7;Fish\n")
     with pytest.raises(DataError, match="name others with --text-columns"):
         check_source(path)
-
-
-def test_a_text_file_has_no_columns(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("Fish\n")
-    with pytest.raises(ConfigError, match="a text file has no columns"):
-        check_source(path, NAMED)
 
 
 def test_lines_that_are_no_objects_stay_and_are_told_later(tmp_path):

@@ -201,19 +201,3 @@ def test_the_command_labels_a_file(tmp_path, trained_sparse):
     assert "1 documents: 1 answered, 0 with errors" in run.output
     (found,) = [json.loads(text) for text in target.read_text().splitlines()]
     assert (found["id"], len(found["labels"]), found["scorer"]) == ("x", 2, "sparse")
-
-
-def test_the_command_tells_how_much_it_has_read_and_knows(tmp_path, trained_sparse):
-    """On commit e37f807 no word told that nothing of a text was known."""
-    source, target = tmp_path / "docs.jsonl", tmp_path / "out.jsonl"
-    texts = ["zzzz qqqq", "imports of fish"]
-    source.write_bytes(b"".join(line(text=text) + b"\n" for text in texts))
-    registry = ["--registry", str(trained_sparse.registry.folder)]
-    arguments = ["predict", "--input", str(source), "--output", str(target), *registry]
-    run = CliRunner().invoke(longtail.app, arguments)
-    assert run.exit_code == 0, run.output
-    unknown, known = [json.loads(text) for text in target.read_text().splitlines()]
-    assert (unknown["num_tokens"], unknown["num_text_tokens"]) == (2, 2)
-    assert unknown["known_tokens"] == 0 and unknown["labels"]
-    assert (known["num_tokens"], known["num_text_tokens"]) == (3, 3)
-    assert 0 < known["known_tokens"] <= 3

@@ -139,15 +139,6 @@ def test_either_engine_goes_on_where_the_other_was_cut_off(
     assert summary.num_lines == wanted.count(b"\n")
 
 
-def test_what_was_left_by_another_question_is_refused(fake_ray, task, workers):
-    asked = task(30)
-    fake_ray.most_chunks = 1
-    with pytest.raises(KeyboardInterrupt):
-        predict_on_ray(asked, workers)
-    with pytest.raises(ConfigError, match="-k was not given and is now 2"):
-        predict_on_ray(replace(asked, defaults={"k": 2}), workers)
-
-
 def test_workers_read_the_stored_sets(fake_ray, trained, task, predictor, tmp_path):
     (tmp_path / "sets").mkdir()
     ids = [label.id for label in predictor.catalogue][:2]
@@ -157,13 +148,6 @@ def test_workers_read_the_stored_sets(fake_ray, trained, task, predictor, tmp_pa
     predict_on_ray(asked, Workers(trained.registry.folder, tmp_path / "sets", 1))
     found = [json.loads(line) for line in asked.target.read_text().splitlines()]
     assert all(x["labels"][0]["id"] in ids for x in found)
-
-
-def test_an_engine_that_there_is_not(trained, task):
-    asked = task(3)
-    run = CliRunner().invoke(longtail.app, [*command(asked, trained), "--engine", "spark"])
-    assert isinstance(run.exception, ConfigError)
-    assert "--engine: got 'spark'; expected one of ('local', 'ray')" in str(run.exception)
 
 
 def test_without_ray_the_error_names_the_extra(trained, task, monkeypatch):

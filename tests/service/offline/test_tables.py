@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +12,6 @@ from typer.testing import CliRunner
 import longtail
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.labels.cells import labels_of_cell
-from longtail.service.offline.documents import check_source
 from longtail.service.offline.predict import CHUNK_LINES, check_task, predict_file
 from longtail.service.offline.tables import ADDED, _cells, _harmless
 from longtail.service.offline.unfinished import Task
@@ -123,15 +121,6 @@ def test_rows_that_changed_while_they_were_answered_are_told(task, fake_predicto
 def test_other_forms_are_refused_before_any_work(task, output, more, told):
     with pytest.raises(ConfigError, match=told):
         check_task(task("text\na\n", output=output, **more))
-
-
-@pytest.mark.parametrize("name", ["in.csv", "in.txt", "in.jsonl"])
-def test_a_file_in_another_encoding_is_refused_as_a_whole(tmp_path, name):
-    path = tmp_path / name
-    lines = [json.dumps({"text": f"öl {i}"}, ensure_ascii=False) for i in range(9)]
-    path.write_bytes("\n".join(["text", *lines, "oil"]).encode("cp1252"))
-    with pytest.raises(DataError, match="9 of 11 lines are not UTF-8"):
-        check_source(path)
 
 
 def test_one_damaged_row_is_an_error_of_that_row(task, trained_sparse):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +12,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from longtail.service.process.compute_threads import ComputeSetup, limit_threads, prepare_process
+from longtail.service.process.compute_threads import ComputeSetup, limit_threads
 
 
 @pytest.fixture(autouse=True)
@@ -78,19 +77,6 @@ def test_the_libraries_wait_until_a_model_needs_them_and_are_set_up_once_a_threa
     assert taken == [(4, 2)] * 2
 
 
-@pytest.mark.parametrize(("said", "count"), [("3", 3), ("0", None), ("many", None), ("", None)])
-def test_what_was_set_is_remembered(monkeypatch, said, count):
-    monkeypatch.setenv("RAYON_NUM_THREADS", said)
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
-    setup = ComputeSetup(2, num_workers=1, device="cpu")
-    assert setup.libraries is None
-    assert not prepare(setup)
-    found = setup.libraries
-    assert (found.torch_threads, found.faiss_threads) == (2, 2)
-    assert found.tokeniser_threads == (count or os.cpu_count())
-    assert (found.torch_version, found.faiss_version) == (torch.__version__, faiss.__version__)
-
-
 @pytest.mark.parametrize(
     ("threads", "workers", "count", "each"),
     [
@@ -110,16 +96,6 @@ def test_compute_threads_share_the_threads_of_the_libraries(
     assert setup.num_workers == count
     assert prepare(setup) is (count > 1)
     assert setup.libraries.torch_threads == setup.libraries.faiss_threads == each
-
-
-def test_there_are_as_many_as_openmp_is_told_or_as_there_are_processors(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert ComputeSetup(None).num_workers == 3
-    monkeypatch.setenv("OMP_NUM_THREADS", "0")
-    assert ComputeSetup(None).num_workers == min(len(os.sched_getaffinity(0)), 4)
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert ComputeSetup(None).num_workers == 1
 
 
 def test_on_a_gpu_one_thread_computes(monkeypatch):
@@ -143,33 +119,3 @@ def test_idle_threads_of_numpy_and_the_tokeniser_take_no_processor(monkeypatch):
 
 
 CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-
-
-def test_caches_of_shapes_are_small_unless_the_environment_says_otherwise(monkeypatch):
-    monkeypatch.setenv(CACHES[0], "99")
-    monkeypatch.setenv(CACHES[1], "99")
-    monkeypatch.delenv(CACHES[1])
-    prepare_process(None)
-    assert [os.environ[name] for name in CACHES] == ["99", "128"]
-
-
-def test_full_searches_for_garbage_are_rare():
-    before = gc.get_threshold()
-    prepare_process(None)
-    assert gc.get_threshold() == (*before[:2], 200)
-
-
-def test_the_environment_wins_over_the_setting(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.setenv("RAYON_NUM_THREADS", "0")
-    monkeypatch.delenv("RAYON_NUM_THREADS")
-    prepare_process(3)
-    assert (os.environ["OMP_NUM_THREADS"], os.environ["RAYON_NUM_THREADS"]) == ("7", "3")
-    assert sys.getswitchinterval() == pytest.approx(0.0005)
-
-
-def test_without_a_number_the_libraries_choose(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    prepare_process(None)
-    assert "OMP_NUM_THREADS" not in os.environ

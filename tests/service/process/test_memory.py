@@ -21,22 +21,12 @@ def test_without_a_container_the_machine_decides(tmp_path, meminfo):
     assert available_bytes(tmp_path, meminfo) == 4 * GIB
 
 
-def test_nobody_knows_where_nothing_is_told(tmp_path):
-    assert available_bytes(tmp_path, tmp_path / "none") is None
-
-
 def test_a_container_allows_what_it_has_not_used_but_for_its_cache(tmp_path, meminfo):
     (tmp_path / "memory.max").write_text(f"{2 * GIB}\n")
     (tmp_path / "memory.current").write_text(f"{GIB}\n")
     assert available_bytes(tmp_path, meminfo) == GIB
     (tmp_path / "memory.stat").write_text(f"anon 5\ninactive_file {GIB // 2}\n")
     assert available_bytes(tmp_path, meminfo) == GIB + GIB // 2
-
-
-def test_an_unlimited_container_does_not_count(tmp_path, meminfo):
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.current").write_text(f"{GIB}\n")
-    assert available_bytes(tmp_path, meminfo) == 4 * GIB
 
 
 def test_containers_of_the_first_kind_count_too(tmp_path, meminfo):

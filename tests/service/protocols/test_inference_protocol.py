@@ -28,16 +28,6 @@ def tensors(answer):
     return {output["name"]: output for output in answer.json()["outputs"]}
 
 
-def test_health_and_readiness_answer_200(client):
-    paths = {
-        "/v2/health/live": {"live": True},
-        "/v2/health/ready": {"ready": True},
-        "/v2/models/longtail/ready": {"name": "longtail", "ready": True},
-        "/v2/models/longtail/versions/2/ready": {"name": "longtail", "ready": True},
-    }
-    assert {path: client.get(path).json() for path in paths} == paths
-
-
 def test_health_needs_no_key_and_the_rest_does(open_client):
     with open_client(api_keys="a:" + "0" * 64) as client:
         assert client.get("/v2/health/ready").status_code == 200
@@ -174,26 +164,14 @@ def without_data(**parameters):
         ({"inputs": [text_input("a", name="query")]}, "/inputs/0/name"),
         ({"inputs": [text_input("a", datatype="FP32")]}, "/inputs/0/datatype"),
         ({"inputs": [text_input("a", shape=[2])]}, "shape [2] and 1 values"),
-        ({"inputs": [text_input("a", shape=[1, 2])]}, "shape [1, 2]"),
-        ({"inputs": [text_input("a", shape=[])]}, "/inputs/0/shape"),
         ({"inputs": [text_input("a", data=[5])]}, "/texts/0: got 5"),
-        ({"inputs": [text_input("a", data=None)]}, "'data'"),
         ({"inputs": [text_input("a", parameters={"binary_data_size": 1})]}, "binary_data_size"),
-        ({"inputs": [text_input("a", parameters={"k": 3})]}, "/inputs/0/parameters/k"),
         ({"inputs": [text_input(" ")]}, "/texts/0: The text is empty"),
-        ({"inputs": []}, "/inputs"),
         ({"parameters": {"top_k": 5}}, "/parameters/top_k"),
         ({"parameters": {"k": 0}}, "/parameters/k: got 0"),
-        ({"parameters": {"k": "5"}}, "/parameters/k"),
-        ({"parameters": {"explain": True}}, "/parameters/explain"),
-        ({"parameters": {"version": 1}}, "/parameters/version"),
         ({"parameters": {"scorer": "magic"}}, "unknown scorer 'magic'"),
-        ({"parameters": {"k": 2000}}, "k is 2000"),
-        ({"parameters": {"timeout": "5"}}, "/parameters/timeout"),
         ({"parameters": {"timeout": 10**400}}, "/parameters/timeout"),
-        ({"parameters": {"binary_data_output": 1}}, "/parameters/binary_data_output"),
         ({"outputs": [{"name": "label"}]}, "no output 'label'"),
-        ({"outputs": [{"name": "scores", "parameters": {"x": 3}}]}, "/outputs/0/parameters/x"),
     ],
 )
 def test_a_request_that_is_not_as_wanted_is_a_400_that_says_where(client, change, word):
@@ -206,12 +184,9 @@ def test_a_request_that_is_not_as_wanted_is_a_400_that_says_where(client, change
     ("binary", "tensor", "word"),
     [
         (b"\x01\0\0\0a", without_data(binary_data_size=4), "5 bytes follow"),
-        (b"\x01\0\0\0a", without_data(binary_data_size=True), "binary_data_size"),
         (b"\x02\0\0\0a", without_data(binary_data_size=5), "ends behind the body"),
         (b"\x01\0", without_data(binary_data_size=2), "ends behind the body"),
         (b"\x01\0\0\0\xff", without_data(binary_data_size=5), "UTF-8"),
-        (b"", without_data(), "'data'"),
-        (b"more", text_input("a"), "4 bytes follow"),
         (bytes(400), without_data(binary_data_size=400), "more than 64 texts"),
     ],
 )
@@ -238,17 +213,6 @@ def test_a_body_that_can_not_be_read_is_a_400(client, content, headers, word):
     assert word in answer.json()["error"]
 
 
-def test_the_parameters_are_those_of_predict_and_the_time_is_in_microseconds(client):
-    answer = ask(client, "a", k=2, include=["L3", "L5", "L6"], exclude=["L5"], timeout=20e6)
-    assert tensors(answer)["label_ids"]["data"] == ["L3", "L6"]
-
-
-def test_a_byte_order_mark_and_whole_numbers_with_a_point_are_read(client):
-    content = {"inputs": [text_input("a", shape=[1.0])], "parameters": {"k": 1.0}}
-    answer = client.post(INFER, content=b"\xef\xbb\xbf" + json.dumps(content).encode())
-    assert tensors(answer)["label_ids"]["data"] == ["L0"]
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -261,7 +225,3 @@ def test_what_is_not_there_is_a_404_in_the_shape_of_the_protocol(client, path):
     answer = client.get(f"/v2/{path}")
     assert answer.status_code == 404
     assert answer.json()["error"]
-
-
-def test_other_routes_have_no_error_member(client):
-    assert "error" not in client.get("/v1/nowhere").json()

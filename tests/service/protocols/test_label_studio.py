@@ -229,15 +229,6 @@ def test_how_a_project_asks_is_refused_at_once_with_the_same_error(open_client, 
         assert client.post("/label-studio/setup", json=setup_of(good)).status_code == 200
 
 
-def test_fields_that_an_event_lacks_are_named(keeping, make_event):
-    event = make_event(["Label 1"], [])
-    del event["task"]["id"], event["project"]["created_at"]
-    answer = keeping.post("/label-studio/webhook", json=event)
-    assert [each["pointer"] for each in answer.json()["errors"]] == [
-        "/task/id", "/project/created_at",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("data", [{}, {"text": 3}, {"text": "\x00"}])
 def test_a_task_without_a_text(client, data):
     answer = client.post("/label-studio/predict", json=predict_of(CONFIG, data))
@@ -373,22 +364,6 @@ def test_what_is_chosen_is_refused_with_its_place(keeping, make_event):
             words = f"annotation 17: {place}[1].value.taxonomy{where}: "
             assert answer.json()["detail"].startswith(words), answer.text
     assert stored(keeping) == []
-
-
-def test_no_feedback_is_kept_where_that_is_off(client, make_event):
-    answer = client.post("/label-studio/webhook", json=make_event(["Label 1"]))
-    assert (answer.status_code, answer.json()["title"]) == (403, "Feedback is off")
-
-
-def test_labels_for_a_taxonomy(client):
-    first = client.get("/label-studio/labels").json()
-    assert first[0] == {"value": "Label 0", "alias": "Label 0", "isLeaf": True}
-    assert len(first) == 8
-    found = client.get("/label-studio/labels", params={"query": "label 3"}).json()
-    assert [item["alias"] for item in found] == ["Label 3"]
-    assert client.get("/label-studio/labels", params={"path": ["Label 3"]}).json() == []
-    assert client.get("/label-studio/labels", params={"path": ["x"]}).status_code == 404
-    assert client.get("/label-studio/labels", params={"text": "x"}).status_code == 422
 
 
 def test_a_key_is_needed_where_the_service_has_keys(open_client, keys):

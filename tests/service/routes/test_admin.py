@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import re
 import threading
 import weakref
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.service.routes.admin import _done
 
 NDJSON = {"content-type": "application/x-ndjson"}
 
@@ -75,17 +73,6 @@ def test_load_and_unload(admin):
     assert admin.post("/v1/admin/models/1/unload").json()["loaded"] == [2]
 
 
-def test_rollback(admin):
-    assert admin.post("/v1/admin/rollback").json()["default"] == 1
-
-
-def test_a_rollback_where_nothing_was_before_is_a_409(admin):
-    admin.post("/v1/admin/rollback")
-    answer = admin.post("/v1/admin/rollback")
-    assert answer.status_code == 409
-    assert "no earlier version to go back to" in answer.json()["detail"]
-
-
 def test_a_canary_gets_its_share_and_metrics_of_its_own(admin):
     body = {"version": 1, "share": 0.25}
     assert admin.put("/v1/admin/canary", json=body).json()["canary"] == body
@@ -131,11 +118,6 @@ def test_what_cannot_be_done_is_a_problem(admin, path, status, slug):
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:longtail:problem:{slug}")
 
 
-@pytest.mark.parametrize("body", [{"version": 1}, {"version": 1, "share": 1.5}, {"share": 0.5}])
-def test_a_canary_without_a_version_or_share_is_refused(admin, body):
-    assert admin.put("/v1/admin/canary", json=body).status_code == 422
-
-
 def test_a_version_that_fails_says_why_where_versions_are_listed(admin, registry):
     (registry.folder / "1" / "labels.jsonl").write_text("x")
     answer = admin.post("/v1/admin/models/1/activate")
@@ -153,26 +135,6 @@ def test_an_alias_that_cannot_be_followed_is_told_where_versions_are_listed(admi
     )
     admin.app.state.service.redeployer.look().result(20)
     assert "no version 9" in admin.get("/v1/models").json()["problem"]
-
-
-def test_a_wish_that_the_end_of_the_service_overtakes_is_a_503(open_admin):
-    with open_admin() as client:
-        client.app.state.service.redeployer.close()
-        answer = client.post("/v1/admin/models/1/load")
-    assert (answer.status_code, answer.json()["type"]) == (503, "urn:longtail:problem:not-ready")
-
-
-def test_a_wish_goes_on_when_nobody_waits_for_it():
-    async def hang_up():
-        wish = Future()
-        waiting = asyncio.create_task(_done(wish))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        return wish
-
-    assert not asyncio.run(hang_up()).cancelled()
 
 
 def test_requests_are_answered_by_one_version_each_while_versions_swap(

@@ -93,27 +93,3 @@ def test_a_warning_about_the_text_is_answered_everywhere(open_client, make_loade
     said = {"code": "unlike-training", "detail": "too short", "label_ids": []}
     assert result["warnings"] == [said]
     assert tensors["unlike_training"]["data"] == [True, True]
-
-
-def test_tensors_mark_the_labels_that_are_warned_of(cautious):
-    found = infer(cautious, k=3, threshold=0.4)
-    assert found["unreliable"]["datatype"] == "BOOL"
-    assert found["unreliable"]["shape"] == [2, 3]
-    assert found["unreliable"]["data"] == [False, True, False] * 2
-
-
-def test_the_api_describes_the_counts_and_the_warnings(client):
-    schemas = client.get("/openapi.json").json()["components"]["schemas"]
-    told = {
-        name: field["description"] for name, field in schemas["TextResult"]["properties"].items()
-    }
-    assert "Tokens of the text that the scorer read" in told["num_tokens"]
-    assert "Tokens of the whole text" in told["num_text_tokens"]
-    assert "Where it is 0, the labels say nothing about the" in told["known_tokens"]
-    assert "`warnings`" in schemas["PredictRequest"]["properties"]["threshold"]["description"]
-    assert (
-        "`unreliable-probabilities`"
-        in schemas["AnswerWarning"]["properties"]["code"]["description"]
-    )
-    assert {"num_tokens", "num_text_tokens", "known_tokens"} <= {*schemas["TextResult"]["required"]}
-    assert "warnings" not in schemas["TextResult"]["required"]

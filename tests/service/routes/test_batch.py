@@ -108,21 +108,6 @@ def test_lines_are_read_and_refused_as_a_single_request_is(client):
     assert end["summary"]["num_lines"] == 6
 
 
-def test_blank_lines_and_windows_line_ends_are_no_lines(client):
-    *lines, _ = post(client, b'\n  \r\n{"text": "a"}\r\n\n{"text": "b"}\r\n')
-    assert [line["index"] for line in lines] == [0, 1]
-
-
-def test_no_lines_at_all_have_an_end(client):
-    (end,) = post(client, b"")
-    assert (end["summary"]["complete"], end["summary"]["num_lines"]) == (True, 0)
-
-
-def test_truncated_texts_are_told_and_counted(client):
-    result, end = post(client, lines_of([{"text": "long " * 300}]))
-    assert result["truncated"] and end["summary"]["num_truncated"] == 1
-
-
 def test_a_line_over_the_limit_is_an_error_and_the_next_is_answered(open_client):
     with open_client(max_body_bytes=1024) as client:
         body = lines_of([{"text": "a" * 5000}, {"text": "bb"}])
@@ -176,26 +161,6 @@ def test_a_body_that_is_no_gzip_ends_the_batch_and_says_so(client, packed, words
     assert words in end["summary"]["error"]["detail"]
     error = end["summary"]["error"]  # as on the routes that take a body whole
     assert (error["status"], error["type"]) == (400, "urn:longtail:problem:malformed-body")
-
-
-@pytest.mark.parametrize(
-    ("headers", "words"),
-    [
-        ({"content-type": "application/json"}, "Content-Type: application/x-ndjson"),
-        ({"content-encoding": "br"}, "'br'; expected one of identity, gzip"),
-    ],
-)
-def test_what_can_not_be_read_is_a_415(client, headers, words):
-    answer = client.post("/v1/batch", content=b"", headers=NDJSON | headers)
-    assert answer.status_code == 415
-    assert words in answer.json()["detail"]
-
-
-@pytest.mark.parametrize("query", ["k=0", "k=x", "tail_dial=-1", "correction=no", "nonsense=1"])
-def test_a_query_that_is_not_as_wanted_is_a_422(client, query):
-    answer = client.post(f"/v1/batch?{query}", content=b"", headers=NDJSON)
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["pointer"] == f"/query/{query.split('=')[0]}"
 
 
 def test_a_batch_may_name_its_version(open_client):
@@ -256,16 +221,6 @@ def test_lines_are_counted_and_the_batch_is_logged_once(fresh_client, caplog):
     assert 'longtail_batch_lines_total{outcome="malformed-body"} 1.0' in metrics
 
 
-def test_the_lines_are_published_in_the_api_document(client):
-    document = client.get("/openapi.json").json()
-    operation = document["paths"]["/v1/batch"]["post"]
-    assert list(operation["requestBody"]["content"]) == ["application/x-ndjson"]
-    assert list(operation["responses"]["200"]["content"]) == ["application/x-ndjson"]
-    assert {"BatchLine", "BatchResult", "BatchError", "BatchEnd"} <= set(
-        document["components"]["schemas"]
-    )
-
-
 @pytest.fixture
 def impatient(monkeypatch):
     monkeypatch.setattr("longtail.service.routes.batch_stream._MAX_WASTED", 500)
@@ -278,11 +233,6 @@ def test_a_batch_of_blank_or_wrong_lines_alone_ends_early_and_says_why(client, i
     assert (summary["complete"], summary["error"]["status"]) == (False, 422)
     assert "blank or wrong" in summary["error"]["detail"]
     assert summary["num_lines"] < 1000
-
-
-def test_blank_lines_between_right_ones_do_no_harm(client, impatient):
-    *_, end = post(client, (b'{"text": "a", "k": 1}\n' + b"\n" * 10) * 55)
-    assert (end["summary"]["complete"], end["summary"]["num_results"]) == (True, 55)
 
 
 SCOPE = {

@@ -58,12 +58,6 @@ def test_only_labels_below_one_are_answered(client):
     assert ids(json.loads(answer.text.splitlines()[0])["labels"]) == ["L1", "L3"]
 
 
-def test_an_unknown_label_is_told(client):
-    answer = client.post("/v1/predict", json={"text": "x", "under": ["gone"]})
-    assert answer.status_code == 422
-    assert "under: this version has no label with the id 'gone'" in answer.json()["detail"]
-
-
 def test_names_come_in_a_language_where_there_are_any(client):
     names = [label["name"] for label in labels_of(client, language="fi")]
     assert names == ["Eläin", "Label 1", "Label 2", "Kissa"]
@@ -90,11 +84,6 @@ def test_a_label_shows_its_neighbours_in_the_tree(client):
     assert label["broader"] == [{"id": "L1", "name": "Label 1"}, {"id": "L2", "name": "Label 2"}]
     assert label["narrower"] == [] and label["notation"] == "N1"
     assert ids(client.get("/v1/labels/L0").json()["narrower"]) == ["L1", "L2"]
-
-
-def test_models_tell_languages_and_whether_there_is_a_tree(client):
-    loaded = [x for x in client.get("/v1/models").json()["models"] if x["loaded"]]
-    assert [(x["languages"], x["has_hierarchy"]) for x in loaded] == [(["en", "fi"], True)]
 
 
 def test_without_a_vocabulary_there_is_neither(open_client):

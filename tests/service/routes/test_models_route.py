@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -85,29 +84,6 @@ def test_a_version_that_cannot_be_read_says_why_and_hides_no_other(client, regis
     assert second["problem"] is None
 
 
-def test_a_version_without_a_manifest_says_so(client, registry: Registry):
-    (registry.folder_of(1) / "manifest.json").unlink()
-    first, _ = client.get("/v1/models").json()["models"]
-    assert "no manifest.json" in first["problem"]
-
-
-def test_metrics_that_are_no_numbers_become_null(client, publish):
-    publish(p_at_1=float("nan"))
-    answer = client.get("/v1/models")
-    assert "NaN" not in answer.text
-    assert answer.json()["models"][2]["metrics"] == {"retrieval": {"p_at_1": None}}
-
-
-def test_the_correction_that_a_scorer_was_trained_with_comes_first(client, monkeypatch):
-    def read_with_linear(folder):
-        manifest = read_manifest(folder)
-        return replace(manifest, scorers=("sparse", "linear"), linear_correction="tree")
-
-    monkeypatch.setattr("longtail.service.routes.models.read_manifest", read_with_linear)
-    found = client.get("/v1/models").json()["models"][1]["corrections"]
-    assert found == {"sparse": ["none"], "linear": ["tree", "none"]}
-
-
 def test_a_registry_file_that_cannot_be_read_is_a_problem_and_hides_no_version(
     client, registry: Registry
 ):
@@ -116,13 +92,6 @@ def test_a_registry_file_that_cannot_be_read_is_a_problem_and_hides_no_version(
     assert "delete that file alone" in answer["problem"]
     assert [model["loaded"] for model in answer["models"]] == [False, True]
     assert [model["current"] for model in answer["models"]] == [False, False]
-
-
-def test_what_is_served_is_listed_when_the_registry_is_gone(client, registry: Registry):
-    registry.folder.rename(registry.folder.with_name("away"))
-    (only,) = client.get("/v1/models").json()["models"]
-    assert (only["version"], only["loaded"]) == (2, True)
-    assert "no version 2" in only["problem"]
 
 
 def test_manifests_are_read_again_only_where_they_have_changed(client, registry, monkeypatch):

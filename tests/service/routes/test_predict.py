@@ -57,11 +57,6 @@ def test_several_texts_are_answered_in_their_order(client):
     assert best == [3.0, 1.0, 2.0]
 
 
-def test_a_text_may_hold_any_valid_unicode(client):
-    answer = client.post("/v1/predict", json={"text": "na\u00efve \U0001f98e \u202e\u05e2\u05d1\t"})
-    assert answer.status_code == 200
-
-
 def test_scorer_and_threshold_reach_the_model(client):
     body = {"text": "x", "k": 8, "scorer": "sparse", "threshold": 0.5}
     answer = client.post("/v1/predict", json=body).json()
@@ -122,29 +117,3 @@ def test_probes_answer_while_the_model_is_busy(open_client, make_loader, fake_pr
         gate.set()
         assert answer.result().status_code == 200
     assert probes == [200, 200, 200]
-
-
-def test_a_whole_number_may_be_written_with_a_point(client):
-    answer = client.post("/v1/predict", json={"text": "a", "k": 3.0, "version": 2.0})
-    assert len(answer.json()["results"][0]["labels"]) == 3
-    refused = client.post("/v1/predict", json={"text": "a", "k": 3.5})
-    assert refused.status_code == 422
-
-
-@pytest.mark.parametrize("timeout_s", ["5e-324", "1e-9", "0.0009", "0", "-1", "NaN"])
-def test_a_time_in_which_nothing_can_be_answered_is_refused(client, timeout_s):
-    """On commit e37f807 the small ones were a 504."""
-    answer = client.post(
-        "/v1/predict",
-        content=f'{{"text": "a", "timeout_s": {timeout_s}}}',
-        headers={"content-type": "application/json"},
-    )
-    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/timeout_s")
-
-
-def test_a_timeout_below_a_millisecond_is_refused_by_the_inference_protocol(client):
-    text = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}
-    body = {"inputs": [text], "parameters": {"timeout": 999}}
-    answer = client.post("/v2/models/longtail/infer", json=body)
-    assert answer.status_code == 400
-    assert "/parameters/timeout" in answer.json()["error"]

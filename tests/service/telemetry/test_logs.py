@@ -5,19 +5,15 @@ from __future__ import annotations
 import io
 import json
 import logging
-import sys
 
 import httpx
 import pytest
 
 from longtail.service.telemetry.logs import (
     JsonFormatter,
-    TextFormatter,
     add_log_context,
-    configure_logging,
     request_id_of,
     start_log_context,
-    structured,
 )
 
 
@@ -57,24 +53,12 @@ def test_a_json_line_has_all_that_is_known(logged):
     }  # fmt: skip
 
 
-def test_the_fields_of_a_json_line_stand_beside_its_message(logged):
-    extra = structured("request", {"status": 200, "ms": 0.5})
-    line = json.loads(logged(JsonFormatter(), "request status=%d", 200, extra=extra))
-    assert (line["message"], line["status"], line["ms"]) == ("request", 200, 0.5)
-
-
 def test_a_json_line_has_the_traceback_of_an_error(logged):
     try:
         raise ValueError("no")
     except ValueError:
         line = json.loads(logged(JsonFormatter(), "failed", exc_info=True))
     assert line["exception"].startswith("Traceback") and "ValueError: no" in line["exception"]
-
-
-def test_a_line_for_people_ends_with_its_context(logged):
-    assert logged(TextFormatter(), "one").endswith(" WARNING some.place one\n")
-    start_log_context(request_id="r1")
-    assert logged(TextFormatter(), "two").endswith(" WARNING some.place two request_id=r1\n")
 
 
 @pytest.mark.parametrize("given", ["a", "A-1_b.c:d", "x" * 128])
@@ -85,21 +69,6 @@ def test_the_id_that_a_client_gives_is_kept(given):
 @pytest.mark.parametrize("given", [None, "", "x" * 129, "a b", "a\nb", "é"])
 def test_without_a_usable_one_it_gets_a_new_one(given):
     assert len({request_id_of(given), request_id_of(given), given}) == 3
-
-
-@pytest.mark.parametrize(("form", "begin"), [("json", "{"), ("text", "20")])
-def test_the_process_logs_in_the_form_that_is_asked_for(monkeypatch, form, begin):
-    root, stream = logging.getLogger(), io.StringIO()
-    before = root.level, root.handlers[:]
-    monkeypatch.setattr(sys, "stderr", stream)
-    root.handlers.clear()
-    try:
-        configure_logging("warning", form)
-        logging.getLogger("x").warning("y")
-        logging.getLogger("x").info("z")
-    finally:
-        root.level, root.handlers[:] = before
-    assert stream.getvalue().startswith(begin) and stream.getvalue().count("\n") == 1
 
 
 def test_answers_name_the_id_of_their_request(client):
@@ -162,22 +131,3 @@ def test_all_lines_about_a_request_have_its_id_and_no_others(client):
     ]  # fmt: skip
     assert {"method", "route", "status", "ms", "version"} <= lines[0].keys()
     assert "secret" not in stream.getvalue()
-
-
-@pytest.fixture
-def _restored_loggers():
-    root, faiss = logging.getLogger(), logging.getLogger("faiss.loader")
-    before = (root.level, root.handlers[:], faiss.level)
-    yield
-    root.level, root.handlers[:], faiss.level = before
-
-
-@pytest.mark.usefixtures("_restored_loggers")
-def test_what_faiss_tells_of_missing_instruction_sets_is_not_logged(capsys):
-    """On commit e37f807 each start said 'Could not load library with AVX2 support due to: ...'."""
-    configure_logging("info")
-    faiss = logging.getLogger("faiss.loader")
-    faiss.info("Could not load library with AVX2 support due to: ...")
-    faiss.warning("something that matters")
-    assert "AVX2" not in (said := capsys.readouterr().err)
-    assert "something that matters" in said

@@ -61,12 +61,6 @@ def test_problems_are_counted_by_reason(client):
     assert found == {"invalid-body": 2.0, "not-found": 1.0}
 
 
-def test_the_loaded_versions_are_shown(open_client):
-    with open_client(versions=(2, 1)) as client:
-        loaded = samples(client, "longtail_model_loaded")
-    assert {sample.labels["version"]: sample.value for sample in loaded} == {"1": 1.0, "2": 1.0}
-
-
 def test_strangers_cannot_make_new_label_values(client):
     for index in range(20):
         client.request(f"METHOD{index}", f"/nothing/{index}")

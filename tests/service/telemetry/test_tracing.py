@@ -102,26 +102,6 @@ def test_an_unexpected_error_is_said_without_its_words(traced, exporter):
     assert "secret" not in span.to_json()
 
 
-def test_a_path_that_is_not_there_does_not_become_a_name(traced, exporter):
-    traced.get("/secret")
-    assert set(spans_of(exporter)) == {"GET none"}
-
-
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
-def test_probes_have_no_spans(traced, exporter, path):
-    traced.get(path)
-    assert exporter.get_finished_spans() == ()
-
-
-def test_a_batch_is_one_span_that_counts_its_lines(traced, exporter):
-    lines = '{"text": "a"}\n{"text": "b"}\n'
-    header = {"Content-Type": "application/x-ndjson"}
-    traced.post("/v1/batch", content=lines, headers=header)
-    spans = spans_of(exporter)
-    assert spans["POST /v1/batch"].attributes["longtail.lines"] == 2
-    assert len(spans) == 1
-
-
 def test_the_lines_of_the_log_name_the_trace(traced, caplog, monkeypatch):
     seen = []
     monkeypatch.setattr(tracing_middleware, "add_log_context", lambda **fields: seen.append(fields))
@@ -131,26 +111,6 @@ def test_the_lines_of_the_log_name_the_trace(traced, caplog, monkeypatch):
 
 def test_without_being_asked_for_there_is_none():
     assert make_tracing("1") is None
-
-
-def test_a_variable_of_opentelemetry_asks_for_it(monkeypatch):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=here")
-    made = make_tracing("1.2")
-    try:
-        attributes = made._provider.resource.attributes
-    finally:
-        made.close()
-    assert attributes["deployment.environment"] == "here"
-    assert (attributes["service.name"], attributes["service.version"]) == ("longtail", "1.2")
-
-
-def test_the_name_of_the_service_can_be_said(monkeypatch):
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "labels")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    made = make_tracing("1")
-    made.close()
-    assert made._provider.resource.attributes["service.name"] == "labels"
 
 
 def test_the_end_does_not_wait_for_a_collector_that_is_gone(monkeypatch):

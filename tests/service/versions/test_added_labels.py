@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import BundleError, ConfigError
+from longtail.models.errors import BundleError
 from longtail.service.app import create_app
 from longtail.service.cli import add_commands
 from longtail.service.settings import Settings
@@ -79,13 +79,6 @@ def test_current_moves_only_when_asked_to(add, copied):
     assert made["digest"] == copied.open().manifest.digest
 
 
-def test_labels_come_from_a_file_too(add, copied, tmp_path):
-    path = tmp_path / "new.jsonl"
-    path.write_text('{"id": "A", "name": "whales"}\n{"id": "B", "name": "seals"}\n')
-    assert json.loads(add("--file", str(path), "--json"))["num_added"] == 2
-    assert [label.id for label in copied.open(2).catalogue][-2:] == ["A", "B"]
-
-
 @pytest.mark.slow
 def test_two_calls_in_a_row_stack_or_are_refused_with_what_to_choose(add, copied):
     add("NEW-1", "fishing rights")
@@ -108,20 +101,6 @@ def test_a_name_that_is_there_is_told(copied):
     assert result.exit_code == 0
     assert f"Warning: new label 'NEW-1' ({label.name!r}): a label with this name" in result.stderr
     assert f"with the id {label.id!r}" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "given"),
-    [
-        ((), "nothing"),
-        (("A",), "ID"),
-        (("A", "whales", "--file", "x"), "ID, NAME, --file"),
-        (("--file", "x", "--description", "y"), "--description, --file"),
-    ],
-)
-def test_half_of_a_label_is_refused(add, words, given):
-    with pytest.raises(ConfigError, match=f"got {given}; expected ID and NAME, or --file alone"):
-        add(*words)
 
 
 def test_a_model_without_an_encoder_is_refused_and_nothing_is_published(add, trained_sparse):

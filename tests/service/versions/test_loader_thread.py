@@ -9,7 +9,6 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from longtail.service.process import priority
 from longtail.service.process.priority import lower_priority
 from longtail.service.versions.loader_thread import LoaderThread
 
@@ -63,12 +62,6 @@ def test_a_task_that_was_given_up_is_not_done(open_thread):
     given_up.cancel()
     gate.set()
     assert thread.submit(len, seen).result(60) == 0
-
-
-def test_where_priority_is_the_processs_it_stays(monkeypatch):
-    monkeypatch.setattr(priority.sys, "platform", "darwin")
-    monkeypatch.setattr(priority.os, "setpriority", None)
-    lower_priority()
 
 
 def test_priority_is_lowered_for_the_thread_alone(open_thread):

@@ -57,13 +57,6 @@ def test_a_version_that_is_not_loaded_says_how_to_load_it(manager):
         manager.get(3)
 
 
-@pytest.mark.parametrize("version", [9, "current"])
-def test_a_version_that_never_was_says_which_are_loaded(manager, version):
-    manager.publish(serving(1))
-    with pytest.raises(BundleNotFoundError, match="not in the registry; loaded versions: 1"):
-        manager.get(version)
-
-
 def test_what_nobody_wants_any_more_leaves_with_a_change():
     before = serving(1, 2, 3, default=1, current=1, kept=frozenset({2}), canary=Canary(3, 0.5))
     assert set(before.changed(model(4), default=4, current=4).models) == {2, 3, 4}

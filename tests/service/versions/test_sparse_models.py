@@ -33,18 +33,6 @@ def test_a_model_without_an_encoder_answers_as_its_predictor_does(sparse_client,
     assert (found["num_tokens"], found["truncated"]) == (8, False)
 
 
-def test_it_is_ready_listed_and_counted(sparse_client):
-    assert sparse_client.get("/readyz").json() == {"status": "ready"}
-    (model,) = sparse_client.get("/v1/models").json()["models"]
-    assert (model["loaded"], model["scorers"], model["default_scorer"]) == (
-        True, ["sparse"], "sparse",
-    )  # fmt: skip
-    sparse_client.post("/v1/predict", json={"text": TEXT})
-    metrics = sparse_client.get("/metrics").text
-    assert 'longtail_model_loaded{version="1"} 1.0' in metrics
-    assert 'longtail_predict_duration_seconds_count{scorer="sparse",version="1"} 1.0' in metrics
-
-
 @pytest.mark.parametrize(
     ("extra", "words"),
     [

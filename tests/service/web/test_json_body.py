@@ -30,30 +30,20 @@ READABLE = [
 REFUSED = [
     (b'{"text": "a", "texts": ["b"]}', 422, "Give exactly one of"),
     (b"", 422, "the body: missing; add it"),
-    (b"null", 422, "the body: "),
     (b"{", 400, "the first error is at character 1"),
     (b'{"text": "a"} x', 400, "the first error is at character 14"),
     (b'{"text": 1}', 422, "/text: "),
     (b'{"text": "a", "k": "5"}', 422, "/k: "),
-    (b'{"text": "a", "k": true}', 422, "/k: "),
     (b'{"text": "a", "k": 3.5}', 422, "/k: "),
     (b'{"text": "a", "k": 1e400}', 422, "/k: "),
     (b'{"text": "a", "tail_dial": NaN}', 422, "/tail_dial: "),
-    (b'{"text": "a", "tail_dial": Infinity}', 422, "/tail_dial: "),
-    (b'{"text": "a", "tail_dial": 1001}', 422, "/tail_dial: "),
     (b'{"text": "a", "threshold": "0.5"}', 422, "/threshold: "),
-    (b'{"text": "a", "include": "10"}', 422, "/include: "),
     (b'{"text": "a", "version": "latest"}', 422, "/version: Give a version as a whole number"),
     (b'{"text": "a", "misspelt": 1}', 422, "/misspelt: "),
     (b'{"text": "\\ud800"}', 422, "half of a surrogate pair"),
     (b'{"text": "\xff"}', 400, "can't be read as JSON in UTF-8"),
     ('{"text": "a"}'.encode("utf-16"), 400, "The body is in UTF-16; send it in UTF-8"),
-    ('{"text": "a"}'.encode("utf-16-be"), 400, "The body is in UTF-16; send it in UTF-8"),
-    ('{"text": "a"}'.encode("utf-32"), 400, "The body is in UTF-32; send it in UTF-8"),
-    (b'{"text": "a", "scorer": ""}', 422, "unknown scorer ''"),
-    (b'{"text": "a", "version": 1.5}', 422, "or as 'current'; got 1.5"),
     (b'{"text": " "}', 422, "empty or only white space"),
-    (b"[" * 500 + b"]" * 500, 422, "the body: "),
     (b"[" * 100_000, 400, "can't be read as JSON"),
 ]
 
@@ -110,32 +100,9 @@ def test_bytes_that_are_no_text_are_refused():
     assert caught.value.status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/v1/predict?k=3", "/v1/predict"])
-def test_a_query_and_another_media_type_are_refused(client, path):
-    headers = JSON if "?" in path else {"Content-Type": "text/plain"}
-    answer = client.post(path, content=b'{"text": "a"}', headers=headers)
-    assert answer.status_code == (422 if "?" in path else 415)
-
-
-def test_a_media_type_may_have_parameters(client):
-    headers = {"Content-Type": "application/json; charset=utf-8"}
-    answer = client.post("/v1/predict", content=b'{"text": "a"}', headers=headers)
-    assert answer.status_code == 200
-    assert list(answer.json()) == ["model", "scorer", "correction", "tail_dial", "results"]
-
-
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("path", ["/v1/predict/", "/v1/models/", "/v1/batch/"])
 def test_a_slash_at_the_end_is_no_empty_redirect(client, method, path):
     answer = client.request(method, path, json={"text": "a"})
     assert answer.status_code == 404
     assert answer.json()["detail"].startswith("Ask without the slash at the end of the path. ")
-
-
-def test_the_route_is_described_as_any_other(client):
-    document = client.get("/openapi.json").json()
-    operation = document["paths"]["/v1/predict"]["post"]
-    schema = operation["requestBody"]["content"]["application/json"]["schema"]
-    assert schema == {"$ref": "#/components/schemas/PredictRequest"}
-    answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
-    assert answer == {"$ref": "#/components/schemas/PredictResponse"}

@@ -47,13 +47,6 @@ def test_every_key_is_compared_in_constant_time(monkeypatch):
     assert all(len(each) == 64 for pair in compared for each in pair)
 
 
-def test_a_file_may_have_comments_and_blank_lines(tmp_path):
-    key, entry = make_key("a")
-    path = tmp_path / "keys"
-    path.write_text(f"# ours\n\n {entry}  # of a\n{make_key('b')[1]}\n")
-    assert KeyRing("api", path=path).name_of(key) == "a"
-
-
 @pytest.mark.parametrize(
     "text", ["secret-key", "a:123", f"a b:{'0' * 64}", f"a:{'G' * 64}", f"a:{'0' * 64}x"]
 )

@@ -37,22 +37,6 @@ def test_every_error_of_every_route_is_a_problem_document(document):
             }
 
 
-def test_predict_names_all_the_statuses_that_it_can_answer(document):
-    responses = document["paths"]["/v1/predict"]["post"]["responses"]
-    assert set(responses) == {"200", "400", "404", "413", "415", "422", "429", "500", "503", "504"}
-
-
-def test_the_frameworks_own_error_schemas_are_gone(document):
-    assert "Problem" in document["components"]["schemas"]
-    assert not {"HTTPValidationError", "ValidationError"} & set(document["components"]["schemas"])
-
-
-def test_every_field_of_the_request_is_described(document):
-    schema = document["components"]["schemas"]["PredictRequest"]
-    assert all("description" in field for field in schema["properties"].values())
-    assert schema["additionalProperties"] is False
-
-
 def test_the_limits_of_the_service_are_published(open_client):
     limits = {"max_k": 7, "max_texts_per_request": 3, "max_text_characters": 90}
     with open_client(**limits) as client:
@@ -67,34 +51,6 @@ def test_the_limits_of_the_service_are_published(open_client):
     assert fields["include"]["anyOf"][0]["maxItems"] == fields["exclude"]["maxItems"] == 10_000
 
 
-def test_the_document_stays_the_same_when_asked_again(client, document):
-    assert client.get("/openapi.json").json() == document
-
-
-def test_the_admin_routes_name_the_statuses_that_they_can_answer(document):
-    names = [name for name, _ in operations(document) if " /v1/admin/" in name]
-    assert sorted(names) == [
-        "delete /v1/admin/canary",
-        "delete /v1/admin/feedback",
-        "get /v1/admin/feedback",
-        "post /v1/admin/models/{version}/activate",
-        "post /v1/admin/models/{version}/load",
-        "post /v1/admin/models/{version}/unload",
-        "post /v1/admin/rollback",
-        "put /v1/admin/canary",
-    ]
-    for name, operation in operations(document):
-        if name in names:
-            wanted = {"200", "401", "403", "404", "409", "422", "500", "503"}
-            assert set(operation["responses"]) >= wanted, name
-
-
-def test_every_field_of_the_admin_routes_is_described(document):
-    for name in ("CanaryRequest", "ModelChange"):
-        for field, schema in document["components"]["schemas"][name]["properties"].items():
-            assert field == "canary" or "description" in schema
-
-
 def test_the_documented_examples_are_answered(client, document):
     for example in document["components"]["schemas"]["PredictRequest"]["examples"]:
         assert client.post("/v1/predict", json=example).status_code == 200
@@ -104,14 +60,3 @@ def test_the_examples_of_answers_are_such_answers(document):
     for model in (LabelList, LabelDetail):
         (example,) = document["components"]["schemas"][model.__name__]["examples"]
         assert model.model_validate(example).model_dump(mode="json") == example
-
-
-def test_the_routes_of_labels_are_described_in_full(document):
-    for path in ("/v1/labels", "/v1/labels/{label_id}"):
-        operation = document["paths"][path]["get"]
-        assert {"404", "422", "503"} <= set(operation["responses"])
-        assert all("description" in each for each in operation["parameters"])
-    for name in ("LabelExplanation", "TokenContribution", "ScoreExplanation", "LabelDetail"):
-        plain = {"id", "name", "scorer", "base", "model"}
-        fields = document["components"]["schemas"][name]["properties"]
-        assert all("description" in field for key, field in fields.items() if key not in plain)

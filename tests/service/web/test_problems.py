@@ -30,30 +30,13 @@ def assert_problem(answer, status, slug):
     ("body", "pointer"),
     [
         ({}, ""),
-        ({"text": "a", "texts": ["a"]}, ""),
-        ({"text": ""}, "/text"),
         ({"text": " \t\u2003"}, "/text"),
-        ({"text": "a\x00b"}, "/text"),
-        ({"text": "a\ud800b"}, "/text"),
-        ({"text": 5}, "/text"),
-        ({"text": None}, "/text"),
-        ({"texts": []}, "/texts"),
         ({"texts": ["a", ""]}, "/texts/1"),
-        ({"texts": "a"}, "/texts"),
-        ({"text": "a", "k": 0}, "/k"),
-        ({"text": "a", "k": "5"}, "/k"),
         ({"text": "a", "k": True}, "/k"),
-        ({"text": "a", "k": float("inf")}, "/k"),
         ({"text": "a", "threshold": float("nan")}, "/threshold"),
-        ({"text": "a", "threshold": 1.5}, "/threshold"),
-        ({"text": "a", "version": "newest"}, "/version"),
         ({"text": "a", "version": 10**30}, "/version"),
-        ({"text": "a", "scorer": "x" * 101}, "/scorer"),
-        ({"text": "a", "topk": 5}, "/topk"),
         ({"text": "a", "a/b~": 5}, "/a~1b~0"),
         ({"text": "a", "\ud800": 5}, ""),
-        ([], ""),
-        ("text", ""),
         (None, ""),
     ],
 )
@@ -89,41 +72,16 @@ def test_problems_stay_short_however_much_is_wrong(client):
 @pytest.mark.parametrize(
     "content",
     [
-        b'{"text": "a"',
         b"{'text': 'a'}",
         b'{"text": "\xff\xfe"}',
         b"[" * 100_000,
         b'{"text": "a", "k": ' + HUGE.encode() + b"}",
-        b"\x00",
     ],
 )
 def test_a_body_that_is_not_json_is_a_400(client, content):
     headers = {"content-type": "application/json"}
     answer = client.post("/v1/predict", content=content, headers=headers)
     assert_problem(answer, 400, "malformed-body")
-
-
-@pytest.mark.parametrize("media_type", [None, "text/plain", "application/x-www-form-urlencoded"])
-def test_a_body_of_another_media_type_is_a_415_that_names_the_header(client, media_type):
-    headers = {"content-type": media_type} if media_type else {}
-    answer = client.post("/v1/predict", content=b'{"text": "a"}', headers=headers)
-    assert "Content-Type: application/json" in assert_problem(answer, 415, "media-type")["detail"]
-
-
-def test_json_with_a_charset_is_still_json(client):
-    headers = {"content-type": "application/json; charset=utf-8"}
-    answer = client.post("/v1/predict", content=b'{"text": "a"}', headers=headers)
-    assert answer.status_code == 200
-
-
-def test_no_body_at_all_is_a_422(client):
-    headers = {"content-type": "application/json"}
-    assert_problem(client.post("/v1/predict", headers=headers), 422, "invalid-body")
-
-
-def test_an_unknown_path_is_a_404_with_the_path_as_instance(client):
-    problem = assert_problem(client.get("/v2/nothing"), 404, "not-found")
-    assert problem["instance"] == "/v2/nothing"
 
 
 def test_a_status_that_has_no_kind_of_ours_is_named_by_its_phrase(client):

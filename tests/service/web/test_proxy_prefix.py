@@ -40,11 +40,6 @@ def test_the_documentation_keeps_the_prefix(client, sent):
     assert client.get(f"{sent}/openapi.json").json()["servers"] == [{"url": ROOT}]
 
 
-def test_the_prefix_without_a_slash_leads_to_the_page(client):
-    answer = client.get(ROOT)
-    assert (answer.status_code, answer.headers["location"]) == (307, f"{ROOT}/")
-
-
 @pytest.mark.parametrize("sent", [STRIPPED, LEFT], ids=["stripped", "left"])
 def test_the_same_paths_want_a_key_below_a_prefix(open_client, keys, sent):
     (key, entry), _ = keys
@@ -95,8 +90,3 @@ def test_a_prefix_that_is_none_stops_the_start(wrong):
 def test_a_prefix_that_can_not_be_told_from_a_route_stops_the_start(wrong):
     with pytest.raises(ConfigError, match=r"routes of its own under .*; choose another"):
         load_settings(root_path=wrong)
-
-
-def test_the_prefix_comes_from_its_variable_too(monkeypatch):
-    monkeypatch.setenv("LONGTAIL_ROOT_PATH", "/labels")
-    assert load_settings().root_path == "/labels"

@@ -26,11 +26,6 @@ def test_a_get_route_refuses_what_it_does_not_know(client, path, wanted):
     ]
 
 
-def test_each_of_them_is_named_once(client):
-    errors = client.get("/v1/models?a=1&b=2&a=3").json()["errors"]
-    assert [error["pointer"] for error in errors] == ["/query/a", "/query/b"]
-
-
 def test_options_of_a_prediction_belong_into_its_body(client):
     answer = client.post("/v1/predict?k=3", json={"text": "a"})
     assert answer.status_code == 422

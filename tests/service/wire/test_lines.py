@@ -50,11 +50,6 @@ def test_a_splitter_holds_no_more_than_a_line():
     assert sum(map(len, splitter._parts)) <= 10
 
 
-def test_what_a_line_does_not_say_is_as_the_batch_says():
-    line = parse_line(b'{"text": "a", "k": 3}', {"k": 7, "tail_dial": 0.5})
-    assert (line.k, line.tail_dial, line.id) == (3, 0.5, None)
-
-
 @pytest.mark.parametrize(
     ("content", "slug", "known_by"),
     [
@@ -62,22 +57,14 @@ def test_what_a_line_does_not_say_is_as_the_batch_says():
         (b'{"text": "\xff"}', "malformed-body", None),
         (b"[" * 100_000, "malformed-body", None),
         (b'{"id": 1, "text": ' + b"9" * 5000 + b"}", "malformed-body", None),
-        (b"\x00", "malformed-body", None),
         (b'"text"', "invalid-body", None),
-        (b"[]", "invalid-body", None),
         (b'{"id": "x"}', "invalid-body", "x"),
         (b'{"id": 7, "text": ""}', "invalid-body", 7),
-        (b'{"id": 7, "text": "a\\u0000"}', "invalid-body", 7),
-        (b'{"id": 7, "text": "a\\ud800"}', "invalid-body", 7),
         (b'{"id": "\\ud800", "text": "a"}', "invalid-body", None),
-        (b'{"id": true, "text": "a"}', "invalid-body", None),
         (b'{"id": {}, "text": "a"}', "invalid-body", None),
         (b'{"id": "' + b"x" * 2000 + b'", "text": "a"}', "invalid-body", None),
-        (b'{"id": 7, "text": "a", "k": 0}', "invalid-body", 7),
-        (b'{"id": 7, "text": "a", "k": "5"}', "invalid-body", 7),
         (b'{"id": 7, "text": "a", "tail_dial": NaN}', "invalid-body", 7),
         (b'{"id": 7, "text": "a", "\\ud800": 1}', "invalid-body", 7),
-        (b'{"id": 7, "texts": ["a"]}', "invalid-body", 7),
     ],
 )
 def test_a_line_that_is_not_as_wanted_is_answered_with_its_id(content, slug, known_by):

@@ -171,15 +171,6 @@ def test_labels_that_the_model_lacks_count_as_missed(found, predictor, grown, tm
     assert written["unseen_labels"]["num_missed"] == sum(missed)
 
 
-def test_labels_that_the_model_lacks_count_against_a_threshold(predictor, dataset, grown):
-    options = {"num_training_documents": 60, "reliability": True, "thresholds": {"sparse": 0.1}}
-    f1 = [
-        assess(predictor, data, "test", **options).reliability.micro_f1["sparse"].micro_f1
-        for data in (dataset, grown)
-    ]
-    assert f1[1] < f1[0]
-
-
 @pytest.mark.slow
 def test_baselines_and_the_report_know_no_label_that_the_model_lacks(
     predictor, parts, trained, copied_corpus
@@ -236,10 +227,3 @@ def test_few_labels_are_measured_at_few_places(train_in, tiny_config, tmp_path):
     few = assess(predictor, open_dataset(corpus), "test", num_training_documents=3)
     assert few.evaluation.ks == (1,)
     assert all(path.stat().st_size for path in few.write(tmp_path / "few"))
-
-
-def test_a_larger_k_than_the_metrics_need_widens_the_rankings_alone(predictor, dataset, found):
-    wide = assess(predictor, dataset, "test", num_training_documents=60, k=25)
-    assert all(ranking.labels.shape == (20, 25) for ranking in wide.rankings.values())
-    for scorer in predictor.scorers:
-        assert wide.evaluation.scorers[scorer] == found.evaluation.scorers[scorer]

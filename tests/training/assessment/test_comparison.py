@@ -122,14 +122,6 @@ def test_the_metrics_stand_side_by_side_with_their_difference(found):
     assert names[:4] == ["P@1", "P@3", "P@5", "nDCG@1"]
 
 
-def test_a_subset_of_one_label_is_not_tested(rankings, truth):
-    counts = np.array([0, 1, *[50] * 6])
-    found = compare(rankings, truth, counts, 100, 5)
-    assert found.tests[1].first is found.tests[1].second is None
-    [row] = [line for line in found.to_markdown().splitlines() if "1-9 labels" in line]
-    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["-"] * 4
-
-
 def test_a_ranking_narrower_than_k_is_refused(rankings, truth):
     with pytest.raises(
         DataError, match="evaluation of 'good': metrics: got k=6, but the ranking is 5"
@@ -164,15 +156,6 @@ def test_documents_with_equal_texts_are_tested_once_and_measured_each(
     assert found.evaluation.num_documents == NUM_DOCUMENTS + 3
     assert found.tests == compare(rankings, truth, counts, NUM_LABELS - 1, 5).tests
     assert "The tests leave out 3 documents whose text" in found.to_markdown()
-
-
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path, corpus, rankings):
-    paths = [tmp_path / folder / "sparse.txt" for folder in ("one", "other")]
-    for path, ranking in zip(paths, rankings.values(), strict=True):
-        path.parent.mkdir()
-        write_predictions(path, ranking, NUM_LABELS)
-    found = compare_predictions(*paths, open_dataset(corpus), "test", 5)
-    assert list(found.evaluation.scorers) == [str(path) for path in paths]
 
 
 def test_one_file_against_itself_is_refused(tmp_path, corpus):

@@ -46,21 +46,6 @@ def test_sentences_say_how_many_are_right_how_rare_labels_fare_and_where_to_cut(
     assert default == "ensemble, the default, has the highest P@5 of all scorers, 56.0 %."
 
 
-def test_where_another_scorer_has_higher_figures_it_says_why_it_is_not_the_default():
-    *_, last = summary(evaluation({"sparse": 0.6, "ensemble": 0.56})).sentences
-    assert "sparse has a higher P@5 here, 60.0 % against 56.0 %" in last
-    assert last.endswith("ensemble is the default because it won on dev.")
-
-
-def test_of_a_ranking_with_an_aim_nothing_is_said_about_plain_thresholds_or_defaults():
-    cut = ThresholdF1(0.3, 0.5, 0.5, 0.5)
-    found = summary(
-        evaluation({"names, aim coverage": 0.5, "sparse, aim coverage": 0.6}), names=cut
-    )
-    assert "suggested by sparse, aim coverage, 3.0" in found.sentences[0]
-    assert len(found.sentences) == 2
-
-
 def test_the_table_has_eight_rows_the_default_first_and_the_baselines_last():
     others = {f"other{i}": 0.1 * i for i in range(8)}
     baselines = {"30-NN": 0.9, "label names": 0.2}

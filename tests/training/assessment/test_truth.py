@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.training.assessment.truth import RetiredLabels, in_order_of
 from longtail.training.data.dataset import Dataset, open_dataset
@@ -65,9 +64,3 @@ def test_without_retired_labels_nothing_is_changed_or_told(read):
     unused = LabelCatalogue([*catalogue, Label("other", "other", is_retired=True)])
     dataset, listed = read(unused)
     assert RetiredLabels.of(unused, dataset, listed) is None
-
-
-def test_unknown_labels_are_refused(read):
-    dataset, listed = read(catalogue_of())
-    with pytest.raises(DataError, match="5 of its labels are unknown to the model, the first"):
-        in_order_of(LabelCatalogue([Label("a", "a")]), dataset, listed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from unittest import mock
 
@@ -271,13 +270,3 @@ def test_true_labels_that_nobody_finds_leave_rising_calibrations(truth, catalogu
     found = fit_blending(pairs_of(truth, scores), catalogue, BLENDS)
     assert all(min(line.slopes) > 0 for line in found.calibrations.values())
     assert all(min(row) >= 0 for x in found.blends.values() for row in x.weights.values())
-
-
-def test_documents_without_labels_leave_everything_uncalibrated(pairs, truth, catalogue, caplog):
-    nothing = np.zeros_like(truth)
-    with caplog.at_level(logging.WARNING, "longtail.training.calibration.ensemble"):
-        found = fit_blending(pairs_of(nothing, pairs.scores), catalogue, BLENDS)
-    assert found == Blending({}, {})
-    assert "sparse can't be calibrated: none of its labels is right" in caplog.text
-    for name in BLENDS:
-        assert f"so there is no '{name}'" in caplog.text

@@ -49,15 +49,6 @@ def test_possible_combinations_are_taken(negatives, loss):
     ("negatives", "loss", "message"),
     [
         (
-            {
-                "distribution": {"kind": "hard", "share": 1},
-                "weighting": "importance",
-                "num_negatives": 4,
-            },
-            {"kind": "softmax"},
-            "weighting 'importance' needs log q of every label, but 'hard' with share 1",
-        ),
-        (
             SAMPLED | {"num_negatives": None},
             {"kind": "softmax"},
             "distribution 'uniform' needs num_negatives",
@@ -83,16 +74,9 @@ def test_possible_combinations_are_taken(negatives, loss):
             "would count each positive twice",
         ),
         (SUBSET, {"kind": "softmax"}, "loss 'softmax' needs w"),
-        (None, {"kind": "decoupled"}, "loss 'decoupled' needs 'negatives'"),
         (SAMPLED, {"kind": "depl"}, "loss 'depl' is taken over the batch's label subset"),
-        (SUBSET | {"weighting": "tail"}, {"kind": "ordered"}, "drop weighting 'tail'"),
         (SAMPLED | {"weighting": None}, {"kind": "ordered"}, "got distribution 'uniform'"),
         (SUBSET | {"exclude": "none"}, {"kind": "ordered"}, "the positive among the negatives"),
-        (
-            SUBSET,
-            {"kind": "ordered", "rank_weights": 9},
-            "rank_weights has 9 ranks, but num_negatives is 8; expected at least as many",
-        ),
         (
             SUBSET,
             {"kind": "ordered", "rank_weights": [2, 1, 3]},
@@ -103,9 +87,6 @@ def test_possible_combinations_are_taken(negatives, loss):
             {"kind": "ordered", "rank_weights": [0, 0]},
             "rank_weights are 0 at every rank",
         ),
-        (SUBSET, {"kind": "ordered", "rank_weights": []}, "rank_weights are 0 at every rank"),
-        (SAMPLED | {"weighting": "best"}, {"kind": "softmax"}, "'tail'"),
-        (SAMPLED | {"distribution": {"kind": "zipf"}}, {"kind": "softmax"}, "'frequency'"),
     ],
 )
 def test_impossible_combinations_are_refused_by_name(negatives, loss, message):

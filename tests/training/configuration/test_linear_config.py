@@ -37,20 +37,13 @@ def test_adversarial_negatives_are_those_of_a_tree() -> None:
     ("content", "words"),
     [
         ({"method": "softmax", "num_negatives": 2}, "num_negatives decides nothing with method"),
-        ({"method": "one_versus_each", "regulariser": 0.1}, "regulariser decides nothing with"),
         ({"method": "uniform", "tree": {}}, "tree decides nothing with method 'uniform'; expected"),
         ({"method": "nce", "num_negatives": None}, "num_negatives is missing for method 'nce'"),
         ({"num_negatives": 4}, "num_negatives decides nothing with no method; expected with"),
-        ({"tree": {}}, "tree decides nothing with no method; expected with adversarial, nce"),
         ({"method": None}, "there is no method; expected one, or 'negatives' and 'loss'"),
-        ({"method": "nce", "tree": None}, "expected with adversarial, nce alone"),
         ({"num_negatives": 0}, "greater than or equal to 1"),
-        ({"regulariser": -1.0}, "greater than or equal to 0"),
-        ({"method": "nce", "tree": {"regulariser": 0.0}}, "greater than 0"),
         ({"learning_rate": float("inf")}, "finite"),
-        ({"method": "svm"}, "'adversarial'"),
         ({"rate": 1}, "Extra inputs"),
-        ("adversarial", "valid dictionary"),
     ],
 )
 def test_what_can_not_be_or_decides_nothing_is_refused(content: object, words: str) -> None:

@@ -153,12 +153,6 @@ def test_text_is_the_title_a_line_feed_and_the_content(tmp_path):
     assert list(split.texts()) == ["T\nC", "T", "C"]
 
 
-def test_documents_without_id_are_called_by_their_line(tmp_path):
-    lines = b'{"text": "one", "labels": ["x"]}\n\n{"text": "two", "labels": []}\n'
-    dataset = open_dataset(write(tmp_path, train__jsonl=lines))
-    assert [document.id for document in dataset.split("train")] == ["1", "3"]
-
-
 def test_without_label_file_labels_go_by_training_documents_then_text(tmp_path):
     labels = [["z", "m", "m"], ["z", "b"], [7]]
     lines = json_lines([{"text": "t", "labels": x} for x in labels])
@@ -169,19 +163,6 @@ def test_without_label_file_labels_go_by_training_documents_then_text(tmp_path):
         ("b", "b", 1),
         ("m", "m", 1),
     ]
-
-
-def test_cell_longer_than_the_limit_of_the_csv_module_is_read(tmp_path):
-    text = "word " * 100_000
-    dataset = open_dataset(write(tmp_path, train__csv=f"text,labels\n{text},x\n".encode()))
-    assert list(dataset.split("train").texts()) == [text]
-
-
-def test_catalogue_counts_no_documents_where_there_is_no_training_split(tmp_path):
-    files = {"test__jsonl": json_lines(DOCUMENTS), "labels__jsonl": json_lines(LABELS)}
-    dataset = open_dataset(write(tmp_path, **files))
-    assert dataset.split_names == ("test",)
-    assert dataset.catalogue.training_counts.tolist() == [0, 0, 0]
 
 
 label_lists = st.lists(st.lists(st.integers(0, 5), max_size=8), min_size=1, max_size=8)
@@ -279,13 +260,6 @@ def test_bad_csv_record_is_refused_with_its_first_line(record, reason, tmp_path)
     lines = b'text,labels\n"two\nlines",a\n' + record + b"\n"
     message = problems_of(write(tmp_path, train__csv=lines, labels__csv=csv_lines(LABELS)))
     assert f"\n  train.csv, line 4: {reason}" in message
-
-
-def test_a_quote_that_is_never_closed_ends_the_reading_even_where_bad_lines_are_skipped(tmp_path):
-    lines = b'text,labels\nt,a\n"t,a\n' + b"t,a\n" * 9
-    corpus = write(tmp_path, train__csv=lines, labels__csv=csv_lines(LABELS))
-    with pytest.raises(DataError, match=r"train\.csv, line 3: a quote is opened here and never"):
-        open_dataset(corpus, CorpusOptions(skip_bad=True)).check()
 
 
 def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):

@@ -60,14 +60,6 @@ def test_neither_order_nor_other_documents_change_a_split(tmp_path):
         assert set(texts) == {x for x in after[name] if not x.startswith("new")}
 
 
-def test_what_was_done_is_said(tmp_path, caplog):
-    open_dataset(write(tmp_path / "all.jsonl", TEXTS))
-    assert (
-        "all.jsonl: its documents are divided by a hash of their text into train (8 of 10), dev "
-        "and test (1 each), the same ones whenever it is read"
-    ) in caplog.text
-
-
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [(TEXTS[: LEAST_DIVIDED - 1], False), (TEXTS[:LEAST_DIVIDED], True), (["same"] * 900, False)],
@@ -155,12 +147,6 @@ def test_a_file_of_another_kind_is_refused(name, tmp_path):
         open_dataset(tmp_path / name)
 
 
-def test_a_file_of_the_repository_needs_its_folder(tmp_path):
-    (tmp_path / "trn.json").write_text("{}")
-    with pytest.raises(DataError, match="its labels are in another file; give the folder of both"):
-        open_dataset(tmp_path / "trn.json")
-
-
 def test_a_full_text_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "train").mkdir()
     for name, text in (("a", "text"), ("b", " ")):
@@ -213,14 +199,6 @@ def test_what_was_recognised_is_logged(name, content, said, tmp_path, caplog):
     (tmp_path / name).write_bytes(content)
     open_dataset(tmp_path).check()
     assert f"{name}: {said}" in caplog.text
-
-
-def test_a_line_of_short_texts_without_a_tab_is_refused(tmp_path):
-    (tmp_path / "train.tsv").write_bytes(b"text\t<u:x>\nno tab\n\xff\t<u:x>\n")
-    with pytest.raises(DataError) as caught:
-        open_dataset(tmp_path).check()
-    assert "line 2: no tab; expected a text, a tab, and its labels" in str(caught.value)
-    assert "line 3: not UTF-8 (byte 0xff" in str(caught.value)
 
 
 # In a folder.

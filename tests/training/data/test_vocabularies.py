@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from longtail.training.data.dataset import open_dataset
-from longtail.training.formats.options import CorpusOptions
 
 TURTLE = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix owl: <http://www.w3.org/2002/07/owl#> .
@@ -50,11 +49,6 @@ def test_deprecated_concepts_may_be_carried_by_a_name_in_another_language(corpus
     catalogue = open_dataset(corpus).catalogue
     assert [label.id for label in catalogue][-1] == "http://x/old"
     assert catalogue.training_counts.tolist() == [0, 0, 1]
-
-
-def test_the_language_that_is_shown_can_be_chosen(corpus):
-    dataset = open_dataset(corpus, options=CorpusOptions(language="fi"))
-    assert [label.name for label in dataset.catalogue][:2] == ["turska", "kala"]
 
 
 def test_documents_may_name_notations(corpus):

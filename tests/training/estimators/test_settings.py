@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from longtail.training.estimators.invalid_input import InvalidInputError
 from longtail.training.estimators.settings import settings_of
 
 
@@ -23,9 +21,3 @@ def test_a_random_state_is_drawn_from():
         for _ in range(2)
     ]
     assert seeds[0] == seeds[1] > 0
-
-
-def test_scorers_that_need_an_encoder_are_refused_without_one():
-    config = {"scorers": ["retrieval", "sparse"]}
-    with pytest.raises(InvalidInputError, match="has retrieval, sparse; name an encoder"):
-        settings_of(config, None, None, has_label_texts=True)

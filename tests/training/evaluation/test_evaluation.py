@@ -16,7 +16,6 @@ from longtail.training.evaluation.by_frequency import (
     measure,
 )
 from longtail.training.evaluation.metrics import join_truth, label_f1_at, ndcg_at, recall_at
-from longtail.training.evaluation.tables import markdown_table
 
 COUNTS = np.array([0, 0, 1, 2, 9, 10, 99, 100, 5000])
 
@@ -106,10 +105,6 @@ def test_shot_groups_are_measured_with_their_own_labels_as_truth_in_the_whole_ra
         assert (values["R@5"], values["nDCG@5"]) == pytest.approx(
             (np.mean(recalls), np.mean(ndcgs))
         )
-
-
-def test_a_narrow_column_still_has_a_ruler():
-    assert markdown_table(["a", "p"], [["b", "-"]]).splitlines()[1] == "| --- | --: |"
 
 
 @pytest.mark.parametrize(

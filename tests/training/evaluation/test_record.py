@@ -14,8 +14,6 @@ from longtail.models.processor import FLAGS
 from longtail.training.evaluation.record import (
     PRINTED,
     check_record_file,
-    command_line,
-    deliver,
     find_commit,
     make_record,
     write_record,
@@ -46,20 +44,6 @@ def test_what_is_written_is_read_again(tmp_path):
     assert record["figures"] == {"rows": [[1, 2.5]], "late": "inf", "none": "nan"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["/x/bin/longtail", "evaluate", "my data"], "longtail evaluate 'my data'"),
-        (["SOURCE/longtail/__main__.py", "compare"], "longtail compare"),
-        (["SOURCE/tests/bench/soak.py", "registry"], "python tests/bench/soak.py registry"),
-        (["/elsewhere/x.py"], "python /elsewhere/x.py"),
-    ],
-)
-def test_a_command_line_is_as_it_is_typed(arguments, expected, tmp_path):
-    given = [word.replace("SOURCE", str(tmp_path)) for word in arguments]
-    assert command_line(given, tmp_path) == expected
-
-
 def test_the_commit_is_that_of_the_source(tmp_path):
     assert find_commit(tmp_path) is None
     git(tmp_path, "init")
@@ -74,14 +58,6 @@ def test_the_commit_is_that_of_the_source(tmp_path):
     inner = tmp_path / "inner"
     inner.mkdir()
     assert find_commit(inner) is None
-
-
-def test_what_a_command_prints_names_the_files_written(tmp_path):
-    path = tmp_path / "x.json"
-    assert deliver(None, {}, "table") == "table"
-    assert deliver(None, {}, "", [Path("a")]) == "Written: a"
-    assert deliver(path, {"x": 1}, "table", [Path("a")]) == f"table\n\nWritten: a\nWritten: {path}"
-    assert json.loads(path.read_text())["figures"] == {"x": 1}
 
 
 def test_a_record_is_not_written_over_what_is_there(tmp_path):

@@ -68,7 +68,6 @@ def test_named_columns_are_taken(present, options, expected):
         ("a labels", {}, "no 'text'; it has 'a', 'labels'; name the columns of the text with"),
         ("text a", {}, "no 'labels'; it has 'text', 'a'; name the column of the labels with"),
         ("text labels", {"text_columns": ("titel",)}, "--text-columns: no column 'titel'; it has"),
-        ("Text TEXT labels", {"text_columns": ("text",)}, "--text-columns: no column 'text'"),
         ("text labels", {"id_column": "nr"}, "--id-column: no column 'nr'"),
     ],
 )  # fmt: skip

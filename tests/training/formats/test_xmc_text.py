@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from longtail.models.errors import DataError
 from longtail.models.files import text_files
 from longtail.models.files.bad_lines import BadLine
-from longtail.training.formats.csr_builder import SparseRows
-from longtail.training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
+from longtail.training.formats.xmc_text import join_pairs, read_header, read_score_lines
 
 NUM_LABELS = 12
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -78,13 +77,6 @@ def test_a_bad_line_is_told_with_all_that_is_wrong_with_it(tmp_path, line, reaso
     assert items == [[(2, 3.0)], BadLine(3, reason), [(2, 3.0)]]
 
 
-def test_a_line_of_anything_is_a_problem_or_scores(tmp_path):
-    for line in ("\0", "٣:1", "9" * 30 + ":1", "0" * 5000 + "1:1", ",", "1,2 3:4", "\x0c"):
-        path = write(tmp_path, [line])
-        (item,) = read_score_lines(path, read_header(path))
-        assert isinstance(item, BadLine) or (isinstance(item, ScoreLine) and not len(item.labels))
-
-
 @pytest.mark.parametrize("header", ["", "3", "3 4 5", "3 x", "-3 4", "3 4.0", "3 0", f"3 {2**31}"])
 def test_a_header_that_is_none_is_refused(tmp_path, header):
     (tmp_path / "some.txt").write_text(header + "\n2:3\n")
@@ -114,11 +106,3 @@ def test_a_compressed_file_that_was_cut_is_refused_by_name(tmp_path):
     )
     with pytest.raises(DataError, match=r"some\.txt\.gz: can't be read to its end"):
         read(path)
-
-
-def test_rows_of_columns_make_a_matrix_of_ones():
-    rows = SparseRows()
-    for columns in ([2, 0], [], [1]):
-        rows.add(columns)
-    assert rows.matrix(3).toarray().tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
-    assert SparseRows().matrix(3).shape == (0, 3)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from longtail.models.errors import ConfigError
-from longtail.training.configuration.learning import LearningConfig, SoftmaxLossConfig
+from longtail.training.configuration.learning import LearningConfig
 from longtail.training.learning.model_distributions import ClusterNegatives
 from longtail.training.learning.objectives import SamplerInputs, make_objective, make_subset_loss
 from longtail.training.learning.sampling import Pairs
@@ -222,11 +222,6 @@ def test_m_above_the_support_is_refused_when_the_labels_are_known():
         )
 
 
-def test_a_subset_loss_is_no_objective_of_pairs():
-    with pytest.raises(ConfigError, match="loss 'depl' is taken over label subsets"):
-        make_objective(LearningConfig(), SamplerInputs(COUNTS, "cpu"))
-
-
 @pytest.mark.parametrize(
     ("loss", "expected"),
     [
@@ -245,8 +240,3 @@ def test_subset_losses_are_made_by_name(loss, expected):
     config = LearningConfig.model_validate({"loss": loss})
     made = make_subset_loss(config.loss)
     assert float(made(scores, is_positive)) == float(expected(scores, is_positive))
-
-
-def test_a_loss_over_pairs_is_no_subset_loss():
-    with pytest.raises(ConfigError, match="loss 'softmax' is taken over pairs"):
-        make_subset_loss(SoftmaxLossConfig())

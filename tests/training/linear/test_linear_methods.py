@@ -145,9 +145,7 @@ def test_every_method_learns_documents_with_several_labels(name):
     ("options", "message"),
     [
         ({"name": "adversarial", "tree": None}, "'adversarial' draws from a label tree"),
-        ({"name": "nce", "tree": None}, "'nce' draws from a label tree"),
         ({"name": "uniform", "num_negatives": 0}, "0 negatives a pair .* at least 1"),
-        ({"name": "softmax", "num_negatives": 2}, "2 negatives .* 1: all labels are summed over"),
         ({"name": "uniform", "regulariser": -1.0}, "regulariser -1.0 for 'uniform'"),
         ({"name": "one_versus_each", "regulariser": 0.1}, "regulariser 0.1 .* prior_variance"),
     ],

@@ -149,17 +149,11 @@ def test_parts_are_what_they_were_after_a_round_trip():
         ({**parts(), "method": "uniform"}, "method 'uniform' has its own negatives and loss"),
         ({"method": None}, "there is no method"),
         ({"loss": SOFTMAX}, "go together; one of them is missing"),
-        ({"negatives": parts()["negatives"]}, "go together; one of them is missing"),
         ({**parts(), "loss": {"kind": "depl"}}, "loss 'depl' is taken over the batch's label"),
         (parts(weighting=None), "loss 'softmax' needs weighting"),
         (parts(distribution={"kind": "hard"}), "distribution 'hard' is not for linear scorers"),
-        (
-            parts(distribution={"kind": "clusters"}),
-            "distribution 'clusters' is not for linear scorers",
-        ),
         ({**parts(), "loss": {"kind": "decoupled", "part": "cosine_contrastive"}}, "wants cosines"),
         ({**parts(), "num_negatives": 3}, "num_negatives decides nothing"),
-        ({**parts("tree"), "tree": {}}, "tree decides nothing"),
     ],
 )
 def test_what_can_not_be_is_refused(content, words):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from itertools import chain
 from pathlib import Path
 
@@ -205,18 +204,6 @@ def test_checkpoints_are_written_by_the_clock_and_at_the_end(new_model, texts, t
     model = new_model()
     run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
     assert [path.name for path in (tmp_path / "classifier").iterdir()] == [str(STEPS)]
-
-
-def test_progress_is_logged_with_step_loss_and_documents_a_second(
-    new_model, texts, tmp_path, monkeypatch, caplog
-):
-    monkeypatch.setattr(stages, "_LOG_EVERY_S", 0.0)
-    model = new_model()
-    with caplog.at_level(logging.INFO, "longtail.training.neural.loop"):
-        run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
-    assert len(caplog.messages) == STEPS
-    for word in ("classifier step 8/8", "loss", "docs_per_s", "gpu_gib"):
-        assert word in caplog.messages[-1]
 
 
 def test_a_step_in_bfloat16_learns_in_float32(new_model, texts, tmp_path):

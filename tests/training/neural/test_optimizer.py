@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from longtail.models.errors import ConfigError
 from longtail.training.configuration.sections import ClassifierConfig
 from longtail.training.neural.layers import (
     begin_training,
@@ -49,23 +48,6 @@ def test_depths_divide_all_parameters_of_the_transformer(new_model):
     assert [len(each) for each in depths] == [5, 16, 16, 2]
     found = [id(parameter) for each in depths for parameter in each]
     assert found == [id(parameter) for parameter in encoder.transformer.parameters()]
-
-
-def test_gradients_are_checkpointed_by_the_older_name_too(new_model, monkeypatch):
-    asked: list[dict] = []
-    newer = "transformers.PreTrainedModel.activation_checkpointing_enable"
-    monkeypatch.delattr(newer, raising=False)
-    encoder = new_model().encoder
-    monkeypatch.setattr(encoder.transformer, "gradient_checkpointing_enable", asked.append)
-    checkpoint_gradients(encoder)
-    assert asked == [{"use_reentrant": False}]
-
-
-def test_a_transformer_that_can_not_checkpoint_gradients_is_refused(new_model):
-    encoder = new_model().encoder
-    encoder.transformer.supports_gradient_checkpointing = False
-    with pytest.raises(ConfigError, match="gradient_checkpointing: BertModel can't; leave it out"):
-        checkpoint_gradients(encoder)
 
 
 @pytest.mark.parametrize("is_checkpointed", [False, True])

@@ -7,7 +7,6 @@ from itertools import count
 
 import pytest
 import torch
-from tqdm import tqdm
 
 from longtail.training.configuration.sections import ClassifierConfig, StageConfig
 from longtail.training.learning.subset_losses import depl_loss
@@ -116,27 +115,6 @@ def test_a_stage_that_is_done_takes_no_step_again(train, new_model, tmp_path):
     assert train(tmp_path, again, CONFIG, break_at=0) == []
     assert equal(done, again)
     assert is_done(tmp_path / "classifier")
-
-
-def test_progress_with_a_token_bound_counts_documents(
-    train, new_model, tmp_path, monkeypatch, texts
-):
-    bars: list = []
-
-    class Bar(tqdm):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            bars.append(self)
-
-    monkeypatch.setattr(stages, "progress_bar", Bar)
-    monkeypatch.setattr(stages, "_CHECKPOINT_EVERY_S", 0.0)
-    config = config_of(**OPTIONS["batch_tokens"])
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, new_model(), config, break_at=7)
-    batches = train(tmp_path, new_model(), config)
-    assert {bar.total for bar in bars} == {120}
-    assert [bar.n for bar in bars] == [bars[1].initial, 120]
-    assert bars[1].initial == 120 - sum(map(len, batches)) > 0
 
 
 def test_a_stage_without_epochs_leaves_the_model_as_it_is(train, new_model, tmp_path):

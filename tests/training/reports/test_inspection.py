@@ -97,13 +97,6 @@ def test_what_is_suspicious_is_told(tmp_path):
         assert said in told
 
 
-def test_html_in_texts_and_labels_is_told_with_an_example(tmp_path):
-    documents = [("a < b", ["R&amp;D"]), ("<a href='x'>y</a>", ["c"]), ("Gie&szlig;kanne", ["c"])]
-    told = "\n".join(inspected(write(tmp_path, {"train": documents})).oddities)
-    assert "train: 2 of 3 documents have HTML, such as '<a'; training leaves it out" in told
-    assert "1 labels contain HTML, which stays as it is: 'R&amp;D'" in told
-
-
 def test_labels_that_the_vocabulary_lacks_are_told_and_do_not_stop_it(tmp_path):
     write(tmp_path, ODD)
     (tmp_path / "labels.csv").write_text("id,name\nc,c\n")

@@ -8,17 +8,14 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import longtail
 from longtail.models.errors import ConfigError
 from longtail.training.evaluation.hierarchical import HierarchicalReport
-from longtail.training.reports import html
 from longtail.training.reports import report as report_module
-from longtail.training.reports.report import draw_curves, read_run_log
-from longtail.training.runtime.run_log import ProgressPoint
+from longtail.training.reports.report import read_run_log
 
 VOID = {"meta", "img", "source"}
 
@@ -137,27 +134,3 @@ def test_the_folder_of_another_run_is_refused(trained, trained_sparse, tmp_path)
         read_run_log(trained_sparse.work, trained.bundle.manifest)
     with pytest.raises(ConfigError, match=r"no run in '.*'; give --work"):
         read_run_log(tmp_path, trained.bundle.manifest)
-
-
-def test_a_run_that_wrote_nothing_down_has_nothing_to_show(trained, tmp_path):
-    shutil.copy(trained.work / "run.json", tmp_path)
-    log = read_run_log(tmp_path, trained.bundle.manifest)
-    assert (log.progress, log.costs) == ({}, [])
-
-
-def test_the_best_number_of_a_column_stands_out():
-    cells = (["scorer", "P@1", "P@3"], [["a", "9.00", "-"], ["b", "10.00", "-"], ["c<", "1", "2"]])
-    found = html.table(cells, mark_best=True)
-    assert re.findall(r"<b>(.*?)</b>", found) == ["10.00"]
-    assert '<th scope="row">c&lt;</th>' in found
-    assert "<b>" not in html.table(cells)
-
-
-def test_curves_are_the_losses_and_their_running_means():
-    points = [ProgressPoint(step, float(step % 2), 1e-3, 0.0) for step in range(1, 41)]
-    figure = draw_curves({"classifier": points, "retrieval": points[:1]})
-    raw, smooth = figure.axes[0].get_lines()
-    assert np.asarray(raw.get_ydata()).tolist() == [point.loss for point in points]
-    assert np.asarray(smooth.get_ydata()) == pytest.approx(0.5)
-    assert np.asarray(smooth.get_xdata())[[0, -1]].tolist() == [2, 40]
-    assert [axes.get_title() for axes in figure.axes] == ["classifier", "retrieval"]

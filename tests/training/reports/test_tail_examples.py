@@ -64,11 +64,3 @@ def test_all_pairs_are_those_that_naive_loops_find():
                     wanted[kind].append((row, y))
     found = choose_tail_examples(ranking_of(ranked), truth_of(true, 60), counts, count=1000)
     assert {kind: pairs_of(some) for kind, some in found.items()} == wanted
-
-
-def test_some_are_spread_evenly_over_all():
-    labels = [[i, 20, 21, 22, 23] for i in range(12)]
-    found = choose_tail_examples(
-        ranking_of(labels), truth_of([[i] for i in range(12)], 24), np.full(24, 2), count=3
-    )
-    assert pairs_of(found[FOUND]) == [(2, 2), (6, 6), (10, 10)]

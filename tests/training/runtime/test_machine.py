@@ -18,11 +18,6 @@ def gpu(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
 
 
-@pytest.fixture
-def no_gpu(monkeypatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-
 @pytest.mark.parametrize(
     ("precision", "expected"),
     [
@@ -68,12 +63,6 @@ def test_all_training_forks_draws_with_devices():
     folder = Path(__file__).parents[3] / "training"
     texts = {path: path.read_text() for path in folder.rglob("*.py")}
     assert [path.name for path, text in texts.items() if "fork_rng(" in text] == ["machine.py"]
-
-
-def test_pytorch_that_can_not_tell_of_bfloat16_computes_in_float32(no_gpu, monkeypatch):
-    """`torch.cpu.get_capabilities` is there since 2.11."""
-    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
-    assert find_machine("auto") == Machine("cpu", is_bfloat16=False)
 
 
 @pytest.mark.parametrize(

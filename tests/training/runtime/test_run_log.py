@@ -91,20 +91,6 @@ class NoSampler:
         pass
 
 
-@pytest.mark.parametrize(
-    ("high", "sampled", "peak"), [([50, 90], 70, 90), ([90, 90], 70, 70), ([90, 90], 0, 90)]
-)
-def test_the_peak_is_the_high_water_mark_where_that_rose(
-    tmp_path, monkeypatch, high, sampled, peak
-):
-    monkeypatch.setattr(run_log, "_high_water_bytes", iter(high).__next__)
-    monkeypatch.setattr(NoSampler, "peak_bytes", sampled)
-    monkeypatch.setattr(run_log, "_Sampler", NoSampler)
-    with stage_cost(tmp_path, "sparse"):
-        pass
-    assert read_stage_costs(tmp_path)[0].peak_rss_bytes == peak
-
-
 def test_memory_is_looked_at_from_time_to_time(monkeypatch):
     monkeypatch.setattr(run_log, "_SAMPLE_EVERY_S", 0.001)
     with run_log._Sampler() as sampler:
@@ -112,10 +98,3 @@ def test_memory_is_looked_at_from_time_to_time(monkeypatch):
         while not sampler.peak_bytes:
             pass
     assert sampler.peak_bytes > 2**20
-
-
-def test_where_memory_cannot_be_looked_at_it_is_not(monkeypatch, tmp_path):
-    monkeypatch.setattr(run_log, "_STATM", tmp_path / "none")
-    with run_log._Sampler() as sampler:
-        pass
-    assert sampler.peak_bytes == 0

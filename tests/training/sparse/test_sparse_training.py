@@ -100,11 +100,6 @@ def test_forms_of_a_word_become_one_token():
     assert (tfidf.transform(["fishes swam"]) != features[:1]).nnz == 0
 
 
-def test_a_language_without_a_table_is_refused():
-    with pytest.raises(ConfigError, match="'xx': spacy-lookups-data has no such lemma table"):
-        read_lemmas("xx")
-
-
 def test_missing_lemma_tables_are_named_with_what_to_install(monkeypatch):
     monkeypatch.setitem(PACKAGES, "lemmas", ("absent",))
     with pytest.raises(ConfigError, match=r"lemma_language .* needs absent"):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-import longtail
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.trained_on import NO_DIGEST, digests_of, read_trained_on
 from longtail.models.errors import ConfigError, DataError
@@ -265,14 +264,6 @@ def test_a_killed_run_resumes_after_the_rows_that_it_fitted(place, trained_spars
         "longtail.training.sparse.fit.SvmProblem.fit", killed
     )  # no row is fitted again
     assert here.learn().version == 2
-
-
-def test_python_learns_from_a_file(place, trained_sparse):
-    here = place(trained_sparse)
-    version = longtail.learn(
-        here.feedback, here.corpus, registry=here.registry.folder, work=here.work
-    )
-    assert version == here.learn().version == 2
 
 
 def test_the_command_compares_dev_figures_of_the_default_scorers(trained):

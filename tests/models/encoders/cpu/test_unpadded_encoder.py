@@ -177,16 +177,6 @@ def test_in_float32_it_is_as_near_as_roundings_are(config):
             assert distance(unpadded.first_states(**batch), wanted[:, 0]) < 1e-5
 
 
-def test_it_stands_in_for_berts_alone(caplog):
-    bert = encoder_of(CONFIGS[0])
-    assert isinstance(choose_backend(bert), UnpaddedBert)
-    assert isinstance(choose_backend(exact_of(bert)), UnpaddedBert)
-    relu = encoder_of(BertConfig(**SMALL, hidden_act="relu"))
-    with caplog.at_level(logging.INFO):
-        assert choose_backend(relu) is None
-    assert "the encoder is not computed without padding: ConfigError" in caplog.text
-
-
 def test_an_encoder_that_computes_something_else_stays_as_it_is(caplog):
     """One whose code differs from BERT's, although its configuration says it is one."""
     bert = encoder_of(CONFIGS[0])
@@ -194,15 +184,6 @@ def test_an_encoder_that_computes_something_else_stays_as_it_is(caplog):
     with caplog.at_level(logging.INFO):
         assert choose_backend(bert) is None
     assert "not computed without padding: its vectors of tokens are" in caplog.text
-
-
-def test_where_pytorch_can_not_compute_it_encoders_stay_as_they_are(monkeypatch, caplog):
-    with caplog.at_level(logging.INFO), monkeypatch.context() as patch:
-        patch.setitem(sys.modules, FORWARD, None)
-        assert choose_backend(encoder_of(CONFIGS[0])) is None
-    assert "the encoder is not computed without padding: " in caplog.text
-    monkeypatch.setattr(backend, "can_pack", lambda dtype: False)
-    assert choose_backend(encoder_of(CONFIGS[0])) is None
 
 
 def test_wrong_first_tokens_are_noticed(monkeypatch, caplog):

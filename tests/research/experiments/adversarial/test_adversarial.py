@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from longtail.models.errors import ConfigError
 from longtail.models.scorers.linear import TreeCorrection
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.linear.methods import measure_linear
 from research.experiments.adversarial import trial_runner as runner_module
-from research.experiments.adversarial.run import best_candidates, run_task
+from research.experiments.adversarial.run import run_task
 from research.experiments.adversarial.tasks import LearningTask, MixtureProblem
 from research.experiments.adversarial.trial_runner import (
     CRITERIA,
@@ -159,46 +157,3 @@ def test_a_task_that_was_stopped_goes_on_with_the_tree_it_had(task, tmp_path, mo
     run_task(TrialStore(tmp_path, {}), again, ["adversarial", "uniform"], 1)
     assert again.tree_regulariser == runner.tree_regulariser == 1.0
     assert len(TrialStore(tmp_path, {}).read()[task.name]) == 4
-
-
-def test_softmax_is_left_out_where_there_are_many_labels(task, tmp_path):
-    few = replace(PLAN, max_softmax_labels=11)
-    run_task(TrialStore(tmp_path, {}), TrialRunner(task, few, "cpu"), ["softmax"], 1)
-    assert set(TrialStore(tmp_path, {}).read()[task.name]) == {TRUE}
-    run_task(
-        TrialStore(tmp_path / "x", {}),
-        TrialRunner(replace(task, true=None), few, "cpu"),
-        ["softmax"],
-        1,
-    )
-    assert TrialStore(tmp_path / "x", {}).read() == {}
-
-
-def test_a_candidate_whose_steps_are_too_long_is_the_worst(task, tmp_path, monkeypatch):
-    run = TrialRunner.run_candidate
-
-    def failing(runner: TrialRunner, candidate: Candidate, seed: int) -> dict[str, float]:
-        return _fail() if candidate.half_decade > -3 else run(runner, candidate, seed)
-
-    monkeypatch.setattr(TrialRunner, "run_candidate", failing)
-    plan = replace(PLAN, num_rounds=1, num_points=1, num_steps=4)
-    run_task(TrialStore(tmp_path, {}), TrialRunner(task, plan, "cpu"), ["uniform"], 1)
-    kept = json.loads((tmp_path / "trials" / f"{task.name}.uniform--2-3.0.json").read_text())
-    assert kept["values"] == {"tuning accuracy": 0.0, "tuning log_likelihood": -1e9}
-    settings = TrialStore(tmp_path, {}).read()[task.name]
-    assert best_candidates(settings, "accuracy")["uniform"].half_decade <= -3
-
-
-def test_a_method_that_no_rate_is_short_enough_for_is_refused(task, tmp_path, monkeypatch):
-    monkeypatch.setattr(TrialRunner, "run_candidate", _fail)
-    with pytest.raises(ConfigError, match="synthetic-12: the loss of 'uniform' overflows at every"):
-        run_task(
-            TrialStore(tmp_path, {}),
-            TrialRunner(task, replace(PLAN, num_rounds=1), "cpu"),
-            ["uniform"],
-            1,
-        )
-
-
-def _fail(*_):
-    raise ConfigError("too long")

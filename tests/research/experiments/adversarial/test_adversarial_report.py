@@ -15,10 +15,8 @@ from research.experiments.adversarial.curves import (
     quickest,
     time_to_level,
 )
-from research.experiments.adversarial.picture import draw_adversarial
-from research.experiments.adversarial.record import adversarial_record
 from research.experiments.adversarial.run import best_candidates
-from research.experiments.adversarial.trial_runner import FIGURES, TREE, TRUE, name_at
+from research.experiments.adversarial.trial_runner import FIGURES, TREE, name_at
 from research.experiments.adversarial.tuning import Candidate
 from research.experiments.trials import Estimate
 
@@ -57,23 +55,6 @@ def test_when_an_accuracy_is_reached_is_read_off_between_points():
     assert curve.seconds_to(0.3) == 3
     assert curve.seconds_to(0.5) == 4
     assert curve.seconds_to(0.51) == math.inf
-
-
-def test_the_best_is_the_one_with_the_best_accuracy_where_it_was_tuned():
-    found = best_candidates(SETTINGS, "accuracy")
-    assert found == {"adversarial": ADVERSARIAL, "uniform": UNIFORM}
-    found = best_candidates(SETTINGS, "log_likelihood")
-    assert found["adversarial"] == Candidate("adversarial", -1, 0)
-
-
-def test_curves_of_methods_with_a_tree_begin_when_it_is_fitted():
-    first, second = curves_of(SETTINGS, ADVERSARIAL, "log_likelihood", "cpu").values()
-    np.testing.assert_array_equal(first.seconds, [1, 2, 4])
-    np.testing.assert_allclose(second.values, [-3.75, -3.55, -3.35])
-    curve = curves_of(SETTINGS, ADVERSARIAL, "accuracy", "wall")[0]
-    np.testing.assert_array_equal(curve.seconds, [0.5, 1, 2])
-    curve = curves_of(SETTINGS, UNIFORM, "accuracy", "cpu")[1]
-    np.testing.assert_array_equal(curve.seconds, [0, 4, 8])
 
 
 QUICK = Candidate("uniform", -1, 3)
@@ -122,60 +103,3 @@ def test_every_time_is_that_of_the_plain_search_over_all_curves():
             ]
             found = time_to_level(settings, method, "accuracy", share, "cpu")
             assert found.seconds.values == (min(all_seconds),)
-
-
-def test_who_never_gets_there_is_never_there():
-    low = SETTINGS | {ADVERSARIAL.setting: figures([0, 1], [0.25, 0.45], 0.6)}
-    found = time_to_level(low, "adversarial", "accuracy", 0.9, "cpu")
-    assert (found.seconds.values, found.quotient.values) == ((math.inf,), (0.0,))
-
-
-def test_without_uniform_negatives_there_is_no_level():
-    alone = {TREE: tree(1.0), ADVERSARIAL.setting: SETTINGS[ADVERSARIAL.setting]}
-    assert levels(alone, "accuracy") == {}
-    assert not adversarial_record({"task": alone}, "cpu")["envelope"]["rows"]
-
-
-@pytest.mark.parametrize(("clock", "last"), [("cpu", 4.0), ("wall", 2.0)])
-def test_the_picture_has_two_panels_a_task_over_the_clock_that_was_asked_for(clock, last):
-    truth = {"log_likelihood": Estimate((-1.5,)), "accuracy": Estimate((0.9,))}
-    figure = draw_adversarial({"a": {TRUE: truth} | SETTINGS, "b": SETTINGS}, clock)
-    assert [axes.get_title() for axes in figure.axes] == ["a", "a", "b", "b"]
-    lines = {line.get_label(): line for line in figure.axes[1].get_lines()}
-    assert set(lines) == {"adversarial", "uniform", "p_D itself", "tree alone"}
-    assert lines["adversarial"].get_xdata()[-1] == last
-    assert lines["adversarial"].get_ydata()[-1] == 0.65
-
-
-def test_a_record_has_ends_and_the_envelope():
-    record = adversarial_record({"task": WITH_QUICK}, "cpu")
-    names = [column["name"] for column in record["ends"]["columns"]]
-    rows = [dict(zip(names, row, strict=True)) for row in record["ends"]["rows"]]
-    assert [(row["method"], row["tuned by"]) for row in rows[:3]] == [
-        ("tree alone", None), ("`adversarial`", "accuracy"), ("`uniform`", "accuracy"),
-    ]  # fmt: skip
-    assert rows[1]["accuracy, %"]["mean"] == pytest.approx(65)
-    assert rows[1]["CPU, s"]["mean"] == pytest.approx(4)  # the tree takes one of them
-    names = [column["name"] for column in record["envelope"]["columns"]]
-    ours, uniform = (dict(zip(names, row, strict=True)) for row in record["envelope"]["rows"][:2])
-    time = time_to_level(WITH_QUICK, "adversarial", "accuracy", 0.9, "cpu")
-    assert ours["90% of the way, CPU s"]["mean"] == pytest.approx(time.seconds.mean)
-    assert ours["90% of the way, times as soon"]["mean"] == pytest.approx(time.quotient.mean)
-    assert uniform["99% of the way, times as soon"]["mean"] == 1
-
-
-def test_what_is_tested_is_where_training_ends():
-    better = figures([0, 1, 3], [0.25, 0.45, 0.65], 0.6, num_seeds=2)
-    record = adversarial_record({"task": SETTINGS | {ADVERSARIAL.setting: better}}, "cpu")
-    by_accuracy, by_likelihood = record["findings"]["rows"]
-    assert by_accuracy[1:4] == ["task, accuracy", "adversarial", "uniform"]
-    assert by_accuracy[4]["mean"] == pytest.approx(15)
-    assert by_accuracy[6] == 0.25  # both seeds are alike: no variance, so by their signs
-    assert by_likelihood[4]["mean"] == pytest.approx(100 * (0.4 - 0.5))  # another candidate
-
-
-def test_a_method_that_never_gets_there_says_so():
-    slow = {**SETTINGS, ADVERSARIAL.setting: figures([0, 1], [0.1, 0.2], 0.6)}
-    slow.pop(Candidate("adversarial", -1, 0).setting)
-    row = adversarial_record({"task": slow}, "cpu")["envelope"]["rows"][0]
-    assert row[:3] == ["task", "accuracy", "`adversarial`"] and row[3:5] == ["never", None]

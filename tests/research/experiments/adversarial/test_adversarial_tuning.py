@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from research.experiments.adversarial.tuning import METHODS, Candidate, tune
-
-
-@pytest.mark.parametrize(
-    ("half_decade", "rate"), [(0, 1.0), (-1, 0.3), (-2, 0.1), (-7, 0.0003), (1, 3.0), (2, 10.0)]
-)
-def test_rates_are_half_decades(half_decade, rate):
-    assert Candidate("uniform", half_decade, 0).learning_rate == rate
+from research.experiments.adversarial.tuning import Candidate, tune
 
 
 def test_a_penalty_is_a_regulariser_or_a_prior():
@@ -20,13 +13,6 @@ def test_a_penalty_is_a_regulariser_or_a_prior():
     found = Candidate("softmax", 0, 3)
     assert (found.regulariser, found.prior_variance, found.penalty) == (0.0, 10.0, "σ₀²=10")
     assert Candidate("softmax", 0, 0).penalty == "none"
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_name_can_be_read_back(method):
-    for half_decade in (-3, 0, 2):
-        candidate = Candidate(method, half_decade, 5)
-        assert Candidate.of_setting(candidate.setting) == candidate
 
 
 @pytest.mark.parametrize("best", [(-3, 4), (2, 0), (-9, 7), (-4, 6)])

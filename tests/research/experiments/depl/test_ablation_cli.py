@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from longtail.models.errors import ConfigError, DataError
 from longtail.training.pipeline.train import Run
 from longtail.training.runtime.checkpoints import is_done
 from research.__main__ import app
@@ -107,16 +104,6 @@ def test_every_scorer_of_every_setting_is_a_trial(folder):
     assert "macro-F1@5 (1-9)" in results["retrieval"]["no_classifier"]
 
 
-def test_the_report_compares_each_setting(folder):
-    report = (folder / "results.md").read_text()
-    assert "dev split: 20 documents" in report
-    assert "The weights of the ensemble were found on this split" in report
-    assert "Base: 1 and 1 epochs of classifier and dual encoder" in report
-    for name in ("cls_labels", "no_pretraining", "no_classifier"):
-        assert re.search(rf"\| `retrieval`, {name} \| `retrieval`, base \|", report)
-    assert "mean pooling beats [CLS] (Table 7)" in report
-
-
 def test_a_figure_is_what_evaluation_of_the_kept_ranking_gives(folder, tiny_corpus):
     ranked = folder / "measured" / "base.0" / "retrieval.txt"
     lines = ranked.read_text().splitlines()[1:]
@@ -126,25 +113,3 @@ def test_a_figure_is_what_evaluation_of_the_kept_ranking_gives(folder, tiny_corp
     wanted = sum(ids[label] in true for label, true in zip(best, truth, strict=True)) / len(truth)
     trial = json.loads((folder / "trials" / "retrieval.base.0.json").read_text())
     assert trial["values"]["P@1"] == pytest.approx(wanted)
-
-
-def test_a_folder_of_another_base_is_refused(folder, tiny_corpus, config_file):
-    with pytest.raises(ConfigError, match=re.escape("another experiment (its plan differs)")):
-        call(tiny_corpus, "--config", config_file, "--output", folder)
-    with pytest.raises(ConfigError, match="its plan, split differ"):
-        call(tiny_corpus, "--config", config_file, "--output", folder, "--split", "test")
-
-
-def test_what_there_is_nothing_to_ablate_of_is_refused(tiny_corpus, config_file, tmp_path):
-    sparse = tmp_path / "sparse.yaml"
-    sparse.write_text("scorers: [sparse]\n")
-    output = ("--output", tmp_path / "out")
-    with pytest.raises(ConfigError, match="got scorers sparse; expected 'retrieval' among them"):
-        call(tiny_corpus, "--config", sparse, *output)
-    without_dev = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
-    (without_dev / "dev.jsonl").unlink()
-    with pytest.raises(DataError, match="no dev split, on which settings are compared"):
-        call(without_dev, "--config", config_file, *output)
-    with pytest.raises(ConfigError, match="'parents' needs parents"):
-        call(tiny_corpus, "--config", config_file, *output, "--settings", "parents")
-    assert not (tmp_path / "out").exists()

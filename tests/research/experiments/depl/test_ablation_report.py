@@ -121,42 +121,6 @@ def test_the_best_of_several_equal_settings_seldom_surely_beats_one_of_them():
     assert told <= 35  # 5 % are 20, three standard errors more 33; without correction 35 %
 
 
-def test_a_difference_is_of_the_seeds_that_both_have(evidence):
-    one = {**evidence.found["retrieval"]["name_only"]}
-    one = {name: Estimate(value.values[:1]) for name, value in one.items()}
-    settings = {**evidence.found["retrieval"], "name_only": one}
-    fewer = Evidence({"retrieval": settings}, rank, TRUTH, COUNTS)
-    found = fewer.difference(NAME, DEPL, "PSP@5")
-    wanted = one["PSP@5"].values[0] - settings["base"]["PSP@5"].values[0]
-    assert found.advantage.values == pytest.approx((wanted,))
-    (judged,) = judge([found])
-    assert (judged.verdict, judged.p_value) == ("not tested", None)
-
-
-def test_equal_rankings_are_the_same(evidence):
-    found = evidence.difference(Arm("retrieval", "tokens_8"), DEPL, "P@5")
-    assert found.is_same and judge([found])[0].verdict == "the same"
-    assert found.advantage == Estimate((0.0, 0.0))
-
-
-def test_a_figure_that_was_not_measured_has_no_difference(evidence):
-    assert evidence.difference(DEPL, NAME, "P@7") is None
-
-
-def test_too_few_rare_labels_are_not_tested(evidence):
-    counts = np.where(COUNTS < 10, 0, COUNTS)
-    few = Evidence(evidence.found, rank, TRUTH, counts, evidence.seconds)
-    assert judge([few.difference(DEPL, NAME, evidence.tail_f1)])[0].verdict == "not tested"
-    rows = [row for row in ablation_record(few)["comparisons"]["rows"] if row[1] == few.tail_f1]
-    assert {row[-1] for row in rows} == {"not tested", "the same"}
-
-
-def test_fewer_labels_leave_fewer_places():
-    truth = csr_array(np.eye(4, dtype=np.float32))
-    evidence = Evidence({}, rank, truth, np.ones(4, dtype=np.int64))
-    assert (evidence.k, evidence.precision, evidence.tail_f1) == (3, "P@3", "macro-F1@3 (1-9)")
-
-
 def test_the_record_has_findings_comparisons_settings_and_times(evidence):
     record = ablation_record(evidence)
 
@@ -198,25 +162,3 @@ def test_the_picture_has_the_scorers_by_rank_the_texts_and_the_differences(evide
     assert bars[2] == pytest.approx(100 * figures["macro-F1@5 (1-9)"].mean)
     places = [tick.get_text() for tick in differences.get_xticklabels()]
     assert places == [f"{name}\n- base" for name in ("name_only", "tokens_8", "hard_0")]
-
-
-def test_without_documents_of_rare_labels_the_rest_is_reported(evidence):
-    found = {
-        scorer: {
-            setting: {name: value for name, value in values.items() if "(1-9)" not in name}
-            for setting, values in settings.items()
-        }
-        for scorer, settings in evidence.found.items()
-    }
-    rare = Evidence(found, rank, TRUTH, COUNTS, evidence.seconds)
-    assert {row[1] for row in ablation_record(rare)["findings"]["rows"]} == {"P@5"}
-    _, texts, differences = draw_ablations(rare).axes
-    assert len(texts.patches) == 0
-    assert len(differences.patches) == 2 * 3
-
-
-def test_the_base_alone_has_no_differences(evidence):
-    found = {scorer: {"base": settings["base"]} for scorer, settings in evidence.found.items()}
-    base = Evidence(found, rank, TRUTH, COUNTS)
-    assert all(row[2].endswith("base") for row in ablation_record(base)["comparisons"]["rows"])
-    assert len(draw_ablations(base).axes) == 2

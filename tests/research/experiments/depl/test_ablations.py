@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +15,6 @@ from longtail.models.parts.dense_storage import read_dual_encoder
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
 from longtail.models.parts.storage import read_parts
 from longtail.training.configuration.run import TrainingConfig
-from longtail.training.data.dataset import open_dataset
 from research.experiments.depl.ablations import (
     ABLATIONS,
     BASE,
@@ -27,18 +22,9 @@ from research.experiments.depl.ablations import (
     choose_ablations,
     configured,
 )
-from research.experiments.depl.runs import AblationRuns, link_folder
 
 NAMED = LabelCatalogue([Label("1", "tax"), Label("2", "fish", alternative_names=("cod",))])
 WITH_PARENTS = LabelCatalogue([Label("3", "law", parents=("law",)), *NAMED])
-
-
-def flat(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in content.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def test_what_a_setting_needs_decides_whether_it_is_run():
@@ -51,31 +37,11 @@ def test_what_a_setting_needs_decides_whether_it_is_run():
     assert set(everything) - set(found) == {"no_classifier"}
 
 
-def test_the_base_is_always_run_and_first():
-    assert choose_ablations("hard_0,name_only", TrainingConfig(), NAMED) == [
-        BASE, "name_only", "hard_0",
-    ]  # fmt: skip
-
-
 def test_a_setting_that_is_asked_for_and_can_not_be_had_is_refused():
     with pytest.raises(ConfigError, match="'names_and_parents' needs parents, which neither"):
         choose_ablations("names_and_parents", TrainingConfig(), NAMED)
     with pytest.raises(ConfigError, match="got 'names', expected some of base, name_only"):
         choose_ablations("names", TrainingConfig(), NAMED)
-
-
-def test_a_base_that_can_not_be_changed_so_is_named(tiny_corpus, tmp_path):
-    negatives = {
-        "distribution": {"kind": "hard", "share": 0.5},
-        "weighting": "constant",
-        "num_negatives": 4,
-    }
-    section = {"loss": {"kind": "softmax"}, "negatives": negatives, "hard_negatives": 7}
-    base = TrainingConfig.model_validate({"retrieval": section})
-    with pytest.raises(ConfigError, match=r"setting 'hard_0' .*hard_negatives is 0.*--settings"):
-        ablation_trials(["hard_0"], base, 1)
-    runs = AblationRuns(open_dataset(tiny_corpus), base, "dev", tmp_path)
-    assert runs.twin("hard_10") == "hard_10"
 
 
 def test_trials_are_of_every_scorer_and_one_seed_before_the_next():
@@ -86,36 +52,6 @@ def test_trials_are_of_every_scorer_and_one_seed_before_the_next():
         ("retrieval", "no_classifier"), ("sparse", "no_classifier"),
     ]  # fmt: skip
     assert [trial.seed for trial in trials] == [0] * 5 + [1] * 5
-
-
-def test_a_setting_that_is_the_base_is_its_twin(tiny_corpus, tmp_path):
-    base = TrainingConfig.model_validate({"retrieval": {"hard_negatives": 5}})
-    runs = AblationRuns(open_dataset(tiny_corpus), base, "dev", tmp_path)
-    twins = {ablation.name: runs.twin(ablation.name) for ablation in ABLATIONS}
-    assert {name for name, twin in twins.items() if twin == BASE} == {BASE, "hard_5", "tokens_32"}
-    assert all(twin in (name, BASE) for name, twin in twins.items())
-
-
-@pytest.mark.parametrize("has_come", [True, False])
-def test_two_that_make_the_same_folder_at_once(tmp_path, monkeypatch, has_come):
-    """The second one finds it when it has all files; or the disk has failed it."""
-    source, target = tmp_path / "a", tmp_path / "b"
-    source.mkdir()
-    (source / "x").write_text("text")
-
-    def refused(self: Path, _: Path) -> None:
-        if has_come:
-            shutil.copytree(self, target)
-        raise OSError("not empty")
-
-    monkeypatch.setattr(Path, "rename", refused)
-    if has_come:
-        link_folder(source, target)
-        assert (target / "x").read_text() == "text"
-    else:
-        with pytest.raises(OSError, match="not empty"):
-            link_folder(source, target)
-    assert not list(tmp_path.glob(".incoming-*"))
 
 
 def test_a_bundle_encodes_labels_as_its_training_did(tiny_corpus, tiny_config, train_in, tmp_path):
