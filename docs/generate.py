@@ -1,11 +1,15 @@
-"""Writes the reference pages that follow from the code, or says which of them are stale.
+"""Writes docs/reference/surface.md, or reports it as stale; fills the reference pages of the site.
 
-python docs/generate.py            # writes docs/reference/*.md
-python docs/generate.py --check    # writes nothing; status 1 where a page is stale
+python docs/generate.py            # writes docs/reference/surface.md
+python docs/generate.py --check    # writes nothing; status 1 where it is stale
+
+The other pages of docs/reference have a part between two comments, `<!-- generated: NAME -->` and
+`<!-- end -->`, which `make docs` replaces in the site by what the code says (see `filled`).
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,49 +18,47 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the code beside these pages, not an installed one
 
 from docs.generation import (  # noqa: E402
-    command_page,
-    configuration_page,
-    error_page,
-    http_page,
-    metric_page,
-    python_page,
-    setting_page,
-    surface_page,
+    commands,
+    configuration,
+    errors,
+    python,
+    service,
+    surface,
 )
 
-REFERENCE = ROOT / "docs" / "reference"
-PAGES: dict[str, Callable[[], str]] = {
-    "commands.md": command_page.render,
-    "configuration.md": configuration_page.render,
-    "errors.md": error_page.render,
-    "http.md": http_page.render,
-    "metrics.md": metric_page.render,
-    "python.md": python_page.render,
-    "settings.md": setting_page.render,
-    "surface.md": surface_page.render,
+SURFACE = ROOT / "docs" / "reference" / "surface.md"
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands.render,
+    "configuration": configuration.render,
+    "errors": errors.render,
+    "http": service.routes,
+    "metrics": service.metrics,
+    "python": python.render,
+    "settings": service.settings,
 }
+_PART = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def stale_pages(write: bool) -> list[str]:
-    """Return the pages that are not what the code says now; write them where asked to."""
-    stale = []
-    for name, render in PAGES.items():
-        path, text = REFERENCE / name, render()
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(name)
-            if write:
-                path.write_text(text, encoding="utf-8")
-    return stale
+def filled(page: str) -> str:
+    """Return a page with its generated part, if it has one.
+
+    Raises:
+        KeyError: No part has the name.
+    """
+    return _PART.sub(lambda part: PARTS[part[1]](), page)
 
 
 def main() -> int:
-    """Write or check the pages; return the exit status."""
+    """Write or check the surface; return the exit status."""
+    text = surface.render()
+    if SURFACE.read_text(encoding="utf-8") == text:
+        return 0
     is_check = "--check" in sys.argv[1:]
-    stale = stale_pages(write=not is_check)
     verb = "stale; run python docs/generate.py" if is_check else "written"
-    for name in stale:
-        print(f"docs/reference/{name}: {verb}")
-    return int(is_check and bool(stale))
+    print(f"{SURFACE.relative_to(ROOT)}: {verb}")
+    if not is_check:
+        SURFACE.write_text(text, encoding="utf-8")
+    return int(is_check)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-
-from docs.generation.markdown import bounds
 
 _NAMES = {
     int: "whole number", float: "number", str: "text", bool: "true or false", Path: "path"
@@ -20,7 +18,7 @@ _NAMES = {
 def describe(annotation: Any, metadata: tuple[Any, ...] = ()) -> str:
     """Return the values that a field takes: choices in code type, numbers with their bounds."""
     names = [name for part in members(annotation) if (name := _name(part))]
-    limits = bounds([*metadata, *_metadata_of(annotation)])
+    limits = _bounds([*metadata, *_metadata_of(annotation)])
     text = " or ".join(dict.fromkeys(names))
     return f"{text}, {limits}" if limits else text
 
@@ -69,3 +67,20 @@ def _metadata_of(annotation: Any) -> list[Any]:
     if get_origin(annotation) in {Union, types.UnionType}:
         return [item for part in get_args(annotation) for item in _metadata_of(part)]
     return []
+
+
+def _bounds(metadata: Iterable[object]) -> str:
+    """Return the bounds that a pydantic field's metadata gives, as in "1 to 64"."""
+    found: dict[str, object] = {}
+    for item in metadata:
+        for name in ("ge", "gt", "le", "lt"):
+            limit = getattr(item, name, None)
+            if limit is not None:
+                found[name] = limit
+    lower = f"{found['ge']}" if "ge" in found else f"above {found['gt']}" if "gt" in found else ""
+    upper = f"{found['le']}" if "le" in found else f"below {found['lt']}" if "lt" in found else ""
+    if lower and upper:
+        return f"{lower} to {upper}"
+    if "ge" in found:
+        return f"at least {lower}"
+    return lower or (f"at most {upper}" if "le" in found else upper)

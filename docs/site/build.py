@@ -2,13 +2,15 @@
 
     python docs/site/build.py
 
-The pages are staged first, in `build/pages`: those of `docs/`, and those that lie beside the code.
+The pages are staged first, in `build/pages`: those of `docs/`, with their generated parts, and the
+pages that lie beside the code.
 A link to a page of the site is kept, one to another file of the repository becomes its text, since
 the site carries no code. The menu is what `docs/index.md` lists.
 """
 
 from __future__ import annotations
 
+import json
 import os.path
 import re
 import shutil
@@ -18,6 +20,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))  # the code beside these pages, not an installed one
+
+from docs.generate import filled  # noqa: E402
+from docs.generation.service import openapi  # noqa: E402
+
 DOCS = ROOT / "docs"
 STAGED = ROOT / "build" / "pages"
 SITE = ROOT / "build" / "site"
@@ -42,7 +49,7 @@ def stage() -> None:
     shutil.rmtree(STAGED, ignore_errors=True)
     places = {path: path.relative_to(DOCS) for path in sorted(DOCS.rglob("*.md"))}
     places |= {ROOT / name: Path(place) for name, place in IMPORTED.items()}
-    texts = {path: path.read_text(encoding="utf-8") for path in places}
+    texts = {path: filled(path.read_text(encoding="utf-8")) for path in places}
     places |= {path: path.relative_to(DOCS) for path in DOCS.rglob("*.html")}
     pictures = {picture for path, text in texts.items() for picture in _pictures(path, text)}
     places |= {picture: Path("figures") / picture.name for picture in pictures}
@@ -74,6 +81,13 @@ def _relinked(text: str, source: Path, places: dict[Path, Path]) -> str:
         parts += [_LINK.sub(replace, text[end : fence.start()]), fence.group()]
         end = fence.end()
     return "".join([*parts, _LINK.sub(replace, text[end:])])
+
+
+def _add_swagger_ui(folder: Path) -> None:
+    """Write the page that the service has at /docs, with the document that it asks for."""
+    shutil.copytree(ROOT / "service" / "api_docs", folder / "docs")
+    shutil.copyfile(folder / "docs" / "index.html", folder / "index.html")
+    (folder / "openapi.json").write_text(json.dumps(openapi()), encoding="utf-8")
 
 
 def _menu(text: str, place: Path) -> str:
@@ -119,6 +133,7 @@ def main() -> int:
     shutil.rmtree(SITE, ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
     status = subprocess.call([*command, "-c", str(DOCS / "site"), str(STAGED), str(SITE)])
+    _add_swagger_ui(SITE / "reference" / "api")
     if not status and (fetching := pages_that_fetch()):
         print(f"pages fetch from other hosts: {', '.join(fetching)}")
         return 1

@@ -29,7 +29,7 @@ OTHERS = [
     ROOT / "CONTRIBUTING.md",
 ]
 PAGES = [*READMES, *OTHERS, *sorted(DOCS.rglob("*.md"))]
-NOTICE = "<!-- Generated from "
+NOTICE = "<!-- Written by docs/generate.py"
 MAX_WORDS = 6000
 """Of all READMEs together: what is longer belongs into `docs/`."""
 MAX_DOCS_WORDS = 27_000

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from fastapi import HTTPException
 
 from longtail.models.errors import LongtailError, OverloadedError
-from longtail.service.web.problem_handlers import HTTP_KINDS
-from longtail.service.wire.problems import INTERNAL, INVALID, KINDS
 
 PRIVATE = "a secret text"
 HUGE = "9" * 5000
@@ -164,13 +161,6 @@ def test_a_score_that_is_no_number_is_a_500_and_never_json(
     with open_client(make_loader(predictor_class=Broken)) as client:
         answer = client.post("/v1/predict", json={"text": "a"})
     assert "label 'L0' got the score" in assert_problem(answer, 500, "model")["detail"]
-
-
-def test_the_reference_lists_every_kind_of_problem_with_its_status():
-    page = Path(__file__).parents[3] / "docs" / "reference" / "errors.md"
-    documented = page.read_text(encoding="utf-8")
-    for kind in {*KINDS.values(), *HTTP_KINDS.values(), INVALID, INTERNAL}:
-        assert f"| `{kind.slug}` | {kind.status} |" in documented
 
 
 def test_a_refused_method_is_answered_with_all_methods_of_the_path(open_admin):

@@ -11,19 +11,10 @@ from types import ModuleType
 import longtail.models.errors
 import longtail.service
 import longtail.service.errors
-from docs.generation.markdown import page, sentence, table
+from docs.generation.markdown import sentence, table
 from longtail.models.errors import LongtailError
-from longtail.service.wire.problems import OVERLOADED, TYPE_PREFIX, Kind
+from longtail.service.wire.problems import OVERLOADED, Kind
 
-_INTRODUCTION = f"""\
-Which errors does the service answer with, and which exceptions do the Python packages raise?
-
-## Problem documents
-
-Every error over HTTP is a problem document (RFC 9457, `application/problem+json`) with `type`, `title`, `status`, `detail` and `instance`.
-Compare `type`, which is `{TYPE_PREFIX}` and a name of this table; `detail` says where, what it got, what was expected and what to do, and `errors` of an `invalid-body` points at up to 20 fields, of a list at the first wrong item.
-No error and no log line repeats a text.
-A status without a name of its own, from the web framework, is named by its phrase."""
 _NOTES = {
     "unauthorized": "the request brings no key, or an unknown one",
     "admin-off": "the service has no admin key",
@@ -50,24 +41,19 @@ _NOTES = {
     "not-ready": "no model is loaded yet, or loading failed",
 }
 
+_ABOUT = "All are of one tree, `longtail.models.errors.LongtailError`; each message is one sentence that says what to do."
+
 
 def render() -> str:
-    """Return the page."""
+    """Return the part of the page."""
     kinds = {kind.slug: kind for module in _modules(longtail.service) for kind in _kinds(module)}
     rows = [
         (f"`{slug}`", str(kind.status), kind.title, _NOTES.get(slug, ""), _wait(kind))
         for slug, kind in sorted(kinds.items(), key=lambda item: (item[1].status, item[0]))
     ]
-    headings = ("name", "status", "title", "note", "`Retry-After`, s")
-    return page(
-        "Errors",
-        "service/wire/problems.py, models/errors.py and the modules that use them",
-        _INTRODUCTION,
-        table(headings, rows),
-        "## Exceptions in Python",
-        "All are of one tree, `longtail.models.errors.LongtailError`; each message is one sentence that says what to do.",
-        table(("exception", "is a", "raised when"), _exceptions()),
-    )
+    problems = table(("name", "status", "title", "note", "`Retry-After`, s"), rows)
+    exceptions = table(("exception", "is a", "raised when"), _exceptions())
+    return f"{problems}\n\n## Exceptions in Python\n\n{_ABOUT}\n\n{exceptions}"
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:

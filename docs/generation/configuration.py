@@ -8,23 +8,16 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from docs.generation.markdown import code, page, sentence, table
+from docs.generation.markdown import code, sentence, table
 from docs.generation.types import default_of, describe, sections_of
 from longtail.training.configuration.run import TrainingConfig
 
-_INTRODUCTION = """\
-Which keys does the YAML file of `longtail train --config` have?
-
-Every key is optional; without a file all have their defaults.
-An unknown key, a value out of range and a combination that makes no sense are refused before anything is read, with a sentence that names the key.
-Files to start from: `training/configs/demo.yaml`, `training/configs/full.yaml`, `training/configs/phrases.yaml`.
-The terms are explained in the [glossary](../glossary.md) and in [negative sampling and losses](../explanation/negative-sampling.md)."""
 _HEADINGS = ("key", "default", "values", "meaning")
 
 
 def render() -> str:
-    """Return the page: the top level, then each section, then each kind of a part."""
-    parts = [_INTRODUCTION, "## Top level", _keys(TrainingConfig)]
+    """Return the part of the page: the top level, then each section, then each kind of a part."""
+    parts = ["## Top level", _keys(TrainingConfig)]
     seen: set[type[BaseModel]] = {TrainingConfig}
     for name, models in _sections(TrainingConfig, "", seen):
         parts.append(f"## `{name}`")
@@ -33,7 +26,7 @@ def render() -> str:
             if kind is not None:
                 parts.append(f"### `{name}: {{kind: {kind.default}}}`")
             parts += [_about(model), _keys(model)]
-    return page("Configuration of a training run", "training/configuration/", *parts)
+    return "\n\n".join(filter(None, parts))
 
 
 def _sections(
@@ -61,7 +54,7 @@ def sections_in(model: type[BaseModel]) -> Iterator[tuple[str, list[type[BaseMod
 def _keys(model: type[BaseModel]) -> str:
     rows = [
         (f"`{name}`", _default(field), describe(field.annotation, tuple(field.metadata)),
-         sentence(field.description) or _section_name(field))
+         meaning_of(model, name))
         for name, field in model.model_fields.items()
         if name != "kind"
     ]  # fmt: skip
@@ -78,9 +71,12 @@ def _default(field: FieldInfo) -> str:
     return code(default) or "none"
 
 
-def _section_name(field: FieldInfo) -> str:
-    models = sections_of(field.annotation)
-    return _about(models[0]) if models else ""
+def meaning_of(model: type[BaseModel], name: str) -> str:
+    """Return the description of a key: its own, else a base's, else that of its section."""
+    bases = [base for base in model.__mro__ if name in getattr(base, "model_fields", {})]
+    own = (base.model_fields[name].description for base in bases)
+    sections = sections_of(model.model_fields[name].annotation)
+    return sentence(next(filter(None, own), "")) or (_about(sections[0]) if sections else "")
 
 
 def _about(model: type[BaseModel]) -> str:

@@ -1,0 +1,102 @@
+"""The reference is made from the code: all that users can name is in it, and is described."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+import longtail
+from longtail.models.promotion.rules import PromotionRules
+from longtail.service.middleware.security import ADMIN_OFF, NO_KEY
+from longtail.service.settings import describe_settings
+from longtail.service.web.problem_handlers import HTTP_KINDS
+from longtail.service.wire.problems import INTERNAL, INVALID, KINDS
+from longtail.training.configuration.run import TrainingConfig
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+from docs import generate  # noqa: E402
+from docs.generation import surface  # noqa: E402
+from docs.generation.commands import commands_of  # noqa: E402
+from docs.generation.configuration import meaning_of, sections_in  # noqa: E402
+from docs.generation.service import named_metrics, openapi, operations  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """Return the reference pages of the site, by name."""
+    found = sorted(generate.SURFACE.parent.glob("*.md"))
+    return {page.stem: generate.filled(page.read_text("utf-8")) for page in found}
+
+
+def test_the_surface_is_that_of_the_code() -> None:
+    assert generate.SURFACE.read_text("utf-8") == surface.render(), "run python docs/generate.py"
+
+
+def test_every_part_is_in_a_page(pages: dict[str, str]) -> None:
+    text = "".join(page.read_text("utf-8") for page in generate.SURFACE.parent.glob("*.md"))
+    assert set(re.findall(r"<!-- generated: (\w+) -->", text)) == set(generate.PARTS)
+    assert not [name for name, page in pages.items() if "<!-- generated: " in page]
+
+
+def test_every_name_is_in_the_reference(pages: dict[str, str]) -> None:
+    rules, problems = PromotionRules(), {*KINDS.values(), *HTTP_KINDS.values()}
+    expected = {
+        "commands": [f"## `{name}`" for name, _ in commands()]
+        + [f"| `{x.name}` | `{getattr(rules, x.name)}` |" for x in fields(rules)],
+        "configuration": [f"| `{name.rpartition('.')[2]}` |" for name, _ in keys(TrainingConfig)],
+        "errors": [
+            f"| `{kind.slug}` | {kind.status} |"
+            for kind in {*problems, INVALID, INTERNAL, NO_KEY, ADMIN_OFF}
+        ],
+        "http": [f"| `{name}` |" for name, _ in operations()],
+        "metrics": [f"| `{name}` |" for name, _ in named_metrics()],
+        "settings": [f"| `{each.variable}` |" for each in describe_settings()],
+        "python": [".. autofunction:: longtail.load\n", ".. autoclass:: longtail.model.Model\n"],
+    }
+    missing = [x for name, texts in expected.items() for x in texts if x not in pages[name]]
+    assert missing == []
+
+
+def test_every_name_is_described() -> None:
+    described = {
+        **{name: command.help for name, command in commands()},
+        **{
+            f"{name} {parameter.name}": parameter.help
+            for name, command in commands()
+            for parameter in command.params
+            if parameter.name != "help" and name != "longtail serve"
+        },
+        **dict(keys(TrainingConfig)),
+        **{each.variable: each.help for each in describe_settings()},
+        **{name: each.get("description") for name, each in operations()},
+        **{name: metric._documentation for name, metric in named_metrics()},
+        **{
+            name: each.get("description")
+            for name, each in openapi()["components"]["schemas"].items()
+        },
+    }
+    assert len(described) > 400
+    assert [name for name, text in described.items() if not (text or "").strip()] == []
+
+
+def commands() -> list[tuple[str, Any]]:
+    return [*commands_of(typer.main.get_command(longtail.app), "longtail")]
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the configuration keys, each with its description."""
+    sections = dict(sections_in(model))
+    for name in model.model_fields:
+        for number, part in enumerate(sections.get(name, [])):
+            yield from keys(part, f"{prefix}{name}.{number}.")
+        if name != "kind":
+            yield f"{prefix}{name}", meaning_of(model, name)
