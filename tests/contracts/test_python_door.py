@@ -3,31 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from contextvars import Context
 
 import pytest
 
 import longtail
 from longtail.models.errors import LongtailError
-
-
-def test_the_import_brings_no_library_that_takes_long():
-    heavy = [
-        "torch",
-        "numpy",
-        "pandas",
-        "typer",
-        "fastapi",
-        "sklearn",
-        "transformers",
-        "pydantic",
-        "faiss",
-    ]
-    code = f"import sys, longtail; print([x for x in {heavy} if x in sys.modules])"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "[]"
 
 
 def test_every_public_name_is_there():
@@ -91,16 +71,3 @@ def test_documents_in_memory_are_trained_on_and_measured(tmp_path, tiny_corpus, 
             split="train",
         ).metrics
     )
-
-
-def test_python_is_quiet_unless_it_is_asked_for_progress(tmp_path, tiny_corpus, capfd, caplog):
-    frame = pytest.importorskip("pandas").read_json(tiny_corpus / "train.jsonl", lines=True)
-    folders = {"registry": tmp_path / "registry", "work": tmp_path / "work"}
-    fresh = Context()  # commands that ran in this process show progress
-    fresh.run(longtail.train, frame, scorers=["sparse"], **folders)
-    model = longtail.load(folders["registry"])
-    fresh.run(model.evaluate, frame.assign(text=frame["text"] + " again"))
-    assert capfd.readouterr().err == ""
-    assert all(record.getMessage().startswith("the data frame") for record in caplog.records)
-    longtail.train(frame, scorers=["sparse", "names"], verbose=True, **folders | {"work": tmp_path})
-    assert "sparse:" in capfd.readouterr().err

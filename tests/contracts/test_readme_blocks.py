@@ -168,15 +168,6 @@ def test_the_documents_can_be_read_in_an_afternoon():
     assert sum(len(path.read_text("utf-8").split()) for path in written_pages()) <= MAX_DOCS_WORDS
 
 
-def test_a_page_says_first_which_question_it_answers():
-    def says_it(path: Path) -> bool:
-        title, question, *_ = filter(str.strip, path.read_text("utf-8").splitlines())
-        return title.startswith("# ") and question.endswith("?")
-
-    pages = [path for path in written_pages() if path.parent.name != "decisions"]
-    assert [name_of(path) for path in pages if not says_it(path)] == []
-
-
 def test_every_name_of_the_map_of_the_code_is_defined_in_its_file():
     rows = re.findall(
         r"^\|[^|]*\|([^|]*)\|([^|]*)\|$",

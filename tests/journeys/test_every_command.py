@@ -1,7 +1,7 @@
 """Every command, as the application lists them, with bad values for every path that it takes.
 
 New commands and options join by themselves. Of each: exit status 0, 1 or 2, no traceback, and a
-reason on stderr where it failed; so many of them ended in a traceback on commit e37f807.
+reason on stderr where it failed.
 """
 
 from __future__ import annotations

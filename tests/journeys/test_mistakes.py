@@ -1,9 +1,4 @@
-"""What people do instead of what the READMEs say: one line a journey, with what they then read.
-
-On commit e37f807 most of these ended in a traceback, in silence, in a wrong status or after all the
-work; some hold what was right already: the wrong order, misspelt words, stored sets and bounds of
-options, `add-label --file`, `registry list`, and the words on a torn file.
-"""
+"""What people do instead of what the READMEs say: one line a journey, with what they then read."""
 
 from __future__ import annotations
 
@@ -126,30 +121,15 @@ def test_a_mistake_is_told_in_a_sentence_and_destroys_nothing(things, run, words
 
 
 def test_a_misspelt_variable_is_told_by_every_command(place, run, monkeypatch):
-    """Only `serve` told it on commit e37f807; others took the default instead."""
     monkeypatch.setenv("LONGTAIL_REGISTRI", "elsewhere")
     outcome = run("registry", "list")
     assert outcome.status == 1
     assert "'LONGTAIL_REGISTRI' is not a setting; did you mean 'LONGTAIL_REGISTRY'" in outcome.err
 
 
-def test_a_port_that_is_taken_is_told_before_a_model_is_loaded(place, run):
-    """It was a line of uvicorn's log among ten, with status 3, on commit e37f807."""
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        outcome = run("serve", "--port", str(port))
-    assert outcome.status == 1
-    assert f"port {port} of '127.0.0.1' is taken by another process; stop that one" in outcome.err
-
-
 def test_the_unexpected_is_told_as_a_fault_of_ours_with_a_way_to_see_more(
     place, monkeypatch, capsys
 ):
-    """Every fault was a traceback on commit e37f807."""
     import sys
 
     import longtail

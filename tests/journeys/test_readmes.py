@@ -78,7 +78,6 @@ FILES = {
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 @pytest.mark.parametrize("name", FILES)
 def test_predict_reads_what_training_reads_and_plain_text(place, run, name, suffix):
-    """Only `{"text"}` lines were read on commit e37f807; labels, titles, CSV and text were not."""
     content = FILES[name].encode()
     Path(name + suffix).write_bytes(gzip.compress(content) if suffix else content)
     outcome = run("predict", "--input", name + suffix, "--output", f"out{suffix}")
@@ -95,27 +94,9 @@ def test_predict_reads_what_training_reads_and_plain_text(place, run, name, suff
 
 
 def test_a_run_in_which_every_line_failed_has_failed(place, run):
-    """It ended with status 0 on commit e37f807."""
     Path("bad.jsonl").write_text('{"text": ""}\n')
     outcome = run("predict", "--input", "bad.jsonl", "--output", "out")
     assert outcome.status == 1
     assert "all 1 of 1 documents of 'bad.jsonl' could not be answered" in outcome.err
     assert "; the first: the one with index 0: " in outcome.err
     assert len(answers("out")) == 1
-
-
-def test_a_model_of_three_labels_answers_with_all_of_them(tmp_path, run, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = {"bread": "flour dough oven", "music": "violin choir chord", "sea": "mast anchor tide"}
-    rows = [f"{words[x]} and {words[x].split()[n % 3]},{x}" for x in words for n in range(6)]
-    Path("mine.csv").write_text("\n".join(["text,labels", *rows]))
-    assert run("train", "mine.csv", "--only-sparse").status == 0
-    Path("docs.txt").write_text("flour\n\nviolin\n")
-    assert run("predict", "--input", "docs.txt", "--output", "out").status == 1  # one is blank
-    found = answers("out")
-    assert [each["index"] for each in found] == [0, 1, 2]
-    assert "only white space" in found[1]["error"]["detail"]
-    assert [len(each["labels"]) for each in found if "labels" in each] == [3, 3]
-    assert [found[x]["labels"][0]["id"] for x in (0, 2)] == ["bread", "music"]
-    refused = run("predict", "--input", "docs.txt", "--output", "other", "-k", "5")
-    assert "-k: got 5, expected 1 to 3" in refused.err

@@ -181,7 +181,6 @@ def test_each_block_is_run_or_has_a_reason():
 
 @pytest.mark.slow
 def test_every_runbook_works_under_traffic_and_loses_nothing_acknowledged(site):
-    """On d44d257 all entries acknowledged after "a damaged store" were missing from the store."""
     with Clients(site.url) as clients:
         clients.wait_for_more()
         for script in SCRIPTS:

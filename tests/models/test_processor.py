@@ -8,24 +8,6 @@ import pytest
 import torch
 
 from longtail.models import processor
-from longtail.models.processor import find_processor
-
-CPU_INFO = """processor\t: 0
-model name\t: AMD EPYC 9V74
-flags\t\t: fpu avx2 avx512f avx512_bf16 sse
-
-processor\t: 1
-model name\t: another
-flags\t\t: amx_bf16
-"""
-
-
-def test_the_processor_is_that_of_the_system(tmp_path, monkeypatch):
-    path = tmp_path / "cpuinfo"
-    path.write_text(CPU_INFO)
-    monkeypatch.setattr(processor, "_CPU_INFO", path)
-    found = find_processor()
-    assert (found.model, found.flags) == ("AMD EPYC 9V74", ("avx2", "avx512f", "avx512_bf16"))
 
 
 def test_pytorch_is_asked_for_a_gpu_where_it_is_loaded_or_there_may_be_one(monkeypatch, tmp_path):

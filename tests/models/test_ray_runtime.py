@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -51,13 +50,6 @@ def free_port() -> int:
     return port
 
 
-@pytest.fixture
-def open_port() -> Iterator[int]:
-    """Somebody listens there."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
 @pytest.mark.parametrize("address", [None, "", "local"])
 def test_a_cluster_of_this_machine_has_as_many_processors_as_asked_for(
     fake_ray, monkeypatch, address
@@ -67,15 +59,6 @@ def test_a_cluster_of_this_machine_has_as_many_processors_as_asked_for(
     assert start_ray("x", 3) is fake_ray
     assert start_ray("x", 7) is fake_ray  # connected already
     assert fake_ray.begun == [LOCAL]
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://localhost:{}", "auto"])
-def test_a_cluster_that_is_there_has_processors_of_its_own(
-    fake_ray, monkeypatch, open_port, address
-):
-    monkeypatch.setenv("RAY_ADDRESS", address.format(open_port))
-    start_ray("x", 3)
-    assert fake_ray.begun == [{}]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "127.0.0.1:9{}"])
@@ -90,22 +73,3 @@ def test_a_cluster_where_nobody_listens(fake_ray, monkeypatch, free_port, addres
     ):
         start_ray("x", 3)
     assert not fake_ray.begun
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [
-        ValueError("the amount of memory on this node available for tasks is less than 0"),
-        FileNotFoundError(2, "No such file or directory"),
-        Exception("The current node timed out during startup."),
-    ],
-)
-def test_ray_that_does_not_start(fake_ray, failure):
-    fake_ray.failure = failure
-    with pytest.raises(ConfigError) as told:
-        start_ray("--engine ray", 3)
-    assert str(told.value).startswith(
-        "--engine ray: Ray does not start on this machine with 3 processor(s) "
-        f"({type(failure).__name__}: {failure}); it needs memory"
-    )
-    assert told.value.__cause__ is failure

@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError
+from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.service.cli import add_commands
 from longtail.service.commands.serve import serve_command
 from longtail.service.settings import Settings
@@ -45,23 +45,11 @@ def test_list_says_what_is_wrong_with_a_version(run, registry):
     assert "manifest.json is not a bundle's manifest" in run("registry", "list")
 
 
-def test_the_folder_of_a_version_is_no_registry(run, registry):
-    for command in ("list", "show", "verify"):
-        with pytest.raises(BundleNotFoundError, match=r"the folder of one version; .* --registry"):
-            run("registry", command, at=registry.folder / "1")
-
-
 def test_log_shows_who_changed_what(run, registry):
     run("registry", "activate", "1")
     (*_, last) = json.loads(run("registry", "list", "--changes", "--json"))
     assert (last["action"], last["from"], last["to"]) == ("activate", 2, 1)
     assert f"{last['user']}  activate" in run("registry", "list", "--changes")
-
-
-def test_verify_says_that_a_bundle_is_whole(run, trained_sparse):
-    at = trained_sparse.registry.folder
-    assert "Version 1 is whole: " in run("registry", "verify", at=at)
-    assert json.loads(run("registry", "verify", "1", "--json", at=at))["version"] == 1
 
 
 def test_verify_fails_on_files_that_fit_the_manifest_and_make_no_model(run):
@@ -104,11 +92,6 @@ def test_serve_starts_the_application_with_the_given_settings(run, registry, mon
     assert "info" in started
 
 
-def test_serve_stops_at_once_where_there_is_nothing_to_serve(run, tmp_path):
-    with pytest.raises(BundleNotFoundError, match="train one with 'longtail train'"):
-        run("serve", at=tmp_path / "none")
-
-
 def test_key_prints_a_key_and_the_line_that_lets_it_in():
     app = typer.Typer()
     add_commands(app)
@@ -116,11 +99,3 @@ def test_key_prints_a_key_and_the_line_that_lets_it_in():
     assert KeyRing("admin", made["entry"]).name_of(made["key"]) == "ops"
     shown = CliRunner().invoke(app, ["key", "ops"]).stdout
     assert re.search(r"Key, .*: +lt_\S+\nLine, .*: ops:[0-9a-f]{64}\n", shown)
-
-
-def test_serve_does_not_look_for_versions_that_are_to_be_copied_first(run, registry, monkeypatch):
-    started = []
-    monkeypatch.setattr("longtail.service.server.serve", started.append)
-    monkeypatch.setattr("longtail.service.telemetry.logs.configure_logging", lambda *_: None)
-    run("serve", "--versions", "9", "--registry-source", registry.folder.as_uri())
-    assert len(started) == 1

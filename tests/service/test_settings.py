@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from longtail.models.errors import ConfigError
@@ -16,15 +14,6 @@ def test_options_win_over_variables_and_those_over_defaults(monkeypatch):
     monkeypatch.setenv("LONGTAIL_MAX_K", "7")
     settings = load_settings(port=9002)
     assert (settings.port, settings.max_k, settings.host) == (9002, 7, "127.0.0.1")
-
-
-@pytest.mark.parametrize(
-    ("value", "versions"),
-    [("current", ("current",)), ("3", (3,)), ("current, 3,12", ("current", 3, 12))],
-)
-def test_versions_are_separated_by_commas(monkeypatch, value, versions):
-    monkeypatch.setenv("LONGTAIL_VERSIONS", value)
-    assert load_settings().versions == versions
 
 
 def test_an_unknown_variable_stops_the_start_and_names_the_closest(monkeypatch):
@@ -42,11 +31,6 @@ def test_a_bad_variable_is_named_with_its_value(monkeypatch):
     monkeypatch.setenv("LONGTAIL_PORT", "eighty")
     with pytest.raises(ConfigError, match=r"LONGTAIL_PORT: got 'eighty'; expected a whole number"):
         load_settings()
-
-
-@pytest.mark.parametrize(("value", "feedback"), [("kept", Path("kept")), ("", None)])
-def test_feedback_is_kept_in_a_folder_or_not_at_all(value, feedback):
-    assert load_settings(feedback=value).feedback == feedback
 
 
 def test_a_setting_is_described_by_its_field_alone():

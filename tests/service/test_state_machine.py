@@ -2,8 +2,7 @@
 
 Each example starts the service anew with real models, for it is the first requests that teach it
 its speeds and sizes, and does a random sequence of requests, swaps, bad bodies and hang-ups. After
-each step a plain request must be answered 200, and `/readyz` must say so. On commit e37f807 this
-failed at the first text without a word.
+each step a plain request must be answered 200, and `/readyz` must say so.
 
 `FUZZ_REQUESTS=20000 FUZZ_SEED=1 pytest tests/service/test_state_machine.py` does many more;
 `make fuzz` does so with the date as its seed.

@@ -69,15 +69,6 @@ def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads
     assert len(lines[6:]) == 7 and " * " in lines[6] and " * " not in lines[-1]
 
 
-def test_the_encoder_is_not_loaded(describe, commonest, monkeypatch):
-    for name in (
-        "longtail.models.parts.dense_storage.load_transformer",
-        "longtail.models.encoders.pretrained.load_transformer",
-    ):
-        monkeypatch.delattr(name)
-    assert describe(commonest.id).exit_code == 0
-
-
 # ---- what the encoder reads ----
 
 
@@ -113,15 +104,6 @@ def test_without_an_encoder_json_has_the_whole_description(describe_without_enco
 
 
 # ---- the whole catalogue ----
-
-
-def test_all_labels_are_written_a_line_each_in_order(describe, bundle):
-    result = describe("--all", "--output", "new/labels.jsonl", "--keywords", "3")
-    records = [json.loads(line) for line in Path("new/labels.jsonl").read_text().splitlines()]
-    assert result.stdout == "Written: new/labels.jsonl, a line for each label.\n"
-    assert "labels: 100%" in result.stderr
-    assert [record["id"] for record in records] == [label.id for label in bundle.catalogue]
-    assert max(len(record["keywords"]) for record in records) == 3
 
 
 def test_an_interrupted_export_leaves_the_old_file_and_nothing_else(bundle, tmp_path, monkeypatch):

@@ -18,7 +18,6 @@ from typer.testing import CliRunner, Result
 
 import longtail
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import ConfigError
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.predictions import read_predictions
@@ -187,31 +186,12 @@ def test_evaluate_measures_the_probabilities_before_and_after_calibration(evalua
     assert "\n## Probabilities\n" in tables and "| ensemble " in tables.split("Probabilities")[1]
 
 
-def test_evaluate_writes_a_record_that_is_not_replaced_unasked(evaluate, trained):
-    assert evaluate("--json", "x.json").stdout.splitlines()[-1] == "Written: x.json"
-    record = json.loads(Path("x.json").read_text())
-    assert record["figures"]["model"] == trained.bundle.manifest.digest
-    assert record["figures"]["scorers"].keys() >= {"sparse", "retrieval"}
-    with pytest.raises(ConfigError, match=r"--json 'x.json': is there already"):
-        evaluate("--json", "x.json", "--output", "other")
-
-
 def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
     printed = figures(evaluate("--json", "-", "--split", "dev", "--no-baselines"))
     for name, subsets in trained.bundle.manifest.metrics["dev"].items():
         assert printed["scorers"][name]["all"]["values"] == pytest.approx(subsets["all"])
     told = {name: each["threshold"] for name, each in printed["probabilities"]["micro_f1"].items()}
     assert told == trained.bundle.manifest.thresholds != {}
-
-
-@pytest.mark.slow
-def test_evaluate_skips_bad_lines_when_asked(call, trained, broken_corpus, caplog):
-    registry = ("--registry", trained.registry.folder)
-    result = call(
-        "evaluate", broken_corpus, *registry, "--read", "skip-bad", "--json", "-", "--no-baselines"
-    )
-    assert figures(result)["num_documents"] == 20
-    assert "test.jsonl: skipped 1 line that" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -152,11 +152,6 @@ def test_what_cannot_be_added_is_refused(bundle, labels, words) -> None:
         add_labels(bundle, labels)
 
 
-def test_a_bundle_without_an_encoder_is_refused(sparse_bundle) -> None:
-    with pytest.raises(BundleError, match=r"'sparse': it has no encoder and no scorer 'names'"):
-        add_labels(sparse_bundle, NEW)
-
-
 def test_other_names_and_parents_stand_in_the_text_where_the_run_has_them(bundle, add) -> None:
     label = Label("N", "port", alternative_names=("milk", "tax"), parents=("L0", "M", "gone"))
     broader = Label("M", "court")
@@ -198,13 +193,3 @@ def test_a_second_addition_that_would_leave_out_the_first_is_refused(registry) -
         "those, or --version 1 to leave them out",
     ):
         check_is_latest(registry, 1, NEW[1:2])
-
-
-def test_ids_are_checked_before_any_version_is_opened(registry, monkeypatch) -> None:
-    monkeypatch.setattr(Registry, "open", None)
-    with pytest.raises(
-        DataError, match=r"' L3 ' .* the bundle has a label with this id, .*; give an"
-    ):
-        check_is_latest(registry, 1, [Label(" L3 ", "x")])
-    with pytest.raises(DataError, match="another new label has this id"):
-        check_is_latest(registry, 1, [Label("P", "x"), Label("P", "y")])

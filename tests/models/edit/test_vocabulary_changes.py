@@ -150,15 +150,6 @@ def test_what_is_split_tells_its_documents_and_parts(bundle, apply) -> None:
     assert after.catalogue[7].training_count == 0
 
 
-def test_ids_that_a_version_lacks_or_has_are_told(bundle, apply) -> None:
-    wanted = difference(
-        [Label("x", "x"), Label("y", "y"), Label("L0", "a")],
-        [Label("y", "z"), Label("L0", "river policy"), Label("L1", "new")],
-    )
-    _, applied = apply(bundle, wanted)
-    assert (applied.unknown, applied.present) == (("y", "x"), ("L1",))
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, TokenizersBackend
+from transformers import TokenizersBackend
 
 from longtail.models.encoders.dual_encoder import DualEncoder, Role, encode_all
-from longtail.models.encoders.tokens import TokenBatch, TokenizedTexts, tokenize_texts
+from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
 
 TEXTS = ["river", "law " * 20, "steel tax", "", "the court and the port", "milk " * 9, "fish"]
 ROLES: tuple[Role, ...] = ("document", "label")
@@ -79,25 +79,3 @@ def test_encoding_switches_dropout_off(dual_encoder: DualEncoder, tokens: Tokeni
     wanted = encode(dual_encoder, tokens, "document")
     np.testing.assert_array_equal(encode(dual_encoder.train(), tokens, "document"), wanted)
     assert not dual_encoder.training
-
-
-def test_a_new_dual_encoder_pools_by_identity_and_scores_inner_products() -> None:
-    config = BertConfig(
-        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=8, max_position_embeddings=8,
-    )  # fmt: skip
-    model = DualEncoder(BertModel(config)).eval()
-    batch = TokenBatch(ids=torch.tensor([[2, 5, 3]]), mask=torch.ones(1, 3, dtype=torch.int64))
-    hidden = model.transformer(input_ids=batch.ids).last_hidden_state
-    document, label = model(batch, "document"), model(batch, "label")
-    torch.testing.assert_close(document, hidden[:, 0])
-    torch.testing.assert_close(label, hidden.mean(dim=1))
-    torch.testing.assert_close(model.scores(document, label), document @ label.T)
-
-
-def test_scores_are_scaled_and_shifted_inner_products(dual_encoder: DualEncoder) -> None:
-    documents, labels = torch.randn(2, 16), torch.randn(3, 16)
-    with torch.inference_mode():
-        found = dual_encoder.scores(documents, labels)
-        scale, shift = dual_encoder.log_scale.exp(), dual_encoder.score_bias
-    torch.testing.assert_close(found, scale * (documents @ labels.T) + shift)

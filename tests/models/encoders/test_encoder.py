@@ -107,7 +107,6 @@ def test_a_configuration_far_larger_than_its_weights_is_refused(
 def test_of_a_hub_encoder_all_that_is_needed_is_fetched_and_nothing_that_can_run_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Commit e37f807 left out merges.txt, *.model and the index of weights in several files."""
     asked: dict[str, list[str]] = {}
 
     def fetch(name: str, allow_patterns: list[str]) -> str:
@@ -124,7 +123,6 @@ def test_of_a_hub_encoder_all_that_is_needed_is_fetched_and_nothing_that_can_run
 def test_weights_of_another_model_than_the_configuration_describes_are_refused(
     written_bundle: Path, tmp_path: Path
 ) -> None:
-    """Commit e37f807 trained the random weights that stood in for them."""
     folder = shutil.copytree(written_bundle / "encoder", tmp_path / "mixed")
     save_file({"other.weight": torch.ones(2)}, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(
@@ -132,22 +130,6 @@ def test_weights_of_another_model_than_the_configuration_describes_are_refused(
         match=r"\*\.safetensors lack \d+ of the \d+ weights of BertModel, 'embeddings\.",
     ):
         load_transformer(folder)
-
-
-def test_a_folder_without_a_vocabulary_has_no_tokenizer(
-    written_bundle: Path, tmp_path: Path
-) -> None:
-    """Commit e37f807 went on with a tokenizer of five tokens, made up by Transformers."""
-    folder = shutil.copytree(written_bundle / "encoder", tmp_path / "bare")
-    for path in folder.glob("tokenizer*"):
-        path.unlink()
-    with pytest.raises(
-        ConfigError, match=r"no tokenizer; expected tokenizer\.json .*save_pretrained"
-    ):
-        load_tokenizer(folder)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "river"]
-    (folder / "vocab.txt").write_text("\n".join(words))
-    assert "river" in load_tokenizer(folder).get_vocab()
 
 
 def test_a_packaged_encoder_with_other_weights_is_refused(

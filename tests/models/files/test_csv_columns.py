@@ -18,12 +18,6 @@ def test_the_delimiter_that_gives_the_columns_is_taken(delimiter):
     assert (header.delimiter, header.names) == (delimiter, ("text", "labels"))
 
 
-def test_german_names_of_columns_are_recognised_unless_ours_is_there_too():
-    columns = [("keywords",), ("title", "content")]
-    assert find_header(["Titel;Schlagwörter"], columns).names == ("title", "keywords")
-    assert find_header(["titel,title,keywords"], columns).names == ("titel", "title", "keywords")
-
-
 @pytest.mark.parametrize("first", ["Text,TEXT,labels\n", "text,TEXT,labels\n", "name,labels\n"])
 def test_columns_that_are_missing_or_twice_are_refused(first):
     with pytest.raises(DataError, match="expected 'labels', 'text' or 'title' among them, each"):

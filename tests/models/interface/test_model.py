@@ -9,7 +9,6 @@ import pytest
 
 from longtail.models.errors import DataError, RequestError
 from longtail.models.interface.model import CHUNK_TEXTS, LoadedModel, Predictions
-from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
 from longtail.service.offline.predict import CHUNK_LINES
 
@@ -50,14 +49,6 @@ def test_a_label_is_explained_by_id_or_name(model):
     assert model.describe(label.id).label.name == label.name
     with pytest.raises(DataError, match="unknown label 'nothing'"):
         model.explain(TEXTS[0], "nothing")
-
-
-def test_without_a_k_a_model_of_few_labels_answers_them_all(model, monkeypatch):
-    few = LabelCatalogue(list(model.labels)[:3])
-    monkeypatch.setattr(type(model), "labels", property(lambda _: few))
-    assert len(model.predict(TEXTS[0]).labels) == 3
-    with pytest.raises(RequestError, match="the number of labels"):
-        model.predict(TEXTS[0], k=10**6)
 
 
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.deepcopy, copy.copy])

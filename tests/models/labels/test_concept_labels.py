@@ -109,20 +109,3 @@ def test_a_catalogue_keeps_what_a_vocabulary_says(caplog) -> None:
         "id", "name", "description", "pseudo_description", "training_count",
     }  # fmt: skip
     assert len({*catalogue}) == len(catalogue)  # they can be hashed
-
-
-@pytest.mark.parametrize(
-    ("written", "wrong"),
-    [
-        ('"names": {"en": "river", "fi": "joki"}', '"names": {"en": 1}'),
-        ('"names": {"en": "river", "fi": "joki"}', '"names": {}'),
-        ('"notation": "1.2"', '"notation": 1'),
-        ('"broader": ["u:w"]', '"broader": []'),
-        ('"notation": "1.2"', '"is_deprecated": false'),
-    ],
-)
-def test_a_line_of_a_catalogue_with_other_kinds_is_refused(written, wrong) -> None:
-    line = LabelCatalogue(labels_of(VOCABULARY, "v.ttl")[:1]).to_jsonl()
-    assert written in line
-    with pytest.raises(DataError, match="line 1: expected the fields"):
-        LabelCatalogue.from_jsonl(line.replace(written, wrong))

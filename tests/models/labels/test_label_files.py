@@ -37,19 +37,6 @@ def test_a_label_has_other_names_and_parents(tmp_path, pack) -> None:
     assert read_label_file(path, form_of(path)) == [Label("7", "a", "b"), wanted]
 
 
-def test_a_misspelt_field_is_refused_with_its_line_and_the_fields_there_are(tmp_path) -> None:
-    path = written(
-        tmp_path, {"id": "1", "name": "a"}, {"id": "2", "name": "b", "alternativ_names": ["c"]}
-    )
-    message = refusal(path)
-    assert "1 labels can't be used" in message
-    assert (
-        "labels.jsonl, line 2: unknown field 'alternativ_names'; expected of 'id', 'name', "
-        "'description', 'alternative_names', 'parents', 'names', 'notation', 'broader', "
-        "'is_deprecated', 'replaced_by'; correct the name, or remove the field"
-    ) in message
-
-
 def test_equal_ids_are_refused_with_both_lines(tmp_path) -> None:
     path = written(
         tmp_path, {"id": "1", "name": "a"}, {"id": 2, "name": "b"}, {"id": 1, "name": "c"}

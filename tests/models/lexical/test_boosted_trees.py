@@ -55,11 +55,6 @@ def test_log_odds_are_those_of_scikit_learn(seed, num_features, num_leaves, is_c
     )
 
 
-def test_good_trees_pass():
-    STUMPS.check(2)
-    replace(STUMPS, thresholds=np.array([np.inf, 0, 0, 0])).check(2)
-
-
 @pytest.mark.parametrize(
     "broken",
     [

@@ -65,14 +65,3 @@ def test_labels_with_the_same_words_are_counted_in_any_order_but_not_the_label_i
         "law law",
     )
     assert terms.num_alike.tolist() == [1, 1, 1, 0, 1, 1]
-
-
-def test_relatives_are_parents_and_children():
-    terms, _ = terms_of(
-        Label("A", "animal"),
-        Label("B", "fish", parents=("animal", "gone", "fish")),
-        Label("C", "eel", parents=("fish", "animal")),
-        Label("D", "animal"),  # of equal names the first is meant
-    )
-    found = np.split(terms.relatives, terms.starts_of_relatives[1:-1])
-    assert [own.tolist() for own in found] == [[1, 2], [0, 2], [0, 1], []]

@@ -1,8 +1,4 @@
-"""How much of a text an answer says was read, and known to the scorer.
-
-All of it failed on commit e37f807: `num_tokens` was the length of the text, read or not, and
-nothing told that no word of a text was known.
-"""
+"""How much of a text an answer says was read, and known to the scorer."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from longtail.models.scorers.aims import Aim, AimedRanking, aims_from_json, aims_to_json
+from longtail.models.scorers.aims import Aim, AimedRanking
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 
@@ -151,11 +151,6 @@ def test_a_rare_label_overtakes_a_frequent_one_and_is_found_without_reading_all(
     assert source.num_read < 1000
 
 
-def test_aims_come_back_from_json_as_they_were():
-    aims = {"sparse": {"propensity": AIMS[3], "coverage": AIMS[1]}}
-    assert aims_from_json(aims_to_json(aims)) == aims
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -170,9 +165,3 @@ def test_numbers_that_make_no_gain_are_refused(changed: dict[str, float], messag
     numbers = {"base": 0.0, "scale": 1.0, "offset": 1.0, "exponent": 0.5, "pivot": 0.0}
     with pytest.raises(ValueError, match=message):
         Aim(**{**numbers, **changed})
-
-
-@pytest.mark.parametrize("text", ["[]", '{"sparse": 1}', '{"sparse": {"coverage": {"base": 1.0}}}'])
-def test_a_file_of_another_form_is_refused(text: str) -> None:
-    with pytest.raises(TypeError):
-        aims_from_json(text)

@@ -1,7 +1,4 @@
-"""Warnings about probabilities that are too high for labels hardly seen in training.
-
-On commit e37f807 nothing warned: `threshold` let such labels pass without a word.
-"""
+"""Warnings about probabilities that are too high for labels hardly seen in training."""
 
 from __future__ import annotations
 

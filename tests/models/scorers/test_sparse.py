@@ -77,12 +77,6 @@ def test_terms_are_the_words_and_then_the_phrases() -> None:
     assert terms_of("Olive", {}, 3) == ["olive"]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"tokens": ["a"]}', "3"])
-def test_an_unreadable_vocabulary_is_refused(text: str) -> None:
-    with pytest.raises(BundleCorruptError, match="sparse vocabulary: cannot be read"):
-        TfidfModel.from_json(text, np.ones(1, dtype=np.float32))
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -202,14 +202,6 @@ def test_a_digest_can_be_insisted_on(bundle, tmp_path, mirror):
     assert mirror.current() is None
 
 
-def test_a_zip_of_a_folder_is_as_good(bundle, tmp_path, mirror):
-    path = tmp_path / "model.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in content_of(bundle.folder).items():
-            archive.writestr(f"model-main/{name}", content)
-    assert fetch(str(path), mirror) == 1
-
-
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_zip_that_unpacks_in_one_go_is_refused(tmp_path, mirror, method):
     path = tmp_path / "model.zip"
@@ -229,15 +221,6 @@ def test_a_bundle_that_cannot_be_loaded_gets_no_version(bundle, tmp_path, mirror
     with pytest.raises(BundleCorruptError, match="labels: no"):
         fetch(uri, mirror, check=refuse)
     assert mirror.versions() == []
-
-
-def test_no_room_is_told_before_anything_is_fetched(bundle, tmp_path, mirror, monkeypatch):
-    uri = str(tmp_path / "there")
-    send(bundle, uri)
-    usage = shutil.disk_usage(tmp_path)._replace(free=10)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(BundleError, match=r"10 are free; make room"):
-        fetch(uri, mirror)
 
 
 def test_the_card_tells_what_the_bundle_knows_and_what_nobody_said(bundle):

@@ -177,11 +177,3 @@ def test_bad_records_of_annifs_csv_are_told(tmp_path) -> None:
     assert "3 lines are no subjects" in message
     assert "line 2: 3 cells; expected 2" in message and "line 4: URI 'u:b' again" in message
     assert "no column of labels" in refusal(written(tmp_path, "uri,name\nu:a,x\n", "v.csv"))
-
-
-def test_which_files_are_vocabularies(tmp_path) -> None:
-    for name in ("a.ttl", "a.NT", "a.rdf.gz", "a.xml", "a.jsonld", "a.tsv"):
-        assert is_vocabulary_file(tmp_path / name)
-    for name in ("labels.jsonl", "lbl.json.gz", "labels.txt", "ttl"):
-        assert not is_vocabulary_file(tmp_path / name)
-    assert not is_vocabulary_file(written(tmp_path, "id,name\n1,x\n", "labels.csv"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,16 +12,11 @@ from typer.testing import CliRunner
 
 import longtail.models.parts.dense_storage
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from research.__main__ import app
 from research.diagnosis import measure as diagnosis
 from research.diagnosis.measure import diagnose
-from research.diagnosis.report import (
-    diagnosis_to_json,
-    diagnosis_to_markdown,
-)
 from research.diagnosis.theory import (
     keyword_bound,
     keyword_weights,
@@ -151,23 +145,6 @@ def test_a_document_whose_label_is_above_no_other_is_left_out():
 def test_keyword_counts_below_one_are_refused(counts):
     with pytest.raises(ConfigError, match="expected some of at least 1"):
         diagnose(*case_of(), dim=DIM, keyword_counts=counts)
-
-
-# ---- the report ----
-
-
-def test_the_json_names_every_label_and_is_valid_where_nothing_was_measured():
-    model, features, truth = case_of(3)
-    weights = csr_array(-abs(model.weights), dtype=np.float32)
-    found = diagnose(
-        SparseModel(model.tfidf, weights, model.bias, model.labels), features, truth, dim=DIM
-    )
-    content = diagnosis_to_json(found, LabelCatalogue(Label(f"L{i}", "") for i in range(13)))
-    assert json.loads(json.dumps(content, allow_nan=False)) == content
-    assert content["labels"][0]["keywords"]["8"]["missed"] is None
-    assert "| - |" in diagnosis_to_markdown(
-        found, LabelCatalogue([Label(str(i), "") for i in range(13)])
-    )
 
 
 # ---- python -m research diagnose ----

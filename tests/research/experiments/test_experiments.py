@@ -79,15 +79,6 @@ def test_results_are_written_as_numbers_tables_and_a_picture(tmp_path):
     assert paths[2].read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_folder_is_claimed_by_the_first_trial_alone(tmp_path):
-    store = TrialStore(tmp_path / "out", {"n": 1})
-    assert store.read() == {}
-    assert not (tmp_path / "out").exists()
-    (tmp_path / "out").mkdir()
-    store.keep(TRIALS[0], figures)
-    assert json.loads((tmp_path / "out" / "configuration.json").read_text()) == {"n": 1}
-
-
 def test_an_experiment_is_what_differs_from_the_others(tmp_path):
     def run(store: TrialStore, device: str) -> Found:
         assert device in ("cpu", "cuda")

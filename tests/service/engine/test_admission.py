@@ -192,7 +192,7 @@ def test_so_many_streams_run_and_no_more():
     streams.check()
 
 
-# ---- what one client's texts teach the service; these failed on commit e37f807 ----
+# ---- what one client's texts teach the service ----
 
 ORDINARY = {"text": "Duties on imports of olive oil"}
 
@@ -263,7 +263,7 @@ def test_huge_requests_do_not_shut_out_others_before_they_are_read():
     asyncio.run(play())
 
 
-# ---- shares of clients; all failed on commit d44d257 ----
+# ---- shares of clients ----
 
 
 def test_a_client_that_takes_all_it_can_leaves_room_for_others():

@@ -31,13 +31,6 @@ def test_it_is_a_sum_of_what_came_each_fading(comings):
     assert arrivals.at(now + 1) == pytest.approx(expected)
 
 
-def test_a_clock_that_goes_back_does_no_harm():
-    arrivals = ArrivalRate()
-    arrivals.add(10, 5.0)
-    arrivals.add(10, 4.0)
-    assert arrivals.at(5.0) == 10.0
-
-
 @given(st.floats(0, 1e5), st.floats(1, 1e5), st.integers(1, 8))
 def test_batches_of_that_size_bear_a_tenth_more_than_comes(rate, speed, num_workers):
     least = least_batch(rate, speed, num_workers, 40)
@@ -46,7 +39,3 @@ def test_batches_of_that_size_bear_a_tenth_more_than_comes(rate, speed, num_work
     else:
         borne = num_workers * speed * least / (least + 40)
         assert borne == pytest.approx(1.1 * rate, abs=1e-6)
-
-
-def test_where_no_speed_is_known_any_size_will_do():
-    assert least_batch(100, None, 2, 40) == 0

@@ -306,8 +306,6 @@ def test_a_closed_queue_gives_nothing_and_keeps_nothing():
 def test_texts_without_a_known_token_are_computed_together_and_with_a_bound(
     open_client, make_loader
 ):
-    """On commit e37f807 each of them was a batch of its own."""
-
     class Wordless(make_loader.predictor_class):
         def prepare(self, batch, scorer=None):
             return [0] * len(batch.texts)

@@ -93,16 +93,3 @@ def test_a_bad_file_stops_the_start(folder, name, content, words, monkeypatch):
     (folder / name).write_bytes(content)
     with pytest.raises(ConfigError, match=words):
         LabelSets(folder)
-
-
-def test_a_folder_that_is_none_stops_the_start(tmp_path):
-    with pytest.raises(ConfigError, match="not a folder; make it, or unset LONGTAIL_LABEL_SETS"):
-        LabelSets(tmp_path / "none")
-
-
-def test_a_file_that_goes_while_it_is_looked_at_is_no_set(folder, monkeypatch):
-    sets = LabelSets(folder)
-    path = folder / "gone.txt"
-    monkeypatch.setattr(LabelSets, "_path_of", lambda self, name: path)
-    with pytest.raises(RequestError, match="is not stored"):
-        sets.get("gone")

@@ -98,7 +98,6 @@ def test_a_damaged_store_is_told(store, make_entry, tmp_path, where):
 
 
 def test_a_store_that_was_moved_away_gets_no_further_entry(store, make_entry, tmp_path):
-    """On d44d257 it did, and the entry was acknowledged."""
     store.append([[make_entry("a")]])
     (tmp_path / "store").rename(tmp_path / "moved")
     store.append([[make_entry("b")]])
@@ -175,19 +174,6 @@ def test_the_database_of_another_program_is_left_alone(tmp_path, make_entry):
     with FeedbackStore(tmp_path) as store, pytest.raises(FeedbackStoreError, match="of another"):
         store.append([[make_entry("a")]])
     assert (tmp_path / FILE_NAME).read_bytes() == before
-
-
-def test_tables_of_another_longtail_are_left_alone(tmp_path, make_entry):
-    with FeedbackStore(tmp_path) as store:
-        store.append([[make_entry("a")]])
-    other = sqlite3.connect(tmp_path / FILE_NAME)
-    other.execute("PRAGMA user_version = 7")
-    other.close()
-    with (
-        FeedbackStore(tmp_path) as store,
-        pytest.raises(FeedbackStoreError, match=r"tables of version 7, and this .* version 0"),
-    ):
-        store.append([[make_entry("b")]])
 
 
 def test_a_store_of_before_goes_on_with_its_numbers(tmp_path, make_entry):

@@ -102,19 +102,6 @@ def test_a_deleted_entry_leaves_its_id_and_never_comes_back(store, make_entry):
     assert set(deleted.content) == {"deleted_at"}
 
 
-def test_a_store_that_must_be_there_is_not_made(place):
-    for _ in range(2):
-        with (
-            FeedbackStore(place, must_exist=True) as store,
-            pytest.raises(FeedbackStoreError, match="holds no feedback"),
-        ):
-            store.page(0, 1)
-    with FeedbackStore(place) as store:
-        assert store.page(0, 1) == []
-    with FeedbackStore(place, must_exist=True) as store:
-        assert store.page(0, 1) == []
-
-
 @pytest.mark.parametrize(
     "overtaken_before",
     [

@@ -1,6 +1,6 @@
 """Requests that do not come to their end, over real sockets, and what must not be taken for one.
 
-On commit e37f807 all connections with half a request stayed open. Time passes when a test says so.
+Time passes when a test says so.
 """
 
 from __future__ import annotations

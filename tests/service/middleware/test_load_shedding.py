@@ -97,13 +97,6 @@ def test_what_is_refused_is_counted_by_its_route_but_logged_once_a_second(full, 
     assert samples["longtail_http_request_duration_seconds_count", "POST", route, "4xx"] == 3
 
 
-def test_a_page_of_another_origin_is_told_so_that_its_browser_shows_it(full):
-    client = full(cors_origins="https://a.example")
-    answer = client.post("/v1/predict", json={"text": "a"}, headers={"Origin": "https://a.example"})
-    assert answer.status_code == 429
-    assert answer.headers["access-control-allow-origin"] == "https://a.example"
-
-
 @pytest.mark.parametrize(
     "body", [b"", b"{", b'{"text": ""}', b'{"text": "a"}', b'{"text": "a", "scorer": "magic"}']
 )

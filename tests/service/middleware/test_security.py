@@ -82,18 +82,6 @@ def test_a_body_is_not_read_before_the_key(open_client):
     assert answer.status_code == 401
 
 
-def test_keys_change_while_the_service_runs(open_client, tmp_path):
-    (old, old_entry), (new, new_entry) = make_key("old"), make_key("new")
-    path = tmp_path / "keys"
-    path.write_text(old_entry)
-    with open_client(api_keys_file=path) as client:
-        before = [client.get("/v1/models", headers=bearer(key)).status_code for key in (old, new)]
-        (tmp_path / "incoming").write_text(f"{new_entry}\n")
-        (tmp_path / "incoming").replace(path)
-        after = [client.get("/v1/models", headers=bearer(key)).status_code for key in (old, new)]
-    assert (before, after) == ([200, 401], [401, 200])
-
-
 def test_the_log_names_who_asked_and_never_the_key(open_client, caplog):
     key, entry = make_key("app-7")
     with open_client(api_keys=entry) as client, caplog.at_level(logging.INFO):

@@ -10,13 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import ConfigError
 from longtail.models.parts.storage import read_sparse
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.offline.predict import (
     CHUNK_LINES,
-    checked_options,
-    checked_precision,
     predict_file,
 )
 from longtail.service.offline.unfinished import Task
@@ -147,27 +145,6 @@ def test_a_run_is_not_gone_on_with_when_a_set_has_changed(task, sets):
     assert differing == ["label_sets"]
 
 
-def test_a_source_that_is_not_there_or_not_whole_is_told(task, predictor):
-    asked = task([line(text="a")], "in.jsonl.gz")
-    asked.source.write_bytes(asked.source.read_bytes()[:-4])
-    with pytest.raises(DataError, match="can't be read to its end"):
-        predict_file(asked, predictor)
-    asked.source.unlink()
-    with pytest.raises(DataError, match="No such file"):
-        predict_file(asked, predictor)
-
-
-def test_options_are_checked_before_anything_is_loaded():
-    assert checked_options({"k": 3, "scorer": None}) == {"k": 3}
-    with pytest.raises(ConfigError, match="--correction: got 'no'"):
-        checked_options({"correction": "no"})
-    with pytest.raises(ConfigError, match=r"^predict: Give only one of 'aim' and 'tail_dial'"):
-        checked_options({"aim": "coverage", "tail_dial": 0.5})
-    assert checked_precision("bfloat16") == "bfloat16"
-    with pytest.raises(ConfigError, match="--precision: got 'int8'"):
-        checked_precision("int8")
-
-
 def test_the_command_takes_filters_and_explains(tmp_path, trained_sparse):
     source, target = tmp_path / "docs.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(line(text="imports of fish") + b"\n")
@@ -189,15 +166,3 @@ def test_the_command_takes_filters_and_explains(tmp_path, trained_sparse):
     run = CliRunner().invoke(longtail.app, command)
     assert run.exit_code == 1
     assert "label set 'none' is not stored; the sets are some" in str(run.exception or run.output)
-
-
-def test_the_command_labels_a_file(tmp_path, trained_sparse):
-    source, target = tmp_path / "docs.jsonl", tmp_path / "out.jsonl"
-    source.write_bytes(line(id="x", text="imports of fish") + b"\n")
-    arguments = ["predict", "--input", str(source), "--output", str(target), "-k", "2"]
-    registry = ["--registry", str(trained_sparse.registry.folder)]
-    run = CliRunner().invoke(longtail.app, [*arguments, *registry])
-    assert run.exit_code == 0, run.output
-    assert "1 documents: 1 answered, 0 with errors" in run.output
-    (found,) = [json.loads(text) for text in target.read_text().splitlines()]
-    assert (found["id"], len(found["labels"]), found["scorer"]) == ("x", 2, "sparse")

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import DataError
 from longtail.models.labels.cells import labels_of_cell
 from longtail.service.offline.predict import CHUNK_LINES, check_task, predict_file
 from longtail.service.offline.tables import ADDED, _cells, _harmless
@@ -49,15 +49,6 @@ def test_the_rows_keep_their_columns_delimiter_and_line_ends(task, predictor, ma
     assert (first[:3], second[:3]) == (["1", "a;b", "'=2"], ["2", "x\ny", "-3,50 %"])
     assert first[3:] == ["Label 0; Label 1", "L0; L1", "1.0000; 0.5000", ""]
     assert [path.name for path in asked.target.parent.glob("*out*")] == ["out.csv"]
-
-
-@pytest.mark.parametrize("output", ["out.tsv", "out.tsv.gz"])
-def test_documents_that_are_no_table_have_number_and_id(task, predictor, output):
-    asked = task('{"id": "=1", "text": "a"}\n{"text": "a"}\n', "in.jsonl", output)
-    predict_file(asked, predictor)
-    header, *rows = rows_of(asked.target, "\t")
-    assert header == ["index", "id", *ADDED]
-    assert [row[:2] for row in rows] == [["0", "'=1"], ["1", ""]]
 
 
 def test_a_row_without_an_answer_says_why_and_loses_no_cell(task, predictor):
@@ -108,19 +99,6 @@ def test_rows_that_changed_while_they_were_answered_are_told(task, fake_predicto
     asked.part.parent.mkdir(exist_ok=True)
     with pytest.raises(DataError, match="has changed"):
         predict_file(asked, Adding(registry.open(1)))
-
-
-@pytest.mark.parametrize(
-    ("output", "more", "told"),
-    [
-        ("out.xlsx", {}, ".jsonl"),
-        ("out.json.gz", {}, ".jsonl"),
-        ("out.csv", {"explain": True}, "--explain"),
-    ],
-)
-def test_other_forms_are_refused_before_any_work(task, output, more, told):
-    with pytest.raises(ConfigError, match=told):
-        check_task(task("text\na\n", output=output, **more))
 
 
 def test_one_damaged_row_is_an_error_of_that_row(task, trained_sparse):

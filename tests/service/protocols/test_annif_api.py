@@ -62,16 +62,6 @@ def test_the_scorer_and_version_of_the_project_answer(open_client, make_loader):
     assert 'predict_duration_seconds_count{scorer="sparse",version="2"} 1.0' in log
 
 
-def test_the_limit_is_ten_at_first_and_no_more_than_there_are_labels(client):
-    assert len(uris(client.post(SUGGEST, data={"text": "a"}).json())) == 8
-    assert uris(client.post(SUGGEST, data={"text": "a", "limit": 0}).json()) == []
-
-
-def test_the_threshold_leaves_out_lower_scores(client):
-    form = {"text": "a", "threshold": "0.5"}
-    assert uris(client.post(SUGGEST, data=form).json()) == ["L0", "L1"]
-
-
 def test_a_blank_text_has_no_labels(client, make_loader):
     assert uris(client.post(SUGGEST, data={"text": " "}).json()) == []
     documents = [{"text": ""}, {"text": "a"}, {"text": "\n"}]
@@ -84,11 +74,6 @@ def test_a_batch_answers_each_document_with_its_id(client):
     found = client.post(BATCH, json={"documents": documents}, params={"threshold": 0.5}).json()
     assert [one["document_id"] for one in found] == ["d1", None]
     assert [uris(one) for one in found] == [["L0", "L1"]] * 2
-
-
-@pytest.mark.parametrize("language", ["en", ""])
-def test_the_language_of_the_labels_is_accepted(client, language):
-    assert client.post(SUGGEST, data={"text": "a", "language": language}).is_success
 
 
 @pytest.mark.parametrize(
@@ -106,16 +91,6 @@ def test_a_form_that_is_not_as_wanted_is_a_400(client, form, words):
     assert (answer.status_code, answer.json()["status"]) == (400, 400)
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert words in answer.json()["detail"]
-
-
-def test_a_batch_that_is_not_as_wanted_is_a_400(client):
-    answers = [
-        client.post(BATCH, json={"documents": [{"text": "a"}] * 33}),
-        client.post(BATCH, json={"documents": [{"document_id": "a"}]}),
-        client.post(BATCH, json={"documents": []}, params={"limit": -1}),
-        client.post(BATCH, content=b"{", headers={"Content-Type": "application/json"}),
-    ]
-    assert [answer.status_code for answer in answers] == [400] * 4
 
 
 def test_limits_of_the_service_hold(open_client):

@@ -10,8 +10,6 @@ import zlib
 import numpy as np
 import pytest
 
-from longtail.service.protocols.tensors import NO_PROBABILITY, NO_SCORE
-
 INFER = "/v2/models/longtail/infer"
 
 
@@ -73,28 +71,6 @@ def test_the_outputs_hold_what_predict_answers(client):
     assert found["exact"]["data"] == [result["exact"] for result in results]
 
 
-def test_rows_with_fewer_labels_are_filled_up(client):
-    found = tensors(ask(client, "olive", k=3, threshold=0.4))
-    assert found["num_labels"]["data"] == [2]
-    assert found["label_ids"]["data"] == ["L0", "L1", ""]
-    assert found["scores"]["data"][2] == NO_SCORE
-    assert found["probabilities"]["data"][2] == NO_PROBABILITY
-
-
-def test_a_label_without_a_probability_has_minus_one(open_client, make_loader, fake_predictor):
-    class Unsure(fake_predictor):
-        def predict(self, texts, **options):
-            found = super().predict(texts, **options)
-            for prediction in found:
-                for label in prediction.labels:
-                    object.__setattr__(label, "probability", None)
-            return found
-
-    with open_client(make_loader(predictor_class=Unsure)) as client:
-        found = tensors(ask(client, "olive", k=2))
-    assert found["probabilities"]["data"] == [NO_PROBABILITY] * 2
-
-
 def test_the_version_of_the_path_answers_and_the_id_comes_back(open_client):
     with open_client(versions=("current", 1)) as client:
         answers = [
@@ -107,12 +83,6 @@ def test_the_version_of_the_path_answers_and_the_id_comes_back(open_client):
     assert [answer["model_version"] for answer in answers] == ["2", "1", "2"]
     assert {answer["id"] for answer in answers} == {"mine"}
     assert answers[0]["parameters"]["scorer"] == "retrieval"
-
-
-def test_only_the_outputs_asked_for_come_in_their_order(client):
-    wanted = [{"name": "scores"}, {"name": "label_ids", "parameters": {"binary_data": False}}]
-    answer = ask(client, "olive", outputs=wanted)
-    assert [output["name"] for output in answer.json()["outputs"]] == ["scores", "label_ids"]
 
 
 def test_binary_tensors_go_both_ways(client):

@@ -183,13 +183,6 @@ def test_paths_of_a_written_taxonomy(client):
     }
 
 
-def test_more_tasks_than_a_request_has_texts(open_client):
-    with open_client(max_texts_per_request=2) as client:
-        found = predict(client, CONFIG, *({"text": "a" * i} for i in range(1, 6)))
-        assert len(found) == 5
-        assert predict(client, CONFIG) == []
-
-
 def test_a_configuration_that_can_not_be_predicted_is_refused_and_logged(client, caplog):
     nested = CHOICES.replace("<View><Choice", '<Choices name="d" toName="t"><Choice')
     for config, word in (
@@ -297,24 +290,6 @@ def test_annotations_of_other_projects_are_others(keeping, make_event):
     other["project"]["created_at"] = "2026-03-01T10:00:00Z"
     assert send(keeping, other) == 1
     assert len(stored(keeping)) == 2
-
-
-def test_several_annotations_at_once(keeping, make_event):
-    one = make_event(["Label 1"], ["L1"])
-    event = one | {
-        "action": "ANNOTATIONS_CREATED",
-        "annotation": [one["annotation"], one["annotation"] | {"id": 18}],
-        "task": [one["task"]],
-    }
-    assert send(keeping, event) == 2
-    event["task"] = []
-    assert keeping.post("/label-studio/webhook", json=event).status_code == 422
-
-
-def test_other_events_and_empty_annotations_leave_nothing(keeping, make_event):
-    assert send(keeping, {"action": "TASKS_CREATED", "tasks": [{"id": 1}]}) == 0
-    assert send(keeping, make_event([])) == 0
-    assert stored(keeping) == []
 
 
 def test_versions_that_are_not_loaded_give_way_to_the_one_that_is(keeping, make_event):

@@ -95,13 +95,6 @@ def test_labels_and_feedback_without_a_version_are_of_the_default(admin):
     assert models == {2}
 
 
-def test_a_canary_can_be_set_from_the_start(open_client):
-    with open_client(canary_version=1, canary_share=1.0) as client:
-        client.app.state.service.redeployer.look().result(20)  # it comes after the others
-        answer = client.post("/v1/predict", json={"text": "a"})
-    assert answer.json()["model"]["version"] == 1
-
-
 @pytest.mark.parametrize(
     ("path", "status", "slug"),
     [
@@ -127,14 +120,6 @@ def test_a_version_that_fails_says_why_where_versions_are_listed(admin, registry
     assert (first["state"], second["state"]) == ("failed", "loaded")
     assert "labels.jsonl" in first["load_problem"]
     assert admin.get("/readyz").status_code == 200
-
-
-def test_an_alias_that_cannot_be_followed_is_told_where_versions_are_listed(admin, registry):
-    (registry.folder / "registry.json").write_text(
-        '{"current": 9, "history": [], "published_at": {}}'
-    )
-    admin.app.state.service.redeployer.look().result(20)
-    assert "no version 9" in admin.get("/v1/models").json()["problem"]
 
 
 def test_requests_are_answered_by_one_version_each_while_versions_swap(

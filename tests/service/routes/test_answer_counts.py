@@ -1,7 +1,4 @@
-"""What every kind of answer says of how much was read and known, and its warnings.
-
-All of it failed on commit e37f807, whose answers had the tokens of the text only.
-"""
+"""What every kind of answer says of how much was read and known, and its warnings."""
 
 from __future__ import annotations
 
@@ -78,18 +75,3 @@ def test_warnings_stand_in_the_answer_only_where_there_are_some(cautious):
     ]
     (best,) = cautious.post("/v1/predict", json={"text": "one", "k": 1}).json()["results"]
     assert "warnings" not in best
-
-
-def test_a_warning_about_the_text_is_answered_everywhere(open_client, make_loader, fake_predictor):
-    told = AnswerWarning("unlike-training", "too short", ())
-
-    class Doubtful(fake_predictor):
-        def predict(self, texts, **options):
-            return [replace(x, warnings=(told,)) for x in super().predict(texts, **options)]
-
-    with open_client(make_loader(predictor_class=Doubtful)) as client:
-        (result,) = client.post("/v1/predict", json={"text": "one"}).json()["results"]
-        tensors = infer(client, k=1)
-    said = {"code": "unlike-training", "detail": "too short", "label_ids": []}
-    assert result["warnings"] == [said]
-    assert tensors["unlike_training"]["data"] == [True, True]

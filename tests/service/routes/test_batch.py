@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import json
 import logging
-import threading
 
 import pytest
 
@@ -43,27 +42,11 @@ def test_each_line_is_answered_in_order_with_its_id_and_an_end(client):
     }  # fmt: skip
 
 
-def test_a_result_says_all_that_a_single_answer_says(client):
-    result, _ = post(client, b'{"text": "a", "k": 1}')
-    assert result == {
-        "labels": [{"id": "L0", "name": "Label 0", "score": 1.0, "probability": 1.0}],
-        "num_tokens": 1, "num_text_tokens": 1, "known_tokens": 1,
-        "truncated": False, "exact": True, "index": 0, "id": None, "version": 2,
-        "scorer": "retrieval", "correction": "none", "tail_dial": 0.0,
-    }  # fmt: skip
-
-
 def test_the_query_speaks_for_lines_that_say_nothing(client):
     body = lines_of([{"text": "a"}, {"text": "a", "k": 1, "scorer": "retrieval"}])
     first, second, _ = post(client, body, k=2, scorer="sparse", tail_dial=0.5)
     assert (len(first["labels"]), first["scorer"], first["tail_dial"]) == (2, "sparse", 0.5)
     assert (len(second["labels"]), second["scorer"]) == (1, "retrieval")
-
-
-def test_a_query_with_an_aim_and_a_tail_dial_is_a_422(client):
-    answer = client.post("/v1/batch?aim=coverage&tail_dial=1", content=b"", headers=NDJSON)
-    assert answer.status_code == 422
-    assert "Give only one of 'aim' and 'tail_dial'" in answer.json()["errors"][0]["detail"]
 
 
 def test_lines_have_an_aim_of_their_own_or_that_of_the_query(client):
@@ -161,21 +144,6 @@ def test_a_body_that_is_no_gzip_ends_the_batch_and_says_so(client, packed, words
     assert words in end["summary"]["error"]["detail"]
     error = end["summary"]["error"]  # as on the routes that take a body whole
     assert (error["status"], error["type"]) == (400, "urn:longtail:problem:malformed-body")
-
-
-def test_a_batch_may_name_its_version(open_client):
-    with open_client(versions=(1, 2)) as client:
-        result, _ = post(client, b'{"text": "a"}', version="2")
-        other, _ = post(client, b'{"text": "a"}', version="current")
-    assert (result["version"], other["version"]) == (2, 2)
-
-
-def test_before_a_model_is_loaded_a_batch_is_a_503(open_client, make_loader):
-    gate = threading.Event()
-    with open_client(make_loader(gate=gate), wait=False) as client:
-        answer = client.post("/v1/batch", content=b"", headers=NDJSON)
-        gate.set()
-    assert answer.status_code == 503
 
 
 def test_an_unexpected_error_is_told_in_its_line_alone(

@@ -101,13 +101,6 @@ def test_a_set_that_changes_changes_the_next_answer(set_client, sets):
     assert predicted(set_client, include_set="low", k=8) == ["L7"]
 
 
-def test_the_stored_sets_are_listed(set_client, client):
-    assert set_client.get("/v1/label-sets").json() == {
-        "label_sets": [{"name": "lost", "label_count": 1}, {"name": "low", "label_count": 4}]
-    }
-    assert client.get("/v1/label-sets").json() == {"label_sets": []}
-
-
 def post_batch(client, *lines, **query):
     content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     answer = client.post("/v1/batch", content=content, headers=NDJSON, params=query)
@@ -157,11 +150,6 @@ def test_labels_are_explained_where_asked(client):
         "documents": [{"id": "D7", "similarity": 0.5, "share": 0.75}],
         "blend": [{"scorer": "sparse", "weight": 1.5, "contribution": -0.25}],
     }  # fmt: skip
-
-
-def test_no_explanation_is_said_where_nobody_asked(client):
-    answer = client.post("/v1/predict", json={"text": "x", "k": 1}).json()
-    assert set(answer["results"][0]["labels"][0]) == {"id", "name", "score", "probability"}
 
 
 def test_lines_of_a_batch_are_explained(client):
@@ -227,14 +215,6 @@ def test_labels_are_searched(client, registry):
     assert client.get("/v1/labels").json()["total"] == 8
 
 
-def test_there_are_no_labels_before_a_model_is_there(open_client, make_loader):
-    gate = threading.Event()
-    with open_client(make_loader(gate=gate), wait=False) as client:
-        for path in ("/v1/labels", "/v1/labels/L1"):
-            assert client.get(path).status_code == 503
-        gate.set()
-
-
 def test_a_label_is_shown(client, registry):
     answer = client.get("/v1/labels/L3").json()
     assert answer == {
@@ -246,15 +226,6 @@ def test_a_label_is_shown(client, registry):
         "nearest": [{"id": "L1", "name": "Label 1", "similarity": 0.75}],
         "scorers": ["retrieval", "sparse"],
     }  # fmt: skip
-
-
-def test_versions_can_be_pinned(open_client):
-    with open_client(versions=(1, 2)) as client:
-        for path in ("/v1/labels", "/v1/labels/L1"):
-            for version, number in ((2, 2), ("current", 2), (1, 1)):
-                answer = client.get(path, params={"version": version})
-                assert answer.json()["model"]["version"] == number
-            assert client.get(path, params={"version": 7}).status_code == 404
 
 
 def test_what_is_asked_of_no_label_is_a_404_that_says_what_to_do(client):
@@ -326,18 +297,6 @@ def test_a_real_model_ranks_and_explains_over_http(real_client, real):
             for token in why["tokens"]["tokens"] if why["tokens"] else ():
                 for start, end in token["spans"]:
                     assert TEXT[start:end].lower().startswith(token["token"][:3])
-
-
-def test_a_real_catalogue_is_searched_and_shown(real_client, real):
-    label = max(real.catalogue, key=lambda label: label.training_count)
-    found = real_client.get("/v1/labels", params={"query": label.name}).json()
-    assert label.id in [each["id"] for each in found["labels"]]
-    shown = real_client.get(f"/v1/labels/{quote(label.id, safe='')}").json()
-    assert (shown["name"], shown["training_count"]) == (label.name, label.training_count)
-    assert shown["pseudo_description"] == label.pseudo_description
-    assert shown["scorers"] == list(real.scorers)
-    assert shown["keywords"]
-    assert len(shown["nearest"]) == 5
 
 
 # ---- the engine ----
@@ -414,7 +373,7 @@ def test_ids_may_hold_whatever_paths_do_not_like(open_server, hostile_loader):
         for label_id in HOSTILE_IDS:
             answer = client.get(f"/v1/labels/{quote(label_id, safe='')}")
             assert (answer.status_code, answer.json().get("id")) == (200, label_id)
-            # As a parameter, which no proxy decodes; on commit e37f807 that was a 422.
+            # As a parameter, which no proxy decodes.
             assert client.get("/v1/labels", params={"id": label_id}).json() == answer.json()
             found = client.get("/v1/labels", params={"query": label_id}).json()
             assert label_id in [each["id"] for each in found["labels"]]
@@ -438,7 +397,6 @@ def test_a_label_can_be_asked_for_by_a_parameter(client):
 
 
 def test_searches_beyond_a_number_are_refused_and_some_are_kept_for_other_clients(client):
-    """On commit d44d257 any number of them were computed side by side."""
     searches = client.app.state.service.label_searches
     with ExitStack() as stack:
         shares.set_client("testclient")

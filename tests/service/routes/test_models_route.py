@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import pytest
 
@@ -44,28 +43,6 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "languages": [],
         "has_hierarchy": False,
     }
-
-
-def test_a_loaded_version_has_the_first_text_of_its_bundle_as_an_example(publish, open_client):
-    publish(probes=["olive oil", "fish"])
-    with open_client() as client:
-        found = client.get("/v1/models").json()["models"]
-    assert [model["example"] for model in found] == [None] * (len(found) - 1) + ["olive oil"]
-
-
-def test_what_the_service_computes_with_is_shown(client):
-    runtime = client.get("/v1/models").json()["runtime"]
-    assert (runtime["device"], runtime["encoder_precision"]) == ("cpu", "float32")
-    assert (runtime["max_batch_tokens"], runtime["torch_threads"]) == (64, None)
-    assert runtime["compute_workers"] == 1
-
-
-def test_before_a_model_is_loaded_only_what_was_set_is_shown(open_client, make_loader):
-    gate = threading.Event()
-    with open_client(make_loader(gate=gate), wait=False, max_batch_tokens=99) as client:
-        runtime = client.get("/v1/models").json()["runtime"]
-        gate.set()
-    assert (runtime["device"], runtime["max_batch_tokens"]) == (None, 99)
 
 
 def test_versions_published_later_appear_at_once(client, publish):

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
-from csv import writer
 from importlib import resources
-from io import StringIO
-from pathlib import Path
 
 import pytest
 
-from longtail.service.offline.tables import ADDED, _cells, _harmless
 from longtail.service.routes.page import read_page
 from longtail.service.web.api_keys import make_key
 
@@ -61,20 +54,6 @@ def test_nothing_else_is_served(client, path):
     answer = client.get(path)
     assert answer.status_code == 404
     assert answer.json()["type"] == "urn:longtail:problem:not-found"
-
-
-@pytest.mark.parametrize("path", ["/", "/page/app.js"])
-def test_what_a_browser_has_is_not_sent_again(client, path):
-    tag = client.get(path).headers["etag"]
-    for known in (tag, f"W/{tag}", f'"other", {tag}'):
-        again = client.get(path, headers={"If-None-Match": known})
-        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
-    assert client.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
-
-
-@pytest.mark.parametrize("path", ["/", "/page/page.css"])
-def test_heads_alone_can_be_asked_for(client, path):
-    assert client.head(path).headers["etag"] == client.get(path).headers["etag"]
 
 
 @pytest.mark.parametrize("path", ["/", "/page/app.js"])
@@ -141,38 +120,3 @@ def test_the_page_of_the_api_loads_nothing_from_other_hosts(client):
     assert "http" not in policy and "unsafe" not in policy
     assert not re.search(r"<script[^>]*>[^<]|<style|\sstyle=", page.text)
     assert client.get("/redoc").status_code == 404
-
-
-def evaluated(expression, module):
-    """Return the value of an expression in which a module of the page is called `page`."""
-    place = Path(str(resources.files("longtail.service"))) / "page" / module
-    script = (
-        f"import * as page from {json.dumps(place.as_uri())};"
-        f"console.log(JSON.stringify({expression}))"
-    )
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("needs Node.js")
-    words = [node, "--input-type=module", "-e", script]
-    return json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
-
-
-TABLE = "{columns: ['text', 'Labels'], rows: ROWS, delimiter: ';', lineEnd: '\\r\\n'}"
-
-
-def tagged(rows, answers):
-    table = TABLE.replace("ROWS", json.dumps(rows))
-    return evaluated(f"page.taggedCsv({table}, {json.dumps(answers)})", "tables.js").split("\r\n")
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+A1", "-1+2", "@SUM(1)", "\t=1", "- a", "a;b", "-3,5 %"])
-def test_a_table_of_the_page_is_that_of_predict(text):
-    label = {"id": "a", "name": text, "probability": 0.5}
-    answer = {"labels": [label], "warnings": [{"code": "unlike-training"}], "truncated": True}
-    header, row, unasked, _ = tagged([[text, ""], ["b", "c"]], [answer])
-    assert header == "\ufefftext;Labels;" + ";".join(f"predicted_{name}" for name in ADDED)
-    cells = [text, "", *_cells(answer)]
-    written = StringIO()
-    writer(written, delimiter=";", lineterminator="").writerow(map(_harmless, cells))
-    assert row == written.getvalue()
-    assert unasked == "b;c;;;;not asked"

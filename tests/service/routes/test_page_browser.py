@@ -305,7 +305,6 @@ def bars(page: Browser) -> list[float]:
 
 
 def test_the_page_says_how_much_of_a_long_text_was_read(page):
-    """On commit e37f807 it named the length of the text as what was read."""
     ask(page, "word " * 120)
     assert "only the first 100 of 120 tokens read" in words(page, ".summary")
     ask(page, "word " * 100)
@@ -644,11 +643,7 @@ def test_light_and_dark_follow_the_system_until_somebody_chooses(page):
 )
 @pytest.mark.parametrize("width", [320, 360, 768])
 def test_nothing_is_wider_than_the_window(page, width, family, letter_spacing):
-    """Whatever fonts are there: letters set apart stand for the widest ones.
-
-    With 320 pixels and DejaVu Sans it was 354 on commit e37f807, where a long word of the text
-    could not be broken in the table of what the words add.
-    """
+    """Whatever fonts are there: letters set apart stand for the widest ones."""
     page.emulate(
         "setDeviceMetricsOverride", width=width, height=740, deviceScaleFactor=1, mobile=True
     )

@@ -92,8 +92,6 @@ def test_an_unexpected_error_names_it_too(open_client, make_loader, fake_predict
 def test_a_request_that_fails_keeps_its_connection_and_is_logged_once(
     open_server, make_loader, fake_predictor, caplog
 ):
-    """On commit e37f807 the server logged the error again and closed the connection."""
-
     class Failing(fake_predictor):
         def predict(self, texts, **options):
             if "fail" in texts:

@@ -71,14 +71,6 @@ def test_strangers_cannot_make_new_label_values(client):
     assert len(counted) < 10
 
 
-def test_each_application_counts_for_itself(open_client):
-    with open_client() as one, open_client() as other:
-        one.get("/nothing")
-        counts = [samples(client, "longtail_problems_total") for client in (one, other)]
-    reasons = [{sample.labels["reason"] for sample in count} for count in counts]
-    assert "not-found" in reasons[0] - reasons[1]
-
-
 def test_a_prediction_is_logged_in_one_line_without_its_text(client, caplog):
     with caplog.at_level(logging.INFO, "longtail.service.requests"):
         client.post("/v1/predict", json={"texts": ["secret", "secrets"], "k": 3})
@@ -102,12 +94,3 @@ def test_nothing_of_a_text_or_path_is_logged_when_a_request_fails(client, caplog
     ]
     assert len(ours) >= 3
     assert "secret" not in "".join(ours)
-
-
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
-def test_probes_are_logged_only_for_debugging(client, caplog, path):
-    with caplog.at_level(logging.DEBUG, "longtail.service.requests"):
-        client.get(path)
-    assert {r.levelname for r in caplog.records if r.name == "longtail.service.requests"} == {
-        "DEBUG"
-    }

@@ -10,7 +10,6 @@ import pytest
 
 from longtail.models.extras import PACKAGES
 from longtail.service.app import create_app
-from longtail.service.middleware import tracing as tracing_middleware
 from longtail.service.settings import Settings
 from longtail.service.telemetry import tracing as tracing_module
 from longtail.service.telemetry.tracing import ENDPOINT_VARIABLES, Tracing, make_tracing
@@ -100,13 +99,6 @@ def test_an_unexpected_error_is_said_without_its_words(traced, exporter):
     span = spans_of(exporter)["POST /v1/predict"]
     assert (span.status.status_code.name, span.events) == ("ERROR", ())
     assert "secret" not in span.to_json()
-
-
-def test_the_lines_of_the_log_name_the_trace(traced, caplog, monkeypatch):
-    seen = []
-    monkeypatch.setattr(tracing_middleware, "add_log_context", lambda **fields: seen.append(fields))
-    traced.post("/v1/predict", json={"text": "a"}, headers=TRACEPARENT)
-    assert seen == [{"trace_id": TRACE}]
 
 
 def test_without_being_asked_for_there_is_none():

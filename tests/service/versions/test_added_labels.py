@@ -92,17 +92,6 @@ def test_two_calls_in_a_row_stack_or_are_refused_with_what_to_choose(add, copied
     assert "Version 2 has" in add("NEW-1", "fishing rights", "--version", "1")
 
 
-def test_a_name_that_is_there_is_told(copied):
-    app = typer.Typer()
-    add_commands(app)
-    label = copied.open(1).catalogue[0]
-    words = ["registry", "add-label", "NEW-1", label.name, "--registry", str(copied.folder)]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0
-    assert f"Warning: new label 'NEW-1' ({label.name!r}): a label with this name" in result.stderr
-    assert f"with the id {label.id!r}" in result.stderr
-
-
 def test_a_model_without_an_encoder_is_refused_and_nothing_is_published(add, trained_sparse):
     with pytest.raises(BundleError, match="it has no encoder"):
         add("A", "whales", at=trained_sparse.registry.folder)

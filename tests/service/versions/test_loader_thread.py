@@ -73,7 +73,6 @@ def test_priority_is_lowered_for_the_thread_alone(open_thread):
 
 
 def test_stopping_cancels_what_waits_and_does_not_wait_for_what_has_begun(open_thread):
-    """On d44d257 those who asked for a task that had begun waited until its end."""
     thread, gate, busy, ended = open_thread(), *(threading.Event() for _ in range(3))
 
     def hang():

@@ -57,13 +57,6 @@ def test_a_version_that_is_not_loaded_says_how_to_load_it(manager):
         manager.get(3)
 
 
-def test_what_nobody_wants_any_more_leaves_with_a_change():
-    before = serving(1, 2, 3, default=1, current=1, kept=frozenset({2}), canary=Canary(3, 0.5))
-    assert set(before.changed(model(4), default=4, current=4).models) == {2, 3, 4}
-    assert set(before.changed(canary=None).models) == {1, 2}
-    assert before.changed(default=1) == before
-
-
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_a_canary_gets_its_share_evenly_however_requests_alternate(manager, share, stride):

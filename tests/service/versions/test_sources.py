@@ -65,12 +65,6 @@ def test_an_alias_moved_here_stays_until_it_moves_there(source, registry, mirror
     assert mirror.current() == 2
 
 
-def test_a_registry_out_of_reach_is_said_so(source, registry):
-    shutil.rmtree(registry.folder)
-    with pytest.raises(BundleError, match=r"no registry\.json"):
-        source.refresh()
-
-
 @pytest.mark.parametrize("content", ["{", "\xff", "[]", '{"current": "2"}', "[" * 100_000])
 def test_a_registry_file_that_cannot_be_read_is_said_so_and_not_copied(
     source, registry, mirror, content
@@ -161,8 +155,3 @@ def test_a_service_waits_for_an_alias_that_names_nothing_yet(open_client, regist
     (there / "registry.json").write_text('{"current": null, "history": [], "published_at": {}}')
     with open_client(registry_source=there.as_uri()) as client:
         assert "no version 'current'" in client.get("/readyz").json()["detail"]
-
-
-def test_a_service_waits_for_a_registry_elsewhere_that_is_not_there_yet(open_client, tmp_path):
-    with open_client(registry_source=(tmp_path / "none").as_uri()) as client:
-        assert "no registry.json" in client.get("/readyz").json()["detail"]

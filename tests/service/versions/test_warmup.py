@@ -36,17 +36,6 @@ def test_the_first_queries_have_the_shortest_and_the_largest_shapes(predictor):
     assert shapes == {(1, 12), (1, 100), (2, 100)}
 
 
-def test_the_encoder_gets_its_large_shapes_once(predictor):
-    predictor.scorers = ("retrieval", "classifier", "sparse")
-    predictor.needs_encoder = lambda scorer: scorer != "sparse"
-    predictor.predict = lambda texts, *, k, scorer: predictor.calls.append((scorer, len(texts)))
-    warm_up(predictor, run)
-    assert predictor.calls == [
-        ("retrieval", 1), ("retrieval", 1), ("retrieval", 1), ("classifier", 1), ("sparse", 1),
-        ("sparse", 1),
-    ]  # fmt: skip
-
-
 def test_a_model_without_an_encoder_has_shapes_too(predictor):
     predictor.max_tokens = None
     warm_up(predictor, run)
@@ -116,7 +105,3 @@ def test_a_bundle_may_bring_its_own_texts(registry, tmp_path, texts, tried):
     files = {PROBES_NAME: FileInfo("0" * 64, 0)}
     brings = replace(bundle, folder=tmp_path, manifest=replace(bundle.manifest, files=files))
     assert warmup_texts_of(brings) == tried
-
-
-def test_a_bundle_without_texts_gets_ours(registry):
-    assert warmup_texts_of(registry.open(1)) == DEFAULT_TEXTS

@@ -22,7 +22,6 @@ from longtail.service.wire.json_text import MAX_ELEMENTS, check_elements
 from longtail.service.wire.lines import LineError, parse_line
 from longtail.service.wire.problems import KindError
 
-JSON = {"Content-Type": "application/json"}
 MANY = b",".join([b"1"] * 700_000)
 WRONG_LISTS = {
     PredictRequest: b'{"texts": [%s]}',

@@ -1,7 +1,4 @@
-"""Clients that hang up in the middle of their body are 499: no fault of the service, no traceback.
-
-All cases failed on commit e37f807: as 500 with a traceback, as 400, or (streams) as 200.
-"""
+"""Clients that hang up in the middle of their body are 499: no fault, no traceback."""
 
 from __future__ import annotations
 

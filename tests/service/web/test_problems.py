@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from fastapi import HTTPException
 
 from longtail.models.errors import LongtailError, OverloadedError
 
@@ -81,15 +80,6 @@ def test_a_body_that_is_not_json_is_a_400(client, content):
     assert_problem(answer, 400, "malformed-body")
 
 
-def test_a_status_that_has_no_kind_of_ours_is_named_by_its_phrase(client):
-    @client.app.get("/teapot")
-    async def teapot():
-        raise HTTPException(418, "short and stout")
-
-    problem = assert_problem(client.get("/teapot"), 418, "i'm-a-teapot")
-    assert problem["detail"] == "short and stout"
-
-
 def test_a_wrong_method_is_a_405_that_says_what_is_allowed(client):
     answer = client.get("/v1/predict")
     assert_problem(answer, 405, "method-not-allowed")
@@ -163,11 +153,3 @@ def test_a_score_that_is_no_number_is_a_500_and_never_json(
     assert "label 'L0' got the score" in assert_problem(answer, 500, "model")["detail"]
 
 
-def test_a_refused_method_is_answered_with_all_methods_of_the_path(open_admin):
-    with open_admin() as client:
-        for path, methods in {
-            "/v1/admin/canary": "DELETE, PUT",
-            "/v1/admin/feedback": "DELETE, GET",
-            "/livez": "GET, HEAD",
-        }.items():
-            assert client.patch(path).headers["allow"] == methods

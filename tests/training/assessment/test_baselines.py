@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.assessment import baselines
 from longtail.training.assessment.baselines import label_name_ranking, nearest_neighbour_ranking
 
 BACKGROUND = ["fishing of the sea", "the tax on fish", "trade of the union"]
@@ -60,17 +58,6 @@ def test_equally_near_neighbours_vote_in_training_order_and_tied_labels_rank_by_
     assert ranking.scores.tolist() == [[1, 1, 1, -np.inf, -np.inf]]
 
 
-def test_chunks_give_the_same_ranking_as_one_go(monkeypatch):
-    rng = np.random.default_rng(2)
-    train, documents = (normalised(rng.integers(0, 3, (20, 6)).tolist()) for _ in range(2))
-    labels = csr_array(rng.integers(0, 2, (20, 5)).astype(np.float32))
-    whole = nearest_neighbour_ranking(train, labels, documents, 3)
-    monkeypatch.setattr(baselines, "_DENSE_BYTES", 3 * 4 * 20)
-    chunked = nearest_neighbour_ranking(train, labels, documents, 3)
-    assert np.array_equal(whole.labels, chunked.labels)
-    assert np.array_equal(whole.scores, chunked.scores)
-
-
 def test_label_names_are_matched_by_tf_idf_of_words_and_pairs():
     text, names = "the sea and the tax, the tax of it", ["sea", "tax", "tax union"]
     # ln((1 + texts) / (1 + texts with it)) + 1; "tax union" occurs in none of the three texts.
@@ -88,9 +75,3 @@ def test_label_names_are_matched_by_tf_idf_of_words_and_pairs():
 def test_labels_of_one_name_tie_by_index_and_unmatched_ones_are_left_out():
     ranking = label_name_ranking(["fish tax", "coal"], ["sea", "fish", "fish"], 3, BACKGROUND)
     assert ranking.labels.tolist() == [[1, 2, NO_LABEL], [NO_LABEL] * 3]
-
-
-@pytest.mark.parametrize(("names", "background"), [(["!", "?"], BACKGROUND), (["sea"], [])])
-def test_label_names_without_words_or_background_are_refused(names, background):
-    with pytest.raises(DataError, match="no words to match"):
-        label_name_ranking(["text"], names, 1, background)

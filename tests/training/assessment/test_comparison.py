@@ -156,9 +156,3 @@ def test_documents_with_equal_texts_are_tested_once_and_measured_each(
     assert found.evaluation.num_documents == NUM_DOCUMENTS + 3
     assert found.tests == compare(rankings, truth, counts, NUM_LABELS - 1, 5).tests
     assert "The tests leave out 3 documents whose text" in found.to_markdown()
-
-
-def test_one_file_against_itself_is_refused(tmp_path, corpus):
-    path = tmp_path / "a.txt"
-    with pytest.raises(DataError, match="got this file twice; expected two files"):
-        compare_predictions(path, path, open_dataset(corpus), "test", 5)

@@ -15,7 +15,6 @@ from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.training.assessment.predictions import (
     in_columns_of,
     read_predictions,
-    write_all_predictions,
     write_predictions,
 )
 
@@ -95,12 +94,3 @@ def test_a_ranked_label_that_the_corpus_does_not_list_is_refused():
     assert in_columns_of(catalogue_of("abce"), catalogue_of("abcde"), RANKING).labels[0, 0] == 3
     with pytest.raises(DataError, match="label 'c' is ranked, but the corpus doesn't list it"):
         in_columns_of(catalogue_of("abde"), catalogue_of("abcde"), RANKING)
-
-
-def test_each_scorer_has_its_file_of_k_labels(tmp_path):
-    labels = catalogue_of("abcde")
-    rankings = {"sparse": RANKING, "30-NN tf-idf": RANKING}
-    paths = write_all_predictions(rankings, labels, labels, tmp_path / "new" / "folder", 2)
-    assert [path.name for path in paths] == ["sparse.txt", "30-NN-tf-idf.txt"]
-    best = Ranking(labels=RANKING.labels[:, :2], scores=RANKING.scores[:, :2])
-    assert_equal(read_predictions(paths[1], 3, 5), best)

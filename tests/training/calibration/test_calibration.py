@@ -128,23 +128,6 @@ def test_log_loss_and_calibration_error_are_those_of_their_definitions():
     assert sum(size for _, _, size in found.bins) == 200
 
 
-def test_weights_count_as_so_many_pairs():
-    scores = np.array([[0.0, -1.0]], dtype=np.float32)
-    is_true = np.array([[True, False]])
-    heavy = pairs_of(scores, is_true, np.array([[1, 5]], dtype=np.float32))
-    many = pairs_of(
-        np.array([[0.0, -1, -1, -1, -1, -1]], dtype=np.float32), np.arange(6)[None] == 0
-    )
-    found, wanted = (measure_reliability(pairs, "one", IDENTITY) for pairs in (heavy, many))
-    assert found.log_loss == pytest.approx(wanted.log_loss)
-
-
-def test_labels_that_a_scorer_does_not_know_are_left_out():
-    scores = np.array([[0.0, -np.inf, -np.inf]], dtype=np.float32)
-    found = measure_reliability(pairs_of(scores, scores == 0), "one", IDENTITY)
-    assert (found.log_loss, found.top_precision) == (pytest.approx(np.log(2)), 1)
-
-
 @pytest.fixture(scope="module")
 def report(trained, tiny_corpus):
     predictor, dataset = (
@@ -167,7 +150,6 @@ def test_calibration_brings_the_mean_probability_of_the_top_near_its_precision(r
 
 
 def test_bands_tell_mean_probability_share_of_right_and_error_by_frequency():
-    """There was no such table on commit e37f807."""
     rng = np.random.default_rng(5)
     scores = rng.normal(size=(200, 12)).astype(np.float32)
     is_true = rng.random((200, 12)) < expit(scores)

@@ -87,14 +87,6 @@ def test_documents_in_several_batches_have_the_pairs_of_one(pairs, predictor, sp
     assert np.isneginf(found.scores["sparse"][found.labels == NO_LABEL]).all()
 
 
-def test_few_labels_are_all_looked_at(monkeypatch, predictor, split):
-    monkeypatch.setattr(scored_pairs, "NUM_SAMPLED", 400)
-    batch = predictor.read(list(split.texts())[:3])
-    found = score_pairs(predictor, batch, split.scan().labels[:3], 0, rank_best(predictor, batch))
-    assert (found.labels == np.arange(len(predictor.catalogue))).all()
-    assert (found.weights == 1).all()
-
-
 @pytest.mark.parametrize(("num", "most", "wanted"), [(5, 9, [0, 1, 2, 3, 4]), (7, 3, [0, 3, 6])])
 def test_documents_are_taken_from_all_over_the_split(num, most, wanted):
     assert scored_pairs.spread_rows(num, most).tolist() == wanted

@@ -34,11 +34,6 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest(tmp_path):
     assert config.retrieval == TrainingConfig().retrieval
 
 
-def test_a_rate_in_exponent_form_is_a_number(tmp_path):
-    path = write(tmp_path, "classifier: {encoder_learning_rate: 1e-4}\n")  # a string to YAML
-    assert read_config(path).classifier.encoder_learning_rate == 1e-4
-
-
 def test_every_wrong_key_and_value_is_named_at_once(tmp_path):
     path = write(
         tmp_path,
@@ -174,25 +169,6 @@ def test_scorers_are_taken_in_any_order(given, is_dense):
 def test_scorers_that_do_not_go_together_are_refused(scorers, message):
     with pytest.raises(ConfigError, match=message):
         read_config(None, {"scorers": scorers})
-
-
-SPARSE = TrainingConfig(scorers=("sparse",))
-
-
-def test_all_settings_count_where_there_is_an_encoder():
-    config = TrainingConfig()
-    given = config.model_dump(mode="json")
-    for name in ("document_pooling", "document_prefix", "label_prefix"):  # left to the encoder
-        assert given.pop(name) is None
-    assert given["retrieval"].pop("label_pooling") is None
-    for name in ("confidential", "excluded_words"):  # written where they are given
-        assert not given.pop(name)
-    assert config.settings_used == given
-
-
-def test_runs_that_differ_only_in_what_does_not_count_have_the_same_settings():
-    other = TrainingConfig.model_validate({"scorers": ["sparse"], "retrieval": {"epochs": 9}})
-    assert other.settings_used == SPARSE.settings_used
 
 
 def test_ignored_keys_are_those_that_were_given():

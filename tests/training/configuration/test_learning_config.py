@@ -124,9 +124,3 @@ def test_what_so_few_labels_make_impossible_is_refused(negatives, loss, message)
     config = read(negatives, **loss)
     with pytest.raises(ConfigError, match=message):
         config.check(num_labels=7, num_hard=3)
-
-
-def test_with_the_positive_in_the_support_all_labels_can_be_drawn():
-    read(SAMPLED | {"num_negatives": 7, "exclude": "none"}, kind="softmax").check(
-        num_labels=7, num_hard=0
-    )

@@ -49,12 +49,3 @@ def test_adversarial_negatives_are_those_of_a_tree() -> None:
 def test_what_can_not_be_or_decides_nothing_is_refused(content: object, words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         LinearConfig.model_validate(content)
-
-
-@pytest.mark.parametrize(
-    ("num_labels", "method"), [(1, "uniform"), (2, "softmax"), (256, "softmax"), (257, None)]
-)
-def test_the_default_scores_all_of_few_labels(num_labels: int, method: MethodName | None) -> None:
-    default = LinearConfig(epochs=3)
-    wanted = LinearConfig(method=method, epochs=3) if method else default
-    assert default.fitted_to(num_labels) == wanted

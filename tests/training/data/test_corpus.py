@@ -272,13 +272,6 @@ def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):
     assert "the labels are those of labels.jsonl" in message
 
 
-def test_name_that_two_labels_share_must_be_given_by_id(tmp_path):
-    labels = json_lines([{"id": "1", "name": "bank"}, {"id": "2", "name": "bank"}])
-    train = json_lines([{"text": "t", "labels": ["bank"]}])
-    message = problems_of(write(tmp_path, train__jsonl=train, labels__jsonl=labels))
-    assert "2 labels are named 'bank' (ids '1', '2'); use the id" in message
-
-
 def test_problems_are_listed_up_to_the_limit_and_all_counted(tmp_path):
     train = json_lines([*DOCUMENTS, *[[]] * 7])
     write(tmp_path, train__jsonl=train, labels__jsonl=json_lines(LABELS))
@@ -319,12 +312,6 @@ def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
     assert documents(dataset) == EXPECTED
     assert (scan.num_skipped, len(scan.problems), scan.labels.shape) == (3, 2, (3, 3))
     assert scan.problems[0] == "train.jsonl, line 1: 1 (int); expected one JSON object a line"
-
-
-def test_labels_of_skipped_documents_are_no_labels(tmp_path):
-    lines = json_lines([{"text": "", "labels": ["gone"]}, {"text": "t", "labels": ["x"]}])
-    dataset = open_dataset(write(tmp_path, train__jsonl=lines), CorpusOptions(skip_bad=True))
-    assert [label.id for label in dataset.catalogue] == ["x"]
 
 
 def test_documents_without_labels_and_repeated_texts_are_counted_and_logged(tmp_path, caplog):

@@ -1,7 +1,4 @@
-"""Corpora as people bring them: encodings, delimiters, and labels that only look right.
-
-Each test failed on commit e37f807, but for those that a comment excepts.
-"""
+"""Corpora as people bring them: encodings, delimiters, and labels that only look right."""
 
 from __future__ import annotations
 
@@ -120,25 +117,6 @@ def test_semicolons_in_names_of_the_label_file_do_not_split(tmp_path):
         ("u", ("Books", "Garden; Outdoor", "Toys")),
         ("v", ("Books", "Garden")),
     ]
-
-
-def test_cell_of_labels_may_be_a_json_list(tmp_path):
-    content = 'text,labels\nt,"[""Garden; Outdoor"", 7]"\nu,[]\nv,[brackets]\n'
-    assert read(corpus(tmp_path, train__csv=content)) == [
-        ("t", ("7", "Garden; Outdoor")),
-        ("u", ()),
-        ("v", ("[brackets]",)),
-    ]
-
-
-def test_split_of_cells_is_logged_with_what_looks_torn(tmp_path, caplog):
-    content = "text,labels\nt,Garden; Outdoor\nu,Toys;Garden; Outdoor\nv,Toys\n"
-    open_dataset(corpus(tmp_path, train__csv=content)).labels  # noqa: B018
-    assert (
-        "train.csv: the labels column was split at ';': 3 labels; 'Garden; Outdoor' always stand "
-        'side by side: if that is one label, write the cell as a JSON list (["Garden; Outdoor"]), '
-        "or give a label file with its name" in caplog.text
-    )
 
 
 def test_labels_that_look_alike_are_named(tmp_path, caplog):

@@ -57,12 +57,6 @@ def test_a_broken_line_is_named_with_what_was_expected(write_feedback, line, rea
     assert "feedback.jsonl, line 2: " in str(failure.value) and reason in str(failure.value)
 
 
-def test_feedback_of_which_all_is_deleted_is_none(write_feedback):
-    path = write_feedback({"id": "a", "deleted_at": "2026-01-01T00:00:00"})
-    with pytest.raises(DataError, match="holds no feedback"):
-        read_feedback(path)
-
-
 def test_a_folder_is_exported_and_a_missing_file_is_told(write_feedback, tmp_path):
     content = write_feedback({"text": "Olives", "accepted": ["1"]}).read_text()
     seen = []

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,11 +74,6 @@ def hash_of(text: str) -> bytes:
     return hashlib.blake2b(content, digest_size=8, person=b"longtail dev").digest()
 
 
-def test_the_choice_is_the_same_on_every_machine():
-    chosen = held_out_rows([f"text {number}" for number in range(30)], 0.2)
-    assert np.flatnonzero(chosen).tolist() == [0, 4, 17, 20, 24, 26]
-
-
 # ---- the view ----
 
 
@@ -92,16 +86,6 @@ def test_the_parts_have_all_documents_once_in_their_order(tmp_path):
     assert sorted(parts["train"] + parts["dev"], key=whole.index) == whole
     assert all(part == sorted(part, key=whole.index) for part in parts.values())
     assert not {x.text for x in parts["dev"]} & {x.text for x in parts["train"]}
-
-
-def test_the_scan_of_a_part_is_that_of_its_documents(tmp_path):
-    view = with_held_out_dev(write(tmp_path, documents(400)), 0.1)
-    for name in ("train", "dev"):
-        found, part = view.split(name).scan(), list(view.split(name))
-        rows = [np.flatnonzero(row).tolist() for row in found.labels.toarray()]
-        assert rows == [list(document.labels) for document in part]
-        assert found.lengths.tolist() == [len(document.text) for document in part]
-        assert found.num_unlabelled == sum(not document.labels for document in part) > 0
 
 
 def test_labels_and_fingerprint_are_the_corpus_own_and_counts_those_of_the_rest(tmp_path):

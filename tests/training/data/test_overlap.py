@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail.models.bundle.trained_on import digest_of, digests_of
+from longtail.models.bundle.trained_on import digests_of
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.overlap import record_of, with_splits_apart
@@ -52,14 +52,6 @@ def test_in_a_file_that_is_divided_by_ids_equal_texts_are_left_out_in_any_number
     found = with_splits_apart(open_dataset(tmp_path / "all.jsonl"))
     train, dev, test = (found.split(name).scan().texts for name in ("train", "dev", "test"))
     assert not np.isin(test, [*train, *dev]).any() and not np.isin(dev, train).any()
-
-
-def test_a_part_of_a_part_holds_its_own_documents(tmp_path):
-    split = corpus(tmp_path, train=numbered(0, 10)).split("train")
-    odd = split.part(np.arange(10) % 2 == 1)
-    last = odd.part(np.arange(5) > 2)
-    assert [each.id for each in last] == ["d7", "d9"]
-    assert last.scan().texts.tolist() == [digest_of("text 7"), digest_of("text 9")]
 
 
 def test_documents_of_a_group_are_in_one_split(tmp_path):

@@ -256,24 +256,10 @@ def test_one_file_or_folder_is_enough(write, tmp_path, caplog):
     )
 
 
-@pytest.mark.parametrize("alias", ["dev", "validation", "valid", "val"])
-def test_the_dev_split_has_several_names(alias, tmp_path):
-    table(tmp_path, "train.csv")
-    table(tmp_path, f"{alias}.csv")
-    assert open_dataset(tmp_path).split_names == ("train", "dev")
-
-
 def test_two_files_of_one_split_are_refused(tmp_path):
     for name in ("train.csv", "dev.csv", "validation.csv"):
         table(tmp_path, name)
     with pytest.raises(DataError, match=r"both dev\.csv and validation\.csv; keep one of them"):
-        open_dataset(tmp_path)
-
-
-def test_a_missing_shard_is_refused(tmp_path):
-    hub_shards(tmp_path)
-    (tmp_path / "data" / "train-00000-of-00002.parquet").unlink()
-    with pytest.raises(DataError, match=r"1 of 2 shards of 'train-00001-of-00002\.parquet'"):
         open_dataset(tmp_path)
 
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from longtail.models.bundle.warmup_texts import read_probes
-from longtail.models.scorers.character_terms import unspaced_share
 from longtail.training.data import survey as module
 from longtail.training.data.dataset import open_dataset
-from longtail.training.data.survey import MAX_CHARACTERS, rows_by_length, survey
+from longtail.training.data.survey import rows_by_length, survey
 
 
 @pytest.fixture
@@ -28,23 +27,11 @@ def test_warm_up_texts_are_the_middle_ones_of_equal_parts_by_length():
     assert rows_by_length(np.array([9, 1, 5, 3, 8, 2]), 3) == [5, 2, 0]
 
 
-def test_warm_up_texts_are_in_order_of_length_and_cut(split_of):
-    texts = ("b" * (MAX_CHARACTERS + 1), "c", "dd")
-    found = survey(split_of(*texts), 3)
-    assert found.warmup_texts == ["c", "dd", "b" * MAX_CHARACTERS]
-
-
 def test_the_sample_lies_at_equal_distances(split_of, monkeypatch):
     monkeypatch.setattr(module, "NUM_SAMPLED", 3)
     letters = "abcdefghijk"
     assert survey(split_of(*letters), 0).sample == ["a", "d", "g"]
     assert survey(split_of("a", "b"), 0).sample == ["a", "b"]
-
-
-def test_the_share_of_unspaced_scripts_is_that_of_all_texts(split_of):
-    texts = ("olive oil", "オリーブ油 1", "pêche", "漁業")
-    found = survey(split_of(*texts), 1).unspaced_share
-    assert found == unspaced_share(texts) == pytest.approx(7 / 20)
 
 
 def test_a_run_publishes_training_texts(trained, tiny_texts):

@@ -41,16 +41,6 @@ def test_concepts_are_labels_and_deprecated_ones_only_where_documents_carry_them
     assert "1 deprecated concepts are no labels" in caplog.text
 
 
-def test_deprecated_concepts_may_be_carried_by_a_name_in_another_language(corpus):
-    ttl = (corpus / "vocabulary.ttl").read_text().replace('"old"@en', '"old"@en, "vanha"@fi')
-    (corpus / "vocabulary.ttl").write_text(ttl)
-    (corpus / "train.tsv").unlink()
-    (corpus / "train.jsonl").write_text('{"text": "this was", "labels": ["vanha"]}\n')
-    catalogue = open_dataset(corpus).catalogue
-    assert [label.id for label in catalogue][-1] == "http://x/old"
-    assert catalogue.training_counts.tolist() == [0, 0, 1]
-
-
 def test_documents_may_name_notations(corpus):
     (corpus / "train.tsv").unlink()
     (corpus / "train.jsonl").write_text('{"text": "swims", "labels": ["639", "cod"]}\n')

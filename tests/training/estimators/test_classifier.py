@@ -121,15 +121,6 @@ def test_the_folders_that_are_given_are_used_again(training, tmp_path):
     assert names == ["corpus", "run", "run"]
 
 
-def test_a_label_that_no_document_carries_is_found_by_its_name(training):
-    texts = {"zeppelin": {"name": "zeppelin", "alternative_names": ["dirigible"]}}
-    estimator = LongtailClassifier(label_texts=texts, scorer="names", k=1)
-    estimator.fit(training.texts, training.labels)
-    assert "zeppelin" in estimator.classes_ and len(estimator.classes_) > 1
-    (column,) = estimator.predict_proba(["The dirigible was filled with helium"]).indices
-    assert estimator.classes_[column] == "zeppelin"
-
-
 def test_names_are_looked_for_only_where_labels_are_words(training):
     numbered = LongtailClassifier().fit(training.texts, training.matrix)
     assert numbered.bundle_.manifest.scorers == ("sparse", "neighbours", "ensemble")
@@ -176,20 +167,6 @@ def test_a_clone_has_the_parameters_and_nothing_else(fitted_sparse):
     assert repr(again.get_params()) == repr(fitted_sparse.get_params())
     with pytest.raises(NotFittedError):
         again.predict(["text"])
-
-
-def test_accuracy_is_that_of_whole_sets(fitted_sparse, test):
-    predicted = fitted_sparse.predict(test.texts)
-    rights = [
-        set(row) == set(predicted.indices[predicted.indptr[i] : predicted.indptr[i + 1]])
-        for i, row in enumerate(np.split(test.matrix.indices, test.matrix.indptr[1:-1]))
-    ]
-    expected = sum(rights) / len(rights)
-    assert fitted_sparse.score(test.texts, test.matrix) == expected
-    assert fitted_sparse.score(test.texts, test.labels) == expected
-    own = [[fitted_sparse.classes_[i] for i in row] for row in predicted.tolil().rows]
-    assert fitted_sparse.score(test.texts, own) == 1
-    assert fitted_sparse.score(test.texts, [[*row, "unheard of"] for row in own]) == 0
 
 
 @pytest.mark.parametrize(

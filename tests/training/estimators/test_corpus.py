@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from longtail.models.errors import DataError
@@ -36,15 +35,6 @@ def test_equal_documents_have_one_folder_and_others_another(tmp_path):
     assert written(["a"]) == written(["a"]) != written(["b"])
     assert len(list(tmp_path.iterdir())) == 2
     assert open_dataset(written(["a"])).labels[0].id == "a"
-
-
-def test_a_data_frame_has_its_labels_in_a_column():
-    pandas = pytest.importorskip("pandas")
-    cells = [["oil", "duty"], np.array(["oil"]), "oil; duty", '["a;b"]', ""]
-    frame = pandas.DataFrame({"title": list("vwxyz"), "content": ["c"] * 5, "labels": cells})
-    found = documents_of(frame)
-    assert found.texts[0] == "v\nc"
-    assert found.labels == [["oil", "duty"], ["oil"], ["oil", "duty"], ["a;b"], []]
 
 
 class Frame(dict):

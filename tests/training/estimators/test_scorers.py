@@ -56,28 +56,12 @@ def test_other_estimators_are_measured_as_well(training, test):
         psp_at_k(3)(estimator, test.texts, truth)
 
 
-def test_a_pipeline_tells_what_its_last_step_was_fitted_on(fitted, test):
-    pipeline = make_pipeline(fitted)
-    assert psp_at_k(5)(pipeline, test.texts, test.matrix) == psp_at_k(5)(
-        fitted, test.texts, test.matrix
-    )
-
-
 def test_ties_go_to_the_smaller_class_and_only_stored_scores_are_ranked():
     dense = np.array([[0.5, 0.9, 0.5], [-1.0, -3.0, -2.0]])
     assert ranked_classes(dense, 2).tolist() == [[1, 0], [0, 2]]
     assert ranked_classes(dense, 4).tolist() == [[1, 0, 2, -1], [0, 2, 1, -1]]
     stored = csr_array(([-2.0, -1.0, 0.0], [2, 0, 1], [0, 2, 3]), shape=(2, 3))
     assert ranked_classes(stored, 2).tolist() == [[0, 2], [1, -1]]
-
-
-def test_a_ranking_that_is_too_narrow_is_refused(fitted, test):
-    with pytest.raises(InvalidInputError, match=r"at most 10 labels.*set its parameter k to 20"):
-        precision_at_k(20)(fitted, test.texts, test.matrix)
-    with pytest.raises(InvalidInputError, match="k is 0; expected at least 1"):
-        precision_at_k(0)(fitted, test.texts, test.matrix)
-    with pytest.raises(InvalidInputError, match="scores are a list"):
-        ranked_classes([np.zeros((2, 2))], 1)
 
 
 def test_an_estimator_without_scores_is_refused(test):

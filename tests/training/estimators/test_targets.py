@@ -63,8 +63,3 @@ def test_unknown_labels_get_columns_behind_the_classes():
 def test_other_things_are_refused(y, classes, message):
     with pytest.raises(InvalidInputError, match=message):
         targets_of(y, classes)
-
-
-def test_a_matrix_of_other_columns_is_no_truth():
-    with pytest.raises(InvalidInputError, match="3 columns, expected 2"):
-        truth_for(MATRIX, np.arange(2))

@@ -77,12 +77,6 @@ def test_all_labels_are_measured_on_all_documents():
     assert whole.values["macro-F1@3"] == pytest.approx(label_f1_at(judged, 3).mean())
 
 
-def test_a_bin_that_no_document_needs_is_empty_and_shown_as_not_measured(evaluation):
-    assert evaluation.scorers["good"]["10-99"].values == {}
-    row = evaluation.bin_table("good").splitlines()[6]
-    assert [cell.strip() for cell in row.split("|")[1:-1]] == ["10-99", "2", "0", "0", *"----"]
-
-
 def test_shot_groups_are_measured_with_their_own_labels_as_truth_in_the_whole_ranking():
     rng = np.random.default_rng(4)
     counts = rng.choice([0, 3, 49, 50, 200], 30)

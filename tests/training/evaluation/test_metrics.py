@@ -212,9 +212,3 @@ def test_impossible_propensities_are_refused(counts, num_documents, b, words):
 def test_broken_rankings_are_refused(labels, words):
     with pytest.raises(DataError, match=words):
         join_truth(np.array(labels), truth_of([{0}, {1}], 3))
-
-
-@pytest.mark.parametrize("k", [0, 3])
-def test_a_k_outside_the_ranking_is_refused(k):
-    with pytest.raises(DataError, match=f"got k={k}, but the ranking is 2 labels wide"):
-        precision_at(judged_of([[0, 1]], [{0}], 2), k)

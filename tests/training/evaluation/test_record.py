@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from datetime import date
 from pathlib import Path
@@ -16,7 +15,6 @@ from longtail.training.evaluation.record import (
     check_record_file,
     find_commit,
     make_record,
-    write_record,
 )
 
 
@@ -34,14 +32,6 @@ def test_a_record_says_what_measured_when_and_where(tmp_path):
     assert record["processor"]["cores"] >= 1
     assert set(record["processor"]["flags"]) <= set(FLAGS)
     assert (record["seeds"], record["figures"]) == ([0, 1], {"P@1": 0.5})
-
-
-def test_what_is_written_is_read_again(tmp_path):
-    record = make_record({"rows": [(1, 2.5)], "late": float("inf"), "none": float("nan")})
-    path = tmp_path / "results" / "x.json"
-    write_record(path, record)
-    assert json.loads(path.read_text()) == record
-    assert record["figures"] == {"rows": [[1, 2.5]], "late": "inf", "none": "nan"}
 
 
 def test_the_commit_is_that_of_the_source(tmp_path):

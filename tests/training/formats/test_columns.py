@@ -134,12 +134,6 @@ def test_a_misspelt_field_is_refused_though_another_is_there(tmp_path):
         open_dataset(tmp_path, CorpusOptions(("title", "abstrakt"))).check()
 
 
-def test_several_fields_that_may_hold_the_labels_are_refused(tmp_path):
-    write(tmp_path, {"text": "t", "tags": ["x"]}, {"text": "u", "keywords": ["x"]})
-    with pytest.raises(DataError, match=r"may each hold the labels; choose with '--label-column"):
-        open_dataset(tmp_path).check()
-
-
 def test_a_string_is_divided_only_at_a_delimiter_that_is_given(tmp_path):
     write(tmp_path, {"text": "t", "labels": "x|y"})
     assert len(open_dataset(tmp_path, CorpusOptions(label_delimiter="|")).labels) == 2

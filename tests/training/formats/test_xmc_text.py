@@ -50,12 +50,6 @@ def test_what_was_written_is_read_to_the_bit(tmp_path, rows, name):
     assert read(tmp_path / name) == [list(row.items()) for row in rows]
 
 
-def test_files_with_carriage_returns_and_a_byte_order_mark_are_read(tmp_path):
-    path = write(tmp_path, ["1:3 4:5", ""], end="\r\n")
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert read(path) == [[(1, 3.0), (4, 5.0)], []]
-
-
 REASONS = {
     "12:1": "label '12' of '12:1': expected 0 to 11",
     "x:1 -1:2": "label 'x' of 'x:1': expected 0 to 11; label '-1' of '-1:2': expected 0 to 11",

@@ -143,15 +143,6 @@ def test_every_q_draws_on_a_gpu(q):
     ).isfinite()
 
 
-@pytest.mark.gpu
-def test_mining_runs_on_a_gpu():
-    scorer = LinearScorer().cuda()
-    loss = {"kind": "ordered", "rank_weights": 3}
-    assert value(
-        scorer, {"distribution": {"kind": "uniform_subset"}, "num_negatives": 8}, loss
-    ).isfinite()
-
-
 def test_the_full_softmax_is_the_cross_entropy():
     scorer = LinearScorer()
     loss = value(

@@ -217,21 +217,10 @@ def test_hard_negatives_are_those_of_the_pairs_document():
     assert len(distribution.draw(pairs, seeded()).labels[0].unique()) == 10
 
 
-def test_a_document_without_hard_negatives_and_nothing_else_to_draw_is_refused():
-    with pytest.raises(DataError, match="document 1 has none"):
-        HardNegatives(torch.tensor([[3], [NO_LABEL]]), 1.0, 10, 5)
-
-
 def test_excluding_what_q_has_is_refused():
     pairs = pairs_of(torch.tensor([[3, 8, 1]]).expand(NUM_PAIRS, -1))
     with pytest.raises(DataError, match=r"document 0: .* have 1.0000 of q"):
         HardNegatives(HARD, 1.0, NUM_LABELS, 5).draw(pairs, seeded())
-
-
-def test_a_q_of_the_document_wants_its_vectors():
-    pairs = Pairs(torch.arange(2), torch.zeros(2, dtype=torch.int64), NOTHING[:2])
-    with pytest.raises(DataError, match="come without vectors"):
-        clusters().draw(pairs, seeded())
 
 
 def test_clusters_hold_every_label_once_and_alike_ones_together():

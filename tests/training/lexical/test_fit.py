@@ -169,15 +169,6 @@ def same(first: NameModel | None, second: NameModel | None) -> bool:
 # ---- nothing to learn ----
 
 
-def test_names_that_are_never_right_make_no_scorer(caplog):
-    texts, truth = corpus(100)
-    nothing = csr_array(truth.shape, dtype=np.float32)
-    with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
-        assert fitted(texts, nothing) is None
-    assert "names: 0 of " in caplog.text
-    assert "too few to learn from (at least 20)" in caplog.text
-
-
 def test_where_names_are_never_wrong_whole_names_come_first():
     texts, truth = corpus(100)
     model = fitted(texts, csr_array(np.ones(truth.shape, dtype=np.float32)))

@@ -115,13 +115,6 @@ def test_models_are_judged_as_loops_judge_them(monkeypatch, num_scores):
     assert num_documents < 20
 
 
-def test_of_equal_scores_the_smaller_label_is_the_best():
-    flat = LinearModel(np.zeros((3, 1), np.float32), np.zeros(3, np.float32), np.arange(3))
-    vectors = np.ones((2, 1), dtype=np.float32)
-    truth = csr_array(np.array([[1, 0, 0], [0, 1, 0]], dtype=np.float32))
-    assert measure_linear(flat, vectors, truth, None).accuracy == 0.5
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_learns_documents_with_several_labels(name):
     rng = np.random.default_rng(2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -53,12 +52,3 @@ def test_of_equally_good_ones_the_first_is_chosen() -> None:
     eye = csr_array(np.eye(3, dtype=np.float32))
     found = fit_memory(eye, eye, ids_of(eye), DevDocuments(eye, eye), CONFIG)
     assert (found.num_neighbours, found.temperature) == (4, 0.1)
-
-
-def test_without_a_dev_split_the_first_are_taken_and_it_is_said(caplog) -> None:
-    features, truth = noisy_documents(2, 20)
-    with caplog.at_level(logging.WARNING):
-        found = fit_memory(features, truth, ids_of(truth), None, CONFIG)
-    assert (found.num_neighbours, found.temperature) == (4, 0.1)
-    assert "no dev split to choose on: 4 neighbours, temperature 0.1" in caplog.text
-    assert found.ids == tuple(ids_of(truth))

@@ -132,17 +132,6 @@ def test_gradient_checkpointing_has_the_same_gradients_in_less_memory(new_still_
     assert kept[1] < 0.5 * kept[0]
 
 
-def test_gradient_checkpointing_goes_together_with_parts(new_still_model, steps):
-    models = [new_still_model() for _ in range(2)]
-    checkpoint_gradients(models[1].encoder)
-    plain, both = (
-        gradients(models[0], steps(models[0]), 1),
-        gradients(models[1], steps(models[1]), 3),
-    )
-    for name, value in plain.items():
-        torch.testing.assert_close(both[name], value, rtol=1e-3, atol=1e-5, msg=name)
-
-
 def test_bfloat16_has_nearly_the_loss_of_float32(new_still_model, steps):
     models = [new_still_model() for _ in range(2)]
     exact, rounded = (
@@ -153,12 +142,3 @@ def test_bfloat16_has_nearly_the_loss_of_float32(new_still_model, steps):
     name = "encoder.document_pooler.weight"
     cosine = torch.cosine_similarity(exact[name].flatten(), rounded[name].flatten(), dim=0)
     assert cosine > 0.98
-
-
-def test_a_model_encodes_at_once_again_afterwards(new_model):
-    model = new_model()
-    before = set(model.state_dict())
-    with encoding_in_parts(model, CPU, 2):
-        assert model.encode_by is not None
-    assert model.encode_by is None
-    assert set(model.state_dict()) == before

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.stats import chisquare
 
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.neural.label_subsets import LabelSubsets, hard_negatives, positives_among
+from longtail.training.neural.label_subsets import LabelSubsets, hard_negatives
 
 NO_HARD = np.empty((2, 0), dtype=np.int64)
 
@@ -44,10 +44,6 @@ def test_a_subset_holds_all_positives_once_in_rising_order_and_has_its_size(posi
     assert len(drawn) == max(min(size, 30), len(wanted))
 
 
-def test_more_positives_than_the_size_are_all_kept_and_nothing_else():
-    assert draw([[1, 2, 3], [3, 4]], [[9], [8]], size=2) == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_hard_negatives_come_by_rank_before_uniform_draws(seed):
     hard = [[11, 12], [13, 14]]
@@ -77,12 +73,6 @@ def test_random_fill_is_uniform_over_the_labels_that_are_left():
     assert counts[:2].tolist() == [2000, 2000]
     # Draws without replacement vary less than the test assumes, so it is on the safe side.
     assert chisquare(counts[2:]).pvalue > 0.01
-
-
-def test_positives_among_labels_are_those_of_the_truth():
-    truth = truth_of([[0, 3], [2]], 5)
-    found = positives_among(truth, np.array([0, 2, 4]))
-    assert found.tolist() == [[True, False, False], [False, True, False]]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6))

@@ -200,12 +200,6 @@ def test_a_finished_stage_takes_no_step_again(new_model, texts, tmp_path):
     assert equal(again, model)
 
 
-def test_checkpoints_are_written_by_the_clock_and_at_the_end(new_model, texts, tmp_path):
-    model = new_model()
-    run_stage(texts, tmp_path, model, classifier_step(model, texts, CPU))
-    assert [path.name for path in (tmp_path / "classifier").iterdir()] == [str(STEPS)]
-
-
 def test_a_step_in_bfloat16_learns_in_float32(new_model, texts, tmp_path):
     machine = Machine("cpu", is_bfloat16=True)
     model, seen = new_model(), []

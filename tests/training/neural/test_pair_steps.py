@@ -189,18 +189,6 @@ def test_no_step_encodes_more_labels_than_it_may(
     assert max(encoded) <= 50
 
 
-def test_pairs_beyond_the_bound_are_left_out_at_random(texts):
-    batches = PairBatches(texts.truth, "document", most=4)
-    seen = set()
-    for seed in range(100):
-        pairs, places = batches.draw(ROWS, np.random.default_rng(seed), "cpu")
-        assert len(pairs.labels) == len(places) == 4
-        found = list(zip(pairs.documents.tolist(), pairs.labels.tolist(), strict=True))
-        assert all(texts.truth[document, label] for document, label in found)
-        seen |= set(found)
-    assert len(seen) == texts.truth[ROWS].nnz
-
-
 def test_documents_without_labels_cost_nothing(new_model, texts, hard, tmp_path):
     bare = replace(texts, truth=csr_array(texts.truth.shape, dtype=np.float32))
     step = step_of(new_model(), texts, hard, config_of("uniform"), tmp_path)
@@ -224,15 +212,6 @@ def test_keeping_the_classifier_adds_its_loss(new_model, texts, hard, tmp_path):
     )
     alone = classifier_step(model, texts, CPU)(ROWS, np.random.default_rng(3)).item()
     assert kept - without == pytest.approx(alone, rel=1e-4)
-
-
-def test_clusters_follow_the_classifier(new_model, texts, hard, tmp_path):
-    model, config = new_model().eval(), config_of("clusters")
-    step = step_of(model, texts, hard, config, tmp_path)
-    before = step(ROWS, np.random.default_rng(3)).item()
-    with torch.no_grad():
-        model.classifier.weight.mul_(-5)
-    assert step(ROWS, np.random.default_rng(3)).item() != pytest.approx(before, rel=1e-3)
 
 
 def test_negatives_are_drawn_in_float32_though_scores_are_not(new_model, texts, hard, tmp_path):

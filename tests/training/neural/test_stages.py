@@ -16,7 +16,6 @@ from longtail.training.neural.model import DeplModel
 from longtail.training.neural.steps import retrieval_step
 from longtail.training.runtime.checkpoints import is_done
 from longtail.training.runtime.machine import Machine
-from longtail.training.runtime.run_log import progress_path, read_progress
 
 CPU = Machine("cpu", is_bfloat16=False)
 CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)
@@ -81,16 +80,6 @@ def test_a_broken_stage_ends_as_an_unbroken_one(train, new_model, tmp_path, monk
     )
 
 
-def test_a_stage_without_the_newer_options_learns_what_it_always_did(train, new_model, tmp_path):
-    """Losses of the first steps, as recorded before there were any options, without dropout."""
-    train(tmp_path, new_model(), CONFIG)
-    found = [point.loss for point in read_progress(progress_path(tmp_path / "classifier"))]
-    assert found == pytest.approx(RECORDED, rel=2e-3)
-
-
-RECORDED = [685.0386, 554.7391, 443.0733, 345.8813, 248.5325, 211.0735, 162.7228, 136.5845]
-
-
 @pytest.mark.parametrize(
     ("option", "is_alike"),
     [({"accumulate": 4}, True), ({"batch_tokens": 200}, False)],
@@ -107,14 +96,6 @@ def test_parts_alone_change_nothing_that_is_learned(train, new_model, tmp_path, 
     # Adam turns the last bits of tiny gradients into steps of full size: so few may differ.
     apart = ((models[0] - models[1]).abs() > 1e-5).float().mean().item()
     assert (apart < 1e-3) is is_alike
-
-
-def test_a_stage_that_is_done_takes_no_step_again(train, new_model, tmp_path):
-    done, again = new_model(), new_model()
-    train(tmp_path, done, CONFIG)
-    assert train(tmp_path, again, CONFIG, break_at=0) == []
-    assert equal(done, again)
-    assert is_done(tmp_path / "classifier")
 
 
 def test_a_stage_without_epochs_leaves_the_model_as_it_is(train, new_model, tmp_path):

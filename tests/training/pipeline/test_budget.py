@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import ConfigError
 from longtail.models.parts.storage import read_parts
 from longtail.training.data.dataset import open_dataset
 from longtail.training.neural.batching import BatchPlan
@@ -162,22 +161,7 @@ def test_a_worse_model_with_an_encoder_is_published_but_not_the_current_one(
     assert "25.00 % on dev, and version 1, without, 50.00 %" in caplog.text
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("few_steps")
-def test_where_current_is_to_stay_neither_version_becomes_it(start):
-    version, registry, _ = start(is_activated=False)
-    assert (version, registry.current()) == (2, None)
-
-
 # ---- what is refused ----
-
-
-@pytest.mark.slow
-def test_another_time_is_another_run(start, few_steps, tmp_path, caplog):
-    start(3.0)
-    start(4.0)
-    assert "holds another run (its budget_s differs)" in caplog.text
-    assert len(list(tmp_path.glob("**/run-*/budget.json"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -186,11 +170,3 @@ def test_another_time_is_another_run(start, few_steps, tmp_path, caplog):
 )
 def test_times_are_read(value, seconds):
     assert seconds_of(value, "--budget") == seconds
-
-
-@pytest.mark.parametrize(
-    "value", ["", "30", "m", "0s", "1.5h", "-3m", "5m1h", "٣m", "9" * 30 + "h"]
-)
-def test_what_is_no_time_is_refused(value):
-    with pytest.raises(ConfigError, match="expected a time such as 90s, 30m, 2h or 1h30m"):
-        seconds_of(value, "--budget")

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch.nn.functional import linear, normalize
 
 from longtail.models.edit.add_labels import add_labels
-from longtail.models.encoders.dual_encoder import DEPL_HEAD, encode_all
+from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.pretrained import EncoderSource, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import Prefixes, tokenize_texts
 from longtail.models.encoders.vector_head import VectorHead
@@ -158,11 +158,6 @@ def test_the_configuration_decides_where_it_says_something(started, sentence_enc
     assert found.prefixes == Prefixes("", "people ")
 
 
-def test_an_encoder_that_says_nothing_is_used_as_in_depl(started, tiny_encoder):
-    found = started(tiny_encoder)
-    assert (found.encoder.head, found.prefixes) == (DEPL_HEAD, Prefixes())
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -176,20 +171,6 @@ def test_an_encoder_that_says_nothing_is_used_as_in_depl(started, tiny_encoder):
 def test_a_prefix_that_leaves_no_room_is_refused(started, sentence_encoder, changes, told):
     with pytest.raises(ConfigError, match=told):
         started(sentence_encoder, **changes)
-
-
-def test_a_prefix_that_the_encoder_does_not_pool_is_refused(started, sentence_encoder):
-    write_pooling(sentence_encoder, include_prompt=False)
-    with pytest.raises(ConfigError, match=r"leaves the prefix of a text out .* to ''"):
-        started(sentence_encoder)
-    assert started(sentence_encoder, document_prefix="", label_prefix="").prefixes == Prefixes()
-
-
-def test_a_dense_layer_of_another_encoder_is_refused(started, sentence_encoder):
-    weights = {"linear.weight": torch.ones(DIM, 20)}
-    save_file(weights, sentence_encoder / "2_Dense" / "model.safetensors")
-    with pytest.raises(ConfigError, match="read vectors of 20 numbers, but its transformer makes"):
-        started(sentence_encoder)
 
 
 def test_known_tokens_are_those_of_the_text_and_not_of_its_prefix(tiny_encoder):

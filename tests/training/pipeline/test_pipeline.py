@@ -322,26 +322,6 @@ def test_another_configuration_works_in_a_folder_of_its_own_and_resumes_there(
     assert folder_of(changed(tiny_config, seed=4), tiny_corpus) == other
 
 
-def test_other_data_are_worked_on_in_a_folder_of_their_own(
-    trained, folder_of, tiny_config, copied_corpus, tmp_path, caplog
-):
-    work = shutil.copytree(trained.work, tmp_path / "work")
-    with (copied_corpus / "test.jsonl").open("a") as file:
-        file.write('{"text": "one more", "labels": []}\n')
-    assert folder_of(tiny_config, copied_corpus).parent == work
-    assert "another run (its data_fingerprint differs)" in caplog.text
-
-
-@pytest.mark.slow
-def test_a_misspelt_encoder_can_be_mended_in_the_same_folder(
-    train_in, tiny_config, tiny_corpus, tmp_path
-):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"expected config.json and \*.safetensors"):
-        train_in(tmp_path, changed(tiny_config, encoder=str(tmp_path / "empty")), tiny_corpus)
-    assert train_in(tmp_path, tiny_config, tiny_corpus).version == 1
-
-
 # ---- what is published ----
 
 
@@ -429,14 +409,6 @@ def test_the_ensembles_weights_and_every_calibration_are_published(trained):
         assert members == sorted(members) and set(members) <= set(candidates)
     kept = json.loads((trained.work / "blending" / "blending.json").read_text())
     assert {name: blend_of(blend) for name, blend in kept["blends"].items()} == manifest.blends
-
-
-def test_the_ensemble_is_as_good_on_dev_as_any_scorer_that_it_blends(trained):
-    def precision(scorer: str) -> float:
-        return trained.bundle.manifest.metrics["dev"][scorer]["all"]["P@5"]
-
-    for blend, fitted in trained.bundle.manifest.blends.items():
-        assert precision(blend) >= max(map(precision, fitted.weights))
 
 
 def test_all_scorers_of_a_published_bundle_give_probabilities(trained):

@@ -16,7 +16,6 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.promotion.rules import PromotionRules
-from longtail.training.calibration.reliability import calibration_error
 from longtail.training.data.dataset import open_dataset
 from longtail.training.promotion.feedback import (
     JudgedDocument,
@@ -235,8 +234,3 @@ def test_feedback_that_a_candidate_contradicts_is_a_reason(registry, held_out, t
     path.write_text(json.dumps(entry("2001-01-01T00:00:00Z")) + "\n")
     few = judge(registry, worse, 1, old, LENIENT)
     assert few.notes[1] == "feedback: not tested; the rules ask for 10 entries"
-
-
-def test_the_calibration_error_is_how_far_probabilities_are_from_what_is_right():
-    assert calibration_error(np.full(100, 0.9), np.zeros(100, dtype=np.bool_)) == pytest.approx(0.9)
-    assert calibration_error(np.ones(30), np.ones(30, dtype=np.bool_)) == 0

@@ -85,11 +85,6 @@ def test_the_same_model_is_as_good_and_not_better():
     assert "no metric is shown to be better" in reason
 
 
-def test_a_band_with_few_documents_is_not_tested():
-    joined = pair_of_models(1, 20, (0.4, 0.4))
-    assert {test.kind for test in quality_tests(joined, COUNTS, 1000, RULES)} == {"overall"}
-
-
 def test_equal_models_are_promoted_in_less_than_one_in_twenty():
     assert share_promoted(300, (0.4, 0.4), RULES) < 0.05
 

@@ -11,7 +11,6 @@ import numpy as np
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.errors import LongtailError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.options import CorpusOptions
 from longtail.training.reports.inspection import Inspection, inspect_dataset
@@ -71,17 +70,6 @@ def test_counts_are_those_of_the_documents(tiny_corpus, tiny_texts):
     }
 
 
-def test_ten_examples_come_from_all_over_the_training_documents(tiny_corpus):
-    found, documents = inspected(tiny_corpus), list(open_dataset(tiny_corpus).split("train"))
-    rows = [int(example.id) - 1 for example in found.examples]
-    assert len(rows) == 10 and rows == sorted(set(rows))
-    assert rows[0] == 0 and rows[-1] >= 0.8 * len(documents)
-    names = [label.name for label in open_dataset(tiny_corpus).labels]
-    for row, example in zip(rows, found.examples, strict=True):
-        assert documents[row].text.startswith(example.text)
-        assert list(example.labels) == [names[label] for label in documents[row].labels]
-
-
 def test_what_is_suspicious_is_told(tmp_path):
     told = "\n".join(inspected(write(tmp_path, ODD)).oddities)
     for said in (
@@ -113,22 +101,6 @@ def test_labels_that_the_vocabulary_lacks_are_told_and_do_not_stop_it(tmp_path):
 
 def run(*words: object) -> Any:
     return CliRunner().invoke(longtail.app, ["inspect", *map(str, words)])
-
-
-def test_the_command_writes_text_json_and_picture(tmp_path, tiny_corpus):
-    done = run(tiny_corpus, "--output", tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    text = (tmp_path / "out" / "inspection.md").read_text()
-    assert text.rstrip() in done.output
-    for heading in ("Documents", "Labels", "Examples", "Suspicious", "Training will take about"):
-        assert f"## {heading}" in text
-    written = json.loads((tmp_path / "out" / "inspection.json").read_text())
-    assert written["splits"]["train"]["documents"] == 60
-    counts = written["training_documents_of_labels"]
-    assert sum(counts.values()) == written["labels"]
-    assert (tmp_path / "out" / "tail.png").read_bytes().startswith(b"\x89PNG")
-    again = run(tiny_corpus, "--output", tmp_path / "out")
-    assert isinstance(again.exception, LongtailError)
 
 
 def test_the_command_prints_json_and_takes_columns(tmp_path):

@@ -12,10 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.errors import ConfigError
 from longtail.training.evaluation.hierarchical import HierarchicalReport
 from longtail.training.reports import report as report_module
-from longtail.training.reports.report import read_run_log
 
 VOID = {"meta", "img", "source"}
 
@@ -127,10 +125,3 @@ def test_the_record_of_a_report_has_what_the_run_took(trained, tiny_corpus, tmp_
     run = json.loads((tmp_path / "x.json").read_text())["figures"]["run"]
     assert run["last_losses"].keys() >= {"classifier", "retrieval"}
     assert all(cost["wall_s"] >= 0 for cost in run["costs"])
-
-
-def test_the_folder_of_another_run_is_refused(trained, trained_sparse, tmp_path):
-    with pytest.raises(ConfigError, match="holds another run than the one that made this model"):
-        read_run_log(trained_sparse.work, trained.bundle.manifest)
-    with pytest.raises(ConfigError, match=r"no run in '.*'; give --work"):
-        read_run_log(tmp_path, trained.bundle.manifest)

@@ -267,13 +267,6 @@ PLACE = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_POR
          "LOCAL_RANK": "1"}  # fmt: skip
 
 
-@pytest.mark.parametrize("variables", [{}, {"WORLD_SIZE": "4"}, PLACE | {"WORLD_SIZE": "1"}])
-def test_without_torchrun_a_process_is_alone(launched, variables):
-    launched(**variables)
-    with joined_processes() as processes:
-        assert processes == ALONE
-
-
 @pytest.mark.parametrize(("num_gpus", "backend"), [(0, "gloo"), (2, "cpu:gloo,cuda:nccl")])
 def test_a_launched_process_joins_with_its_gpu_and_leaves(launched, monkeypatch, num_gpus, backend):
     joined, chosen = Backends(), []
@@ -286,16 +279,6 @@ def test_a_launched_process_joins_with_its_gpu_and_leaves(launched, monkeypatch,
         assert processes == Processes(1, 2)
     assert joined.calls == [backend, "destroyed"]
     assert chosen == [1] * (num_gpus > 0)
-
-
-def test_a_process_that_has_left_leaves_no_second_time(launched, monkeypatch):
-    joined = Backends()
-    monkeypatch.setattr(distributed, "dist", joined)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    launched(**PLACE)
-    with joined_processes() as processes:
-        processes.leave()
-    assert joined.calls == ["gloo", "destroyed"]
 
 
 def test_more_processes_than_gpus_are_refused(launched, monkeypatch):

@@ -30,15 +30,6 @@ def test_on_a_gpu_every_precision_is_to_be_had(gpu, precision, expected):
     assert find_machine(precision) == expected
 
 
-def test_a_gpu_that_imitates_bfloat16_computes_in_float32(gpu, monkeypatch):
-    """As a T4 does, slowly."""
-    monkeypatch.setattr(
-        torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation
-    )
-    assert find_machine("auto") == Machine("cuda", is_bfloat16=False)
-    assert find_machine("bfloat16") == Machine("cuda", is_bfloat16=True)
-
-
 @pytest.mark.parametrize(("device", "devices"), [("cpu", []), ("cuda", [2])])
 def test_draws_touch_no_gpu_but_the_current_one(monkeypatch, device, devices):
     """The state of all of them takes memory of each, for every process."""

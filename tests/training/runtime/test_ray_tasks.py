@@ -6,7 +6,6 @@ Most of it with a stand-in; what needs a cluster is skipped where the extra `ray
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,12 +124,6 @@ def test_engines_that_there_are_not():
     assert checked_engine("ray", 3) == Executor("ray", 3)
     with pytest.raises(ConfigError, match="--engine: got 'spark'; expected one of"):
         checked_engine("spark", 1)
-
-
-def test_without_ray_the_error_names_the_extra(fit, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"--engine ray needs ray, .*longtail\[ray"):
-        fit(tmp_path, ON_RAY)
 
 
 @pytest.mark.ray

@@ -29,17 +29,6 @@ def note(checkpoints, steps, *, done, total):
     return [point.step for point in read_progress(progress_path(checkpoints))]
 
 
-def test_every_step_of_a_short_stage_is_there_with_loss_and_rate(checkpoints):
-    assert note(checkpoints, range(1, 6), done=0, total=5) == [1, 2, 3, 4, 5]
-    point = read_progress(progress_path(checkpoints))[3]
-    assert (point.loss, point.rate) == (0.25, 0.5)
-
-
-def test_of_a_long_stage_every_nth_step_is_there_and_the_last(checkpoints, monkeypatch):
-    monkeypatch.setattr(run_log, "_MAX_LINES", 3)
-    assert note(checkpoints, range(1, 11), done=0, total=10) == [1, 4, 8, 10]
-
-
 def test_a_resumed_stage_has_no_step_twice_and_its_time_goes_on(checkpoints):
     note(checkpoints, range(1, 6), done=0, total=8)
     path = progress_path(checkpoints)
@@ -89,12 +78,3 @@ class NoSampler:
 
     def __exit__(self, *_):
         pass
-
-
-def test_memory_is_looked_at_from_time_to_time(monkeypatch):
-    monkeypatch.setattr(run_log, "_SAMPLE_EVERY_S", 0.001)
-    with run_log._Sampler() as sampler:
-        sampler.peak_bytes = 0
-        while not sampler.peak_bytes:
-            pass
-    assert sampler.peak_bytes > 2**20

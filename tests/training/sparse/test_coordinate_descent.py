@@ -102,9 +102,3 @@ def test_samples_are_uniform_over_the_documents_not_in_the_set(wanted):
     rest = np.setdiff1d(np.arange(NUM_DOCUMENTS), positives)
     # Without replacement the counts vary less than a multinomial's: the test is on the safe side.
     assert stats.chisquare(times[rest]).pvalue > 0.01
-
-
-def test_a_sample_larger_than_the_rest_is_the_rest():
-    features = random_features(0, np.ones(NUM_FEATURES))
-    [drawn] = trained_on(features, np.array([7]), sampled_negatives=10 * NUM_DOCUMENTS)
-    assert sorted(drawn) == sorted(set(range(NUM_DOCUMENTS)) - {7})

@@ -55,23 +55,12 @@ def keywords_of(model: SparseModel, *names: str, count: int = 20, **options: Any
     return keywords_of_labels(model, named(*names), config)
 
 
-def falling(*tokens: str, **options: Any) -> SparseModel:
-    """One label whose weights fall in the order of the tokens."""
-    return model_of([[1 / (n + 1) for n in range(len(tokens))]], [0], list(tokens), **options)
-
-
 # ---- by weight ----
 
 
 def test_keywords_are_the_tokens_of_highest_weight_best_first():
     model = model_of([[0.1, 0.4, 0.2, 0.3]], [0])
     assert keywords_of(model, "food", count=3) == [("bread", "dates", "cheese")]
-
-
-def test_a_phrase_is_a_keyword_only_where_there_is_no_word():
-    model = falling("olive oil", "oil", "olive", max_ngram=2)
-    assert keywords_of(model, "food") == [("oil", "olive")]
-    assert keywords_of(falling("olive oil", "oil mill", max_ngram=2), "food") == [("olive oil",)]
 
 
 @pytest.mark.parametrize("weights", [[0, 0, 0, 0], [-1, 0, -2, 0]])
@@ -208,10 +197,6 @@ def test_a_run_describes_labels_by_the_other_names_and_parents_of_its_corpus(
 def test_the_keywords_of_a_pseudo_description_are_found_in_it(name, description, words):
     text = described(Label("1", name, description), words)
     assert keyword_part(Label("1", name, description, text)) == " ".join(words)
-
-
-def test_a_pseudo_description_of_another_kind_has_no_keywords():
-    assert keyword_part(Label("1", "kakuro", "", "somebody's own text")) == ""
 
 
 # ---- from the configuration to the bundle ----

@@ -11,8 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
-from longtail.models.errors import ConfigError, DataError
-from longtail.models.extras import PACKAGES
+from longtail.models.errors import DataError
 from longtail.models.scorers.sparse import SparseModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
@@ -98,12 +97,6 @@ def test_forms_of_a_word_become_one_token():
     assert tfidf.tokens == ("car", "fish", "swim")
     assert tfidf.lemmas["swam"] == "swim"
     assert (tfidf.transform(["fishes swam"]) != features[:1]).nnz == 0
-
-
-def test_missing_lemma_tables_are_named_with_what_to_install(monkeypatch):
-    monkeypatch.setitem(PACKAGES, "lemmas", ("absent",))
-    with pytest.raises(ConfigError, match=r"lemma_language .* needs absent"):
-        read_lemmas("en")
 
 
 def test_each_label_has_the_weights_of_a_plain_svm(problem, tmp_path):

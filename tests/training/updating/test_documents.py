@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail.models.scorers.tfidf import TfidfModel
-from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.formats.hashed_parts import part_of
 from longtail.training.updating import documents as module
@@ -118,11 +116,3 @@ def test_the_dev_corpus_has_chosen_documents_and_those_of_the_feedback(tmp_path,
     chosen = {x for x, is_in in zip(turned, smallest_digests(turned, 10), strict=True) if is_in}
     assert chosen == {*texts[:-1]}  # in whatever order
     assert smallest_digests(turned, 99).all() and not len(smallest_digests([], 9))
-
-
-def test_unknown_words_are_those_that_a_vocabulary_of_the_new_texts_would_have(tmp_path):
-    texts = ["the fish swims", "the fish eats zebras", "the bird eats zebras", "the unicorn"]
-    changed = change(corpus_of(tmp_path / "corpus", [{0}]), [said(text, [0]) for text in texts])
-    tfidf = TfidfModel(["bird", "fish"], np.ones(2, dtype=np.float32))
-    # "fish", "eats" and "zebras" are in 2 documents, "the" in all.
-    assert changed.unknown_share(tfidf, SparseConfig()) == pytest.approx(2 / 3)

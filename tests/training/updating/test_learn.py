@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,6 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.calibration.members import DevRanking
-from longtail.training.commands.learn import dev_in_words
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.feedback import open_feedback
@@ -205,15 +204,6 @@ def test_no_copy_of_the_dev_texts_is_left_in_the_work_folder(place, trained_spar
     assert [*here.work.rglob("stages.jsonl")] and not [*here.work.rglob("dev.jsonl")]
 
 
-def test_a_candidate_does_not_become_current_until_it_is_activated(place, trained_sparse):
-    here = place(trained_sparse)
-    first = here.learn(activate=False)
-    assert (here.registry.current(), first.version) == (1, 2)
-    assert here.learn(activate=False).version == 2  # the same, of the same version
-    here.registry.activate(2)
-    assert here.learn(activate=False) == Learned(2, None)
-
-
 @pytest.mark.slow
 def test_deleted_feedback_is_forgotten(place, trained, write_feedback, lines):
     """What a version learns depends on all of the feedback, and on nothing that it was before."""
@@ -264,14 +254,3 @@ def test_a_killed_run_resumes_after_the_rows_that_it_fitted(place, trained_spars
         "longtail.training.sparse.fit.SvmProblem.fit", killed
     )  # no row is fitted again
     assert here.learn().version == 2
-
-
-def test_the_command_compares_dev_figures_of_the_default_scorers(trained):
-    def with_p(value):
-        figures = {"P@1": value, "P@5": value / 2, "PSP@5": value / 4}
-        metrics = {"dev": {"sparse": {"all": figures}}}
-        return replace(trained.bundle.manifest, default_scorer="sparse", metrics=metrics)
-
-    said = dev_in_words(with_p(0.8), with_p(0.6))
-    assert "P@1 60.00 % (80.00 % before)" in said and "PSP@5 15.00 % (20.00 % before)" in said
-    assert dev_in_words(replace(with_p(0.8), metrics={}), with_p(0.6)) == ""

@@ -34,14 +34,3 @@ def test_axes_that_hang_together_take_more_turns():
     ]
     assert found[0] <= found[1] <= found[2]
     assert tune("uniform", objective_value, 0) == Candidate.start("uniform")
-
-
-def test_equally_good_neighbours_stay_untried_beyond_the_first():
-    asked = set()
-
-    def objective_value(candidate: Candidate) -> float:
-        asked.add(candidate)
-        return 0.5
-
-    assert tune("frequency", objective_value, 5) == Candidate.start("frequency")
-    assert len(asked) == 5

@@ -93,17 +93,6 @@ def test_what_settings_have_in_common_is_trained_once(folder, starts):
     assert kept == ["classifier", "classifier", "sparse"]  # one of them of no epochs
 
 
-def test_every_scorer_of_every_setting_is_a_trial(folder):
-    trials = {path.name for path in (folder / "trials").iterdir()}
-    assert {f"{scorer}.cls_labels.0.json" for scorer in SCORERS} <= trials
-    assert len(trials) == 3 * len(SCORERS) + len(SCORERS) - 2  # without classifier and hybrid
-    results = json.loads((folder / "results.json").read_text())["results"]
-    assert results["sparse"]["base"] == results["sparse"]["cls_labels"]
-    assert results["retrieval"]["base"] != results["retrieval"]["cls_labels"]
-    assert set(results["hybrid"]) == {"base", "cls_labels", "no_pretraining"}
-    assert "macro-F1@5 (1-9)" in results["retrieval"]["no_classifier"]
-
-
 def test_a_figure_is_what_evaluation_of_the_kept_ranking_gives(folder, tiny_corpus):
     ranked = folder / "measured" / "base.0" / "retrieval.txt"
     lines = ranked.read_text().splitlines()[1:]

@@ -9,7 +9,6 @@ import pytest
 
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
-from longtail.models.errors import ConfigError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.dense_storage import read_dual_encoder
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
@@ -35,13 +34,6 @@ def test_what_a_setting_needs_decides_whether_it_is_run():
     alone = TrainingConfig.model_validate({"scorers": ["retrieval", "sparse"]})
     found = choose_ablations(None, alone, WITH_PARENTS)
     assert set(everything) - set(found) == {"no_classifier"}
-
-
-def test_a_setting_that_is_asked_for_and_can_not_be_had_is_refused():
-    with pytest.raises(ConfigError, match="'names_and_parents' needs parents, which neither"):
-        choose_ablations("names_and_parents", TrainingConfig(), NAMED)
-    with pytest.raises(ConfigError, match="got 'names', expected some of base, name_only"):
-        choose_ablations("names", TrainingConfig(), NAMED)
 
 
 def test_trials_are_of_every_scorer_and_one_seed_before_the_next():
