@@ -151,5 +151,3 @@ def test_a_score_that_is_no_number_is_a_500_and_never_json(
     with open_client(make_loader(predictor_class=Broken)) as client:
         answer = client.post("/v1/predict", json={"text": "a"})
     assert "label 'L0' got the score" in assert_problem(answer, 500, "model")["detail"]
-
-
