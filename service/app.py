@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.middleware.cors import CORSMiddleware
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
@@ -21,19 +20,8 @@ from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.shares import Slots
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
-from longtail.service.middleware.body_limits import BodyLimitMiddleware
-from longtail.service.middleware.load_shedding import LoadSheddingMiddleware
-from longtail.service.middleware.request_heads import CloseUpgradesMiddleware, RequestHeadMiddleware
-from longtail.service.middleware.root_path import RootPathMiddleware
-from longtail.service.middleware.security import (
-    AuthMiddleware,
-    HeadersMiddleware,
-    client_of,
-    describe_security,
-)
-from longtail.service.middleware.telemetry import TelemetryMiddleware
-from longtail.service.middleware.tracing import TracingMiddleware
-from longtail.service.middleware.unexpected_errors import UnexpectedErrorMiddleware
+from longtail.service.middleware.front import Front
+from longtail.service.middleware.security import describe_security
 from longtail.service.process.compute_threads import ComputeSetup
 from longtail.service.process.memory import available_gpu_bytes
 from longtail.service.protocols.annif import router as annif_router
@@ -55,7 +43,6 @@ from longtail.service.schemas.base import schemas_of
 from longtail.service.schemas.batch import batch_schemas
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.settings import Settings, load_settings
-from longtail.service.telemetry.logs import REQUEST_ID_HEADER
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.telemetry.tracing import Tracing, make_tracing
 from longtail.service.versions.changes import Policy
@@ -116,6 +103,7 @@ def create_app(
         openapi_url=None,  # `page_router` has the route, off the event loop
         docs_url=None,  # FastAPI's pages load scripts from other hosts; `page_router` has ours
         redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # there is our own
     )
     app.state.service = service
     app.state.routes = [route for router in ROUTERS for route in router.routes]
@@ -123,48 +111,13 @@ def create_app(
     for router in ROUTERS:
         app.include_router(router)
     add_handlers(app)
-    # The last one is the first to see a request.
-    app.add_middleware(UnexpectedErrorMiddleware)
+    work_routers = (predict_router, batch_router, annif_router, protocol_router, studio_router)
     app.add_middleware(
-        BodyLimitMiddleware,
-        max_body_bytes=settings.max_body_bytes,
-        read_timeout_s=settings.read_timeout_s,
+        Front,
+        service=service,
+        work_routes=[route for router in work_routers for route in router.routes],
+        direct_routes=predict_router.routes,
     )
-    app.add_middleware(AuthMiddleware, keys=service.keys)
-    if settings.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "Content-Encoding", REQUEST_ID_HEADER],
-            expose_headers=["Retry-After", REQUEST_ID_HEADER],
-        )
-    app.add_middleware(
-        RequestHeadMiddleware,
-        allowed_hosts=settings.allowed_hosts,
-        is_any_host_allowed=lambda: service.keys.api.is_configured,
-    )
-    app.add_middleware(HeadersMiddleware)
-    if service.tracing is not None:
-        app.add_middleware(TracingMiddleware, tracing=service.tracing)
-    app.add_middleware(TelemetryMiddleware, telemetry=service.telemetry)
-    app.add_middleware(
-        LoadSheddingMiddleware,
-        admission=service.engine.admission,
-        telemetry=service.telemetry,
-        timeout_s=settings.request_timeout_s,
-        routes=[
-            route
-            for each in (predict_router, batch_router, annif_router, protocol_router, studio_router)
-            for route in each.routes
-        ],
-        is_for_browsers=bool(settings.cors_origins),
-        client_of=partial(client_of, keys=service.keys.api),
-        on_failure=service.self_check.note_failure,
-    )
-    if settings.root_path:
-        app.add_middleware(RootPathMiddleware, root_path=settings.root_path)
-    app.add_middleware(CloseUpgradesMiddleware)
     app.openapi = cache(partial(_openapi, app))  # type: ignore[method-assign]  # as FastAPI documents
     return app
 

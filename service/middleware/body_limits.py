@@ -8,124 +8,69 @@ A client that hangs up before its body was sent whole is noticed here, for all r
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeAlias
 
-from starlette.datastructures import Headers
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope
 
 from longtail.service.web.encodings import inflater_for
 from longtail.service.web.paths import STREAM_PATHS, path_of
-from longtail.service.web.problem_handlers import HTTP_KINDS, BodyError, problem_response
+from longtail.service.web.problem_handlers import BodyError
 from longtail.service.wire.decompression import BadGzipError, Inflater
 
 MAX_PARAMETERS = 4000
 """Of a query: what fits into the longest takes a tenth of a second to parse."""
 
+BodyReader: TypeAlias = Callable[[Receive], Awaitable[bytes]]
 
-class BodyLimitMiddleware:
-    """Answers 413 to a declared length over the limit; stops reading a stream that exceeds it.
 
-    The limit holds for what is sent and for what it unpacks to. A body that does not come whole in
-    time is answered with 408, and its connection is closed.
-    """
+class BodyLimits:
+    """The limits of the bodies that are read whole, in bytes sent and unpacked, and in time."""
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int, read_timeout_s: float) -> None:
-        """Stand in front of an application.
+    def __init__(self, max_bytes: int, timeout_s: float) -> None:
+        """Take the limits.
 
         Args:
-            app: The application.
-            max_body_bytes: Most bytes of a body.
-            read_timeout_s: Seconds in which it must have come.
+            max_bytes: Most bytes of a body.
+            timeout_s: Seconds in which it must be received.
         """
-        self._app = app
-        self._max_body_bytes = max_body_bytes
-        self._read_timeout_s = read_timeout_s
+        self._max_bytes = max_bytes
+        self._timeout_s = timeout_s
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on unless, and only as far as, its body is within the limit."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        refusal = self._refusal(scope)
-        if refusal is None and path_of(scope) not in STREAM_PATHS:
-            try:
-                inflater = inflater_for(Headers(scope=scope))
-            except BodyError as error:
-                refusal = problem_response(
-                    Request(scope), HTTP_KINDS[415], error.detail, headers=error.headers
-                )
-            else:
-                limits = self._max_body_bytes, self._detail, self._read_timeout_s
-                receive = _Body(receive, inflater, *limits).receive
-        await (refusal or self._app)(scope, receive, send)
+    def reader_for(self, scope: Scope, headers: Mapping[bytes, bytes]) -> BodyReader | None:
+        """Return what reads the body of a request; None for a stream, which is never held whole.
 
-    def _refusal(self, scope: Scope) -> Response | None:
+        Raises:
+            BodyError: The query has too many parameters, or the headers announce a body that is
+                too long or packed in a way that is not read.
+        """
         num_parameters = scope.get("query_string", b"").count(b"&") + 1
         if num_parameters > MAX_PARAMETERS:
-            detail = f"the query has {num_parameters} parameters; expected at most {MAX_PARAMETERS}"
-            return problem_response(Request(scope), HTTP_KINDS[431], detail)
-        declared = Headers(scope=scope).get("content-length", "")
-        is_too_long = declared.isdecimal() and int(declared) > self._max_body_bytes
-        if is_too_long and path_of(scope) not in STREAM_PATHS:
-            return problem_response(Request(scope), HTTP_KINDS[413], self._detail)
-        return None
+            raise BodyError(
+                431, f"the query has {num_parameters} parameters; expected at most {MAX_PARAMETERS}"
+            )
+        if path_of(scope) in STREAM_PATHS:
+            return None
+        declared = headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > self._max_bytes:
+            raise self._too_long()
+        encoding = headers.get(b"content-encoding")
+        inflater = None if encoding is None else inflater_for(encoding.decode("latin-1"))
+        return partial(self._read, inflater)
 
-    @property
-    def _detail(self) -> str:
-        return (
-            f"The body has more than {self._max_body_bytes} bytes; "
-            "send fewer or shorter texts in one request"
-        )
+    async def _read(self, inflater: Inflater | None, receive: Receive) -> bytes:
+        """Return the body of a request.
 
-
-class _Body:
-    """The body of one request, unpacked and counted while it is received."""
-
-    def __init__(
-        self,
-        receive: Receive,
-        inflater: Inflater | None,
-        max_bytes: int,
-        detail: str,
-        timeout_s: float,
-    ) -> None:
-        self._receive = receive
-        self._inflater = inflater
-        self._max_bytes = max_bytes
-        self._detail = detail
-        self._timeout_s = timeout_s
-        self._deadline = asyncio.get_running_loop().time() + timeout_s
-        self._num_bytes = 0
-        self._is_whole = False
-
-    async def receive(self) -> Message:
-        """Return the next message."""
-        message = await (self._receive() if self._is_whole else self._receive_in_time())
-        body = message.get("body", b"")
-        if message["type"] != "http.request":
-            if not self._is_whole:
-                raise BodyError(499, "The client hung up before its body was sent whole")
-            return message
-        self._is_whole = not message.get("more_body", False)
-        if self._inflater is None:
-            self._count(body)
-            return message
+        Raises:
+            BodyError: It is too long, comes too slowly, is not what its encoding says, or the
+                client is gone.
+        """
         try:
-            pieces = []
-            for piece in self._inflater.feed(body):
-                self._count(piece)
-                pieces.append(piece)
-            if self._is_whole:
-                self._inflater.finish()
+            async with asyncio.timeout(self._timeout_s):
+                return await self._read_in_time(inflater, receive)
         except BadGzipError as error:
             raise BodyError(400, str(error)) from error
-        return {**message, "body": b"".join(pieces)}
-
-    async def _receive_in_time(self) -> Message:
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                return await self._receive()
         except TimeoutError as error:
             detail = (
                 f"The body did not come whole within {self._timeout_s:g} s; send it faster, or "
@@ -133,7 +78,27 @@ class _Body:
             )
             raise BodyError(408, detail, {"Connection": "close"}) from error
 
-    def _count(self, piece: bytes) -> None:
-        self._num_bytes += len(piece)
-        if self._num_bytes > self._max_bytes:
-            raise BodyError(413, self._detail)
+    async def _read_in_time(self, inflater: Inflater | None, receive: Receive) -> bytes:
+        pieces: list[bytes] = []
+        num_bytes, is_whole = 0, False
+        while not is_whole:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise BodyError(499, "The client hung up before its body was sent whole")
+            sent = message.get("body", b"")
+            for piece in (sent,) if inflater is None else inflater.feed(sent):
+                num_bytes += len(piece)
+                if num_bytes > self._max_bytes:
+                    raise self._too_long()
+                pieces.append(piece)
+            is_whole = not message.get("more_body", False)
+        if inflater is not None:
+            inflater.finish()
+        return b"".join(pieces)
+
+    def _too_long(self) -> BodyError:
+        return BodyError(
+            413,
+            f"The body has more than {self._max_bytes} bytes; "
+            "send fewer or shorter texts in one request",
+        )

@@ -1,4 +1,4 @@
-"""Requests that must not be answered as they are addressed: to another host, or with an upgrade.
+"""The heads of requests: the prefix of a proxy, the host, and the header `Upgrade`.
 
 A page of another site whose name resolves to this machine (DNS rebinding) is, to its browser, of
 the same origin as this service. Its requests differ by one thing, the name in `Host`.
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.responses import RedirectResponse, Response
+from starlette.types import Scope
 
+from longtail.service.web.deps import Service
 from longtail.service.web.problem_handlers import problem_response
 from longtail.service.wire.problems import Kind
 
 BAD_HOST = Kind("bad-host", 400, "A request has one header 'Host'")
 OTHER_HOST = Kind("other-host", 421, "This service does not answer for that host")
+RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
 UPGRADE = Kind("upgrade-with-body", 400, "A request with a body can't ask for another protocol")
 
 _PRIVATE_SUFFIXES = ("localhost", "internal", "svc", "cluster.local")
@@ -28,72 +30,61 @@ _HOST = re.compile(r"(?P<name>\[[^]]*\]|[^:]*)(:[0-9]*)?")
 _SHOWN_HOST = 100
 
 
-class CloseUpgradesMiddleware:
-    """Closes the connection after the answer to a request with the header `Upgrade`.
+def below_root(scope: Scope, root: str) -> Response | None:
+    """Note in a request under which prefix a proxy's clients see the service.
+
+    The proxy may strip the prefix or leave it. Redirects, the API's documentation and problem
+    documents then name paths as clients must ask for them; health checks ask without the prefix.
+
+    Args:
+        scope: Of the request; changed in place, as error handlers see it too.
+        root: The prefix: not empty, and without a slash at its end.
+
+    Returns:
+        A redirect to the page, where the request asks for the prefix alone.
+    """
+    scope["root_path"] = root
+    if scope["path"] == root:
+        return RedirectResponse(f"{root}/")
+    if not f"{scope['path']}/".startswith(f"{root}/"):
+        scope["path"] = root + scope["path"]
+    return None
+
+
+def closing(headers: RawHeaders) -> RawHeaders:
+    """Return the headers of the answer to a request with the header `Upgrade`.
 
     The parser takes what follows the head of such a request for another protocol, or for the next
-    request. So whatever it is, it is not read. It must be in front of all that answers.
+    request. So it is not read, whatever it is: the connection is closed.
     """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and add the header `Connection: close` to its answer."""
-
-        async def send_and_close(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                kept = [x for x in message.get("headers", ()) if x[0].lower() != b"connection"]
-                message = {**message, "headers": [*kept, (b"connection", b"close")]}
-            await send(message)
-
-        is_upgrade = scope["type"] == "http" and _values(scope, b"upgrade")
-        await self._app(scope, receive, send_and_close if is_upgrade else send)
+    return [x for x in headers if x[0].lower() != b"connection"] + [(b"connection", b"close")]
 
 
-class RequestHeadMiddleware:
-    """Refuses requests with a wrong `Host`, and those with `Upgrade` and a body."""
+def head_refusal(scope: Scope, service: Service) -> Response | None:
+    """Return the answer to a request with a wrong `Host`, or with `Upgrade` and a body.
 
-    def __init__(
-        self, app: ASGIApp, *, allowed_hosts: Sequence[str], is_any_host_allowed: Callable[[], bool]
-    ) -> None:
-        """Stand in front of an application.
-
-        Args:
-            app: The application.
-            allowed_hosts: See `is_allowed`.
-            is_any_host_allowed: Whether all are: where a key is required, pages of other sites,
-                which have none, can't do anything.
-        """
-        self._app = app
-        self._allowed_hosts = tuple(allowed_hosts)
-        self._is_any_host_allowed = is_any_host_allowed
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 400 or 421."""
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
-
-    def _refusal(self, scope: Scope) -> Response | None:
-        hosts = _values(scope, b"host")
-        if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):  # RFC 9112, 3.2
-            detail = f"The request has {len(hosts)} headers 'Host'; send one"
-            return problem_response(Request(scope), BAD_HOST, detail)
-        if hosts and not (self._is_any_host_allowed() or is_allowed(hosts[0], self._allowed_hosts)):
-            name = hosts[0][:_SHOWN_HOST].decode("latin-1")
-            detail = (
-                f"The header 'Host' is {name!r}; expected an IP address, 'localhost', or a name of "
-                "the setting 'allowed_hosts': if this is a name of the service, add it to "
-                "LONGTAIL_ALLOWED_HOSTS and restart"
-            )
-            return problem_response(Request(scope), OTHER_HOST, detail)
-        if _values(scope, b"upgrade") and _has_body(scope):
-            detail = (
-                "The request has the header 'Upgrade' and a body; send it in HTTP/1.1 without that "
-                "header (in Java: HttpClient.Version.HTTP_1_1)"
-            )
-            return problem_response(Request(scope), UPGRADE, detail)
-        return None
+    Where a key is required all hosts are allowed: pages of other sites have no key.
+    """
+    hosts = _values(scope, b"host")
+    if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):  # RFC 9112, 3.2
+        detail = f"The request has {len(hosts)} headers 'Host'; send one"
+        return problem_response(Request(scope), BAD_HOST, detail)
+    names = tuple(service.settings.allowed_hosts)
+    if hosts and not (service.keys.api.is_configured or is_allowed(hosts[0], names)):
+        name = hosts[0][:_SHOWN_HOST].decode("latin-1")
+        detail = (
+            f"The header 'Host' is {name!r}; expected an IP address, 'localhost', or a name of "
+            "the setting 'allowed_hosts': if this is a name of the service, add it to "
+            "LONGTAIL_ALLOWED_HOSTS and restart"
+        )
+        return problem_response(Request(scope), OTHER_HOST, detail)
+    if _values(scope, b"upgrade") and _has_body(scope):
+        detail = (
+            "The request has the header 'Upgrade' and a body; send it in HTTP/1.1 without that "
+            "header (in Java: HttpClient.Version.HTTP_1_1)"
+        )
+        return problem_response(Request(scope), UPGRADE, detail)
+    return None
 
 
 @lru_cache(maxsize=256)

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from longtail.service.web.api_keys import KeyRing, Keys
 from longtail.service.web.paths import DOCS_PATH, PAGE_PREFIX, is_under, path_of
@@ -45,63 +45,36 @@ RAW_SECURITY_HEADERS = [
 """The same, as ASGI sends them."""
 
 
-class AuthMiddleware:
-    """Lets requests through that have the key that their path requires, before reading the body."""
+def key_refusal(scope: Scope, keys: Keys) -> Response | None:
+    """Return the answer to a request without the key that its path requires: 401, or 403.
 
-    def __init__(self, app: ASGIApp, keys: Keys) -> None:
-        self._app = app
-        self._keys = keys
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401, or 403 where admin routes are off."""
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
-
-    def _refusal(self, scope: Scope) -> Response | None:
-        ring = self._ring_for(path_of(scope))
-        if ring is self._keys.admin and not ring.is_configured:
-            detail = (
-                "This service has no admin key; make one with 'longtail key NAME', and set "
-                "LONGTAIL_ADMIN_KEYS or LONGTAIL_ADMIN_KEYS_FILE"
-            )
-            return problem_response(Request(scope), ADMIN_OFF, detail)
-        if ring is None or not ring.is_configured:
-            return None
-        name = ring.name_of(_key_of(scope, allows_basic=ring is self._keys.api))
-        if name is None:
-            detail = "Send a valid key in the header 'Authorization: Bearer KEY'"
-            headers = {"WWW-Authenticate": 'Bearer realm="longtail"'}
-            return problem_response(Request(scope), NO_KEY, detail, headers=headers)
-        add_log_fields(scope, key=name)
+    The log line of a request with a key gets the name of the key.
+    """
+    ring = _ring_for(path_of(scope), keys)
+    if ring is keys.admin and not ring.is_configured:
+        detail = (
+            "This service has no admin key; make one with 'longtail key NAME', and set "
+            "LONGTAIL_ADMIN_KEYS or LONGTAIL_ADMIN_KEYS_FILE"
+        )
+        return problem_response(Request(scope), ADMIN_OFF, detail)
+    if ring is None or not ring.is_configured:
         return None
+    name = ring.name_of(_key_of(scope, allows_basic=ring is keys.api))
+    if name is None:
+        detail = "Send a valid key in the header 'Authorization: Bearer KEY'"
+        headers = {"WWW-Authenticate": 'Bearer realm="longtail"'}
+        return problem_response(Request(scope), NO_KEY, detail, headers=headers)
+    add_log_fields(scope, key=name)
+    return None
 
-    def _ring_for(self, path: str) -> KeyRing | None:
-        # Wherever it stands: behind a prefix of a proxy, the router still finds the admin routes.
-        if ADMIN_PREFIX in path:
-            return self._keys.admin
-        if path in PUBLIC_PATHS or path.startswith(PAGE_PREFIX) or is_under(path, DOCS_PATH):
-            return None
-        return self._keys.api
 
-
-class HeadersMiddleware:
-    """Adds headers that keep browsers from guessing, framing and leaking."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on and add the headers to its answer."""
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                present = {name for name, _ in headers}
-                headers += [header for header in RAW_SECURITY_HEADERS if header[0] not in present]
-                message["headers"] = headers
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+def _ring_for(path: str, keys: Keys) -> KeyRing | None:
+    # Wherever it stands: behind a prefix of a proxy, the router still finds the admin routes.
+    if ADMIN_PREFIX in path:
+        return keys.admin
+    if path in PUBLIC_PATHS or path.startswith(PAGE_PREFIX) or is_under(path, DOCS_PATH):
+        return None
+    return keys.api
 
 
 def describe_security(document: dict[str, Any], keys: Keys) -> dict[str, Any]:

@@ -1,51 +1,48 @@
-"""Middleware that makes a span of each request."""
+"""A span of each request."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from longtail.service.telemetry.logs import add_log_context
 from longtail.service.telemetry.tracing import Tracing
 from longtail.service.web.paths import path_of
-from longtail.service.web.request_state import QUIET_ROUTES, final_status, log_fields_of, route_of
+from longtail.service.web.request_state import QUIET_ROUTES, log_fields_of, route_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 
-class TracingMiddleware:
-    """Makes a span of every request that asks for work; health checks have none."""
+@contextmanager
+def traced(tracing: Tracing, scope: Scope, status_of: Callable[[], int]) -> Iterator[None]:
+    """Make a span of a request that asks for work; health checks have none.
 
-    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
-        self._app = app
-        self._tracing = tracing
+    Args:
+        tracing: Makes the span.
+        scope: Of the request.
+        status_of: Returns how it ended, once it has.
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and say in its span how it ended."""
-        if scope["type"] != "http" or path_of(scope) in QUIET_ROUTES:
-            await self._app(scope, receive, send)
-            return
-        from opentelemetry.trace import use_span
+    Yields:
+        While the request is answered.
+    """
+    if path_of(scope) in QUIET_ROUTES:
+        yield
+        return
+    from opentelemetry.trace import use_span
 
-        span = self._tracing.start_request(scope)
-        add_log_context(trace_id=format(span.get_span_context().trace_id, "032x"))
-        status = 500
-
-        async def note_status(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            # An exception's words could repeat a text.
-            with use_span(span, record_exception=False, set_status_on_exception=False):
-                await self._app(scope, receive, note_status)
-        finally:
-            _describe(span, scope, final_status(scope, status))
-            span.end()
+    span = tracing.start_request(scope)
+    add_log_context(trace_id=format(span.get_span_context().trace_id, "032x"))
+    try:
+        # An exception's words could repeat a text.
+        with use_span(span, record_exception=False, set_status_on_exception=False):
+            yield
+    finally:
+        _describe(span, scope, status_of())
+        span.end()
 
 
 def _describe(span: Span, scope: Scope, status: int) -> None:

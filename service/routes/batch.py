@@ -50,7 +50,7 @@ async def batch(
     answer may be gzip (`Content-Encoding`, `Accept-Encoding`). Read answers while you send: the
     service stops reading from a client that does not read its answers.
     """
-    is_packed = inflater_for(request.headers) is not None
+    is_packed = inflater_for(request.headers.get("content-encoding", "identity")) is not None
     service.streams.check()
     service.engine.check_room()
     return BatchResponse(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from longtail.service.engine.engine import EngineAnswer
@@ -18,21 +16,7 @@ from longtail.service.web.json_body import JSON, JsonBody
 from longtail.service.web.problem_handlers import responses
 from longtail.service.wire.lines import text_fields
 
-
-class BytesRoute(APIRoute):
-    """A route whose endpoint takes the request alone, and returns its answer as bytes.
-
-    FastAPI's dependencies and its validation take longer than all else that a request to the route
-    that is asked most needs.
-    """
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the endpoint as it is."""
-        endpoint: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return endpoint
-
-
-router = APIRouter(route_class=BytesRoute)
+router = APIRouter()
 
 _read_body = JsonBody(PredictRequest)
 _REQUEST_SCHEMA = {"$ref": "#/components/schemas/PredictRequest"}

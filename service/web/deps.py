@@ -21,13 +21,12 @@ from longtail.service.engine.shares import Slots
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.process.compute_threads import ComputeSetup
 from longtail.service.settings import Settings
-from longtail.service.telemetry.logs import REQUEST_ID_HEADER
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.telemetry.tracing import Tracing
 from longtail.service.versions.redeploy import Redeployer
 from longtail.service.versions.serving import ModelManager
 from longtail.service.web.api_keys import Keys
-from longtail.service.web.request_state import log_fields_of, request_id_headers
+from longtail.service.web.request_state import log_fields_of, request_id_of_scope
 
 LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
@@ -174,8 +173,9 @@ ServiceDep = Annotated[Service, Depends(_provide_service)]
 
 
 async def _provide_author(request: Request) -> Author:
-    key, ids = log_fields_of(request.scope).get("key"), request_id_headers(request.scope)
-    return Author(key=None if key is None else str(key), request_id=ids.get(REQUEST_ID_HEADER))
+    key = log_fields_of(request.scope).get("key")
+    request_id = request_id_of_scope(request.scope)
+    return Author(key=None if key is None else str(key), request_id=request_id)
 
 
 AuthorDep = Annotated[Author, Depends(_provide_author)]

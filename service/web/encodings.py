@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from starlette.datastructures import Headers
-
 from longtail.service.web.problem_handlers import BodyError
 from longtail.service.wire.decompression import Inflater
 
 ENCODINGS = ("identity", "gzip", "deflate")
 
 
-def inflater_for(headers: Headers) -> Inflater | None:
-    """Return what unpacks a body of these headers; None where it is not packed.
+def inflater_for(encoding: str) -> Inflater | None:
+    """Return what unpacks a body of this Content-Encoding; None where it is "identity".
 
     Raises:
         BodyError: It is packed in a way that is not read.
     """
-    encoding = headers.get("content-encoding", "identity").strip().lower()
+    encoding = encoding.strip().lower()
     if encoding not in ENCODINGS:
         known = ", ".join(ENCODINGS)
         detail = f"The body's Content-Encoding is {encoding[:40]!r}; expected one of {known}"

@@ -21,7 +21,6 @@ from longtail.service.errors import QueueFullError
 from longtail.service.schemas.problem import Problem, ProblemDetail
 from longtail.service.web.deps import service_of
 from longtail.service.web.paths import INFERENCE_PROTOCOL, PROTOCOL_PATHS, is_under, path_of
-from longtail.service.web.request_state import request_id_headers
 from longtail.service.wire.problems import (
     INTERNAL,
     INVALID,
@@ -61,10 +60,22 @@ class BodyError(HTTPException):
 
 def add_handlers(app: FastAPI) -> None:
     """Let every error of an application be answered with a problem document."""
-    app.add_exception_handler(LongtailError, _on_longtail_error)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(Exception, _on_unexpected)
+    for kind in (LongtailError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer_error)
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Return the answer to a request that failed; log an error that is a fault of the service."""
+    if isinstance(error, LongtailError):
+        return _on_longtail_error(request, error)
+    if isinstance(error, RequestValidationError):
+        return _on_invalid(request, error)
+    if isinstance(error, HTTPException):
+        return _on_http_exception(request, error)
+    logger.error(
+        "unexpected %s in %s", type(error).__name__, request.scope["method"], exc_info=error
+    )
+    return problem_response(request, INTERNAL, "An unexpected error; its cause is in the log")
 
 
 def problem_response(
@@ -105,8 +116,7 @@ def problem_body(
     return json.dumps(problem).encode("ascii")
 
 
-async def _on_longtail_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, LongtailError)
+def _on_longtail_error(request: Request, error: LongtailError) -> Response:
     kind = kind_of(error)
     if kind.status == 500:
         logger.error("request failed: %s", error, exc_info=error)
@@ -116,8 +126,7 @@ async def _on_longtail_error(request: Request, error: Exception) -> Response:
     return problem_response(request, kind, str(error), headers=headers)
 
 
-async def _on_invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
+def _on_invalid(request: Request, error: RequestValidationError) -> Response:
     found = error.errors()
     if found[0]["type"] == "json_invalid":
         position = found[0]["loc"][-1]
@@ -127,8 +136,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     return problem_response(request, INVALID, detail, errors=errors)
 
 
-async def _on_http_exception(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _on_http_exception(request: Request, error: HTTPException) -> Response:
     status = error.status_code
     kind = HTTP_KINDS.get(status) or _kind_of_status(status)
     is_ours = isinstance(error, BodyError)
@@ -157,21 +165,6 @@ def _methods_at(request: Request) -> list[str]:
 def _kind_of_status(status: int) -> Kind:
     phrase = HTTPStatus(status).phrase
     return Kind(phrase.lower().replace(" ", "-"), status, phrase)
-
-
-async def _on_unexpected(request: Request, error: Exception) -> Response:
-    # The last resort, for errors of middleware; Starlette raises them again after this answer.
-    answer = unexpected_problem(request, error)
-    answer.headers.update(request_id_headers(request.scope))
-    return answer
-
-
-def unexpected_problem(request: Request, error: Exception) -> Response:
-    """Log an error that is a fault of the service, and return the answer to its request."""
-    logger.error(
-        "unexpected %s in %s", type(error).__name__, request.scope["method"], exc_info=error
-    )
-    return problem_response(request, INTERNAL, "An unexpected error; its cause is in the log")
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:

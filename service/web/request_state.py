@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from starlette.types import Scope
-
-from longtail.service.telemetry.logs import REQUEST_ID_HEADER
 
 QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
 """Those that are asked all the time; their log lines are for debugging."""
@@ -26,6 +22,11 @@ def log_fields_of(scope: Scope) -> dict[str, object]:
     """Return the fields that were added to the log line of a request."""
     fields: dict[str, object] = scope.get("state", {}).get(_LOG_FIELDS, {})
     return fields
+
+
+def note_request_id(scope: Scope, request_id: str) -> None:
+    """Note the id that the answer to a request will name."""
+    scope.setdefault("state", {})[_REQUEST_ID] = request_id
 
 
 def note_client_gone(scope: Scope) -> None:
@@ -48,7 +49,7 @@ def route_of(scope: Scope) -> str:
     return str(getattr(scope.get("route"), "path", "none"))
 
 
-def request_id_headers(scope: Scope) -> Mapping[str, str]:
-    """Return the header with a request's id, for answers that `TelemetryMiddleware` never sees."""
-    request_id = scope.get("state", {}).get(_REQUEST_ID)
-    return {REQUEST_ID_HEADER: request_id} if request_id else {}
+def request_id_of_scope(scope: Scope) -> str | None:
+    """Return the id of a request, if it has been noted."""
+    found: str | None = scope.get("state", {}).get(_REQUEST_ID)
+    return found

@@ -7,7 +7,7 @@ import logging
 import httpx
 import pytest
 
-from longtail.service.middleware import load_shedding
+from longtail.service.middleware import front
 from longtail.service.middleware.security import client_of
 from longtail.service.web.api_keys import KeyRing, make_key
 
@@ -162,7 +162,7 @@ def test_only_proxies_of_the_settings_say_who_the_client_is(
     open_server, monkeypatch, proxies, expected
 ):
     seen = []
-    monkeypatch.setattr(load_shedding, "set_client", seen.append)
+    monkeypatch.setattr(front, "set_client", seen.append)
     monkeypatch.setenv("LONGTAIL_TRUSTED_PROXIES", proxies)
     with open_server() as url:
         httpx.get(f"{url}/v1/models", headers={"X-Forwarded-For": "9.9.9.9"})

@@ -1,0 +1,215 @@
+"""All that happens around every request, in one pass: the only middleware of the service.
+
+Order: the prefix of a proxy, the room for work (429), log line, metrics and trace, cross-origin
+pages (CORS), `Host` and `Upgrade`, the key, the limits of the body, the route, and the answer to an
+error that the route raises.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+
+from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from longtail.service.engine.admission import Reservation
+from longtail.service.engine.shares import set_client
+from longtail.service.errors import QueueFullError
+from longtail.service.middleware.body_limits import BodyLimits, BodyReader
+from longtail.service.middleware.load_shedding import LoadShedding
+from longtail.service.middleware.request_heads import below_root, closing, head_refusal
+from longtail.service.middleware.security import RAW_SECURITY_HEADERS, client_of, key_refusal
+from longtail.service.middleware.tracing import traced
+from longtail.service.telemetry.logs import (
+    REQUEST_ID_HEADER,
+    request_id_of,
+    start_log_context,
+    structured,
+)
+from longtail.service.web.deps import Service
+from longtail.service.web.paths import path_of
+from longtail.service.web.problem_handlers import answer_error
+from longtail.service.web.request_state import (
+    QUIET_ROUTES,
+    final_status,
+    log_fields_of,
+    note_request_id,
+    route_of,
+)
+
+logger = logging.getLogger("longtail.service.requests")
+
+_ID = REQUEST_ID_HEADER.lower().encode()
+_FAILURES = frozenset({500, 504})
+"""Statuses after which the service checks itself."""
+
+
+class Front:
+    """Stands between the server and the routes."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        service: Service,
+        work_routes: Sequence[BaseRoute],
+        direct_routes: Sequence[BaseRoute],
+    ) -> None:
+        """Stand in front of an application.
+
+        Args:
+            app: The application.
+            service: Whose settings, keys and metrics count.
+            work_routes: Routes whose POST requests are refused where there is no room for work.
+            direct_routes: POST routes without parameters in their paths, whose endpoints take the
+                request alone and return the response. They are called without the application's
+                router, which costs as much as all else that such a request needs.
+        """
+        self._app = app
+        self._service = service
+        settings = service.settings
+        self._root_path = settings.root_path
+        self._shedding = LoadShedding(service, work_routes)
+        self._limits = BodyLimits(settings.max_body_bytes, settings.read_timeout_s)
+        self._direct = {x.path: x for x in direct_routes if isinstance(x, APIRoute)}
+        self._with_cross_origin = partial(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Content-Encoding", REQUEST_ID_HEADER],
+            expose_headers=["Retry-After", REQUEST_ID_HEADER],
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; one that raises after its answer has begun counts as status 500."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send)
+        redirect = below_root(scope, self._root_path) if self._root_path else None
+        if redirect is not None:
+            await redirect(scope, receive, exchange.send)
+            return
+        set_client(client_of(scope, self._service.keys.api))
+        try:
+            exchange.reservation = self._shedding.reserve(scope, exchange.headers)
+        except QueueFullError as error:
+            await self._shedding.refuse(scope, exchange.send, error)
+            return
+        try:
+            await self._observe(exchange)
+        finally:
+            if exchange.reservation is not None:
+                exchange.reservation.release()
+
+    async def _observe(self, exchange: _Exchange) -> None:
+        """Answer a request that there is room for, and note how that ends."""
+        service, scope = self._service, exchange.scope
+        started = time.perf_counter()
+        start_log_context(request_id=exchange.request_id)
+        answer: ASGIApp = partial(self._answer, exchange)
+        if service.settings.cors_origins:
+            answer = self._with_cross_origin(answer)
+        try:
+            tracing = service.tracing
+            with nullcontext() if tracing is None else traced(tracing, scope, exchange.status_of):
+                await answer(scope, exchange.receive, exchange.send)
+            if exchange.status in _FAILURES:
+                service.self_check.note_failure()
+        except Exception:
+            service.self_check.note_failure()
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            route, status = route_of(scope), exchange.status_of()
+            service.telemetry.observe_request(scope["method"], route, status, seconds)
+            _log(scope, route, status, seconds)
+
+    async def _answer(
+        self, exchange: _Exchange, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer by a refusal, by a direct route, or by the application.
+
+        Raises:
+            Exception: The answer has begun; the server can only break it off.
+        """
+        service, headers = self._service, exchange.headers
+        try:
+            response = head_refusal(scope, service) or key_refusal(scope, service.keys)
+            if response is None:
+                exchange.body_reader = self._limits.reader_for(scope, headers)
+                if scope["method"] == "POST" and (route := self._direct.get(path_of(scope))):
+                    scope["route"] = route
+                    response = await route.endpoint(Request(scope, receive))
+            await (response or self._app)(scope, receive, send)
+        except Exception as error:
+            if exchange.has_begun:
+                raise
+            response = await answer_error(Request(scope), error)
+            await response(scope, receive, send)
+
+
+class _Exchange:
+    """One request and what has been sent of its answer."""
+
+    __slots__ = (
+        "_receive", "_send", "body_reader", "has_begun", "headers", "request_id", "reservation",
+        "scope", "status",
+    )  # fmt: skip
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self._receive = receive
+        self._send = send
+        self.headers: Mapping[bytes, bytes] = dict(reversed(scope["headers"]))  # the first counts
+        self.request_id = request_id_of(self.headers.get(_ID, b"").decode("latin-1"))
+        note_request_id(scope, self.request_id)
+        self.reservation: Reservation | None = None
+        self.body_reader: BodyReader | None = None
+        self.status = 500
+        self.has_begun = False
+
+    def status_of(self) -> int:
+        """Return the status that the request counts with."""
+        return final_status(self.scope, self.status)
+
+    async def receive(self) -> Message:
+        """Return the body whole, within its limits; then what the server says."""
+        read, self.body_reader = self.body_reader, None
+        if read is None:
+            return await self._receive()
+        body = await read(self._receive)
+        if self.reservation is not None:
+            await self.reservation.wait_for_parse_slot()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        """Send a message; what begins an answer gets the headers that all answers have."""
+        if message["type"] == "http.response.start":
+            self.has_begun, self.status = True, message["status"]
+            headers = list(message.get("headers", ()))
+            if b"upgrade" in self.headers:
+                headers = closing(headers)
+            present = {name for name, _ in headers}
+            headers += [each for each in RAW_SECURITY_HEADERS if each[0] not in present]
+            headers.append((_ID, self.request_id.encode()))
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+def _log(scope: Scope, route: str, status: int, seconds: float) -> None:
+    """Write the line of a request."""
+    level = logging.DEBUG if route in QUIET_ROUTES else logging.INFO
+    if not logger.isEnabledFor(level):
+        return
+    fields: dict[str, object] = {"method": scope["method"], "route": route, "status": status}
+    fields |= {"ms": round(seconds * 1000, 1)} | log_fields_of(scope)
+    line = " ".join(f"{name}={value}" for name, value in fields.items())
+    logger.log(level, "request %s", line, extra=structured("request", fields))
