@@ -137,25 +137,3 @@ def test_numbers_of_quality_are_drawn_and_judged_by_their_interval(tmp_path: Pat
         assert (row["within it"], row["printed"]) == (holds, 100 * printed)
     assert rerun.judge(number, tmp_path / "nothing")["within it"] is None
     assert rerun.judge(number, tmp_path / "nothing", 100 * printed)["within it"] is True
-
-
-def test_numbers_that_were_drawn_are_judged_again(tmp_path, monkeypatch, capsys) -> None:
-    rerun = load("rerun")
-    file = tmp_path / "rerun.json"
-    options = ["rerun.py", "--count", "3", "--json", str(file), "--seed"]
-    drawn = []
-    monkeypatch.setattr(sys, "argv", [*options, "1"])
-    for pages in (rerun.printed_numbers(), []):
-        monkeypatch.setattr(rerun, "printed_numbers", lambda pages=pages: pages)
-        rerun.main()
-        drawn.append(read(file))
-    monkeypatch.undo()
-    monkeypatch.setattr(sys, "argv", [*options, "2"])
-    with pytest.raises(SystemExit, match="holds 3 numbers drawn with seed 1; to judge them give"):
-        rerun.main()
-    file.unlink()
-    rerun.main()
-    first, again = drawn
-    assert first["figures"] == again["figures"]
-    assert first["seeds"] == again["seeds"] == [1]
-    assert first["figures"]["places"] != read(file)["figures"]["places"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -110,16 +109,6 @@ def test_a_real_server_answers_and_ends_cleanly_on_sigterm(server):
     assert "Application shutdown complete" in log
     assert "Traceback" not in log
     assert process.returncode in {0, -signal.SIGTERM}  # uvicorn raises the signal again at the end
-
-
-def test_a_connection_without_requests_is_closed_after_its_time(start):
-    _, address = start(keep_alive_s=0)
-    url = httpx.URL(address)
-    with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
-        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: test\r\n\r\n")
-        received = b"".join(iter(lambda: connection.recv(2**16), b""))
-    assert received.startswith(b"HTTP/1.1 200")
-    assert b"connection: close" not in received.lower()
 
 
 def test_after_sigterm_it_is_not_ready_but_alive_and_answers(start):

@@ -8,13 +8,11 @@ from typing import Any, get_args
 
 import pytest
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import ConfigError
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.training.assessment.assess import assess
 from longtail.training.configuration.linear import MethodName
 from longtail.training.configuration.run import TrainingConfig
-from longtail.training.data.dataset import open_dataset
 
 WORDS = (
     "council", "regulation", "commission", "article", "european", "community", "products", "member",
@@ -114,38 +112,12 @@ def test_bounds_of_tokens_give_way_where_none_is_left(
     assert len(read_parts(trained.bundle).sparse.tfidf.tokens) > 0
 
 
-@pytest.mark.parametrize(
-    "sparse", [{"min_document_count": 3}, {"max_document_share": 0.2}, {"analyzer": "word"}]
-)
-def test_bounds_that_were_given_do_not_give_way(sparse, train_in, tmp_path):
-    # This passed before, but for the analyzer.
-    train = [{"text": "a", "labels": ["x"]}, {"text": "b", "labels": ["x"]}]
-    if "analyzer" not in sparse:
-        train[0]["text"] = train[1]["text"] = "alpha"
-    config = TrainingConfig.model_validate({"scorers": ["sparse"], "sparse": sparse})
-    with pytest.raises(DataError, match="tf-idf: no token occurs in at least"):
-        train_in(tmp_path, config, write(tmp_path / "corpus", train=train))
-
-
 def test_texts_of_signs_alone_are_counted_and_trained_on(sparse_config, train_in, tmp_path, caplog):
     texts = ["\U0001f600\U0001f389", "?!", "alpha beta", "alpha gamma", "beta gamma"]
     train = [{"text": text, "labels": ["x"]} for text in texts]
     trained = train_in(tmp_path, sparse_config, write(tmp_path / "corpus", train=train))
     assert "train.jsonl: of 5 documents, 2 have no word, only signs" in caplog.text
     assert len(read_parts(trained.bundle).sparse.tfidf.tokens) > 0
-
-
-def test_names_without_words_leave_out_a_baseline_alone(sparse_config, train_in, tmp_path, caplog):
-    train = [{"text": text, "labels": [text[0]]} for text in WORDS * 2]
-    test = [x | {"text": f"{x['text']} law"} for x in train[:3]]
-    corpus = write(tmp_path / "corpus", train=train, test=test)
-    parts = read_parts(train_in(tmp_path, sparse_config, corpus).bundle)
-    found = assess(
-        Predictor(parts), open_dataset(corpus), "test",
-        num_training_documents=len(train), tfidf=parts.sparse.tfidf,
-    )  # fmt: skip
-    assert list(found.evaluation.scorers) == ["sparse", "30-NN tf-idf"]
-    assert "the baseline 'label names' is left out: label-name matching: " in caplog.text
 
 
 @pytest.mark.parametrize("method", get_args(MethodName))

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.predictions import read_predictions
 from longtail.training.data.dataset import open_dataset
-from longtail.training.runtime.distributed import Processes
 
 
 @pytest.fixture
@@ -109,22 +107,6 @@ def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_c
     assert Path("runs/train/run.json").is_file()
 
 
-def test_the_other_processes_print_nothing(call, tiny_corpus, tiny_config_file, monkeypatch):
-    followed: list[int] = []
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(
-        "longtail.training.runtime.distributed.joined_processes",
-        lambda: nullcontext(Processes(1, 2)),
-    )
-    monkeypatch.setattr(
-        "longtail.training.pipeline.dense_stages.follow",
-        lambda config, processes: followed.append(config.seed),
-    )
-    assert call("train", tiny_corpus, "--config", tiny_config_file).stdout == ""
-    assert followed == [3]
-    assert not Path("runs").exists()
-
-
 def test_skip_bad_goes_on_without_broken_lines_and_counts_them(
     call, broken_corpus, tiny_config_file, caplog
 ):
@@ -174,18 +156,6 @@ def test_evaluate_begins_with_sentences_and_prints_all_tables_when_asked(evaluat
     assert all(Path(path).stat().st_size > 20_000 for path in pictures)
 
 
-@pytest.mark.slow
-def test_evaluate_measures_the_probabilities_before_and_after_calibration(evaluate):
-    measured = figures(evaluate("--json", "-", "--no-baselines"))["probabilities"]
-    scorers = {"retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours"}
-    scorers |= {"fast", "ensemble"}
-    assert set(measured["before"]) == set(measured["after"]) == scorers
-    for scorer in ("linear", "sparse"):  # the sigmoid of such a score is no probability at all
-        assert measured["after"][scorer]["log_loss"] < measured["before"][scorer]["log_loss"]
-    tables = Path("out/evaluation.md").read_text()
-    assert "\n## Probabilities\n" in tables and "| ensemble " in tables.split("Probabilities")[1]
-
-
 def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
     printed = figures(evaluate("--json", "-", "--split", "dev", "--no-baselines"))
     for name, subsets in trained.bundle.manifest.metrics["dev"].items():
@@ -232,25 +202,3 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
     read = read_predictions(Path("out/predictions/sparse.txt"), 20, 310)
     assert np.array_equal(read.labels, expected.labels)
     assert np.array_equal(read.scores, expected.scores)
-
-
-# ---- compare ----
-
-
-@pytest.mark.slow
-def test_compare_tells_the_metrics_and_the_tests_of_two_files(call, evaluate, tiny_corpus):
-    evaluated = figures(evaluate("--predictions", "--json", "-"))
-    files = ("out/predictions/sparse.txt", "out/predictions/label-names.txt")
-    lines = call("compare", *files, tiny_corpus).stdout.splitlines()
-    header = [cell.strip() for cell in lines[2].split("|")[1:-1]]
-    assert header == ["metric", "sparse", "label-names", "difference"]
-    assert [line.split("|")[1].strip() for line in lines[-3:]] == [
-        "macro t-test@5, all labels",
-        "macro t-test@5, 1-9 labels",
-        "micro sign test@5, all labels",
-    ]
-    printed = figures(call("compare", *files, tiny_corpus, "-k", "3", "--json", "-"))
-    measured = printed["evaluation"]["scorers"]["sparse"]["all"]["values"]
-    expected = evaluated["scorers"]["sparse"]["all"]["values"]
-    assert measured.items() <= expected.items()
-    assert {"P@3", "PSP@1"} <= measured.keys()

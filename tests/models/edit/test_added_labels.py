@@ -152,19 +152,6 @@ def test_what_cannot_be_added_is_refused(bundle, labels, words) -> None:
         add_labels(bundle, labels)
 
 
-def test_other_names_and_parents_stand_in_the_text_where_the_run_has_them(bundle, add) -> None:
-    label = Label("N", "port", alternative_names=("milk", "tax"), parents=("L0", "M", "gone"))
-    broader = Label("M", "court")
-    assert add(bundle, [label, broader], "plain").catalogue[7] == Label(
-        "N", "port", pseudo_description="port", broader=("L0", "M", "gone")
-    )
-    descriptions = {"alternative_names": 1, "parents": True}
-    changed = replace(bundle.manifest, training={"descriptions": descriptions})
-    found = add(replace(bundle, manifest=changed), [label, broader]).catalogue[7]
-    assert found.pseudo_description == "port. milk. river policy, court"
-    assert (found.alternative_names, found.parents) == (("milk",), ("river policy", "court"))
-
-
 def test_a_name_that_another_label_has_is_told_with_the_ids(bundle) -> None:
     new = [Label("A", "Trade  POLICY"), Label("B", "grain"), Label("C", "grain")]
     there, earlier = equal_names(bundle.catalogue, new)

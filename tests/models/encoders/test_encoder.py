@@ -19,8 +19,6 @@ from safetensors.torch import save_file
 from transformers import TokenizersBackend
 
 from longtail.models.encoders.pretrained import (
-    PACKAGED,
-    PACKAGED_SHA256,
     find_encoder,
     load_tokenizer,
     load_transformer,
@@ -130,19 +128,6 @@ def test_weights_of_another_model_than_the_configuration_describes_are_refused(
         match=r"\*\.safetensors lack \d+ of the \d+ weights of BertModel, 'embeddings\.",
     ):
         load_transformer(folder)
-
-
-def test_a_packaged_encoder_with_other_weights_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "fake_encoder"
-    (package / "model").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "model" / "model.safetensors").write_bytes(b"other")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("longtail.models.encoders.pretrained.PACKAGED_ENCODER", "fake_encoder")
-    with pytest.raises(ConfigError, match=f"expected the published {PACKAGED_SHA256}; reinstall"):
-        find_encoder(PACKAGED)
 
 
 @pytest.mark.usefixtures("offline")

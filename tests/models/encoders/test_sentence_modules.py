@@ -105,19 +105,6 @@ def test_several_dense_layers_are_their_product(folder_with):
 
 
 @pytest.mark.parametrize(
-    ("layer", "told"),
-    [
-        (dense(6, 6, "torch.nn.modules.activation.GELU"), "the activation 'GELU', expected Iden"),
-        (dense(6, 6, TANH, module_input_name="token_embeddings"), "a layer over 'token_embeddings"),
-        (("Dense", {"activation_function": TANH}, {}), "pickled weights are not loaded"),
-    ],
-)
-def test_another_dense_layer_is_refused(folder_with, layer, told):
-    with pytest.raises(ConfigError, match=told):
-        read_sentence_modules(folder_with(pooling(**MEAN), layer))
-
-
-@pytest.mark.parametrize(
     "modules",
     [
         [],

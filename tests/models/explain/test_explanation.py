@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from longtail.models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST
-from longtail.models.explain.neighbours import VectorNeighbours, WeightNeighbours
+from longtail.models.explain.neighbours import VectorNeighbours
 from longtail.models.explain.spans import spans_of
 from longtail.models.explain.tokens import NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
 from longtail.models.labels.filters import LabelFilter
@@ -203,24 +203,6 @@ def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
         kept = found.labels[row][found.labels[row] != NO_LABEL]
         assert kept.tolist() == wanted
         np.testing.assert_allclose(found.scores[row][: len(wanted)], cosines[wanted], atol=1e-6)
-
-
-def test_nearest_labels_by_weights_share_some(parts):
-    model = parts.sparse
-    dense = model.weights.toarray()
-    norms = np.linalg.norm(dense, axis=1)
-    labels = np.arange(NUM_LABELS, dtype=np.int64)
-    neighbours = WeightNeighbours(model, np.zeros(NUM_LABELS, dtype=np.bool_))
-    found = neighbours.nearest_to(labels, NUM_LABELS)
-    for label in labels:
-        cosines = np.full(NUM_LABELS, -np.inf)
-        if label not in UNTRAINED:
-            row = model.labels.tolist().index(label)
-            products = dense @ dense[row] / (norms * norms[row])
-            cosines[model.labels] = np.where(products == 0, -np.inf, products)
-        kept = found.labels[label][found.labels[label] != NO_LABEL]
-        assert kept.tolist() == brute_force(cosines, label, NUM_LABELS)
-    assert (found.labels[2] == NO_LABEL).all()
 
 
 # ---- labels ----

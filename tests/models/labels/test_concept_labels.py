@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import logging
-from pathlib import Path
-
-import pytest
-
-from longtail.models.errors import DataError
-from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
+from longtail.models.labels.catalogue import Label, with_names_of_parents
 from longtail.models.labels.concepts import labels_of, without_deprecated
 from longtail.models.labels.files import OWN_FORM, form_of, read_label_file
 from longtail.models.vocabulary.concept import Concept, LeftOut, Vocabulary
@@ -79,33 +72,3 @@ def test_a_vocabulary_is_a_label_file(tmp_path, caplog) -> None:
     named = with_names_of_parents(labels, labels)
     assert (named[0].parents, named[0].broader) == (("B",), ("u:b",))
     assert len(read_label_file(path, OWN_FORM, keep_deprecated=True)) == 3
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"names": ["a"]}, "names is ['a'] (list); expected an object of names by language"),
-        ({"names": {"en": 1}}, "en is 1 (int); expected a string"),
-        ({"is_deprecated": 1}, "is_deprecated is 1 (int); expected true or false"),
-        ({"broader": 1}, "broader is 1 (int); expected a list of strings"),
-        ({"notation": []}, "notation is [] (list); expected a string"),
-    ],
-)
-def test_fields_of_vocabularies_of_another_kind_are_told(tmp_path: Path, fields, words) -> None:
-    path = tmp_path / "labels.jsonl"
-    path.write_text(json.dumps({"id": "1", "name": "a"} | fields))
-    with pytest.raises(DataError) as caught:
-        read_label_file(path, OWN_FORM)
-    assert f"line 1: {words}" in str(caught.value)
-
-
-def test_a_catalogue_keeps_what_a_vocabulary_says(caplog) -> None:
-    with caplog.at_level(logging.ERROR):
-        labels = labels_of(VOCABULARY, "v.ttl")
-    catalogue = LabelCatalogue([*labels, Label("plain", "p")])
-    lines = catalogue.to_jsonl()
-    assert list(LabelCatalogue.from_jsonl(lines)) == [*labels, Label("plain", "p")]
-    assert set(json.loads(lines.splitlines()[-1])) == {
-        "id", "name", "description", "pseudo_description", "training_count",
-    }  # fmt: skip
-    assert len({*catalogue}) == len(catalogue)  # they can be hashed

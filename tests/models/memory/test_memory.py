@@ -166,18 +166,6 @@ def test_what_raises_a_label_is_added_to_its_score_if_it_has_one():
     np.testing.assert_array_equal(source.score(rows, ranking.labels), ranking.scores)
 
 
-def test_a_memory_comes_back_from_its_arrays():
-    memory = memory_of(np.random.default_rng(11))
-    found = NeighbourMemory.from_arrays(
-        memory.to_arrays(), memory.ids_to_json(), NUM_FEATURES, NUM_LABELS
-    )
-    assert (found.documents != memory.documents).nnz == (found.labels != memory.labels).nnz == 0
-    assert found.ids == memory.ids
-    assert (found.num_neighbours, found.temperature) == (10, 0.1)
-    halves = memory.documents.data.astype(np.float16)
-    np.testing.assert_array_equal(halves.astype(np.float32), memory.documents.data)
-
-
 def with_value(name: str, place: int, value: float) -> Callable[[dict[str, np.ndarray]], None]:
     def spoil(arrays: dict[str, np.ndarray]) -> None:
         arrays[name] = arrays[name].copy()

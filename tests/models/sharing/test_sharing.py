@@ -223,21 +223,6 @@ def test_a_bundle_that_cannot_be_loaded_gets_no_version(bundle, tmp_path, mirror
     assert mirror.versions() == []
 
 
-def test_the_card_tells_what_the_bundle_knows_and_what_nobody_said(bundle):
-    card = model_card(bundle, Publication())
-    manifest = bundle.manifest
-    assert card.startswith("---\nlibrary_name: longtail\n") and "license:" not in card
-    assert manifest.digest in card and "WHERE_THIS_LIES" in card
-    assert "Trained on: the publisher did not say." in card
-    found = manifest.metrics["dev"]["sparse"]["all"]["P@1"]
-    assert f"| `sparse` | {100 * found:.1f} |" in card
-    counts = bundle.catalogue.training_counts
-    rows = [line.split("|") for line in card.splitlines() if line.startswith("| ")]
-    bands = {cells[1].strip(): cells[2].strip() for cells in rows}
-    assert bands["2-9"] == str(sum(2 <= count <= 9 for count in counts))
-    assert sum(int(bands[name]) for name in ("0", "1", "2-9", "10-99", "100+")) == len(counts)
-
-
 def test_the_card_takes_the_measures_of_this_model_alone(bundle, tmp_path):
     path = tmp_path / "record.json"
     scorers = {"sparse": {"all": {"values": {"P@1": 0.123}}, "0": {"values": {"R@10": 0.5}}}}

@@ -72,14 +72,3 @@ def test_learning_curves_are_drawn_of_a_corpus_and_go_on(tiny_corpus, tmp_path):
     }  # fmt: skip
     with pytest.raises(ConfigError, match=re.escape("another experiment (its plan differs)")):
         call("adversarial", tiny_corpus, *options, "--steps", 3)
-
-
-def test_learning_curves_are_drawn_of_made_up_problems(tmp_path):
-    folder = tmp_path / "out"
-    sizes = ("--synthetic", 8, "--synthetic", 12)
-    call("adversarial", *sizes, "--output", folder, "--settings", "uniform", "--steps", 2,
-         "--judged", 10, "--rounds", 0, "--seeds", 1)  # fmt: skip
-    found = json.loads((folder / "results.json").read_text())["results"]
-    assert {task: set(settings) for task, settings in found.items()} == {
-        "synthetic-8": {"true", "uniform--3-3"}, "synthetic-12": {"true", "uniform--3-3"},
-    }  # fmt: skip

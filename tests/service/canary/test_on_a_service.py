@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from longtail.models.errors import ConfigError, RequestError
+from longtail.models.errors import RequestError
 from longtail.models.promotion.decision import Pair
 from longtail.models.promotion.log import PromotionLog
 from longtail.models.promotion.rules import PromotionRules
-from longtail.service.canary.watch import CanaryWatch, check_access
+from longtail.service.canary.watch import CanaryWatch
 from longtail.service.client.calls import ProblemError
 from longtail.service.client.client import Client
 
@@ -62,17 +62,3 @@ def test_a_good_canary_becomes_the_default_and_a_failing_one_goes(
     assert registry.current() == (2 if is_failing else 1)
     assert time[0] < 60.0 or not is_failing
     assert [entry["event"] for entry in log.entries()] == ["canary", "decided", "done"]
-
-
-def test_a_key_is_checked_before_anything_is_judged(open_server, keys, tmp_path):
-    (api, api_entry), (admin, admin_entry) = keys
-    with open_server() as url, pytest.raises(ConfigError, match="admin routes are off"):
-        check_access(url, admin)
-    with open_server(admin_keys=admin_entry, api_keys=api_entry) as url:
-        for key in (api, None, "wrong"):
-            with pytest.raises(ConfigError, match="--api-key-env"):
-                check_access(url, key)
-        check_access(url, admin)  # feedback is off
-    with open_server(admin_keys=admin_entry, feedback=tmp_path / "feedback") as url:
-        check_access(url, admin)
-    check_access("http://127.0.0.1:9", admin)  # told when the trial begins

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import math
 import re
 import socket
 import threading
@@ -153,24 +152,6 @@ def test_what_are_no_texts_is_refused_before_it_is_sent(texts, words):
             client.predict_many(texts)
         with pytest.raises(RequestError, match=type(texts).__name__):
             next(client.stream_batch(texts))
-
-
-def test_what_can_not_be_asked_is_refused_before_it_is_sent():
-    with Client("http://127.0.0.1:9", retry=ONCE) as client:
-        for size in (0, -1, True, 2.0, None):
-            with pytest.raises(RequestError, match=r"chunk_texts is .*; expected a whole number"):
-                client.predict_many(["a"], chunk_texts=size)
-        for take in (client.predict_many, client.stream_batch):
-            with pytest.raises(RequestError, match="is a single str, expected a list"):
-                next(take("olive"))
-        with pytest.raises(RequestError, match="a text of these holds half"):
-            client.predict("a", scorer="\ud800")
-        with pytest.raises(RequestError, match="can't be written as JSON"):
-            client.predict("a", threshold=math.nan)
-        with pytest.raises(RequestError, match=r"\(object\) can't be sent"):
-            client.predict("a", k=object())
-        with pytest.raises(RequestError, match="scorer: a text of these holds half"):
-            next(client.stream_batch(["a"], scorer="\ud800"))
 
 
 def test_a_line_that_is_none_ends_a_batch_with_its_number(client):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from typer.testing import CliRunner
 
-import longtail
-from longtail.models.errors import ConfigError
 from longtail.service.feedback.entries import ProposedLabel
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.offline.feedback_report import (
@@ -58,18 +54,3 @@ def test_verdicts_are_counted_in_their_time_and_band(store, registry):
     text = found.to_markdown()
     assert "| 0 | 2 | 1 | 1 | 66.7 % |" in text
     assert "Rejected most: L3 (2)." in text and "Proposed most: mill (1)." in text
-
-
-def test_the_command_prints_tables_or_json(store, registry, tmp_path):
-    words = [
-        "feedback", "report", "--feedback", str(tmp_path / "feedback"), "--since", "7d",
-        "--until", "2026-03-09", "--registry", str(registry.folder),
-    ]  # fmt: skip
-    done = CliRunner().invoke(longtail.app, words)
-    assert done.exit_code == 0, done.output
-    assert "Feedback from 2026-03-02 00:00 UTC to 2026-03-09 00:00 UTC" in done.output
-    assert "3 entries; in 1 all labels" in done.output
-    content = json.loads(CliRunner().invoke(longtail.app, [*words, "--json"]).output)
-    assert content["entries_without_right_label"] == 1
-    done = CliRunner().invoke(longtail.app, [*words, "--since", "2026-03-10"])
-    assert isinstance(done.exception, ConfigError) and "not before the end" in str(done.exception)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import random
 import re
-import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 
-from longtail.service.errors import FeedbackConflictError, FeedbackStoreError
+from longtail.service.errors import FeedbackConflictError
 from longtail.service.feedback.entries import Counts, Receipt
 from longtail.service.feedback.store import FeedbackStore
 
@@ -79,19 +76,6 @@ def test_ids_are_compared_character_by_character(store, make_entry):
     assert ids_in(store) == ids
 
 
-def test_many_and_large_entries_come_back(store, make_entry):
-    texts = {f"e{number}": "\N{OLIVE}\0\n" * (number % 97) for number in range(1201)}
-    texts["large"] = "\N{OLIVE}" * 100_000
-    (receipts,) = store.append([[make_entry(name, text) for name, text in texts.items()]])
-    assert all(receipt.is_new for receipt in receipts)
-    (again,) = store.append([[make_entry(name, text) for name, text in texts.items()]])
-    assert not any(receipt.is_new for receipt in again)
-    found = {}
-    while records := store.page(len(found), 500):
-        found |= {record.id: record.content["text"] for record in records}
-    assert found == texts
-
-
 def test_a_deleted_entry_leaves_its_id_and_never_comes_back(store, make_entry):
     store.append([[make_entry("a"), make_entry("b")]])
     assert store.delete("a") and store.delete("a") and not store.delete("nothing")
@@ -100,35 +84,6 @@ def test_a_deleted_entry_leaves_its_id_and_never_comes_back(store, make_entry):
     kept, deleted = store.page(0, 10)
     assert (kept.id, deleted.id, deleted.sequence) == ("b", "a", 3)
     assert set(deleted.content) == {"deleted_at"}
-
-
-@pytest.mark.parametrize(
-    "overtaken_before",
-    [
-        "PRAGMA user_version",
-        "SELECT count(*) FROM sqlite_schema",
-        "PRAGMA journal_mode = WAL",
-        "BEGIN IMMEDIATE",
-    ],
-)
-def test_a_store_that_another_process_makes_meanwhile_is_not_another_programs(
-    overtaken_before, tmp_path, make_entry, monkeypatch
-):
-    class Slow(sqlite3.Connection):
-        """One that another process overtakes."""
-
-        def execute(self, statement, *values):
-            if statement == overtaken_before:
-                with monkeypatch.context() as other, suppress(FeedbackStoreError):
-                    other.setattr(sqlite3, "connect", connect)
-                    with FeedbackStore(tmp_path, wait_s=0) as store:
-                        store.append([[make_entry("a")]])
-            return super().execute(statement, *values)
-
-    connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Slow))
-    with FeedbackStore(tmp_path) as store:
-        assert [record.id for record in store.page(0, 2)] in ([], ["a"])
 
 
 @pytest.mark.slow

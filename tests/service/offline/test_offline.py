@@ -115,27 +115,6 @@ def sets(tmp_path):
     return folder
 
 
-def test_lines_and_options_choose_labels_and_ask_why(task, predictor, sets):
-    lines = [
-        line(text="a"),
-        line(text="a", exclude_set="low"),
-        line(text="a", include=["L5"], exclude=[]),
-        line(id=3, text="a", include_set="none"),
-        line(text="a", exclude=["X"]),
-        line(text="a", explain=True),
-    ]
-    asked = replace(task(lines, k=2, exclude=["L0"]), label_sets=LabelSets(sets))
-    summary = predict_file(asked, predictor)
-    found = answers(asked)
-    ids = [[label["id"] for label in each.get("labels", ())] for each in found]
-    assert ids == [["L1", "L2"], ["L2", "L3"], ["L5"], [], [], ["L1", "L2"]]
-    assert (summary.num_results, summary.num_errors) == (4, 2)
-    assert (found[3]["id"], found[3]["error"]["status"]) == (3, 422)
-    assert "label set 'none' is not stored" in found[3]["error"]["detail"]
-    has_why = ["explanation" in label for each in found for label in each.get("labels", ())]
-    assert has_why == [False] * 5 + [True] * 2
-
-
 def test_a_run_is_not_gone_on_with_when_a_set_has_changed(task, sets):
     asked = replace(task([line(text="a")]), label_sets=LabelSets(sets))
     before = asked.describe()

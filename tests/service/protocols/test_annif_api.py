@@ -102,19 +102,6 @@ def test_limits_of_the_service_hold(open_client):
     assert "limit is 6; expected 0 to 5" in too_deep.json()["detail"]
 
 
-@pytest.mark.parametrize("path", ["", "/suggest", "/suggest-batch", "/learn"])
-def test_an_unknown_project_is_a_404_in_annifs_words(client, path):
-    url = f"/v1/projects/longtail-7{path}"
-    if path == "/suggest":
-        answer = client.post(url, data={"text": "a"})
-    else:
-        answer = client.post(url, json={"documents": []}) if path else client.get(url)
-    assert answer.status_code == 404
-    problem = answer.json()
-    assert problem["title"] == "Project not found"
-    assert problem["detail"] == "Project 'longtail-7' not found"
-
-
 def test_without_a_model_there_is_a_503(open_client, make_loader):
     with open_client(make_loader(failure=RuntimeError("broken"))) as client:
         answers = [client.get("/v1/projects"), client.post(SUGGEST, data={"text": "a"})]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 from copy import deepcopy
 from typing import Any
@@ -210,18 +209,6 @@ def test_a_configuration_that_can_not_be_predicted_is_refused_and_logged(client,
         assert word in caplog.text  # Label Studio does not show it
 
 
-def test_how_a_project_asks_is_refused_at_once_with_the_same_error(open_client, caplog):
-    with open_client(max_k=3) as client:
-        for asked in ('model_scorer="none"', 'model_k="4"', f'model_scorer="{"x" * 101}"'):
-            config = CONFIG.replace("<Taxonomy ", f"<Taxonomy {asked} ")
-            refused = client.post("/label-studio/setup", json=setup_of(config))
-            later = client.post("/label-studio/predict", json=predict_of(config, {"text": "abc"}))
-            assert refused.status_code == later.status_code == 422
-            assert refused.json()["detail"] == later.json()["detail"]
-        good = CONFIG.replace("<Taxonomy ", '<Taxonomy model_k="3" ')
-        assert client.post("/label-studio/setup", json=setup_of(good)).status_code == 200
-
-
 @pytest.mark.parametrize("data", [{}, {"text": 3}, {"text": "\x00"}])
 def test_a_task_without_a_text(client, data):
     answer = client.post("/label-studio/predict", json=predict_of(CONFIG, data))
@@ -315,30 +302,6 @@ def test_an_annotation_that_can_not_be_read(keeping, make_event, changes):
     event = make_event(["Label 1"])
     event["annotation"] |= changes
     assert keeping.post("/label-studio/webhook", json=event).status_code == 422
-
-
-def test_what_is_chosen_is_refused_with_its_place(keeping, make_event):
-    event = make_event(["Label 1"], ["Label 1"])
-    annotation = event["annotation"]
-    for place, holder in (("result", annotation), ("prediction.result", annotation["prediction"])):
-        for value, where in (
-            (None, ""), ([["Label 1"]], ""), ({}, ""), ({"taxonomy": "abc"}, ""),
-            ({"taxonomy": {"Label 1": 1}}, ""), ({"taxonomy": [["Label 1"], None]}, "[1]"),
-            ({"taxonomy": [3]}, "[0]"), ({"taxonomy": [[]]}, "[0]"),
-            ({"taxonomy": [[["Label 1"]]]}, "[0][0]"), ({"taxonomy": [["Label 1", ""]]}, "[0][1]"),
-            ({"taxonomy": ["\ud800"]}, "[0][0]"),
-        ):  # fmt: skip
-            good, holder["result"][1]["value"] = holder["result"][1]["value"], value
-            answer = keeping.post(
-                "/label-studio/webhook",
-                content=json.dumps(event),
-                headers={"Content-Type": "application/json"},
-            )
-            holder["result"][1]["value"] = good
-            assert answer.status_code == 422, value
-            words = f"annotation 17: {place}[1].value.taxonomy{where}: "
-            assert answer.json()["detail"].startswith(words), answer.text
-    assert stored(keeping) == []
 
 
 def test_a_key_is_needed_where_the_service_has_keys(open_client, keys):

@@ -69,28 +69,6 @@ def test_bad_lines_are_answered_with_errors_and_the_others_as_ever(client):
     assert (end["summary"]["num_results"], end["summary"]["num_errors"]) == (2, 4)
 
 
-def test_lines_are_read_and_refused_as_a_single_request_is(client):
-    body = b"\n".join([
-        b'\xef\xbb\xbf{"text": "a", "k": 1.0}',
-        b'{"text": "a", "scorer": ""}',
-        b'{"text": "a\\u0000"}',
-        b'{"text": "a", "id": [1]}',
-        b"3",
-        '{"text": "a"}'.encode("utf-16"),
-    ])  # fmt: skip
-    first, *errors, end = post(client, body)
-    assert len(first["labels"]) == 1
-    for error, words in zip(errors, [
-        "unknown scorer ''",
-        "/text: The text holds a NUL character",
-        "/id: Give the id as a string of at most 1000 characters or a number; got a list",
-        "the line is 3; expected a JSON object",
-        "the line is in UTF-16; send it in UTF-8",
-    ], strict=True):  # fmt: skip
-        assert words in error["error"]["detail"]
-    assert end["summary"]["num_lines"] == 6
-
-
 def test_a_line_over_the_limit_is_an_error_and_the_next_is_answered(open_client):
     with open_client(max_body_bytes=1024) as client:
         body = lines_of([{"text": "a" * 5000}, {"text": "bb"}])
@@ -125,25 +103,6 @@ def test_gzip_goes_in_and_out(client):
     *lines, end = [json.loads(line) for line in answer.text.splitlines()]
     assert [best_score(line) for line in lines] == [1.0, 2.0]
     assert end["summary"]["complete"]
-
-
-@pytest.mark.parametrize(
-    ("packed", "words", "num_lines"),
-    [
-        (b'{"text": "a"}\n', "not gzip", 0),
-        (gzip.compress(b'{"text": "a"}\n') + b"rest", "not gzip", 1),
-        (gzip.compress(b'{"text": "a"}\n' * 3)[:-1], "ends too early", 3),
-        (gzip.compress(b'{"text": "a"}\n' + bytes(10**7)), "more than 200 times", 1),
-    ],
-    ids=["plain", "something after it", "cut off", "a bomb"],
-)
-def test_a_body_that_is_no_gzip_ends_the_batch_and_says_so(client, packed, words, num_lines):
-    *lines, end = post(client, packed, {"content-encoding": "gzip"})
-    assert [best_score(line) for line in lines] == [1.0] * num_lines
-    assert not end["summary"]["complete"]
-    assert words in end["summary"]["error"]["detail"]
-    error = end["summary"]["error"]  # as on the routes that take a body whole
-    assert (error["status"], error["type"]) == (400, "urn:longtail:problem:malformed-body")
 
 
 def test_an_unexpected_error_is_told_in_its_line_alone(

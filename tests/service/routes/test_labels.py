@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -15,7 +14,6 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from longtail.models.errors import LabelNotFoundError, NotReadyError
 from longtail.models.predict.predictor import Predictor
 from longtail.service.app import create_app
 from longtail.service.engine import shares
@@ -171,25 +169,6 @@ def test_only_so_many_labels_are_explained(open_client, monkeypatch):
         assert client.post("/v1/predict", json={"text": "a", "k": 8}).status_code == 200
 
 
-def test_an_explanation_that_can_not_be_written_fails_its_line_alone(
-    open_client, make_loader, fake_predictor
-):
-    class Damaged(fake_predictor):
-        def predict(self, texts, **options):
-            return [
-                replace(each, explanations=tuple(map(damaged, each.explanations)))
-                for each in super().predict(texts, **options)
-            ]
-
-    def damaged(why):
-        return replace(why, sparse=replace(why.sparse, rest=math.nan))
-
-    with open_client(make_loader(predictor_class=Damaged)) as client:
-        first, second = post_batch(client, {"text": "a"}, {"text": "a", "explain": True}, k=1)
-    assert ids_of(first) == ["L0"]
-    assert second["error"]["type"] == "urn:longtail:problem:internal"
-
-
 # ---- the catalogue ----
 
 
@@ -316,21 +295,6 @@ def engine_with(predictor, **limits):
     )
 
 
-def test_an_engine_that_ends_refuses_to_describe(fake_predictor, registry):
-    engine = engine_with(fake_predictor(registry.open(1)))
-
-    async def ask():
-        answer = asyncio.ensure_future(engine.describe("L1"))
-        await asyncio.sleep(0)
-        engine._queue.close()
-        with pytest.raises(NotReadyError, match="stopping"):
-            await answer
-        with pytest.raises(LabelNotFoundError):
-            await engine.describe("none")
-
-    asyncio.run(ask())
-
-
 def test_a_description_that_nobody_waits_for_any_more_is_let_go(fake_predictor, registry):
     engine = engine_with(fake_predictor(registry.open(1)), request_timeout_s=0.01)
 
@@ -381,19 +345,6 @@ def test_ids_may_hold_whatever_paths_do_not_like(open_server, hostile_loader):
         metrics = client.get("/metrics").text
     assert 'route="/v1/labels/{label_id:path}"' in metrics
     assert "eurovoc" not in metrics
-
-
-def test_a_label_can_be_asked_for_by_a_parameter(client):
-    shown = client.get("/v1/labels?id=L3").json()
-    assert shown == client.get("/v1/labels/L3").json()
-    assert client.get("/v1/labels?id=L3&version=9").status_code == 404
-    for label_id in ("", "http://example.org/voc/1"):
-        answer = client.get("/v1/labels", params={"id": label_id})
-        assert (answer.status_code, answer.json()["type"]) == (
-            404, "urn:longtail:problem:label-not-found",
-        )  # fmt: skip
-        assert f"no label with the id {label_id!r}" in answer.json()["detail"]
-        assert "GET /v1/labels?id=" in answer.json()["detail"]
 
 
 def test_searches_beyond_a_number_are_refused_and_some_are_kept_for_other_clients(client):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from longtail.models.bundle.bundle import read_manifest
-from longtail.models.bundle.manifest import MANIFEST_NAME
 from longtail.models.bundle.registry import Registry
 
 
@@ -69,16 +65,3 @@ def test_a_registry_file_that_cannot_be_read_is_a_problem_and_hides_no_version(
     assert "delete that file alone" in answer["problem"]
     assert [model["loaded"] for model in answer["models"]] == [False, True]
     assert [model["current"] for model in answer["models"]] == [False, False]
-
-
-def test_manifests_are_read_again_only_where_they_have_changed(client, registry, monkeypatch):
-    read = []
-    monkeypatch.setattr(
-        "longtail.service.routes.models.read_manifest",
-        lambda x: read.append(x.name) or read_manifest(x),
-    )
-    answers = [client.get("/v1/models").content for _ in range(3)]
-    assert (read, len({*answers})) == (["1", "2"], 1)
-    os.utime(registry.folder_of(2) / MANIFEST_NAME, ns=(5, 5))
-    assert client.get("/v1/models").content == answers[0]
-    assert read == ["1", "2", "2"]

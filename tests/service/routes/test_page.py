@@ -98,18 +98,6 @@ def test_the_page_is_open_where_keys_are_wanted_and_its_questions_are_not(open_c
     assert (refused, allowed) == (401, 200)
 
 
-def test_the_page_is_told_the_limits(open_client):
-    with open_client(max_k=7) as client:
-        limits = client.get("/v1/models").json()["limits"]
-    assert limits == {
-        "max_k": 7,
-        "max_texts": 64,
-        "max_text_characters": 100_000,
-        "max_explained_labels": 100,
-        "max_queue_tokens": 65536,
-    }
-
-
 def test_the_page_of_the_api_loads_nothing_from_other_hosts(client):
     page = client.get("/docs")
     loaded = re.findall(r'(?:href|src)="([^"]+)"', page.text)

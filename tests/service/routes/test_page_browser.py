@@ -19,7 +19,6 @@ from urllib.parse import parse_qsl
 import httpx
 import pytest
 
-from longtail.models.bundle.bundle import read_manifest
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
@@ -349,70 +348,6 @@ def test_probabilities_that_are_often_too_high_are_marked(page):
     page.wait("!document.querySelector('.doubt:not([hidden])')")
 
 
-def test_the_id_of_a_label_is_shown_where_it_is_not_the_name(page):
-    ask(page, "olive oil")
-    ids = page.run("return [...document.querySelectorAll('.label-id')].map((x) => x.innerText)")
-    assert ids[:2] == ["L0", "L1"]
-    page.run(
-        "const real = window.fetch;"
-        "window.fetch = async (url, options) => {"
-        "  const body = await (await real(url, options)).json();"
-        "  for (const label of body.results?.[0].labels ?? []) label.name = label.id;"
-        "  return Response.json(body); }"
-    )
-    page.run("go.click()")
-    page.wait("document.querySelector('.label-id').hidden")
-
-
-@pytest.fixture
-def thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the first scorer take labels from a probability of 0.4 on, as calibrated ones do."""
-
-    def read(folder: Path) -> Any:
-        return replace(read_manifest(folder), thresholds={"retrieval": 0.4})
-
-    monkeypatch.setattr("longtail.service.routes.models._manifest_of", read)
-
-
-def test_a_line_ends_the_labels_that_the_model_takes_for_right(
-    thresholds, browser, open_server, page_loader
-):
-    line = "[...document.querySelectorAll('.line')].filter((line) => !line.hidden)"
-    after = f"return {line}.map((each) => each.closest('.result').dataset.id)"
-    with open_server(page_loader) as url:
-        open_page(browser, url)
-        ask(browser, "olive oil")
-        assert browser.run(after) == ["L2"]
-        assert "40 %" in browser.run(f"return {line}[0].textContent")
-        turn_dial(browser, 0.5)
-        browser.wait("document.querySelector('.move.up')")
-        assert browser.run(after) == []
-        open_many(browser, "d.txt", "Oil\n")
-        assert browser.run("return document.getElementById('many-threshold').value") == "40.0"
-
-
-def test_while_an_answer_is_awaited_the_one_before_is_dimmed(page):
-    ask(page, "olive oil")
-    page.run("window.fetch = () => new Promise(() => {}); text.value = 'fish'; go.click()")
-    page.wait("getComputedStyle(document.querySelector('.results')).opacity < 0.9")
-    assert page.run("return document.querySelector('.panel').innerText").count("Asking") == 1
-
-
-def test_an_empty_text_is_answered_in_words(page):
-    ask(page, "olive oil")
-    page.run("text.value = ' '; go.click()")
-    assert "no text" in words(page, ".panel .problem")
-    assert names(page) == []
-    ask(page, "olive oil")
-    assert page.run("return document.querySelector('.panel .problem').hidden")
-
-
-def test_the_example_is_made_of_names_of_labels_where_the_bundle_brings_no_text(page):
-    page.run("example.click()")
-    page.wait("document.querySelector('.result')")
-    assert page.run("return text.value") == f"Label 0\n{HOSTILE}\nLabel 2"
-
-
 def test_on_a_phone_the_labels_come_into_view_and_tabs_stay_whole(page):
     page.emulate(
         "setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True
@@ -470,18 +405,6 @@ def test_a_question_that_is_asked_no_more_is_given_up(page):
     assert names(page)[0] == "Label 0"
 
 
-def test_why_shows_the_name_the_documents_and_the_blend(page):
-    ask(page, "Duties on olive oil\nof Tunisia")
-    open_why(page)
-    shown = words(page, ".why")
-    assert (
-        f"Another name of it, “{HOSTILE}”, stands in the text, 2 times, in the first line too."
-        in shown
-    )
-    assert f"{HOSTILE} 75 %" in shown
-    assert "What retrieval is made of" in shown and "weight for a label as rare" in shown
-
-
 def test_why_shows_words_in_the_text_and_never_as_html(page):
     ask(page, "😀 Duties on olive oil")
     open_why(page)
@@ -493,14 +416,6 @@ def test_why_shows_words_in_the_text_and_never_as_html(page):
     assert page.run("return document.title") == "Find labels · Longtail"
     open_why(page)  # closes it
     assert page.run("return document.querySelector('.why').hidden")
-
-
-def test_a_long_text_is_shown_around_its_words(page):
-    ask(page, "a " * 400 + "oil" + " b" * 400)
-    open_why(page)
-    shown = words(page, ".excerpt")
-    assert len(shown) < 200
-    assert re.fullmatch(r" … .*oil.* … ", shown)
 
 
 def test_two_settings_stand_side_by_side(page):
@@ -560,24 +475,10 @@ def test_a_dropped_file_is_read(page):
     assert page.run("return text.value") == "Duties on oil — naïve"
 
 
-def test_a_dropped_file_that_is_no_text_is_refused_in_words(page):
-    drop_file(page, "new Uint8Array([255, 254, 0])", "a.bin")
-    page.wait("!document.querySelector('.panel .problem').hidden")
-    assert "a.bin is no text in UTF-8" in words(page, ".panel .problem")
-
-
 def problem_words(page: Browser, text: str) -> str:
     page.run("text.value = arguments[0]; go.click()", text)
     page.wait("!document.querySelector('.panel .problem').hidden")
     return page.run("return document.querySelector('.panel .problem').innerText")
-
-
-def test_problems_are_said_in_words_and_go_away(page):
-    shown = problem_words(page, "a " * 2000)
-    assert "The request can't be answered as asked" in shown
-    assert "2000" in shown
-    ask(page, "Duties on olive oil")
-    assert page.run("return document.querySelector('.panel .problem').hidden")
 
 
 def test_a_full_queue_says_when_to_come_back(page):
@@ -609,32 +510,8 @@ def test_the_page_of_the_api_is_drawn_by_this_service_alone(page):
     assert all(each.startswith((url, "data:")) for each in loaded)
 
 
-def test_versions_are_shown(page):
-    page.run("location.hash = '#models'")
-    page.wait("document.querySelectorAll('#versions .card').length === 2")
-    newest = page.run("return document.querySelector('#versions .card').innerText")
-    assert re.search(r"Version 2\s+loaded\s+default\s+current", newest)
-
-
 def background(page: Browser) -> str:
     return page.run("return getComputedStyle(document.body).backgroundColor")
-
-
-def test_light_and_dark_follow_the_system_until_somebody_chooses(page):
-    light = background(page)
-    page.emulate("setEmulatedMedia", features=[scheme("dark")])
-    dark = background(page)
-    assert (light, dark) == ("rgb(246, 247, 249)", "rgb(17, 22, 29)")
-    page.run("theme.click()")
-    assert background(page) == light
-    page.run("location.reload()")
-    page.wait("document.querySelector('.scorer')?.options.length")
-    assert background(page) == light
-    page.run("theme.click()")
-    page.emulate("setEmulatedMedia", features=[scheme("light")])
-    assert background(page) == dark
-    page.run("theme.click()")
-    assert background(page) == light
 
 
 @pytest.mark.parametrize(
@@ -736,15 +613,6 @@ def test_a_link_asks_the_question_again(page):
     assert names(page) == before
     assert page.run("return text.value") == "Duties on olive oil & more = 5 %"
     assert page.run("return location.hash") == "#ask"
-
-
-def test_a_link_says_what_this_model_lacks(page):
-    url = page.run("return location.href.split('#')[0]")
-    page.open("about:blank")
-    page.open(f"{url}#ask?text=olive+oil&scorer=nothing&version=99")
-    page.wait("document.querySelectorAll('.result').length")
-    note = page.run("return document.getElementById('link-note').textContent")
-    assert "version “99”" in note and "“nothing”" in note
 
 
 def test_labels_are_copied_with_their_ids(page):
@@ -1000,26 +868,3 @@ def test_what_was_judged_is_not_lost_with_its_text(feedback_page, tmp_path, choi
     with FeedbackStore(tmp_path / "feedback") as store:
         found = [(x.content["text"], x.content["accepted"]) for x in store.page(0, 9)]
     assert found == ([] if text is None else [(text, ["L0"])])
-
-
-def test_a_store_that_fails_is_told_and_the_verdicts_stay(feedback_page, tmp_path):
-    page = feedback_page
-    (tmp_path / "feedback").write_text("a file in its place")
-    ask(page, "Duties on olive oil")
-    page.run("document.querySelector('.reject').click(); document.querySelector('.send').click()")
-    told = page.wait("document.querySelector('.review .problem:not([hidden])')?.textContent")
-    assert "The store of feedback can't be used" in told
-    assert pressed(page) == ["Reject Label 0"]
-    (tmp_path / "feedback").unlink()
-    page.run("document.querySelector('.send').click()")
-    page.wait("document.querySelector('.review').textContent.includes('Kept.')")
-
-
-def test_there_is_nothing_to_judge_where_feedback_is_off(page):
-    ask(page, "Duties on olive oil")
-    focus(page, ".result-head")
-    page.press("a")
-    assert pressed(page) == []
-    assert page.run(
-        "return [...document.querySelectorAll('.review, .verdict')].every((each) => each.hidden)"
-    )

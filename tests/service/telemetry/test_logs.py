@@ -77,18 +77,6 @@ def test_answers_name_the_id_of_their_request(client):
     assert len(ids) == 3
 
 
-def test_an_unexpected_error_names_it_too(open_client, make_loader, fake_predictor):
-    class Failing(fake_predictor):
-        def predict(self, texts, **options):
-            if list(texts) == ["a"]:
-                raise KeyError
-            return super().predict(texts, **options)
-
-    with open_client(make_loader(predictor_class=Failing)) as client:
-        answer = client.post("/v1/predict", json={"text": "a"}, headers={"X-Request-ID": "mine"})
-    assert (answer.status_code, answer.headers["X-Request-ID"]) == (500, "mine")
-
-
 def test_a_request_that_fails_keeps_its_connection_and_is_logged_once(
     open_server, make_loader, fake_predictor, caplog
 ):

@@ -229,21 +229,6 @@ def test_a_registry_out_of_reach_leaves_the_old_one_until_it_is_back(deploy, reg
     assert deployment.sample("registry_problem") == 0
 
 
-def test_a_registry_file_that_cannot_be_read_is_a_problem_too(deploy, registry):
-    deployment = deploy()
-    file = registry.folder / "registry.json"
-    file.write_text("{")
-    deployment.look()
-    assert deployment.default == 2
-    assert "can't be read" in deployment.redeployer.problem
-    with pytest.raises(ChangeError, match="delete that file alone"):
-        deployment.do("activate", 1)
-    assert deployment.default == 2
-    file.unlink()
-    deployment.look()
-    assert "names no current version" in deployment.redeployer.problem
-
-
 def test_a_target_that_fails_is_tried_less_and_less_until_it_moves(deploy, registry, publish):
     tried = []
     deployment = deploy()

@@ -86,19 +86,6 @@ def test_a_wrong_method_is_a_405_that_says_what_is_allowed(client):
     assert answer.headers["allow"] == "POST"
 
 
-def test_what_the_model_or_a_limit_refuses_is_a_422_that_says_the_bound(open_client):
-    with open_client(max_k=10, max_texts_per_request=3, max_text_characters=50) as client:
-        for body, words in (
-            ({"text": "a", "scorer": "magic"}, "unknown scorer 'magic'"),
-            ({"text": "a", "k": 9}, "k is 9"),
-            ({"text": "a", "k": 11}, "k is 11"),
-            ({"texts": ["a"] * 4}, "4 texts"),
-            ({"texts": ["a", "a" * 51]}, "text 1 has 51 characters"),
-        ):
-            problem = assert_problem(client.post("/v1/predict", json=body), 422, "request")
-            assert words in problem["detail"]
-
-
 def raising(fake_predictor, error):
     class Raising(fake_predictor):
         def predict(self, texts, **options):

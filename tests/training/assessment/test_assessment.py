@@ -213,17 +213,3 @@ def test_texts_ranked_in_chunks_have_the_ranks_of_one_go(found, predictor, datas
     chunked = assess(predictor, dataset, "test", num_training_documents=60).rankings
     for scorer in predictor.scorers:
         assert np.array_equal(found.rankings[scorer].labels, chunked[scorer].labels)
-
-
-@pytest.mark.slow
-def test_few_labels_are_measured_at_few_places(train_in, tiny_config, tmp_path):
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    texts = {"a law of the sea": ["sea"], "fish in the sea": ["sea", "fish"], "a fish": ["fish"]}
-    for name, more in (("train", ""), ("test", " again")):
-        lines = [json.dumps({"text": x + more, "labels": y}) + "\n" for x, y in texts.items()]
-        (corpus / f"{name}.jsonl").write_text("".join(lines))
-    predictor = Predictor.of_bundle(train_in(tmp_path, tiny_config, corpus).bundle, device="cpu")
-    few = assess(predictor, open_dataset(corpus), "test", num_training_documents=3)
-    assert few.evaluation.ks == (1,)
-    assert all(path.stat().st_size for path in few.write(tmp_path / "few"))

@@ -110,18 +110,6 @@ def test_the_tests_are_those_of_both_ways(found, rankings, truth):
     assert signs.second == micro_sign_test(bad, good, 5)
 
 
-def test_the_metrics_stand_side_by_side_with_their_difference(found):
-    lines = found.to_markdown().splitlines()
-    assert lines[0] == "30 documents, 8 labels, 100 training documents. Metrics in percent."
-    values = found.evaluation.scorers
-    good, bad = (100 * values[name]["1-9"].values["macro-F1@5"] for name in ("good", "bad"))
-    [row] = [line for line in lines if line.startswith("| macro-F1@5 (1-9) ")]
-    cells = [cell.strip() for cell in row.split("|")[2:-1]]
-    assert cells == [f"{good:.2f}", f"{bad:.2f}", f"{good - bad:+.2f}"]
-    names = [line.split()[1] for line in lines[4:-6]]
-    assert names[:4] == ["P@1", "P@3", "P@5", "nDCG@1"]
-
-
 def test_a_ranking_narrower_than_k_is_refused(rankings, truth):
     with pytest.raises(
         DataError, match="evaluation of 'good': metrics: got k=6, but the ranking is 5"

@@ -44,15 +44,3 @@ def test_sentences_say_how_many_are_right_how_rare_labels_fare_and_where_to_cut(
     assert all_and_rare.endswith("and 49 % of labels never seen in training.")
     assert "0.34" in cut and "71 % of the labels above it are right" in cut and "64 %" in cut
     assert default == "ensemble, the default, has the highest P@5 of all scorers, 56.0 %."
-
-
-def test_the_table_has_eight_rows_the_default_first_and_the_baselines_last():
-    others = {f"other{i}": 0.1 * i for i in range(8)}
-    baselines = {"30-NN": 0.9, "label names": 0.2}
-    found = summarise(
-        evaluation(others | {"ensemble": 0.3, "ensemble, uncorrected": 0.8} | baselines),
-        ("ensemble", *others), "ensemble", "",
-    )  # fmt: skip
-    first = [row[0] for row in found.cells[1]]
-    assert first == ["ensemble", *(f"other{i}" for i in (7, 6, 5, 4, 3)), *baselines]
-    assert found.num_left_out == 4

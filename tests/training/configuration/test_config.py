@@ -121,36 +121,7 @@ def test_so_many_pairs_have_no_more_labels_than_a_step_encodes(negatives, most):
     assert NegativesConfig.model_validate(negatives).most_pairs(8) == most
 
 
-def test_all_labels_are_refused_where_a_step_encodes_fewer():
-    section = {
-        "loss": {"kind": "softmax"},
-        "negatives": {"distribution": {"kind": "all"}, "weighting": "importance"},
-        "label_subset_size": 8,
-    }
-    retrieval = read_config(None, {"retrieval": section}).retrieval
-    retrieval.check(8)
-    with pytest.raises(ConfigError, match="distribution 'all' encodes 9 labels a step"):
-        retrieval.check(9)
-
-
 # ---- which scorers, and what then counts ----
-
-
-@pytest.mark.parametrize(
-    ("given", "is_dense"),
-    [
-        (["sparse"], False),
-        (["sparse", "retrieval"], True),
-        (["classifier", "sparse", "retrieval"], True),
-        (["ensemble", "names", "sparse"], False),
-        (["fast", "retrieval", "names", "sparse"], True),
-    ],
-)
-def test_scorers_are_taken_in_any_order(given, is_dense):
-    config = TrainingConfig.model_validate({"scorers": given})
-    assert set(config.scorers) == set(given)
-    assert config == TrainingConfig.model_validate({"scorers": given[::-1]})
-    assert config.is_dense is is_dense
 
 
 @pytest.mark.parametrize(

@@ -272,19 +272,6 @@ def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):
     assert "the labels are those of labels.jsonl" in message
 
 
-def test_problems_are_listed_up_to_the_limit_and_all_counted(tmp_path):
-    train = json_lines([*DOCUMENTS, *[[]] * 7])
-    write(tmp_path, train__jsonl=train, labels__jsonl=json_lines(LABELS))
-    with pytest.raises(DataError) as caught:
-        open_dataset(tmp_path, max_problems=5).split("train").scan()
-    lines = str(caught.value).splitlines()
-    assert "7 lines can't be used" in lines[0]
-    assert [line.split(":")[0] for line in lines[1:6]] == [
-        f"  train.jsonl, line {number}" for number in range(4, 9)
-    ]
-    assert lines[6:] == ["  ... and 2 more"]
-
-
 def test_check_lists_the_bad_lines_of_all_splits_at_once(tmp_path):
     files = {"train__jsonl": json_lines([*DOCUMENTS, 1]), "test__jsonl": json_lines([2, 3])}
     dataset = open_dataset(write(tmp_path, labels__jsonl=json_lines(LABELS), **files))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import DataError
 from longtail.training.data.feedback import (
     ProposedLabel,
-    open_feedback,
     read_feedback,
     sha256_of,
 )
@@ -55,17 +54,3 @@ def test_a_broken_line_is_named_with_what_was_expected(write_feedback, line, rea
         read_feedback(path)
     assert f"{path}: 1 line can't be used" in str(failure.value)
     assert "feedback.jsonl, line 2: " in str(failure.value) and reason in str(failure.value)
-
-
-def test_a_folder_is_exported_and_a_missing_file_is_told(write_feedback, tmp_path):
-    content = write_feedback({"text": "Olives", "accepted": ["1"]}).read_text()
-    seen = []
-
-    def export(folder, target):
-        seen.append(folder)
-        target.write_text(content)
-
-    assert len(open_feedback(tmp_path, export).entries) == 1
-    assert seen == [tmp_path]
-    with pytest.raises(ConfigError, match="--feedback"):
-        open_feedback(tmp_path / "none.jsonl", export)

@@ -167,35 +167,7 @@ def test_another_delimiter_is_told(cells, said, tmp_path, caplog):
 # What is recognised is said.
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("train.csv", "text;labels\nt;x\n".encode("utf-16"), "its text is read as UTF-16"),
-        ("train.csv", b"text;labels\nt;x\n", "columns are taken to be separated by semicolons"),
-        ("train.tsv", b"text\t<u:x>\n", "read as Annif's short texts"),
-        ("train.csv", b"abstract,tags\nt,x\n", "the labels are taken from 'tags'"),
-    ],
-)  # fmt: skip
-def test_what_was_recognised_is_logged(name, content, said, tmp_path, caplog):
-    (tmp_path / name).write_bytes(content)
-    open_dataset(tmp_path).check()
-    assert f"{name}: {said}" in caplog.text
-
-
 # In a folder.
-
-
-@pytest.mark.parametrize("name", ["records.jsonl", "train_2023.jsonl"])
-def test_the_only_corpus_file_of_a_folder_is_taken(name, tmp_path, caplog):
-    write(tmp_path / name, TEXTS[:3])
-    labels = "".join(f'{{"id": "l{n}", "name": "n{n}"}}\n' for n in range(12))
-    (tmp_path / "labels.jsonl").write_text(labels)
-    (tmp_path / "registry.json").write_text("{}")
-    (tmp_path / "notes.txt").write_text("none")
-    dataset = open_dataset(tmp_path)
-    assert list(dataset.split("train").texts()) == TEXTS[:3]
-    assert len(dataset.labels) == 12
-    assert f"{name} is taken, the only file in it that may be a corpus; fewer than" in caplog.text
 
 
 def test_for_want_of_a_split_another_is_named(tmp_path):

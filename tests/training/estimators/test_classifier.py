@@ -109,18 +109,6 @@ def test_it_trains_what_the_command_trains(training, tmp_path):
     assert command.digest == estimator.bundle_.manifest.digest
 
 
-def test_the_folders_that_are_given_are_used_again(training, tmp_path):
-    folders = {"work": tmp_path / "work", "registry": tmp_path / "registry"}
-    estimator = LongtailClassifier(config=SPARSE, **folders)
-    for _ in range(2):
-        estimator.fit(training.texts, training.labels)
-    assert Registry(tmp_path / "registry").versions() == [1]
-    estimator.set_params(random_state=5).fit(training.texts, training.labels)
-    assert Registry(tmp_path / "registry").versions() == [1, 2]
-    names = sorted(path.name.split("-")[0] for path in (tmp_path / "work").iterdir())
-    assert names == ["corpus", "run", "run"]
-
-
 def test_names_are_looked_for_only_where_labels_are_words(training):
     numbered = LongtailClassifier().fit(training.texts, training.matrix)
     assert numbered.bundle_.manifest.scorers == ("sparse", "neighbours", "ensemble")

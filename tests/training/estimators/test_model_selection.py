@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 import sklearn
 from joblib.externals.loky import get_reusable_executor
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.model_selection import GridSearchCV, KFold, cross_validate
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import KFold, cross_validate
 
 from longtail.training.estimators.classifier import LongtailClassifier
 from longtail.training.estimators.scorers import metrics_at_k, precision_at_k, psp_at_k
@@ -15,19 +13,6 @@ from longtail.training.estimators.scorers import metrics_at_k, precision_at_k, p
 pytestmark = pytest.mark.slow
 
 SPARSE = {"scorers": ["sparse"]}
-
-
-class Shortened(TransformerMixin, BaseEstimator):
-    """Keeps the beginnings of texts."""
-
-    def fit(self, texts, y=None):
-        return self
-
-    def transform(self, texts):
-        return [text[:100] for text in texts]
-
-    def __sklearn_is_fitted__(self):
-        return True
 
 
 def test_sets_of_labels_are_cross_validated_each_fold_with_its_own_classes(training):
@@ -61,16 +46,3 @@ def test_a_sparse_matrix_is_cross_validated_in_two_processes(training):
         assert alone[name].tolist() == beside[name].tolist()
     for each in beside["estimator"]:
         assert each.decision_function(training.texts[:2]).nnz == 20
-
-
-def test_a_search_tries_parameters_on_a_sparse_matrix(training):
-    pipeline = make_pipeline(Shortened(), LongtailClassifier(k=5))
-    settings = [{**SPARSE, "sparse": {"min_document_count": n}} for n in (70, 2)]
-    search = GridSearchCV(
-        pipeline, {"longtailclassifier__config": settings},
-        cv=2, scoring=precision_at_k(5), error_score="raise",
-    )  # fmt: skip
-    search.fit(training.texts, training.matrix)
-    assert search.best_params_ == {"longtailclassifier__config": settings[1]}
-    assert search.decision_function(training.texts[:3]).shape == (3, len(training.classes))
-    assert psp_at_k(5)(search, training.texts, training.matrix) > 0

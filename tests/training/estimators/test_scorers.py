@@ -5,10 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import make_pipeline
 
 import longtail
 from longtail.training.data.dataset import open_dataset
@@ -21,7 +17,6 @@ from longtail.training.estimators.scorers import (
     psp_at_k,
     ranked_classes,
 )
-from longtail.training.evaluation.metrics import inverse_propensities
 
 
 def test_they_are_the_metrics_of_the_evaluation(fitted, test, tmp_path):
@@ -37,23 +32,6 @@ def test_they_are_the_metrics_of_the_evaluation(fitted, test, tmp_path):
             assert precision_at_k(k)(fitted, test.texts, y) == expected[f"P@{k}"]
             assert ndcg_at_k(k)(fitted, test.texts, y) == expected[f"nDCG@{k}"]
             assert psp_at_k(k)(fitted, test.texts, y) == expected[f"PSP@{k}"]
-
-
-def test_other_estimators_are_measured_as_well(training, test):
-    frequent = np.flatnonzero(training.matrix.sum(axis=0) >= 10)
-    y, truth = training.matrix[:, frequent], test.matrix[:, frequent].toarray()
-    estimator = make_pipeline(TfidfVectorizer(), OneVsRestClassifier(LogisticRegression()))
-    estimator.fit(training.texts, y)
-    scores = estimator.decision_function(test.texts)
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :3]
-    hits = np.take_along_axis(truth, best, axis=1)
-    assert precision_at_k(3)(estimator, test.texts, truth) == hits.mean()
-    weights = inverse_propensities(y.toarray().sum(axis=0), len(training.texts))
-    attainable = -np.sort(-truth * weights, axis=1)[:, :3]
-    expected = (hits * weights[best]).sum() / attainable.sum()
-    assert psp_at_k(3, y)(estimator, test.texts, truth) == pytest.approx(expected)
-    with pytest.raises(InvalidInputError, match="PSP needs to know how often Pipeline saw"):
-        psp_at_k(3)(estimator, test.texts, truth)
 
 
 def test_ties_go_to_the_smaller_class_and_only_stored_scores_are_ranked():

@@ -49,18 +49,6 @@ def test_the_values_are_those_of_the_paper(ancestors, seed):
         assert found[f"hR@{k}"] == pytest.approx(common / sum(len(t) for _, t in pairs))
 
 
-def test_a_sibling_is_better_than_a_stranger(ancestors):
-    truth = csr_array(np.eye(1, NUM_LABELS, 1, dtype=np.float32))
-    scores = np.zeros((1, 1), np.float32)
-    rankings = {name: Ranking(np.array([[row]]), scores) for name, row in (("near", 2), ("far", 5))}
-    report = measure_hierarchical(rankings, truth, ancestors, (1,))
-    assert report.values == {
-        "near": {"hP@1": 0.5, "hR@1": 0.5},
-        "far": {"hP@1": 0.0, "hR@1": 0.0},
-    }
-    assert "| near   | 50.00 | 50.00 |" in report.to_markdown()
-
-
 def test_nothing_predicted_and_nothing_true_are_0(ancestors):
     empty = csr_array((1, NUM_LABELS), dtype=np.float32)
     ranking = Ranking(np.array([[NO_LABEL]]), np.full((1, 1), -np.inf, np.float32))

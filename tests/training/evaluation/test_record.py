@@ -6,13 +6,8 @@ import subprocess
 from datetime import date
 from pathlib import Path
 
-import pytest
-
-from longtail.models.errors import ConfigError
 from longtail.models.processor import FLAGS
 from longtail.training.evaluation.record import (
-    PRINTED,
-    check_record_file,
     find_commit,
     make_record,
 )
@@ -48,15 +43,3 @@ def test_the_commit_is_that_of_the_source(tmp_path):
     inner = tmp_path / "inner"
     inner.mkdir()
     assert find_commit(inner) is None
-
-
-def test_a_record_is_not_written_over_what_is_there(tmp_path):
-    path = tmp_path / "x.json"
-    path.write_text("")
-    with pytest.raises(ConfigError, match=r"--json '.*x.json': is there already"):
-        check_record_file(path)
-    check_record_file(path, overwrite=True)
-    with pytest.raises(ConfigError, match="is the input"):
-        check_record_file(path, inputs=[path], overwrite=True)
-    check_record_file(PRINTED)
-    check_record_file(None)

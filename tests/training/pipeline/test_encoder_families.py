@@ -28,9 +28,6 @@ from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
-from longtail.training.data.dataset import open_dataset
-from longtail.training.data.survey import survey
-from longtail.training.pipeline.dense import check_start, start_dense
 
 pytestmark = pytest.mark.slow
 
@@ -263,18 +260,6 @@ def test_where_the_precision_is_automatic_an_encoder_falls_back_to_float32(
     assert ("FNetModel can't compute in bfloat16 (" in caplog.text) == (name == "fnet")
 
 
-def test_a_bundle_with_a_decoder_is_refused_when_it_is_loaded(
-    encoder_of, train_in, corpus, tmp_path, monkeypatch
-):
-    config = settings_for(encoder_of("qwen3"), document_pooling="cls")
-    with monkeypatch.context() as patched:
-        patched.setattr("longtail.training.pipeline.encoder_start.check_pooling", lambda *_: None)
-        patched.setattr("longtail.training.pipeline.dense_stages.check_start", lambda *_: None)
-        trained = train_in(tmp_path, config, corpus)
-    with pytest.raises(ConfigError, match=DECODER):
-        Predictor.of_bundle(trained.bundle)
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [({"document_pooling": "cls"}, "document_pooling"),
@@ -285,18 +270,6 @@ def test_the_first_token_of_a_decoder_is_not_taken_for_a_text(
 ):
     config = settings_for(encoder_of("gpt2"), **changes)
     with pytest.raises(ConfigError, match=f"{told} is {DECODER}"):
-        train_in(tmp_path, config, corpus)
-    assert not (tmp_path / "work").exists()
-
-
-@pytest.mark.parametrize(
-    "changes", [{"document_pooling": "words"}, {"retrieval": {"label_pooling": "words"}}]
-)
-def test_the_mean_over_words_needs_a_special_token_at_each_end(
-    encoder_of, train_in, corpus, tmp_path, changes
-):
-    config = settings_for(encoder_of("qwen2"), **changes)
-    with pytest.raises(ConfigError, match=r"pooling 'words': the tokenizer puts \d special tokens"):
         train_in(tmp_path, config, corpus)
     assert not (tmp_path / "work").exists()
 
@@ -414,22 +387,6 @@ def test_a_tokenizer_that_knows_few_words_of_the_corpus_is_warned_of(
 
 
 # ---- the check leaves no trace ----
-
-
-def test_the_check_changes_neither_the_random_state_nor_the_encoder(encoder_of, corpus):
-    config = settings_for(encoder_of("big_bird"), document_max_tokens=36)
-    split = open_dataset(corpus).split("train")
-    truth = split.scan().labels
-    start = start_dense(config, truth)
-    before = {name: each.clone() for name, each in start.model.state_dict().items()}
-    said = start.model.encoder.transformer.config.to_json_string()
-    state = torch.get_rng_state()
-    check_start(start, config, survey(split, 0).sample)
-    assert torch.equal(torch.get_rng_state(), state)
-    after = start.model.state_dict()
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert start.model.encoder.transformer.config.to_json_string() == said
-    assert all(each.grad is None for each in start.model.parameters())
 
 
 def test_a_run_with_the_check_publishes_the_same_bytes_as_one_without(

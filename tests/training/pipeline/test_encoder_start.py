@@ -20,7 +20,6 @@ from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.pretrained import EncoderSource, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import Prefixes, tokenize_texts
 from longtail.models.encoders.vector_head import VectorHead
-from longtail.models.errors import ConfigError
 from longtail.models.labels.catalogue import Label
 from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
@@ -156,21 +155,6 @@ def test_the_configuration_decides_where_it_says_something(started, sentence_enc
     )
     assert found.encoder.head == VectorHead("cls", "last", "tanh", is_normalized=True)
     assert found.prefixes == Prefixes("", "people ")
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        (
-            {"document_prefix": "the " * 30},
-            r"document_prefix 'the .*' has 30 tokens, but document_max_tokens is 24, .*to ''",
-        ),
-        ({"label_prefix": "of " * 10}, r"label_prefix .* 10 tokens, but descriptions\.max_tokens"),
-    ],
-)
-def test_a_prefix_that_leaves_no_room_is_refused(started, sentence_encoder, changes, told):
-    with pytest.raises(ConfigError, match=told):
-        started(sentence_encoder, **changes)
 
 
 def test_known_tokens_are_those_of_the_text_and_not_of_its_prefix(tiny_encoder):

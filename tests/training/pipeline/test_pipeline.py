@@ -8,11 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from signal import SIGKILL
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,6 @@ from transformers import BertConfig, BertModel
 from longtail.models.bundle.manifest import blend_of
 from longtail.models.bundle.registry import Registry
 from longtail.models.encoders.pretrained import find_encoder, load_transformer
-from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.errors import ConfigError, DataError, RequestError
 from longtail.models.names import BLENDABLE, WITHOUT_ENCODER
 from longtail.models.options import RankingOptions
@@ -34,9 +31,8 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.linear import TreeCorrection, corrected_scores
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.pipeline import dense_stages, encoder_free
+from longtail.training.pipeline import encoder_free
 from longtail.training.pipeline.dense import start_dense
-from longtail.training.runtime.distributed import Processes
 from longtail.training.runtime.run_log import read_progress, read_stage_costs
 
 # Run with a line of JSON for each run that is to be killed: at which call of which function, and
@@ -457,40 +453,6 @@ def test_another_method_is_published_with_its_correction(
         predictor.predict(["fish"], scorer="linear", correction="tree")
 
 
-def test_label_texts_are_read_into_tokens_once(
-    train_in, tiny_config, tiny_corpus, tmp_path, monkeypatch
-):
-    read: list[str] = []
-
-    def tokenize(tokenizer, texts, *options, **named):
-        read.extend(texts)
-        return tokenize_texts(tokenizer, texts, *options, **named)
-
-    monkeypatch.setattr("longtail.training.pipeline.dense.tokenize_texts", tokenize)
-    config = changed(tiny_config, scorers=["retrieval", "sparse"])
-    catalogue = train_in(tmp_path, config, tiny_corpus).bundle.catalogue
-    counts = Counter(read)
-    assert {counts[label.pseudo_description] for label in catalogue} == {1}
-    assert len(read) == len(catalogue) + 60
-
-
-@pytest.mark.slow
-def test_the_other_processes_train_along_and_leave_nothing_behind(
-    tiny_config, tiny_corpus, tmp_path, monkeypatch
-):
-    material, trained_in = SimpleNamespace(texts=SimpleNamespace(truth=None)), []
-    monkeypatch.setattr(Processes, "from_first", lambda processes, make: material)
-    monkeypatch.setattr(dense_stages, "start_dense", lambda *arguments: arguments)
-    monkeypatch.setattr(
-        dense_stages, "train_stages", lambda *arguments: trained_in.append(arguments)
-    )
-    dense_stages.follow(tiny_config, Processes(1, 2))
-    ((start, given, config, folder),) = trained_in
-    assert start == (tiny_config, None, Processes(1, 2))
-    assert (given, config) == (material, tiny_config)
-    assert not folder.exists()
-
-
 # ---- the sparse model alone ----
 
 
@@ -501,22 +463,6 @@ def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_
     told = {"trained_on.json", "trained_on.safetensors"}
     assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", "aims.json", name} | told
     assert list(trained_sparse.bundle.catalogue) == list(trained.bundle.catalogue)
-
-
-def test_the_manifest_and_the_folder_say_that_there_is_no_encoder(trained_sparse, sparse_config):
-    manifest = trained_sparse.bundle.manifest
-    assert manifest.encoder is None
-    assert (manifest.scorers, manifest.default_scorer) == (("sparse",), "sparse")
-    claim = json.loads((trained_sparse.work / "run.json").read_text())
-    assert manifest.training == sparse_config.settings_used | {"remove_markup": False}
-    assert claim["config"] | {"warmup_texts": 16} == manifest.training
-    assert set(claim) == {"config", "data_fingerprint"}
-    assert {path.name for path in trained_sparse.work.iterdir()} == {
-        "run.json",
-        "sparse",
-        "blending",
-        "stages.jsonl",
-    }
 
 
 # ---- small and broken corpora ----

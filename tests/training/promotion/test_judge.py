@@ -184,20 +184,6 @@ def test_only_usable_entries_after_the_candidate_count(tmp_path):
     assert (found.num_before, found.num_unusable) == (1, 3)
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ('{"text": "fish", "accepted": ["a"]}', "given_at"),
-        ("{]", "not JSON"),
-    ],
-)
-def test_other_lines_are_refused(tmp_path, line, told):
-    path = tmp_path / "feedback.jsonl"
-    path.write_text(line + "\n")
-    with pytest.raises(DataError, match=told):
-        new_feedback(path, None, frozenset())
-
-
 def test_pairs_in_order_by_brute_force(registry, held_out):
     version = Version.load(1, registry.open(1))
     texts = list(held_out.dataset.split("dev").texts())[:6]

@@ -29,7 +29,7 @@ from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel
 from longtail.training.neural.steps import retrieval_step
 from longtail.training.runtime import distributed
-from longtail.training.runtime.distributed import ALONE, Processes, joined_processes
+from longtail.training.runtime.distributed import Processes, joined_processes
 from longtail.training.runtime.machine import Machine
 from longtail.training.runtime.run_log import progress_path, read_progress
 
@@ -213,18 +213,6 @@ def test_broken_ranks_go_on_from_the_checkpoint_of_the_first(train_on, tmp_path)
     assert all(torch.equal(flat(a), flat(b)) for a, b in zip(whole, resumed, strict=True))
     again = train_on(tmp_path / "broken", 2, break_at=0)
     assert all(torch.equal(flat(each), flat(whole[0])) for each in again)
-
-
-def test_alone_nothing_is_exchanged(monkeypatch):
-    monkeypatch.setattr(distributed, "dist", None)
-    tensor, parameter = torch.ones(2, 3, requires_grad=True), nn.Parameter(torch.ones(2))
-    assert ALONE.from_first(lambda: 5) == 5
-    assert ALONE.gathered(tensor, [2]) is tensor
-    assert ALONE.tensors_from_first(lambda: {"a": tensor}) == {"a": tensor}
-    ALONE.copy_from_first([tensor])
-    ALONE.sum_gradients([parameter], [])
-    ALONE.leave()
-    assert parameter.grad is None
 
 
 # ---- joining ----

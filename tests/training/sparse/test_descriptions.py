@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,23 +170,6 @@ def test_other_names_and_parents_stand_before_the_keywords_where_asked_for(optio
     text = described(label, ("clue",))
     assert text == expected
     assert keyword_part(replace(label, pseudo_description=text)) == "clue"
-
-
-def test_a_run_describes_labels_by_the_other_names_and_parents_of_its_corpus(
-    train_in, sparse_config, tiny_corpus, tmp_path
-):
-    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
-    lines = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
-    lines[1] |= {"alternative_names": ["other name", "more"], "parents": [lines[0]["id"]]}
-    (folder / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    content = sparse_config.model_dump(mode="json")
-    content["descriptions"] |= {"alternative_names": 1, "parents": True}
-    bundle = train_in(tmp_path, TrainingConfig.model_validate(content), folder).bundle
-    label = bundle.catalogue[1]
-    assert label.pseudo_description.startswith(
-        f"{lines[1]['name']}. other name. {lines[0]['name']}"
-    )
-    assert bundle.catalogue[0].parents == ()
 
 
 @pytest.mark.parametrize("words", [(), ("clue",), ("puzzle", "clue")])

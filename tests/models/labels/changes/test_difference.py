@@ -11,7 +11,6 @@ from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.changes.changes import TEXT_FIELDS, VocabularyChanges, texts_of
 from longtail.models.labels.changes.difference import difference
-from longtail.models.labels.changes.merges import read_merges
 
 IDS = [f"u:{letter}" for letter in "abcdefghijkl"]
 
@@ -87,22 +86,6 @@ def test_every_label_is_in_the_lists_that_dictionaries_tell(seed) -> None:
     again = VocabularyChanges.from_json(found.to_json(), "changes")
     assert again == found
     assert bool(difference(new.values(), new.values())) is False
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("id,replaced_by\na,\n", "no 'replaced_by'; give both"),
-        ("id,replaced_by\n,b\n", "no 'id'; give both"),
-        ("id,replaced_by\na,a\n", "label 'a' is to replace itself"),
-        ("id,into\na,b\n", "replaced_by"),
-    ],
-)
-def test_a_file_of_merges_that_says_something_else_is_refused(tmp_path, text, told) -> None:
-    path = tmp_path / "merges.csv"
-    path.write_text(text)
-    with pytest.raises(DataError, match=told):
-        read_merges(path)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from longtail.models.vocabulary.concept import Concept
-from longtail.models.vocabulary.reading import read_vocabulary
 from tests.models.vocabulary.conftest import refusal, written
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
@@ -33,30 +31,6 @@ XML = f"""<?xml version="1.0"?>
   <skos:Concept rdf:nodeID="n"/>
 </rdf:RDF>
 """
-
-
-def test_nodes_within_properties_bases_languages_and_entities_of_xml(tmp_path) -> None:
-    vocabulary = read_vocabulary(written(tmp_path, XML, "v.rdf"))
-    a, b, c = "http://example.org/a", "http://example.org/v#b", "http://example.org/v#c"
-    assert vocabulary.concepts == (
-        Concept(
-            a, {"de": "Fluß & See", "en-gb": "River & lake"}, {"": ("plain",)},
-            notations=("4.2",), broader=(b,), related=(c,),
-        ),
-        Concept(b, {"fi": "vesi"}, narrower=(a,)),
-        Concept(c, related=(a,)),
-    )  # fmt: skip
-    assert vocabulary.left_out.concepts_without_uri == 1
-
-
-@pytest.mark.parametrize("encoding", ["iso-8859-1", "utf-16", "shift_jis", "utf-8-sig"])
-def test_xml_is_read_in_the_encoding_that_it_names(tmp_path, encoding) -> None:
-    name = encoding.removesuffix("-sig")
-    text = "水" if name == "shift_jis" else "é"
-    content = f"<?xml version='1.0' encoding='{name}'?>{RDF}><skos:Concept rdf:about='u:a'>"
-    content += f"<skos:prefLabel>{text}</skos:prefLabel></skos:Concept></rdf:RDF>"
-    path = written(tmp_path, content.encode(encoding), "v.rdf.gz")
-    assert read_vocabulary(path).concepts[0].names == {"": text}
 
 
 BAD = {
