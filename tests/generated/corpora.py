@@ -45,16 +45,7 @@ ENCODINGS = ("utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16")
 
 @dataclass
 class Corpus:
-    """The files of a corpus, and how it is to be read and trained.
-
-    Attributes:
-        files: Content by name.
-        skip_bad: Whether it is opened with `--skip-bad`.
-        config: Sections of the configuration.
-        queries: Texts to ask for, beside its own.
-        is_served: Whether it is asked over HTTP too.
-        has_pictures: Whether evaluations are drawn too, which takes longest.
-    """
+    """The files of a corpus, and how it is to be read and trained."""
 
     files: dict[str, bytes]
     skip_bad: bool

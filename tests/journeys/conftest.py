@@ -110,11 +110,7 @@ def checked(outcome: Outcome, words: object) -> Outcome:
 
 @pytest.fixture
 def disk(tmp_path) -> Iterator[Callable[..., Path]]:
-    """Makes small disks, which can be read-only; skips where nobody may mount one.
-
-    Yields:
-        What makes one.
-    """
+    """Makes small disks, which can be read-only; skips where nobody may mount one."""
     mounted: list[Path] = []
 
     def make(size: str = "2m", *, content: Path | None = None, read_only: bool = False) -> Path:

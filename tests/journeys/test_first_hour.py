@@ -146,11 +146,7 @@ def typed(line: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def serving(line: str, port: int) -> Iterator[None]:
-    """Let a line run in another terminal while the service answers.
-
-    Yields:
-        Nothing, once it is ready.
-    """
+    """Let a line run in another terminal while the service answers."""
     with Path("service.log").open("w") as log:
         process = subprocess.Popen(["/bin/bash", "-c", f"exec {line}"], stderr=log)
     try:

@@ -57,11 +57,7 @@ def trained(later, run) -> Registry:
 
 @pytest.fixture
 def service(place, trained, monkeypatch) -> Iterator[str]:
-    """Serves that in a process of its own, and keeps feedback; an admin key is in ADMIN_KEY.
-
-    Yields:
-        Its URL.
-    """
+    """Serves that in a process of its own, and keeps feedback; an admin key is in ADMIN_KEY."""
     key, entry = make_key("admin")
     monkeypatch.setenv("ADMIN_KEY", key)
     words = ["serve", "--registry", trained.folder, "--port", "0", "--admin-keys", entry]
@@ -86,11 +82,7 @@ def service(place, trained, monkeypatch) -> Iterator[str]:
 
 @pytest.fixture
 def users(monkeypatch) -> list[int]:
-    """Lets the time of a canary pass as fast as its requests are answered.
-
-    Returns:
-        The versions that answered them.
-    """
+    """Lets the time of a canary pass as fast as its requests are answered."""
     answered: list[int] = []
 
     def try_on_service(url, key, log, pair, rules, texts):

@@ -275,11 +275,7 @@ OpenClient = Callable[..., AbstractContextManager[TestClient]]
 def started(
     registry: Path, loader: Loader | None = None, *, wait: bool = True, **settings: object
 ) -> Iterator[TestClient]:
-    """Start the service; waits for the models unless told not to.
-
-    Yields:
-        A client of it.
-    """
+    """Start the service; waits for the models unless told not to."""
     settings = {"watch_interval_s": 0} | settings  # a test looks when it wants to
     app = create_app(Settings(registry=registry, **settings), load=loader or Loader())
     with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
@@ -310,11 +306,7 @@ def open_admin(open_client: OpenClient) -> OpenClient:
 
 @pytest.fixture(scope="module")
 def client(two_versions: Path) -> Iterator[TestClient]:
-    """A service that the tests of a module share.
-
-    Yields:
-        A client of it.
-    """
+    """A service that the tests of a module share."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         _leave_out_the_libraries(monkeypatch)
         with started(two_versions) as client:
@@ -323,11 +315,7 @@ def client(two_versions: Path) -> Iterator[TestClient]:
 
 @pytest.fixture
 def fresh_client(open_client: OpenClient) -> Iterator[TestClient]:
-    """A service of this test's own, whose counters begin at 0.
-
-    Yields:
-        A client of it.
-    """
+    """A service of this test's own, whose counters begin at 0."""
     with open_client() as client:
         yield client
 

@@ -50,11 +50,7 @@ server.serve(create_app(Settings(registry=Path(sys.argv[1]), **options), load=lo
 
 @pytest.fixture
 def start(registry):
-    """Start a server.
-
-    Yields:
-        A function that returns the process and its address.
-    """
+    """Start a server."""
     processes = []
 
     def start_one(drain_delay_s=0.0, shutdown_timeout_s=300, keep_alive_s=75, read_timeout_s=60):

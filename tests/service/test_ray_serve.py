@@ -17,7 +17,7 @@ import pytest
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.add_labels import add_labels
-from longtail.models.errors import ConfigError, NotReadyError
+from longtail.models.errors import NotReadyError
 from longtail.models.labels.catalogue import Label
 from longtail.service.ray_serve import Arguments, build, create_replica, settings_of
 
@@ -41,12 +41,6 @@ def test_a_replica_serves_one_version_whatever_becomes_current(two_versions):
     more = Arguments(registry=two_versions.folder, version=2, num_gpus=0.5, settings={"max_k": 7})
     assert (settings_of(more).versions, settings_of(more).device) == ((2,), "cuda")
     assert settings_of(more).max_k == 7
-
-
-def test_without_ray_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"longtail.service.ray_serve needs ray, .*longtail\[ray"):
-        build({})
 
 
 def test_a_replica_has_started_when_its_model_answers(two_versions):

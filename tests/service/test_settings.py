@@ -22,11 +22,6 @@ def test_an_unknown_variable_stops_the_start_and_names_the_closest(monkeypatch):
         create_app()
 
 
-def test_variables_of_other_parts_of_the_project_are_left_alone(monkeypatch):
-    monkeypatch.setenv("LONGTAIL_DATA", "somewhere")
-    assert load_settings() == Settings()
-
-
 def test_a_bad_variable_is_named_with_its_value(monkeypatch):
     monkeypatch.setenv("LONGTAIL_PORT", "eighty")
     with pytest.raises(ConfigError, match=r"LONGTAIL_PORT: got 'eighty'; expected a whole number"):

@@ -57,12 +57,6 @@ def is_ready(manager):
     return True
 
 
-def test_without_a_signal_it_goes_on():
-    bench = Bench()
-    assert not bench.ends_after(10**6)
-    assert is_ready(bench.manager)
-
-
 def test_after_a_signal_it_is_not_ready_but_listens_until_the_delay_is_over(caplog):
     bench = Bench(drain_delay_s=5, shutdown_timeout_s=7)
     with caplog.at_level("INFO"):
@@ -102,12 +96,6 @@ def test_the_watchdog_ends_what_does_not_end_by_itself_at_the_earlier_time():
     watchdog.end_within(3600, signal.SIGTERM)
     watchdog.end_within(0, signal.SIGINT)
     assert ended.get(timeout=60) == signal.SIGINT
-
-
-def test_the_watchdog_waits_for_its_time_and_not_for_more():
-    ended = queue.SimpleQueue()
-    Watchdog(ended.put).end_within(0.001, signal.SIGTERM)
-    assert ended.get(timeout=60) == signal.SIGTERM
 
 
 @pytest.mark.parametrize("started", [True, False])

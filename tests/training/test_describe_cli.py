@@ -49,13 +49,6 @@ def commonest(bundle) -> Label:
 # ---- one label ----
 
 
-def test_a_label_is_shown_by_its_id_and_by_its_name_alike(describe, commonest):
-    by_id, by_name = describe(commonest.id), describe(commonest.name)
-    assert by_id.stdout == by_name.stdout
-    assert by_id.stdout.startswith(f"name:               {commonest.name}\n")
-    assert f"\ntraining documents: {commonest.training_count}\n" in by_id.stdout
-
-
 def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads_them(
     describe, commonest
 ):

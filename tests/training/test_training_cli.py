@@ -89,13 +89,6 @@ REASONS = (
 # ---- train ----
 
 
-def test_train_takes_the_sparse_model_alone(call, tiny_corpus, trained_sparse, tmp_path):
-    (tmp_path / "run.yaml").write_text("seed: 3\ndescriptions: {num_keywords: 5}\n")
-    result = call("train", tiny_corpus, "--config", "run.yaml", "--only-sparse")
-    assert f"Digest {trained_sparse.bundle.manifest.digest}" in result.stdout
-    assert "default scorer sparse." in result.stdout
-
-
 def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_config_file):
     result = call("train", tiny_corpus, "--config", tiny_config_file)
     manifest = Registry("registry").open(1).manifest
@@ -105,16 +98,6 @@ def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_c
     assert lines[2] == f"Why this scorer: {manifest.default_scorer_reason}."
     assert lines[3] == f"Digest {manifest.digest}"
     assert Path("runs/train/run.json").is_file()
-
-
-def test_skip_bad_goes_on_without_broken_lines_and_counts_them(
-    call, broken_corpus, tiny_config_file, caplog
-):
-    result = call("train", broken_corpus, "--config", tiny_config_file, "--skip-bad")
-    assert result.stdout.startswith("Version 1 ")
-    assert Registry("registry").open().manifest.training_document_count == 60
-    assert "train.jsonl: skipped 2 lines" in caplog.text
-    assert all(reason in caplog.text for reason in REASONS)
 
 
 def test_broken_lines_end_the_command_with_one_error_that_lists_them_all(

@@ -19,7 +19,7 @@ from longtail.models.bundle.bundle import (
     write_bundle,
 )
 from longtail.models.bundle.manifest import Manifest
-from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError
+from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.model_parts import ModelParts
@@ -168,11 +168,6 @@ def test_a_manifest_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("[" * 100_000)
     with pytest.raises(BundleCorruptError, match=r"not a bundle's manifest .*nested too deeply"):
         read_manifest(tmp_path)
-
-
-def test_a_folder_without_manifest_is_no_bundle(tmp_path: Path) -> None:
-    with pytest.raises(BundleNotFoundError, match=r"no manifest\.json in .* is not a bundle"):
-        open_bundle(tmp_path)
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from longtail.models.parts.storage import write_parts
 from longtail.models.predict.predictor import Predictor
 
 NEW = (Label("N1", "grain"), Label("N2", "port", "milk and tax "), Label("N3", "the court"))
-TEXTS = ["the fish and the river", "grain law tax", "steel"]
 NEW_FILES = ("labels.jsonl", "retrieval.safetensors")
 
 
@@ -69,17 +68,6 @@ def test_of_a_trained_bundle_every_scorer_keeps_its_scores(trained, add, tiny_te
     assert new.calibrations == old.calibrations
 
 
-def test_a_new_label_is_scored_by_the_encoder_of_the_bundle(bundle, dense, add) -> None:
-    predictor = Predictor.of_bundle(add(bundle))
-    texts = ["grain", "port. milk and tax", "the court"]
-    documents = vectors_of(dense.encoder, dense, TEXTS, "document")
-    labels = vectors_of(dense.encoder, dense, texts, "label")
-    scale, shift = dense.encoder.log_scale.exp().item(), dense.encoder.score_bias.item()
-    rows = np.tile(np.arange(7, 10), (3, 1))
-    found = predictor.score(predictor.read(TEXTS), rows, RankingOptions(scorer="retrieval"))
-    assert found == pytest.approx(scale * documents @ labels.T + shift, abs=1e-4)
-
-
 def test_a_text_about_a_new_label_gets_it_first(parts, manifest, dense, add, tmp_path) -> None:
     words = [label.name.split()[0] for label in parts.catalogue]
     taught = taught_encoder(dense, [*words, "grain"])
@@ -119,12 +107,6 @@ def taught_encoder(dense: DenseParts, words: Sequence[str]) -> DualEncoder:
         taught.document_pooler.weight.copy_(torch.eye(taught.dim))
         taught.document_pooler.bias.copy_(torch.from_numpy(-centre))
     return taught
-
-
-def test_the_new_catalogue_has_the_new_labels_last_with_their_text(bundle, add) -> None:
-    catalogue = add(bundle).catalogue
-    assert list(catalogue)[:7] == list(bundle.catalogue)
-    assert catalogue[8] == Label("N2", "port", "milk and tax", "port. milk and tax", 0)
 
 
 def test_all_else_of_the_bundle_stays_byte_for_byte(bundle, add) -> None:

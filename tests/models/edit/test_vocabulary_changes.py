@@ -140,16 +140,6 @@ def test_a_new_label_takes_the_rows_of_the_one_that_it_replaces(bundle, apply) -
     assert (scores(after, "linear")[:, 7] == -np.inf).all()  # no leaf of the tree
 
 
-def test_what_is_split_tells_its_documents_and_parts(bundle, apply) -> None:
-    parts = {"N1": Label("N1", "port"), "N2": Label("N2", "grain")}
-    gone = replace(state_of(bundle).labels[6], is_deprecated=True, replaced_by=("N1", "N2"))
-    after, applied = apply(bundle, changed(bundle, L6=gone, **parts))
-    (split,) = applied.split
-    assert (split.id, split.by, split.training_count) == ("L6", ("N1", "N2"), 7)
-    assert after.catalogue[6].replaced_by == ("N1", "N2")
-    assert after.catalogue[7].training_count == 0
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -51,13 +51,6 @@ def test_a_text_has_the_vector_that_it_has_alone(
     np.testing.assert_allclose(found, one_by_one(dual_encoder, tokens, role), atol=1e-5)
 
 
-def test_documents_and_labels_are_pooled_differently(
-    dual_encoder: DualEncoder, tokens: TokenizedTexts
-) -> None:
-    documents, labels = (encode(dual_encoder, tokens, role) for role in ROLES)
-    assert np.abs(documents - labels).max(axis=1).min() > 1e-3
-
-
 @pytest.mark.parametrize("budget", [16, 64])
 def test_a_batch_holds_no_more_tokens_than_the_budget(
     dual_encoder: DualEncoder,

@@ -165,14 +165,6 @@ def test_texts_are_cut_as_hugging_face_cuts_them(
     assert found.num_known.tolist() == [sum(x not in special for x in ids) for ids in cut]
 
 
-@pytest.mark.parametrize("num_special", [0, 1])
-def test_a_tokenizer_with_fewer_special_tokens_is_cut_to_max_tokens_too(
-    tokenizer: TokenizersBackend, num_special: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tokenizer, "num_special_tokens_to_add", lambda: num_special)
-    assert tokenize_texts(tokenizer, ["trade " * 30], 6).lengths.tolist() == [6]
-
-
 def test_a_part_of_a_batch_has_its_rows_and_no_padding_that_none_of_them_needs(
     tokenizer: TokenizersBackend,
 ) -> None:

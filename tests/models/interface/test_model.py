@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import pytest
 
-from longtail.models.errors import DataError, RequestError
+from longtail.models.errors import DataError
 from longtail.models.interface.model import CHUNK_TEXTS, LoadedModel, Predictions
 from longtail.models.predict.predictor import Predictor
 from longtail.service.offline.predict import CHUNK_LINES
@@ -51,13 +48,6 @@ def test_a_label_is_explained_by_id_or_name(model):
         model.explain(TEXTS[0], "nothing")
 
 
-@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.deepcopy, copy.copy])
-def test_a_loaded_model_says_what_to_do_instead_of_a_copy(model, duplicate):
-    with pytest.raises(TypeError, match="can't be pickled or copied; load it again") as caught:
-        duplicate(model)
-    assert f"longtail.load({str(model.bundle.folder)!r})" in str(caught.value)
-
-
 def test_predictions_show_themselves_and_texts_are_never_markup(model):
     many = model.predict(TEXTS, k=2)
     assert repr(many).splitlines()[0] == "2 predictions"
@@ -79,13 +69,3 @@ def test_predictions_become_data_frames(model):
     assert list(found.columns) == ["document", "rank", "id", "name", "probability", "score"]
     assert list(found["document"]) == ["x", "x", "y", "y"] and list(found["rank"]) == [1, 2, 1, 2]
     assert list(model.predict(TEXTS[0], k=2).to_frame()["id"]) == list(found["id"][:2])
-
-
-def test_labels_below_one_and_names_in_a_language(model):
-    label = model.labels[3].id
-    found = model.predict("imports of fish", under=[label], k=5)
-    assert {each.id for each in found.labels} <= {label}
-    with pytest.raises(RequestError, match="under: this version has no label with the id 'none'"):
-        model.predict(["imports of fish"], under=["none"])
-    with pytest.raises(RequestError, match="its label file told no languages"):
-        model.predict("imports of fish", language="fi")

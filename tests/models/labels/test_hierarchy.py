@@ -11,7 +11,6 @@ from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import (
     Label,
     LabelCatalogue,
-    with_names_of_parents,
 )
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.labels.hierarchy import LabelHierarchy
@@ -91,13 +90,6 @@ def test_under_keeps_a_label_and_all_below_it():
     assert select(under=("L0",), include=("L2", "L4")) == [2]
     assert select(under=("L4",), include=("L2",)) == []
     assert not LabelFilter(under=("L0",)).is_empty
-
-
-def test_parents_of_a_label_file_are_broader_labels_too():
-    given = [Label("a", "A"), Label("b", "B", parents=("a", "x")), Label("c", "C", broader=("b",))]
-    found = with_names_of_parents(given, given)
-    assert [label.parents for label in found] == [(), ("A",), ()]
-    assert [label.broader for label in found] == [(), ("a", "x"), ("b",)]
 
 
 def test_a_label_is_known_by_its_name_in_another_language_where_no_other_has_it():

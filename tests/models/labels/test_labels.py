@@ -51,15 +51,6 @@ def test_no_labels_and_equal_ids_are_refused() -> None:
         LabelCatalogue([Label("a", "A"), Label("b", "B"), Label("b", "C")])
 
 
-def test_replaced_changes_the_named_columns_only(catalogue: LabelCatalogue) -> None:
-    found = catalogue.replaced(training_count=[5, 6, 7, 8], description="wxyz")
-    assert [(x.training_count, x.description) for x in found] == [
-        (5, "w"), (6, "x"), (7, "y"), (8, "z")
-    ]  # fmt: skip
-    assert [x.name for x in found] == [x.name for x in catalogue]
-    assert catalogue[0].training_count == 3
-
-
 @given(st.lists(FIELDS, min_size=1, max_size=5, unique_by=lambda fields: fields["id"]))
 def test_a_catalogue_comes_back_from_its_lines(rows: list[dict[str, Any]]) -> None:
     lists = ("alternative_names", "parents")

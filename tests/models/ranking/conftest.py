@@ -20,20 +20,7 @@ NUM_GPUS = 4
 
 @dataclass
 class Gpu:
-    """What was done to it.
-
-    Attributes:
-        free_bytes: Of its memory.
-        device: That PyTorch computes on.
-        has_cuvs: Whether FAISS was built with it.
-        broken_rules: What would have ended or corrupted the process.
-        num_resources: `StandardGpuResources` that were made.
-        threads: By which FAISS was called.
-        made: Configurations of the indexes, in order.
-        num_live: Indexes that there are.
-        asked: Numbers of results of FAISS's searches.
-        num_read: Rows that were read back.
-    """
+    """What was done to it."""
 
     free_bytes: int = 2**30
     device: int = 0
@@ -51,11 +38,7 @@ class Gpu:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """One thread alone may be in FAISS, always the same one.
-
-        Yields:
-            Nothing, inside FAISS.
-        """
+        """One thread alone may be in FAISS, always the same one."""
         self.require(self.busy.acquire(blocking=False), "two threads are in FAISS at once")
         try:
             self.threads.add(threading.get_ident())
@@ -158,11 +141,7 @@ class FlatIndex:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
-    """A machine with GPUs, which checks each rule of FAISS; they compute on the CPU.
-
-    Yields:
-        What was done to it.
-    """
+    """A machine with GPUs, which checks each rule of FAISS; they compute on the CPU."""
     gpu = Gpu()
     stand_ins = {
         "StandardGpuResources": lambda: Resources(gpu),

@@ -43,11 +43,3 @@ def test_a_text_that_is_outside_is_told_with_the_reason(text, told):
     assert (warning.code, warning.label_ids) == ("unlike-training", ())
     assert told in warning.detail
     assert not found.warnings_about(Familiarity(55, 50, 0.5))
-
-
-def test_bounds_come_back_as_they_were_written_and_others_are_refused():
-    found = FamiliarRange.of_documents(documents(500, 1))
-    assert FamiliarRange.from_json(found.to_json()) == found
-    for wrong in ('{"a": 1}', "[]", found.to_json().replace("0.", "-0.")):
-        with pytest.raises((TypeError, ValueError)):
-            FamiliarRange.from_json(wrong)

@@ -48,13 +48,6 @@ def test_a_threshold_warns_of_the_rare_labels_that_passed_it(predictor, threshol
         assert warned_ids(found) == rare_ids(found, threshold)
 
 
-def test_without_a_threshold_confident_probabilities_of_rare_labels_are_warned_of(predictor):
-    predictions = predictor.predict(TEXTS, k=7)
-    assert any(found.warnings for found in predictions)
-    for found in predictions:
-        assert warned_ids(found) == rare_ids(found, 0.5)
-
-
 @pytest.mark.parametrize("weight", [0.5, 1.0])
 def test_a_blend_that_knows_how_rare_labels_are_does_not_warn(calibrated, constant_blend, weight):
     """Even if it is mostly `retrieval`: its weights were fitted for such labels."""

@@ -135,12 +135,6 @@ def changed(bundle, folder: Path, **fields):
     return replace(bundle, folder=folder, manifest=manifest)
 
 
-def test_nothing_there_is_told(uri, mirror):
-    with pytest.raises(BundleError, match=r"no manifest\.json there"):
-        fetch(uri, mirror)
-    assert mirror.versions() == []
-
-
 def test_a_hub_out_of_reach_is_not_an_empty_one(hub, bundle, mirror):
     hub.is_offline = True
     for act in (lambda: send(bundle, "hf://a/b"), lambda: fetch("hf://a/b", mirror)):

@@ -103,12 +103,6 @@ def test_contexts_from_elsewhere_are_refused_and_not_fetched(tmp_path, no_networ
         assert "must stand in the file itself" in refusal(path)
 
 
-def test_named_graphs_of_json_ld_are_read(tmp_path) -> None:
-    concept = {"@id": "u:a", "@type": f"{SKOS}Concept"}
-    path = written(tmp_path, json.dumps({"@id": "u:graph", "@graph": [concept]}), "v.jsonld")
-    assert read_vocabulary(path).concepts == (Concept("u:a"),)
-
-
 def test_what_is_no_concept_and_what_is_left_out_is_counted(tmp_path) -> None:
     text = """
     :a a skos:Concept ; skos:prefLabel "B"@en, "A"@EN, " "@en ; skos:altLabel <u:x>, "A"@en ;
@@ -170,10 +164,3 @@ def test_annifs_csv(tmp_path, delimiter) -> None:
         Concept("u:b", {"pt-br": "q"}),
         Concept("u:c", is_deprecated=True),
     )
-
-
-def test_bad_records_of_annifs_csv_are_told(tmp_path) -> None:
-    message = refusal(written(tmp_path, "uri,label_en\nu:a,x,y\nu:b,x\nu:b,y\n,z\n", "v.csv"))
-    assert "3 lines are no subjects" in message
-    assert "line 2: 3 cells; expected 2" in message and "line 4: URI 'u:b' again" in message
-    assert "no column of labels" in refusal(written(tmp_path, "uri,name\nu:a,x\n", "v.csv"))

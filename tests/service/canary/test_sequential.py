@@ -64,14 +64,6 @@ def test_equal_rates_are_seldom_called_worse_though_every_look_may_stop(rate):
     assert share_called_worse((rate, rate), 1, significance=0.05) <= 0.05
 
 
-def test_a_fixed_interval_would_err_far_more_often():
-    """The same looks with a test for one look: why a sequence is needed."""
-    failed, count, failed_before, count_before = canaries((0.05, 0.05), 1)
-    rates = failed / count - failed_before / count_before
-    spread = np.sqrt(0.05 * 0.95 * (1 / count + 1 / count_before))
-    assert (rates / spread > 1.645).any(axis=1).mean() > 0.15
-
-
 @pytest.mark.slow
 def test_a_worse_canary_is_called_worse():
     assert share_called_worse((0.05, 0.005), 2, significance=0.05) > 0.95

@@ -33,13 +33,7 @@ def refusal(detail: str) -> ProblemError:
 
 @dataclass
 class Played:
-    """A service with 100 requests a second, as a client sees it.
-
-    Attributes:
-        failing: Share of the canary's requests that fail.
-        common: Labels that both versions give.
-        on_sleep: Called with the seconds since the start.
-    """
+    """A service with 100 requests a second, as a client sees it."""
 
     failing: float = 0.0
     common: int = 4

@@ -154,14 +154,6 @@ def test_what_are_no_texts_is_refused_before_it_is_sent(texts, words):
             next(client.stream_batch(texts))
 
 
-def test_a_line_that_is_none_ends_a_batch_with_its_number(client):
-    answers = client.stream_batch(["a", None, "b"])
-    with pytest.raises(RequestError, match=r"line 1 is None \(NoneType\); expected a text"):
-        list(answers)
-    (only,) = client.stream_batch(["\ud800"])
-    assert "half of a surrogate pair" in only.error.detail
-
-
 def test_labels_are_found_and_shown(client):
     found = client.labels("label", limit=2, offset=1)
     assert (found.total, [label.id for label in found.labels]) == (8, ["L1", "L2"])
@@ -365,11 +357,3 @@ def test_waits_double_and_obey_the_service_and_end():
     jittered = {Retry(jitter=0.5).wait_s(1, 0, problem(503, "4")) for _ in range(20)}
     assert len(jittered) > 1
     assert all(4 <= wait <= 6 for wait in jittered)
-
-
-def test_the_path_of_a_proxy_is_kept(answer_with):
-    received = []
-    stream = HEAD + chunk({"summary": summary(complete=True)}) + b"0\r\n\r\n"
-    with Client(answer_with(stream, received=received) + "/tagging/") as client:
-        assert list(client.stream_batch(["a"], k=3, include=["L1", "L2"])) == []
-    assert received[0].startswith(b"POST /tagging/v1/batch?k=3&include=L1&include=L2 HTTP/1.1\r\n")

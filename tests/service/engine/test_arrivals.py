@@ -11,14 +11,6 @@ from hypothesis import strategies as st
 from longtail.service.engine.arrivals import ArrivalRate, least_batch
 
 
-def test_of_steady_arrivals_the_rate_is_found():
-    arrivals = ArrivalRate()
-    for step in range(1000):
-        arrivals.add(7, step / 50)
-    assert arrivals.at(20.0) == pytest.approx(350, rel=0.02)
-    assert arrivals.at(22.0) == pytest.approx(350 / math.e, rel=0.02)
-
-
 @given(st.lists(st.tuples(st.integers(1, 100), st.floats(0, 5)), max_size=20))
 def test_it_is_a_sum_of_what_came_each_fading(comings):
     arrivals, now = ArrivalRate(), 0.0

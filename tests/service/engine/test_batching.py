@@ -83,13 +83,6 @@ def test_of_the_longest_runs_with_the_first_text_the_batch_costs_least_a_token(
     assert cost_of_token(lengths_of(batch)) == min(costs, default=cost_of_token([lengths[0]]))
 
 
-@pytest.mark.parametrize(("padding_cost", "taken"), [(0.25, [5, 20, 55]), (1.0, [20, 55])])
-def test_where_padding_costs_little_texts_of_all_lengths_go_together(padding_cost, taken):
-    queue = WorkQueue(150)
-    waiting(queue, 20, 55, 5, model=Model(Predictor(padding_cost=padding_cost)))
-    assert sorted(lengths_of(queue.next_work())) == taken
-
-
 class Clock:
     """A clock that stands still unless it is moved."""
 
@@ -216,12 +209,6 @@ def test_texts_of_like_length_go_together():
     assert lengths_of(queue.next_work()) == [80]
 
 
-def test_texts_of_several_jobs_and_options_share_a_batch():
-    queue = WorkQueue(100)
-    jobs = [waiting(queue, 10), waiting(queue, 10, scorer="classifier"), waiting(queue, 10)]
-    assert [item.job for item in queue.next_work()] == jobs
-
-
 def test_models_and_sparse_scorers_never_share_a_batch():
     queue = WorkQueue(None)  # as much as the model says
     waiting(queue, 10, 10)
@@ -276,16 +263,6 @@ def test_only_the_first_thread_takes_calls():
     waiting(queue, 10)
     assert len(queue.next_work(takes_calls=False)) == 1
     assert isinstance(queue.next_work(), ThreadCall)
-
-
-def test_calls_come_between_batches():
-    queue = WorkQueue(100)
-    waiting(queue, 10)
-    future = queue.call(lambda: None)
-    call = queue.next_work()
-    assert isinstance(call, ThreadCall)
-    call.run()
-    assert future.result() is None
 
 
 def test_a_closed_queue_gives_nothing_and_keeps_nothing():

@@ -203,16 +203,6 @@ def test_what_a_group_asks_for_in_vain_fails_at_once_for_all_of_it(make_predicto
     assert [type(error) for error in errors] == [RequestError, RequestError]
 
 
-def test_texts_of_one_query_may_be_in_several_batches(make_predictor):
-    predictor, observed = make_predictor(), Observed()
-    texts = ["a " * (1 + i % 9) + "b" * i for i in range(60)]
-    with engine_of(predictor, observer=observed, max_batch_tokens=20) as engine:
-        answer = asyncio.run(engine.predict(Query(texts)))
-    assert scores(answer) == [float(len(text)) for text in texts]
-    assert sum(num_texts for num_texts, _ in observed.batches) == 60
-    assert max(tokens for _, tokens in observed.batches) <= 20
-
-
 def test_a_deadline_ends_the_wait_and_drops_what_has_not_begun(make_predictor):
     predictor = make_predictor()
 

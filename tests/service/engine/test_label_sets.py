@@ -31,16 +31,6 @@ def test_a_file_is_a_list_of_ids_or_an_id_on_each_line(folder):
     assert [each.name for each in sets.all()] == ["food", "rare"]
 
 
-def test_a_set_is_one_object_until_its_file_changes(folder):
-    sets = LabelSets(folder)
-    first = sets.get("food")
-    assert sets.get("food") is first
-    before = sets.digest()
-    (folder / "food.txt").write_text("L7\n")
-    assert sets.get("food").ids == ("L7",)
-    assert sets.digest() != before
-
-
 def test_sets_come_and_go_without_a_restart(folder):
     sets = LabelSets(folder)
     (folder / "new.txt").write_text("L5\n")

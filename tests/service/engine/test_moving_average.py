@@ -23,14 +23,6 @@ def average(**changes):
     return MovingAverage(**{"decay": 0.5, "lower": 1.0, "upper": 100.0} | changes)
 
 
-def test_the_first_sample_is_the_value_and_others_move_it():
-    found = average()
-    assert found.value is None
-    found.add(10.0)
-    found.add(20.0)
-    assert found.value == 15.0
-
-
 @given(SAMPLES)
 def test_no_sequence_drives_the_value_out_of_its_bounds(samples):
     found = average()

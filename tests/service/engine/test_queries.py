@@ -9,8 +9,7 @@ import pytest
 
 from longtail.models.errors import RequestError
 from longtail.models.options import RankingOptions
-from longtail.service.engine.queries import Query, query_of
-from longtail.service.schemas.base import Options
+from longtail.service.engine.queries import Query
 
 
 def test_a_k_that_nobody_asked_for_is_at_most_the_number_of_labels(open_client):
@@ -21,8 +20,3 @@ def test_a_k_that_nobody_asked_for_is_at_most_the_number_of_labels(open_client):
         with pytest.raises(RequestError, match="k is 9"):
             asyncio.run(engine.predict(replace(asked, has_own_k=True)))
     assert len(answer.predictions[0].labels) == 8
-
-
-def test_a_query_knows_whether_its_k_was_asked_for():
-    found = [query_of(Options(**given), ["a"]) for given in ({}, {"k": 5})]
-    assert [(query.options.k, query.has_own_k) for query in found] == [(5, False), (5, True)]

@@ -303,10 +303,6 @@ def _no_pauses(monkeypatch, request):
         monkeypatch.setattr(self_check, "_PAUSE_UNREADY_S", 0.0)
 
 
-def test_alone_one_or_two_failures_in_a_row_are_forgiven():
-    assert run_check(FakeEngine(ValueError(), ValueError())) == [None]
-
-
 def test_alone_three_failures_in_a_row_are_not():
     problems = run_check(FakeEngine(*[ValueError()] * 4))
     assert len(problems) == 3

@@ -86,17 +86,6 @@ def test_an_export_imported_elsewhere_is_the_same_deletions_too(command, write, 
     ] == strip
 
 
-def test_an_export_needs_no_registry(command, write, tmp_path, registry):
-    command("import", write(*SAID), "--texts")
-    command("export", tmp_path / "out")
-    lines = [line | {"version": 99, "who": "key"} for line in lines_of(tmp_path / "out")]
-    command("import", write(*lines, name="old"), store="other")
-    command("export", tmp_path / "again", store="other")
-    assert {(line["version"], line["who"]) for line in lines_of(tmp_path / "again")} == {
-        (99, "key")
-    }
-
-
 def test_one_bad_line_stops_the_import_before_anything_is_stored(command, write, tmp_path):
     path = write(
         SAID[0],

@@ -71,13 +71,6 @@ def test_the_same_again_is_known_and_other_content_refused(client):
     assert [line["id"] for line in exported(client)] == ["a"]
 
 
-def test_without_an_id_one_is_made(client):
-    entry = {"document_id": "d", "added": ["L1"]}
-    first, second = give(client, entry, entry).json()["entries"]
-    assert first["id"] != second["id"]
-    assert len(exported(client)) == 2
-
-
 def test_texts_are_not_kept_unless_asked_for(open_feedback, tmp_path):
     with open_feedback(feedback_texts=False) as client:
         assert give(client, SAID).json()["keeps_texts"] is False

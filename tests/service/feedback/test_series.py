@@ -34,14 +34,6 @@ def test_whatever_the_order_the_last_one_counts(store, make_entry):
             assert kept == ([] if empty[latest] else [f"{series}{latest}"])
 
 
-def test_other_series_and_entries_stay(store, make_entry):
-    store.append([[make_entry("studio/1"), make_entry("studio/10/5"), make_entry("a")]])
-    put(store, make_entry, 1)
-    put(store, make_entry, 2)
-    put(store, make_entry, 1, series="studio/2/")
-    assert live(store) == ["studio/1", "studio/10/5", "a", "studio/1/2", "studio/2/1"]
-
-
 def test_an_entry_that_gave_way_leaves_no_bytes(make_entry, tmp_path):
     store = FeedbackStore(tmp_path / "store")
     store.replace(SERIES, f"{SERIES}1", make_entry(f"{SERIES}1", SECRET))

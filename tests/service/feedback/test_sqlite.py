@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -104,17 +103,6 @@ def test_a_store_that_was_moved_away_gets_no_further_entry(store, make_entry, tm
     assert ids_in(store) == ["b"]
     with FeedbackStore(tmp_path / "moved", must_exist=True) as moved:
         assert ids_in(moved) == ["a"]
-
-
-def test_a_store_that_is_put_back_is_read_and_written_again(store, make_entry, tmp_path):
-    store.append([[make_entry("a")]])
-    shutil.copytree(tmp_path / "store", tmp_path / "backup")
-    store.append([[make_entry("b")]])
-    shutil.rmtree(tmp_path / "store")
-    (tmp_path / "backup").rename(tmp_path / "store")
-    assert ids_in(store) == ["a"]
-    store.append([[make_entry("c")]])
-    assert ids_in(store) == ["a", "c"]
 
 
 @pytest.mark.parametrize("end", ["", "-wal", "-shm"])

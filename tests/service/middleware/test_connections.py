@@ -248,11 +248,7 @@ def paused(monkeypatch):
 
 @pytest.fixture
 def ask_without_reading(impatient, paused):
-    """Open a connection whose client reads nothing until the test does.
-
-    Yields:
-        A function that sends something over such a connection, and returns it.
-    """
+    """Open a connection whose client reads nothing until the test does."""
     with ExitStack() as stack:
 
         def ask(sent):

@@ -20,11 +20,7 @@ PATHS = [
 
 @pytest.fixture
 def full(open_client):
-    """Start a service that has no room.
-
-    Yields:
-        A function that returns a client of it.
-    """
+    """Start a service that has no room."""
     with ExitStack() as stack:
 
         def start(**settings):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from longtail.service.offline.documents import (
-    DocumentColumns,
     as_question,
     check_source,
     document_lines,
@@ -26,18 +23,6 @@ def test_a_row_with_other_cells_than_the_header_is_an_error_and_not_cut(row, tmp
     assert parse_line(good, {}, as_question).text == "whales"
 
 
-NAMED = DocumentColumns(("Titel", "Inhalt"), "Nr")
-
-
-def test_lines_that_are_no_objects_stay_and_are_told_later(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('[1]\nnot JSON\n{"Titel": 5, "Inhalt": "Cod"}\n')
-    lines = list(document_lines(path, columns=NAMED))
-    assert lines[:2] == [b"[1]", b"not JSON"]
-    with pytest.raises(LineError, match="text"):
-        parse_line(lines[2], {}, as_question)
-
-
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-8-sig"])
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.txt"])
 def test_other_encodings_of_unicode_are_read(tmp_path, name, encoding):
@@ -47,11 +32,3 @@ def test_other_encodings_of_unicode_are_read(tmp_path, name, encoding):
     check_source(path)
     (line,) = document_lines(path)
     assert parse_line(line.removeprefix(b"\xef\xbb\xbf"), {}, as_question).text == "\u00f6l"
-
-
-def test_each_line_of_a_text_file_can_be_a_document(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("Fish\n\n  \nCod")
-    every = [json.loads(x)["text"] for x in document_lines(path, is_each_line_text=True)]
-    assert every == ["Fish", "", "  ", "Cod"]
-    assert [bool(line.strip()) for line in document_lines(path)] == [True, False, False, True]

@@ -36,8 +36,3 @@ def test_one_that_cannot_be_read_is_told_once_and_leaves_what_it_held(path, chan
     with pytest.raises(ConfigError, match="is no number"):
         file.refresh()
     assert (file.refresh(), file.content) == (False, 1)
-
-
-def test_one_that_cannot_be_read_at_first_is_an_error(tmp_path):
-    with pytest.raises(ConfigError):
-        ReloadingFile(tmp_path / "none", number_in)

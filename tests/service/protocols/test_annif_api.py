@@ -62,13 +62,6 @@ def test_the_scorer_and_version_of_the_project_answer(open_client, make_loader):
     assert 'predict_duration_seconds_count{scorer="sparse",version="2"} 1.0' in log
 
 
-def test_a_blank_text_has_no_labels(client, make_loader):
-    assert uris(client.post(SUGGEST, data={"text": " "}).json()) == []
-    documents = [{"text": ""}, {"text": "a"}, {"text": "\n"}]
-    found = client.post(BATCH, json={"documents": documents}, params={"limit": 1}).json()
-    assert [uris(one) for one in found] == [[], ["L0"], []]
-
-
 def test_a_batch_answers_each_document_with_its_id(client):
     documents = [{"text": "a", "document_id": "d1", "metadata": {"title": "x"}}, {"text": "b"}]
     found = client.post(BATCH, json={"documents": documents}, params={"threshold": 0.5}).json()
@@ -100,12 +93,6 @@ def test_limits_of_the_service_hold(open_client):
         too_deep = client.post(SUGGEST, data={"text": "a", "limit": 6})
     assert [x.status_code for x in (too_many, too_long, too_deep)] == [400, 413, 400]
     assert "limit is 6; expected 0 to 5" in too_deep.json()["detail"]
-
-
-def test_without_a_model_there_is_a_503(open_client, make_loader):
-    with open_client(make_loader(failure=RuntimeError("broken"))) as client:
-        answers = [client.get("/v1/projects"), client.post(SUGGEST, data={"text": "a"})]
-    assert [answer.status_code for answer in answers] == [503, 503]
 
 
 def test_scores_without_probability_become_their_sigmoid(fake_label_score):

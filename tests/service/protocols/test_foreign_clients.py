@@ -61,30 +61,6 @@ def test_triton_gets_labels_in_binary_tensors_as_it_asks_by_itself(triton_client
     assert found.get_response()["id"] == "mine"
 
 
-def test_triton_gets_labels_in_json_and_of_a_shape_with_a_batch_axis(triton_client):
-    wanted = [triton.InferRequestedOutput("label_ids", binary_data=False)]
-    inputs = text_input(shape=[2, 1], binary_data=False)
-    found = triton_client.infer("longtail", inputs, model_version="2", outputs=wanted)
-    assert found.as_numpy("label_ids").shape == (2, 5)
-    assert found.as_numpy("scores") is None
-
-
-@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
-def test_triton_may_pack_both_ways(triton_client, algorithm):
-    found = triton_client.infer(
-        "longtail",
-        text_input(),
-        request_compression_algorithm=algorithm,
-        response_compression_algorithm=algorithm,
-    )
-    assert found.as_numpy("scores").shape == (2, 5)
-
-
-def test_triton_asks_many_things_at_a_time(triton_client):
-    waiting = [triton_client.async_infer("longtail", text_input([text])) for text in TEXTS]
-    assert [one.get_result().as_numpy("scores")[0, 0] for one in waiting] == [9, 13]
-
-
 def test_tritons_asyncio_client_gets_labels(server):
     async def ask():
         async with triton_aio.InferenceServerClient(server.removeprefix("http://")) as client:
@@ -121,11 +97,6 @@ def test_annif_sees_the_projects(annif):
         "longtail", "longtail-retrieval", "longtail-sparse", "longtail-2",
     ]  # fmt: skip
     assert annif.get_project("longtail-2")["is_trained"]
-
-
-def test_annif_gets_labels_of_a_text(annif):
-    found = annif.suggest("longtail-sparse", TEXTS[1], limit=3, threshold=0.5)
-    assert [(result["uri"], result["score"]) for result in found] == [("L0", 1), ("L1", 0.5)]
 
 
 def test_annif_gets_labels_of_documents(annif):

@@ -140,12 +140,6 @@ def send(client, event):
     return answer.json()["stored"]
 
 
-def test_it_connects(client):
-    assert client.get("/label-studio/health").json()["status"] == "UP"
-    answer = client.post("/label-studio/setup", json=setup_of(CONFIG))
-    assert (answer.status_code, answer.json()) == (200, {"model_version": "longtail-2"})
-
-
 def test_all_labels_are_predicted_for_a_taxonomy_that_asks_for_them(client):
     first, blank = predict(client, CONFIG, {"text": "abc"}, {"text": " "})
     (region,) = first["result"]
@@ -209,12 +203,6 @@ def test_a_configuration_that_can_not_be_predicted_is_refused_and_logged(client,
         assert word in caplog.text  # Label Studio does not show it
 
 
-@pytest.mark.parametrize("data", [{}, {"text": 3}, {"text": "\x00"}])
-def test_a_task_without_a_text(client, data):
-    answer = client.post("/label-studio/predict", json=predict_of(CONFIG, data))
-    assert answer.status_code == 422
-
-
 def test_feedback_is_what_was_kept_removed_and_added(keeping, make_event):
     event = make_event(["Label 1", "Label 3"], ["Label 1", "Label 2"])
     assert send(keeping, event) == 1
@@ -224,11 +212,6 @@ def test_feedback_is_what_was_kept_removed_and_added(keeping, make_event):
         (record,) = store.page(0, 9)
     assert record.content["text"] == "olive oil"
     assert record.content["version"] == 2
-
-
-def test_without_a_prediction_labels_are_added(keeping, make_event):
-    send(keeping, make_event(["Label 1"]))
-    assert stored(keeping) == [{"accepted": [], "rejected": [], "added": ["L1"]}]
 
 
 def test_a_prediction_that_is_not_told_is_made_again(keeping, make_event):
@@ -279,16 +262,6 @@ def test_annotations_of_other_projects_are_others(keeping, make_event):
     assert len(stored(keeping)) == 2
 
 
-def test_versions_that_are_not_loaded_give_way_to_the_one_that_is(keeping, make_event):
-    event = make_event(["Label 1"], ["L1"])
-    event["annotation"]["prediction"]["model_version"] = "longtail-77"
-    assert send(keeping, event) == 1
-    event = make_event(["Label 1"], ["L1"], updated_at="2026-03-03T09:00:00Z")
-    event["annotation"]["prediction"]["model_version"] = "of another backend"
-    assert send(keeping, event) == 1
-    assert stored(keeping) == [{"accepted": [], "rejected": [], "added": ["L1"]}]
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -334,11 +307,6 @@ def test_the_texts_of_all_tasks_are_bounded_together(open_client):
     with open_client(max_body_bytes=20_000) as client:
         tasks = [{"a": "x" * 90}] * 30
         assert "20000 characters in all" in refused(client, BOMB.format("$a" * 10), *tasks)
-
-
-def test_the_labels_of_all_tasks_are_bounded_together(open_client):
-    with open_client(max_texts_per_request=2, max_k=5) as client:
-        assert "more than 10 labels" in refused(client, BOMB.format("$a"), *[{"a": "x"}] * 3)
 
 
 def test_an_event_of_more_choices_than_feedback_has_is_refused(keeping, make_event):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -15,11 +14,7 @@ WARNING = AnswerWarning("unreliable-probabilities", "too high", ("L1",))
 
 @pytest.fixture
 def cautious(open_client, make_loader, fake_predictor):
-    """A service whose model warns of the label L1 in each answer that has it.
-
-    Yields:
-        A client of it.
-    """
+    """A service whose model warns of the label L1 in each answer that has it."""
 
     class Cautious(fake_predictor):  # type: ignore[misc,valid-type]
         def predict(self, texts, **options):
@@ -40,14 +35,6 @@ def test_an_answer_tells_what_was_read_of_the_text_and_how_much_is_known(client)
         for x in answer.json()["results"]
     ]
     assert counts == [[100, 120, 100, True], [1, 1, 0, False], [2, 2, 2, False]]
-
-
-def test_a_line_of_a_batch_tells_it_too(client):
-    body = json.dumps({"text": LONG, "k": 1}) + "\n"
-    headers = {"Content-Type": "application/x-ndjson"}
-    found = json.loads(client.post("/v1/batch", content=body, headers=headers).text.split("\n")[0])
-    assert (found["num_tokens"], found["num_text_tokens"], found["truncated"]) == (100, 120, True)
-    assert found["known_tokens"] == 100
 
 
 def infer(client, **parameters):

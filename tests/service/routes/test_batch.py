@@ -79,22 +79,6 @@ def test_a_line_over_the_limit_is_an_error_and_the_next_is_answered(open_client)
     assert end["summary"]["complete"]
 
 
-def test_a_text_over_the_limit_is_an_error_of_its_line(open_client):
-    with open_client(max_text_characters=10) as client:
-        line, _ = post(client, lines_of([{"text": "a" * 11}]))
-    assert "11 characters; expected at most 10" in line["error"]["detail"]
-
-
-def test_many_lines_come_back_in_order_through_a_body_sent_in_chunks(client):
-    chunks = (
-        lines_of({"text": "a" * (1 + i % 7)} for i in range(j, j + 50)) for j in range(0, 1000, 50)
-    )
-    *lines, end = post(client, chunks)
-    assert [line["index"] for line in lines] == list(range(1000))
-    assert [best_score(line) for line in lines] == [float(1 + i % 7) for i in range(1000)]
-    assert end["summary"]["num_results"] == 1000
-
-
 def test_gzip_goes_in_and_out(client):
     body = gzip.compress(lines_of([{"text": "a"}, {"text": "bb"}]))
     headers = NDJSON | {"content-encoding": "gzip", "accept-encoding": "gzip"}

@@ -84,12 +84,3 @@ def test_a_label_shows_its_neighbours_in_the_tree(client):
     assert label["broader"] == [{"id": "L1", "name": "Label 1"}, {"id": "L2", "name": "Label 2"}]
     assert label["narrower"] == [] and label["notation"] == "N1"
     assert ids(client.get("/v1/labels/L0").json()["narrower"]) == ["L1", "L2"]
-
-
-def test_without_a_vocabulary_there_is_neither(open_client):
-    with open_client() as plain:
-        model = next(x for x in plain.get("/v1/models").json()["models"] if x["loaded"])
-        assert model["languages"] == [] and model["has_hierarchy"] is False
-        assert plain.get("/v1/labels", params={"narrower_of": ""}).json()["total"] == 0
-        answer = plain.post("/v1/predict", json={"text": "x", "language": "en"})
-        assert "its label file told no languages" in answer.json()["detail"]

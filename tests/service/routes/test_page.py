@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 
 import pytest
 
@@ -25,13 +24,6 @@ def text_of(name):
     return PAGE[name].content.decode("utf-8")
 
 
-def test_the_root_is_the_page(client):
-    answer = client.get("/")
-    assert answer.status_code == 200
-    assert answer.content == PAGE["index.html"].content
-    assert answer.headers["content-type"] == MEDIA_TYPES["html"]
-
-
 @pytest.mark.parametrize("name", sorted(PAGE))
 def test_every_file_is_served_as_what_it_is(client, name):
     answer = client.get(f"/page/{name}")
@@ -39,12 +31,6 @@ def test_every_file_is_served_as_what_it_is(client, name):
     assert answer.headers["content-type"] == MEDIA_TYPES[name.rpartition(".")[2]]
     assert answer.headers["cache-control"] == "no-cache"
     assert answer.headers["x-content-type-options"] == "nosniff"
-
-
-def test_every_file_of_the_package_is_one_of_the_page():
-    assert {
-        file.name for file in resources.files("longtail.service").joinpath("page").iterdir()
-    } == set(PAGE)
 
 
 @pytest.mark.parametrize(

@@ -692,11 +692,7 @@ def test_a_file_that_cannot_be_read_is_told(page, name, content, told):
 
 @pytest.fixture
 def arranged_page(browser, open_server, make_loader, fake_predictor) -> Iterator[Browser]:
-    """The page of a vocabulary: 0 over 1 and 2, 1 over 3; two names are Finnish too.
-
-    Yields:
-        The browser that shows it.
-    """
+    """The page of a vocabulary: 0 over 1 and 2, 1 over 3; two names are Finnish too."""
     broader = {"L1": ("L0",), "L2": ("L0",), "L3": ("L1",)}
 
     class Arranged(fake_predictor):  # type: ignore[misc,valid-type]

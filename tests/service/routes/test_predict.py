@@ -51,12 +51,6 @@ def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, re
     ]
 
 
-def test_several_texts_are_answered_in_their_order(client):
-    answer = client.post("/v1/predict", json={"texts": ["aaa", "a", "aa"]}).json()
-    best = [result["labels"][0]["score"] for result in answer["results"]]
-    assert best == [3.0, 1.0, 2.0]
-
-
 def test_scorer_and_threshold_reach_the_model(client):
     body = {"text": "x", "k": 8, "scorer": "sparse", "threshold": 0.5}
     answer = client.post("/v1/predict", json=body).json()

@@ -38,11 +38,7 @@ def exporter():
 
 @pytest.fixture
 def traced(registry, make_loader, wait_for_loading, exporter, fake_predictor):
-    """A service whose spans are kept; it fails at the text "fail".
-
-    Yields:
-        Its client.
-    """
+    """A service whose spans are kept; it fails at the text "fail"."""
 
     class Failing(fake_predictor):
         def predict(self, texts, **options):

@@ -90,9 +90,3 @@ def test_two_calls_in_a_row_stack_or_are_refused_with_what_to_choose(add, copied
     add("NEW-3", "seals", "--version", "1")
     assert [label.id for label in copied.open(4).catalogue][-1] == "NEW-3"
     assert "Version 2 has" in add("NEW-1", "fishing rights", "--version", "1")
-
-
-def test_a_model_without_an_encoder_is_refused_and_nothing_is_published(add, trained_sparse):
-    with pytest.raises(BundleError, match="it has no encoder"):
-        add("A", "whales", at=trained_sparse.registry.folder)
-    assert trained_sparse.registry.versions() == [1]

@@ -37,12 +37,6 @@ def test_tasks_are_done_in_order_and_tell_how_they_ended(open_thread):
     assert all(future.done() for future in futures)
 
 
-def test_it_looks_around_when_the_interval_has_passed(open_thread):
-    looked = threading.Semaphore(0)
-    open_thread(looked.release, 0.001)
-    assert all(looked.acquire(timeout=60) for _ in range(3))
-
-
 def test_a_look_that_fails_is_logged_and_not_the_last(open_thread, caplog):
     looks = iter([1, 2])
     again = threading.Event()

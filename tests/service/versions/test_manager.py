@@ -24,11 +24,6 @@ def manager():
     return ModelManager(SimpleNamespace(versions=lambda: [1, 2, 3]))
 
 
-def test_nothing_answers_before_something_is_served(manager):
-    with pytest.raises(NotReadyError, match="still loading"):
-        manager.get()
-
-
 def test_a_withdrawn_model_answers_no_more_and_the_reason_is_told(manager):
     manager.publish(serving(1))
     manager.withdraw("being replaced")
@@ -43,12 +38,6 @@ def test_draining_ends_readiness_but_not_answers(manager):
     with pytest.raises(NotReadyError, match="stopping"):
         manager.check_ready()
     assert manager.get().version == 1
-
-
-@pytest.mark.parametrize(("asked", "found"), [(None, 1), ("current", 2), (2, 2), (1, 1)])
-def test_a_request_names_a_version_or_not(manager, asked, found):
-    manager.publish(serving(1, 2, current=2))
-    assert manager.get(asked).version == found
 
 
 def test_a_version_that_is_not_loaded_says_how_to_load_it(manager):
@@ -72,12 +61,6 @@ def test_a_canary_gets_the_same_requests_every_time():
         manager.publish(serving(1, 2, canary=Canary(2, 0.3)))
         runs.append([manager.get_to_predict().version for _ in range(50)])
     assert runs[0] == runs[1]
-
-
-def test_requests_that_name_a_version_do_not_meet_the_canary(manager):
-    manager.publish(serving(1, 2, current=1, canary=Canary(2, 1.0)))
-    for find in (manager.get, manager.get_to_predict):
-        assert {find(1).version, find("current").version} == {1}
 
 
 def test_what_is_not_a_prediction_does_not_meet_the_canary(manager):

@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError
 import pytest
 from prometheus_client import CollectorRegistry
 
-from longtail.models.errors import BundleNotFoundError, NotReadyError
+from longtail.models.errors import NotReadyError
 from longtail.service.errors import ChangeError
 from longtail.service.telemetry.model_metrics import ModelMetrics
 from longtail.service.versions.changes import Policy
@@ -93,13 +93,6 @@ def test_the_alias_is_followed_when_it_has_moved(deploy, registry):
     assert deployment.sample("model_changes_total", action="follow", result="done") == 1
 
 
-def test_looking_at_an_alias_that_stands_still_changes_nothing(deploy):
-    deployment = deploy()
-    before = deployment.manager.serving()
-    deployment.look()
-    assert deployment.manager.serving() is before
-
-
 def test_a_default_of_a_fixed_number_stays_when_the_alias_moves(deploy, registry, publish):
     deployment = deploy(versions=(1, "current"))
     version = publish()
@@ -140,13 +133,6 @@ def test_activating_moves_the_alias_and_answers_with_the_version(deploy, registr
     assert deployment.sample("model_traffic_share", version="1") == 1.0
 
 
-def test_activating_what_is_served_loads_nothing(deploy, make_loader):
-    loader = make_loader()
-    deployment = deploy(loader)
-    deployment.do("activate", 2)
-    assert len(loader.loaded) == 1
-
-
 def test_rollback_goes_back_in_the_service_and_in_the_registry(deploy, registry):
     deployment = deploy()
     deployment.do("rollback")
@@ -182,12 +168,6 @@ def test_what_answers_requests_is_not_unloaded(deploy):
         with pytest.raises(ChangeError, match="it is the default, or 'current', or the canary"):
             deployment.do("unload", version)
     assert deployment.loaded == [1, 2]
-
-
-def test_what_is_not_loaded_is_not_unloaded(deploy):
-    deployment = deploy()
-    with pytest.raises(BundleNotFoundError, match="loaded versions: 2"):
-        deployment.do("unload", 1)
 
 
 @pytest.mark.parametrize("action", ["load", "activate"])
@@ -324,14 +304,6 @@ def test_a_circle_that_holds_an_old_model_is_found_at_the_next_look(deploy):
         gc.enable()
 
 
-def test_a_new_model_is_compared_with_the_old_one(deploy, caplog):
-    deployment = deploy()
-    with caplog.at_level("INFO"):
-        deployment.do("load", 1)
-    assert deployment.sample("model_probe_overlap", version="1") == 1.0
-    assert "100% of the best labels of 8 texts are the same" in caplog.text
-
-
 def test_a_model_that_answers_no_numbers_is_not_served(deploy, make_loader, fake_predictor):
     class Broken(fake_predictor):
         def predict(self, texts, **options):
@@ -439,26 +411,6 @@ def test_in_place_a_request_that_ends_in_time_is_waited_for(deploy):
     held.clear()
     wish.result(WAIT_S)
     assert deployment.loaded == [1]
-
-
-def test_in_place_neither_model_can_be_had(deploy, make_loader):
-    deployment = deploy(swap_mode="resource-preserving")
-    deployment.loader._load.loaded.clear()
-    deployment.loader._load = lambda bundle: 1 / 0
-    with pytest.raises(ChangeError):
-        deployment.do("activate", 1)
-    with pytest.raises(NotReadyError, match="neither the new model nor the old one"):
-        deployment.manager.get()
-
-
-def test_in_place_what_is_kept_beside_needs_no_pause(deploy, make_loader):
-    deployment = deploy(swap_mode="resource-preserving", versions=("current", 2))
-    served = []
-    load = deployment.loader._load
-    deployment.loader._load = lambda bundle: served.append(deployment.default) or load(bundle)
-    deployment.do("activate", 1)
-    assert served == [2]
-    assert deployment.loaded == [1, 2]
 
 
 def test_stopping_between_two_first_models_serves_none(registry, make_loader):

@@ -36,12 +36,6 @@ def test_the_first_queries_have_the_shortest_and_the_largest_shapes(predictor):
     assert shapes == {(1, 12), (1, 100), (2, 100)}
 
 
-def test_a_model_without_an_encoder_has_shapes_too(predictor):
-    predictor.max_tokens = None
-    warm_up(predictor, run)
-    assert max(len(texts[0].split()) for texts in predictor.calls) == 512
-
-
 def test_every_scorer_is_tried(predictor):
     tried = []
     predict = predictor.predict

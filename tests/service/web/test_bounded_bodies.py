@@ -96,10 +96,6 @@ def test_more_elements_than_the_limit_are_refused(content):
         check_elements(content)
 
 
-def test_a_text_without_an_end_is_looked_at_once():
-    check_elements(b'"' + b'\\"' * 400_000 + b"," * 400_000)
-
-
 def test_large_bodies_are_parsed_by_another_thread(client, monkeypatch):
     threads = []
 

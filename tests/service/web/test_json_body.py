@@ -85,14 +85,6 @@ def test_bytes_mean_what_the_python_objects_mean(extra):
         assert parse_json_body(body, PredictRequest) == expected
 
 
-def test_routes_that_the_framework_reads_have_the_same_encodings(client):
-    path, body = "/v1/projects/longtail/suggest-batch", b'{"documents": []}'
-    refused = client.post(path, content=body.decode().encode("utf-16"), headers=JSON)
-    assert (refused.status_code, refused.json()["type"][-14:]) == (400, "malformed-body")
-    assert "The body is in UTF-16; send it in UTF-8" in refused.json()["detail"]
-    assert client.post(path, content=b"\xef\xbb\xbf" + body, headers=JSON).json() == []
-
-
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("path", ["/v1/predict/", "/v1/models/", "/v1/batch/"])
 def test_a_slash_at_the_end_is_no_empty_redirect(client, method, path):

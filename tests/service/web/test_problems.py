@@ -80,12 +80,6 @@ def test_a_body_that_is_not_json_is_a_400(client, content):
     assert_problem(answer, 400, "malformed-body")
 
 
-def test_a_wrong_method_is_a_405_that_says_what_is_allowed(client):
-    answer = client.get("/v1/predict")
-    assert_problem(answer, 405, "method-not-allowed")
-    assert answer.headers["allow"] == "POST"
-
-
 def raising(fake_predictor, error):
     class Raising(fake_predictor):
         def predict(self, texts, **options):

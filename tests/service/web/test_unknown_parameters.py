@@ -26,12 +26,6 @@ def test_a_get_route_refuses_what_it_does_not_know(client, path, wanted):
     ]
 
 
-def test_options_of_a_prediction_belong_into_its_body(client):
-    answer = client.post("/v1/predict?k=3", json={"text": "a"})
-    assert answer.status_code == 422
-    assert "/query/k: Unknown parameter; this path takes none" in answer.json()["detail"]
-
-
 def test_an_admin_route_does_nothing_where_a_parameter_is_unknown(open_admin):
     with open_admin() as client:
         assert client.post("/v1/admin/models/1/activate?dry_run=true").status_code == 422

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from longtail.models.errors import DataError, RequestError
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.storage import read_parts
@@ -19,7 +16,6 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.assessment import assess as assessment
 from longtail.training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
-from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.reports.report import report_page
 
@@ -89,16 +85,6 @@ def test_an_aim_ranks_as_the_predictor_does_and_stands_in_the_names(predictor, d
         wanted = predictor.rank(batch, RankingOptions(k=10, scorer=scorer, aim="rare_labels"))
         ranked = found.rankings[f"{scorer}, aim rare_labels"]
         assert np.array_equal(ranked.labels, wanted.labels)
-
-
-def test_scorers_without_the_aim_are_left_out_and_one_must_have_it(parts, dataset, caplog):
-    some = Predictor(replace(parts, aims={"sparse": parts.aims["sparse"]}))
-    found = assess(some, dataset, "dev", num_training_documents=60, aim="coverage")
-    assert list(found.rankings) == ["sparse, aim coverage"]
-    assert "left out, as they lack the aim coverage: retrieval" in caplog.text
-    none = Predictor(replace(parts, aims={}))
-    with pytest.raises(RequestError, match="aim is 'coverage', for which this model holds nothing"):
-        assess(none, dataset, "dev", num_training_documents=60, aim="coverage")
 
 
 def test_labels_in_another_order_give_the_same_metrics(found, predictor, parts, copied_corpus):
@@ -189,13 +175,6 @@ def test_baselines_and_the_report_know_no_label_that_the_model_lacks(
     assert "one that the model lacks" in report_page(trained.bundle, 1, data, "test", found)
 
 
-def test_baselines_without_training_documents_are_refused(predictor, parts, copied_corpus):
-    (copied_corpus / "train.jsonl").unlink()
-    dataset, tfidf = open_dataset(copied_corpus), parts.sparse.tfidf
-    with pytest.raises(DataError, match="no training documents for the baselines; evaluate with"):
-        assess(predictor, dataset, "test", num_training_documents=60, tfidf=tfidf)
-
-
 def test_labels_without_training_documents_come_from_retrieval_alone(predictor, dataset):
     untrained = set(np.flatnonzero(dataset.catalogue.training_counts == 0).tolist())
     all_of_them = {"num_training_documents": 60, "k": len(dataset.catalogue)}
@@ -206,10 +185,3 @@ def test_labels_without_training_documents_come_from_retrieval_alone(predictor, 
         assert not untrained & set(labels.ravel().tolist())
         assert (labels[:, -len(untrained) :] == NO_LABEL).all()
         assert np.isneginf(scores[labels == NO_LABEL]).all()
-
-
-def test_texts_ranked_in_chunks_have_the_ranks_of_one_go(found, predictor, dataset, monkeypatch):
-    monkeypatch.setattr(assessment, "chunks", partial(chunks, size=7))
-    chunked = assess(predictor, dataset, "test", num_training_documents=60).rankings
-    for scorer in predictor.scorers:
-        assert np.array_equal(found.rankings[scorer].labels, chunked[scorer].labels)

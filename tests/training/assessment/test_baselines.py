@@ -70,8 +70,3 @@ def test_label_names_are_matched_by_tf_idf_of_words_and_pairs():
     ranking = label_name_ranking([text], names, 3, BACKGROUND)
     assert ranking.labels.tolist() == [[1, 0, 2]]
     assert ranking.scores[0] == pytest.approx(expected, rel=1e-6)
-
-
-def test_labels_of_one_name_tie_by_index_and_unmatched_ones_are_left_out():
-    ranking = label_name_ranking(["fish tax", "coal"], ["sea", "fish", "fish"], 3, BACKGROUND)
-    assert ranking.labels.tolist() == [[1, 2, NO_LABEL], [NO_LABEL] * 3]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
 from longtail.models.ranking.top_k import Ranking
@@ -108,13 +107,6 @@ def test_the_tests_are_those_of_both_ways(found, rankings, truth):
     assert tail.first.num_compared == 3
     assert signs.first == micro_sign_test(good, bad, 5)
     assert signs.second == micro_sign_test(bad, good, 5)
-
-
-def test_a_ranking_narrower_than_k_is_refused(rankings, truth):
-    with pytest.raises(
-        DataError, match="evaluation of 'good': metrics: got k=6, but the ranking is 5"
-    ):
-        compare(rankings, truth, COUNTS, 100, 6)
 
 
 def test_files_are_compared_as_the_rankings_that_they_hold(tmp_path, corpus, rankings, truth):

@@ -10,10 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longtail.models.errors import DataError
-from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.training.assessment.predictions import (
-    in_columns_of,
     read_predictions,
     write_predictions,
 )
@@ -23,10 +21,6 @@ RANKING = Ranking(
     scores=np.array([[0.1, 0.1, -3e-7], [2, -np.inf, -np.inf], [-np.inf] * 3], dtype=np.float32),
 )
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def catalogue_of(ids: str) -> LabelCatalogue:
-    return LabelCatalogue(Label(x, x) for x in ids)
 
 
 def assert_equal(found: Ranking, expected: Ranking) -> None:
@@ -83,14 +77,3 @@ def test_a_file_of_other_data_or_with_broken_lines_is_refused(reason, content, t
     (tmp_path / "a.txt").write_text(content)
     with pytest.raises(DataError, match=re.escape(reason)):
         read_predictions(tmp_path / "a.txt", 2, 5)
-
-
-def test_labels_get_the_columns_of_the_corpus():
-    found = in_columns_of(catalogue_of("edcba"), catalogue_of("abcde"), RANKING)
-    assert found.labels.tolist() == [[0, 4, 2], [3, NO_LABEL, NO_LABEL], [NO_LABEL] * 3]
-
-
-def test_a_ranked_label_that_the_corpus_does_not_list_is_refused():
-    assert in_columns_of(catalogue_of("abce"), catalogue_of("abcde"), RANKING).labels[0, 0] == 3
-    with pytest.raises(DataError, match="label 'c' is ranked, but the corpus doesn't list it"):
-        in_columns_of(catalogue_of("abde"), catalogue_of("abcde"), RANKING)

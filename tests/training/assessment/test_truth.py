@@ -54,13 +54,3 @@ def test_merged_labels_stand_for_the_one_in_use_and_others_are_left_out(read):
         "Retired labels of the documents: 3 stand for the labels that they were merged into, "
         "2 that were dropped or split are left out."
     )
-
-
-def test_without_retired_labels_nothing_is_changed_or_told(read):
-    catalogue = catalogue_of()
-    dataset, listed = read(catalogue)
-    assert names_of(catalogue, in_order_of(catalogue, dataset, listed)) == [*map(set, DOCUMENTS)]
-    assert RetiredLabels.of(catalogue, dataset, listed) is None
-    unused = LabelCatalogue([*catalogue, Label("other", "other", is_retired=True)])
-    dataset, listed = read(unused)
-    assert RetiredLabels.of(unused, dataset, listed) is None

@@ -19,7 +19,6 @@ from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.evaluation.metrics import (
     coverage_at,
     inverse_propensities,
-    is_found_at,
     join_truth,
     label_f1_at,
     precision_at,
@@ -134,11 +133,3 @@ def test_every_calibrated_scorer_gets_all_aims_and_only_ranked_pairs_count():
             PROPENSITY: propensity_aim(5000),
         }
     }
-
-
-def test_coverage_is_the_share_of_true_labels_that_are_found():
-    truth = csr_array(np.array([[1, 1, 0, 0], [0, 1, 1, 0]], dtype=np.float32))
-    judged = join_truth(np.array([[1, 0], [1, 3]]), truth)
-    assert is_found_at(judged, 1).tolist() == [False, True, False, False]
-    assert coverage_at(judged, 1) == pytest.approx(1 / 3)
-    assert coverage_at(judged, 2) == pytest.approx(2 / 3)

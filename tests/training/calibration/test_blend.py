@@ -174,14 +174,6 @@ def test_the_floor_is_the_log_odds_of_labels_without_a_score():
     assert found["a"] == -14.0  # none is missing, so all evidence counts
 
 
-def test_few_labels_without_a_score_that_are_not_right_have_a_low_floor():
-    pairs = drawn({"a": [1.0] * 6, "b": [1.0] * 6}, [-4.0] * 6, 500)
-    pairs.scores["b"][:3, 0] = -np.inf
-    is_true = pairs.is_true.copy()
-    is_true[:3, 0] = False
-    assert fitted(replace(pairs, is_true=is_true)).floors["b"] < -3.0
-
-
 def test_labels_without_a_score_that_are_never_right_have_the_least_floor():
     pairs = drawn({"a": [1.0] * 6, "b": [1.0] * 6}, [-1.0] * 6, 10)
     pairs.scores["b"][0] = -np.inf
@@ -255,18 +247,3 @@ def test_scorers_of_weight_0_everywhere_are_left_out():
     assert (found.weights, found.floors) == ({"b": (0.0, 0.5)}, {"b": -2.0})
     nothing = replace(blend, weights={"a": (0.0, 0.0), "b": (0.0, 0.0)})
     assert list(ensemble.without_idle(nothing).weights) == ["a"]
-
-
-def test_scorers_that_there_are_not_or_that_can_not_be_calibrated_are_left_out(pairs, catalogue):
-    scores = pairs.scores | {"names": np.full_like(pairs.scores["sparse"], -np.inf)}
-    candidates = {"ensemble": ("retrieval", "classifier", "names", "sparse")}
-    found = fit_blending(replace(pairs, scores=scores), catalogue, candidates)
-    assert list(found.blends["ensemble"].weights) == ["retrieval", "sparse"]
-    assert "names" not in found.calibrations
-
-
-def test_true_labels_that_nobody_finds_leave_rising_calibrations(truth, catalogue):
-    scores = dict.fromkeys(("retrieval", "sparse"), -5 * truth)
-    found = fit_blending(pairs_of(truth, scores), catalogue, BLENDS)
-    assert all(min(line.slopes) > 0 for line in found.calibrations.values())
-    assert all(min(row) >= 0 for x in found.blends.values() for row in x.weights.values())

@@ -73,9 +73,3 @@ def test_each_half_is_ranked_by_what_was_fitted_on_the_other(monkeypatch: pytest
     weights = inverse_propensities(CATALOGUE.training_counts, 500)
     right = ndcg_at(joined, 5) + propensity_scored_precision_at(joined, 5, weights)
     assert dev._value(("first", "second"), curves) == pytest.approx(right, abs=1e-12)
-
-
-def test_of_many_documents_some_decide(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("longtail.training.calibration.members._MAX_DOCUMENTS", 100)
-    thinned = dev_of({"first": 2.0}).thinned()
-    assert thinned.pairs.labels.shape[0] == thinned.truth.shape[0] == 100

@@ -54,14 +54,6 @@ def test_no_other_method_finds_less_and_the_gradient_says_why(seed, bound):
         assert value <= other.fun * (1 + 1e-9)
 
 
-def test_a_flat_loss_stays_where_it_is():
-    found = minimum(
-        lambda x: (0.0, np.zeros(2)), lambda x: np.zeros((2, 2)),
-        np.array([1.0, 2.0]), np.array([-np.inf, 3.0]), 1e-12,
-    )  # fmt: skip
-    assert found.tolist() == [1.0, 3.0]
-
-
 def test_a_start_far_off_where_the_curvature_vanishes_is_left():
     problem = Regression(3)
     least = np.full(6, -np.inf)

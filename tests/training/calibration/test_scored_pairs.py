@@ -8,7 +8,6 @@ import pytest
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.calibration import scored_pairs
 from longtail.training.calibration.scored_pairs import (
     PairCollector,
     ScoredPairs,
@@ -85,9 +84,3 @@ def test_documents_in_several_batches_have_the_pairs_of_one(pairs, predictor, sp
         np.testing.assert_array_equal(one[:, :width], other[:, :width])
     assert (found.labels[:, width:] == NO_LABEL).all()
     assert np.isneginf(found.scores["sparse"][found.labels == NO_LABEL]).all()
-
-
-@pytest.mark.parametrize(("num", "most", "wanted"), [(5, 9, [0, 1, 2, 3, 4]), (7, 3, [0, 3, 6])])
-def test_documents_are_taken_from_all_over_the_split(num, most, wanted):
-    assert scored_pairs.spread_rows(num, most).tolist() == wanted
-    assert len(scored_pairs.spread_rows(0, most)) == 0

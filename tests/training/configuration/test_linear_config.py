@@ -26,13 +26,6 @@ def test_a_method_has_what_it_uses_and_no_more(method: MethodName) -> None:
     assert LinearConfig.model_validate(config.model_dump()) == config
 
 
-def test_adversarial_negatives_are_those_of_a_tree() -> None:
-    config = LinearConfig(method="adversarial")
-    assert (config.num_negatives, config.regulariser) == (8, 1e-3)
-    assert config.tree is not None
-    assert config.tree.regulariser is None
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -36,17 +36,7 @@ _Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SliceCounts:
-    """What a slice holds.
-
-    Attributes:
-        num_documents: Documents of each part.
-        num_labels: Labels that at least one document carries.
-        num_trained: Labels with training documents.
-        num_tail: Labels with 1-9 training documents.
-        num_zero_shot: Labels with none.
-        num_zero_shot_uses: How often dev and test documents carry a label without any.
-        size_bytes: Size of all files together.
-    """
+    """What a slice holds."""
 
     num_documents: Mapping[str, int]
     num_labels: int
@@ -60,17 +50,7 @@ class SliceCounts:
 def make_slice(
     source: Path, out: Path, *, sizes: Mapping[str, int] = PART_SIZES, seed: int = SEED
 ) -> SliceCounts:
-    """Write a random slice of a corpus into `out` and return what it holds.
-
-    Args:
-        source: Folder with `trn`, `dev`, `tst` and `lbl` as `.json.gz`, labels with `ntrn`.
-        out: Folder to write to; made where it is missing.
-        sizes: Documents to draw from each part, without replacement, kept in source order.
-        seed: Seed of the draws.
-
-    Raises:
-        DataError: The source lacks a file, or a part has fewer documents than wanted.
-    """
+    """Write a random slice of a corpus into `out` and return what it holds."""
     rng = np.random.default_rng(seed)
     parts = {part: _draw(source / f"{part}.json.gz", size, rng) for part, size in sizes.items()}
     source_labels = list(_read(source / LABEL_FILE))

@@ -225,43 +225,6 @@ def test_bad_json_line_is_refused_with_file_line_and_reason(line, reason, tmp_pa
     assert f"\n  train.jsonl, line 4: {reason}" in message
 
 
-BAD_INDICES = {
-    "[3]": "label index 3 is out of range; expected 0 to 2",
-    "[-1]": "label index -1 is out of range; expected 0 to 2",
-    "[true]": "target_ind holds True (bool); expected label indices, as integers",
-    "[1.0]": "target_ind holds 1.0 (float); expected label indices, as integers",
-    '["1"]': "target_ind holds '1' (str); expected label indices, as integers",
-    "null": "target_ind is None (NoneType); expected a list",
-}
-
-
-@pytest.mark.parametrize(("indices", "reason"), BAD_INDICES.items())
-def test_bad_label_index_is_refused(indices, reason, tmp_path):
-    line = f'{{"title": "t", "target_ind": {indices}}}\n'.encode()
-    message = problems_of(write(tmp_path, trn__json__gz=line, lbl__json=XC_LABELS))
-    assert f"trn.json.gz, line 1: {reason}" in message
-
-
-BAD_RECORDS = {
-    b"only one cell": "1 cells; expected 2, as in the header",
-    b"t,a;;b": "labels is 'a;;b' (str); expected a label before every semicolon; remove",
-    b"t,;a": "labels is ';a' (str); expected a label before every semicolon; remove",
-    b"t,\"['a', b]\"": "\"['a', b]\" (str) begins as a list and can't be read as one; write a JSON",
-    b't,"[""a"", "" ""]"': "labels holds ' ' (str); expected ids or names of labels",
-    b"t,bread; butter": "unknown label 'butter'; it is neither an id nor a name of a label",
-    b"\xff,a": "not UTF-8",
-    b'"t"x,a': "not CSV (',' expected after '\"'); is a quote left open or not doubled?",
-    b",a": "empty text; expected words in 'text'",
-}
-
-
-@pytest.mark.parametrize(("record", "reason"), BAD_RECORDS.items(), ids=BAD_RECORDS.values())
-def test_bad_csv_record_is_refused_with_its_first_line(record, reason, tmp_path):
-    lines = b'text,labels\n"two\nlines",a\n' + record + b"\n"
-    message = problems_of(write(tmp_path, train__csv=lines, labels__csv=csv_lines(LABELS)))
-    assert f"\n  train.csv, line 4: {reason}" in message
-
-
 def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):
     train = json_lines([{"text": "t", "labels": ["a"]}])
     dev = json_lines([{"text": "t", "labels": ["p", "a", "q"]}])
@@ -270,16 +233,6 @@ def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):
     assert "unknown label 'p'" in message
     assert "unknown label 'q'" in message
     assert "the labels are those of labels.jsonl" in message
-
-
-def test_check_lists_the_bad_lines_of_all_splits_at_once(tmp_path):
-    files = {"train__jsonl": json_lines([*DOCUMENTS, 1]), "test__jsonl": json_lines([2, 3])}
-    dataset = open_dataset(write(tmp_path, labels__jsonl=json_lines(LABELS), **files))
-    with pytest.raises(DataError) as caught:
-        dataset.check()
-    assert "3 lines can't be used" in str(caught.value)
-    assert "train.jsonl, line 4: 1 (int)" in str(caught.value)
-    assert "test.jsonl, line 2: 3 (int)" in str(caught.value)
 
 
 # Skipping them.
@@ -343,57 +296,11 @@ def test_truncated_file_is_refused_by_name(cut, skip_bad, tmp_path):
         open_dataset(tmp_path, CorpusOptions(skip_bad=skip_bad)).split("train").scan()
 
 
-def test_file_that_only_claims_to_be_compressed_is_refused_by_name(tmp_path):
-    write(tmp_path, **SAME_CORPUS["json lines"])
-    (tmp_path / "train.jsonl").rename(tmp_path / "train.jsonl.gz")
-    with pytest.raises(
-        DataError, match=r"train\.jsonl\.gz: is no gzip file, .*; if it is not compr"
-    ):
-        open_dataset(tmp_path).split("train").scan()
-
-
 def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr("longtail.models.files.text_files.MAX_LINE_BYTES", 1000)
     write(tmp_path, train__jsonl=json.dumps(DOCUMENTS * 20).encode(), labels__csv=b"id,name\na,b\n")
     with pytest.raises(DataError, match=r"line 1: longer than 1000 bytes; expected one document a"):
         open_dataset(tmp_path).split("train").scan()
-
-
-@pytest.mark.parametrize("header", [b"", b"id,text\n", b"text,labels,text\n", b"text|labels\n"])
-def test_csv_header_without_its_columns_is_refused(header, tmp_path):
-    write(tmp_path, train__csv=header + b"t,a\n", labels__csv=csv_lines(LABELS))
-    with pytest.raises(
-        DataError,
-        match=r"train\.csv, line 1: .* expected 'labels' or .*, 'text' or 'title' or 'content' or",
-    ):
-        open_dataset(tmp_path).split("train").scan()
-
-
-FOLDERS = {
-    "no documents; looked for Extreme Classification Repository: trn.json, dev.json, tst.json; "
-    "JSON lines: train.jsonl, dev.jsonl, test.jsonl; CSV: train.csv, dev.csv, test.csv; "
-    "TSV: train.tsv, dev.tsv, test.tsv (each also with .gz); Parquet; and folders": {},
-    "files of two formats (train.jsonl, dev.csv.gz); keep those": {
-        "train__jsonl": b"",
-        "dev__csv__gz": b"",
-    },
-    "both train.csv and train.csv.gz; keep one": {"train__csv": b"", "train__csv__gz": b""},
-    "both labels.jsonl and labels.csv; keep one": {
-        "train__csv": b"",
-        "labels__jsonl": b"",
-        "labels__csv": b"",
-    },
-    "no labels; expected lbl.json": {"trn__json": b""},
-    "no labels; expected labels.jsonl or labels.csv": {"test__jsonl": b""},
-    "labels.jsonl: no labels; give one a line": {"train__jsonl": b"", "labels__jsonl": b"\n"},
-}
-
-
-@pytest.mark.parametrize(("reason", "files"), FOLDERS.items(), ids=FOLDERS)
-def test_folder_that_is_no_corpus_is_refused(reason, files, tmp_path):
-    with pytest.raises(DataError) as caught:
-        open_dataset(write(tmp_path, **files))
-    assert reason in str(caught.value)
 
 
 def test_training_documents_without_any_label_are_refused_where_they_must_tell_the_labels(tmp_path):

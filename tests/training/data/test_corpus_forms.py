@@ -51,14 +51,6 @@ def test_utf_16_is_read(encoding, name, tmp_path):
     assert read(corpus(tmp_path, **{name: content.encode(encoding)})) == READ
 
 
-def test_utf_16_that_breaks_off_is_refused(tmp_path):
-    message = refusal(corpus(tmp_path, train__jsonl=JSONL.encode("utf-16")[:-1]))
-    assert message == (
-        "corpus/train.jsonl: begins as utf-16-le and is not to its end (truncated data); save the "
-        "file as UTF-8"
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [("train__csv", "not UTF-8 (byte 0xfc); "), ("train__jsonl", "(byte 0xfc at position 12); ")],
@@ -67,11 +59,6 @@ def test_another_encoding_is_refused_with_what_to_do(name, said, tmp_path):
     content = (CSV if "csv" in name else JSONL).encode("cp1252")
     message = refusal(corpus(tmp_path, **{name: content}, labels__csv="id,name\na,a\nb,b\n"))
     assert f"{said}save the file as UTF-8 ('CSV UTF-8' in Excel), or convert it" in message
-
-
-def test_line_ends_of_old_macs_are_refused_by_name(tmp_path):
-    message = refusal(corpus(tmp_path, train__csv=CSV.replace("\n", "\r")))
-    assert "a line ends in a carriage return alone, as on old Macs); save the file with" in message
 
 
 # Delimiters and columns.
@@ -85,25 +72,6 @@ def test_delimiter_is_recognised_and_logged(delimiter, name, tmp_path, caplog):
     )
     assert read(corpus(tmp_path, train__csv=content)) == [("a, b; c", ("x",)), ("d", ("x", "y"))]
     assert f"train.csv: columns are taken to be separated by {name}s" in caplog.text
-
-
-def test_header_without_columns_is_refused_with_all_delimiters(tmp_path):
-    message = refusal(corpus(tmp_path, train__csv="text|labels\nt|x\n"))
-    assert message == (
-        "corpus/train.csv, line 1: the header has the columns ['text|labels']; expected 'labels' "
-        "or 'subjects' or 'subject_uris' or ..., 'text' or 'title' or 'content' or ... among them, "
-        "each once, between commas, semicolons or tabs; name others with --text-columns and "
-        "--label-column"
-    )
-
-
-@pytest.mark.parametrize(
-    ("header", "cells", "text"),
-    [("title,content", "T,C", "T\nC"), ("title", "T", "T"), ("content", "C", "C")],
-)
-def test_csv_may_have_title_and_content(header, cells, text, tmp_path):
-    content = f"{header},labels\n{cells},x\n"
-    assert read(corpus(tmp_path, train__csv=content)) == [(text, ("x",))]
 
 
 # Label cells.
@@ -164,12 +132,6 @@ def test_json_that_is_no_json_lines_is_refused_with_what_to_do(content, said, sk
 # Labels as Python writes lists, NUL, and files that are none of their name.
 
 
-def test_lists_that_pandas_wrote_are_read_and_told(tmp_path, caplog):
-    rows = "text,labels\nt,\"['a, b', 'c;d']\"\nu,[]\n"
-    assert read(corpus(tmp_path, train__csv=rows)) == [("t", ("a, b", "c;d")), ("u", ())]
-    assert "cells of 'labels' are read as lists, as Python and pandas write them" in caplog.text
-
-
 NUL_IN = {
     "train.jsonl": b'{"text": "ab\\u0000c", "labels": ["x"]}\n{"text": "c", "labels": ["x"]}\n',
     "train.csv": b"text,labels\nab\0c,x\nc,x\n",
@@ -185,19 +147,6 @@ def test_nul_is_refused_in_every_form(name, content, tmp_path):
     assert "1 line can't be used" in message
     assert "text holds a NUL character at position 2; remove it" in message
     assert [text for text, _ in read(tmp_path, skip_bad=True)] == ["c"]
-
-
-OTHER_KINDS = {
-    "train__csv": (gzip.compress(CSV.encode()), "is gzip-compressed by its first bytes; add .gz"),
-    "train__jsonl": (b"PK\x03\x04rest", "is a zip archive or an Excel workbook by its first bytes"),
-    "train__csv__gz": (CSV.encode(), "is no gzip file, .*; if it is not compressed, take .gz off"),
-}
-
-
-@pytest.mark.parametrize(("name", "found"), OTHER_KINDS.items(), ids=OTHER_KINDS)
-def test_a_file_of_another_kind_than_its_name_is_told(name, found, tmp_path):
-    with pytest.raises(DataError, match=found[1]):
-        read(corpus(tmp_path, **{name: found[0]}))
 
 
 # Labels of other splits.

@@ -48,12 +48,6 @@ def test_equal_texts_are_on_one_side_and_neither_bound_is_exceeded(texts, share,
     assert sum(chosen) <= min(share * len(texts), most)
 
 
-@given(TEXTS, SHARES, st.randoms())
-def test_the_order_of_the_documents_does_not_matter(texts, share, random):
-    shuffled = random.sample(texts, len(texts))
-    assert chosen_of(texts, share) == chosen_of(shuffled, share)
-
-
 def chosen_of(texts: list[str], share: float) -> set[str]:
     chosen = held_out_rows(texts, share)
     return {text for text, is_chosen in zip(texts, chosen, strict=True) if is_chosen}

@@ -102,13 +102,6 @@ def test_lines_that_cannot_be_used_are_those_of_training(tmp_path):
     assert sum(dataset.split(name).scan().num_skipped for name in dataset.split_names) == 2
 
 
-def test_labels_are_those_of_all_parts(tmp_path):
-    dataset = open_dataset(write(tmp_path / "all.jsonl", TEXTS))
-    counts = {label.id: label.training_count for label in dataset.catalogue}
-    of_training = [x for x in TEXTS if slow_part_of(x) == "train"]
-    assert counts == {f"l{size}": sum(len(x) == size for x in of_training) for size in (10, 11, 12)}
-
-
 def test_a_vocabulary_may_lie_elsewhere(tmp_path):
     path = write(tmp_path / "all.jsonl", TEXTS)
     (tmp_path / "elsewhere").mkdir()
@@ -126,15 +119,6 @@ def test_the_fingerprint_knows_options_and_division(tmp_path):
     divided = open_dataset(path).fingerprint
     named = open_dataset(path, CorpusOptions(text_columns=("text",))).fingerprint
     assert len({plain, divided, named}) == 3
-
-
-@pytest.mark.parametrize("name", ["all.txt", "all", "all.parquet.gz", "all.xlsx"])
-def test_a_file_of_another_kind_is_refused(name, tmp_path):
-    (tmp_path / name).write_text("x")
-    with pytest.raises(
-        DataError, match="not a corpus by its name; expected a folder, or a file in"
-    ):
-        open_dataset(tmp_path / name)
 
 
 # A delimiter that no one named.
@@ -168,13 +152,3 @@ def test_another_delimiter_is_told(cells, said, tmp_path, caplog):
 
 
 # In a folder.
-
-
-def test_for_want_of_a_split_another_is_named(tmp_path):
-    write(tmp_path / "train.jsonl", TEXTS[:3])
-    with pytest.raises(
-        DataError,
-        match=r"no split 'test'; it has 'train'; measure on another with "
-        r"--split train, on which .*, or add documents as 'test\.jsonl'",
-    ):
-        open_dataset(tmp_path).split("test")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 import longtail
-from longtail.models.errors import ConfigError
 from longtail.training.data.dataset import open_dataset
-from longtail.training.formats import documents, raw
+from longtail.training.formats import documents
 
 WORDS = [f"word{number}" for number in range(40)]
 NUM_DOCUMENTS = 800
@@ -91,10 +89,3 @@ def test_what_was_read_stays_though_the_file_changes(tmp_path):
     assert list(split) == before and list(split.texts()) == [x.text for x in before]
     one, other = iter(split), iter(split)  # side by side
     assert [next(one), next(one), next(other)] == [*before[:2], before[0]]
-
-
-def test_no_room_for_what_is_kept_is_told(tmp_path, monkeypatch):
-    write(tmp_path / "train.jsonl", 5)
-    monkeypatch.setattr(raw, "TemporaryFile", partial(open, "/dev/full", "wb"))
-    with pytest.raises(ConfigError, match="TMPDIR"):
-        open_dataset(tmp_path).split("train").scan()

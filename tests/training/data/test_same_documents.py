@@ -14,7 +14,6 @@ import pytest
 from pyarrow import ipc, parquet
 
 from longtail.models.errors import DataError
-from longtail.models.extras import PACKAGES
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.formats.options import CorpusOptions
 
@@ -261,22 +260,6 @@ def test_two_files_of_one_split_are_refused(tmp_path):
         table(tmp_path, name)
     with pytest.raises(DataError, match=r"both dev\.csv and validation\.csv; keep one of them"):
         open_dataset(tmp_path)
-
-
-@pytest.mark.parametrize("write", [plain_parquet, saved_to_disk])
-def test_a_cut_file_is_refused_by_name(write, tmp_path):
-    write(tmp_path)
-    path = next(x for x in tmp_path.rglob("*") if x.suffix in {".parquet", ".arrow"})
-    path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(DataError, match=r"can't be read to its end .* is it whole"):
-        open_dataset(tmp_path).check()
-
-
-def test_without_pyarrow_the_refusal_says_what_to_install(tmp_path, monkeypatch):
-    plain_parquet(tmp_path)
-    monkeypatch.setitem(PACKAGES, "parquet", ("absent",))
-    with pytest.raises(DataError, match=r"Parquet.* needs absent"):
-        open_dataset(tmp_path).check()
 
 
 def test_the_number_of_no_class_is_refused(tmp_path):

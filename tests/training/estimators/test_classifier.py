@@ -109,12 +109,6 @@ def test_it_trains_what_the_command_trains(training, tmp_path):
     assert command.digest == estimator.bundle_.manifest.digest
 
 
-def test_names_are_looked_for_only_where_labels_are_words(training):
-    numbered = LongtailClassifier().fit(training.texts, training.matrix)
-    assert numbered.bundle_.manifest.scorers == ("sparse", "neighbours", "ensemble")
-    assert np.array_equal(numbered.classes_, np.arange(len(training.classes)))
-
-
 def test_few_documents_give_scores_but_no_probabilities(training):
     few = LongtailClassifier(config=SPARSE, k=3).fit(training.texts[:30], training.labels[:30])
     with pytest.raises(InvalidInputError, match=r"no probabilities.*use decision_function"):

@@ -13,11 +13,3 @@ def test_a_file_says_what_the_parameters_do_not(tmp_path):
     assert settings_of(path, None, None, has_label_texts=True).scorers == ("sparse",)
     assert settings_of(str(path), None, None, has_label_texts=True).seed == 9
     assert settings_of(path, None, np.int64(4), has_label_texts=True).seed == 4
-
-
-def test_a_random_state_is_drawn_from():
-    seeds = [
-        settings_of(None, None, np.random.RandomState(1), has_label_texts=True).seed
-        for _ in range(2)
-    ]
-    assert seeds[0] == seeds[1] > 0

@@ -31,17 +31,6 @@ def test_lists_are_sorted_into_classes():
     assert list(targets_of(array).label_ids()) == [["a"], ["b"]]
 
 
-def test_iterators_are_read_once():
-    found = targets_of((row for row in [["b"], ["a", "b"]]), iter(["b", "a"]))
-    assert found.classes.tolist() == ["b", "a"]
-    assert list(found.label_ids()) == [["b"], ["b", "a"]]
-    assert truth_for(map(list, ["ab", "b"]), np.array(["a", "b"])).toarray().tolist() == [
-        [1, 1],
-        [0, 1],
-    ]
-    assert targets_of(MATRIX, {"x": 1, "y": 2, "z": 3}.keys()).classes.tolist() == ["x", "y", "z"]
-
-
 def test_unknown_labels_get_columns_behind_the_classes():
     truth = truth_for([["b", "q"], ["p"]], np.array(["a", "b"]))
     assert truth.toarray().tolist() == [[0, 1, 0, 1], [0, 0, 1, 0]]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.evaluation.bootstrap import Draws, interval_of, measured_on, two_sided_p
 from longtail.training.evaluation.metrics import (
@@ -127,9 +126,3 @@ def test_p_values_of_no_difference_are_evenly_spread():
     found = np.array([two_sided_p(column) for column in means.T])
     assert 0.02 < (found < 0.05).mean() < 0.10
     assert 0.4 < (found < 0.5).mean() < 0.6
-
-
-@pytest.mark.parametrize(("num_seeds", "num_documents"), [(2, 30), (3, 29)])
-def test_what_was_drawn_of_others_is_refused(by_seed, num_seeds, num_documents):
-    with pytest.raises(DataError, match="bootstrap"):
-        measured_on(Draws.of(np.arange(num_documents), num_seeds), by_seed, WEIGHTS, {})

@@ -171,14 +171,6 @@ def test_documents_without_true_labels_are_counted_and_score_zero():
     assert precision_at(judged, 1) == recall_at(judged, 1) == ndcg_at(judged, 1) == 0.5
 
 
-def test_a_truth_without_any_label_gives_zero_everywhere():
-    judged = judged_of([[0, 1]], [set()], 2)
-    weights = weights_of(2)
-    assert precision_at(judged, 2) == recall_at(judged, 2) == ndcg_at(judged, 2) == 0
-    assert propensity_scored_precision_at(judged, 2, weights) == 0
-    assert propensity_scored_ndcg_at(judged, 2, weights) == 0
-
-
 def test_inverse_propensities_follow_jain_et_al():
     scale = (math.log(1000) - 1) * 2.5**0.55
     expected = [1 + scale * (count + 1.5) ** -0.55 for count in (0, 1, 500)]

@@ -40,12 +40,6 @@ def test_runs_become_documents_and_keys_that_come_back_are_refused(pairs, has_id
     assert [(x.text, x.labels) for x in found if isinstance(x, RawDocument)] == expected
 
 
-def test_bad_lines_stay_and_divide_nothing():
-    first, second = rows([("a", "x"), ("a", "y")], has_ids=True)
-    found = list(grouped_rows(PATH, [first, BadLine(9, "bad"), second]))
-    assert found == [BadLine(9, "bad"), RawDocument(1, "a", "text of a", ("x", "y"))]
-
-
 def test_an_id_with_another_text_is_a_problem():
     first, second = rows([("a", "x"), ("a", "y")], has_ids=True)
     other = RawDocument(3, "a", "another", ("z",))

@@ -298,12 +298,6 @@ def test_labels_without_a_pair_get_small_probabilities() -> None:
     assert float(probabilities[:, 5:].mean()) < 0.01
 
 
-def test_a_single_label_is_certain() -> None:
-    vectors, truth = corpus(num_labels=1)
-    fitted = fit_tree(vectors, truth, num_components=2)
-    assert (fitted.log_likelihood, fitted.tree.depth) == (0.0, 0)
-
-
 def test_principal_components_are_those_of_a_singular_value_decomposition() -> None:
     vectors = corpus(dim=7)[0] * np.linspace(1, 3, 7, dtype=np.float32) + 2
     with mock.patch("longtail.training.label_tree.fit._DOCUMENTS_AT_A_TIME", 100):
@@ -358,13 +352,6 @@ def path_log_probability(grown: GrownTree, features: np.ndarray, label: int) -> 
         total -= np.logaddexp(0, -sign * (grown.weights[parent] @ features + grown.biases[parent]))
         node = parent
     return total
-
-
-def test_the_folds_follow_from_the_seed() -> None:
-    vectors, truth = corpus(60, 5)
-    first, again, other = (fit_tree(vectors, truth, num_components=3, seed=x) for x in (1, 1, 2))
-    assert first.held_out == again.held_out
-    assert first.held_out != other.held_out
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
@@ -12,8 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from longtail.training.learning import drawing
 from longtail.training.learning.drawing import cumulative_sums, draw_with_replacement
-from longtail.training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
-from longtail.training.learning.sampling import Pairs
 
 
 class AsOnGpu(TorchDispatchMode):
@@ -66,27 +63,6 @@ def test_draws_on_a_gpu_follow_the_weights(on_gpu) -> None:
         is_drawn = of_row > 0
         expected = of_row[is_drawn] / of_row.sum() * len(row)
         assert chisquare(counts[is_drawn].numpy(), expected.double().numpy()).pvalue > 1e-4
-
-
-def two_pairs() -> Pairs:
-    labels = torch.tensor([0, 5])
-    vectors = torch.tensor([[0.5, -1.0], [1.0, 0.3]])
-    return Pairs(torch.arange(2), labels, labels.unsqueeze(1), vectors)
-
-
-def test_the_softmax_draws_in_deterministic_mode(on_gpu) -> None:
-    pairs = two_pairs()
-    scores = torch.randn(2, 9, generator=generator())
-    drawn = SoftmaxNegatives(lambda pairs: scores, 50).draw(pairs, generator())
-    assert drawn.labels.shape == (2, 50) and drawn.log_q.isfinite().all()
-    assert not pairs.is_excluded(drawn.labels).any()
-
-
-def test_clusters_draw_in_deterministic_mode(on_gpu) -> None:
-    vectors = torch.randn(16, 2, generator=generator())
-    clusters = ClusterNegatives.of(vectors, torch.zeros(16), 50, np.random.default_rng(0))
-    drawn = clusters.draw(two_pairs(), generator())
-    assert drawn.labels.shape == (2, 50) and not two_pairs().is_excluded(drawn.labels).any()
 
 
 @pytest.mark.gpu

@@ -202,17 +202,6 @@ def test_a_distribution_without_its_inputs_is_refused(kind):
         make_objective(config, SamplerInputs(COUNTS, "cpu"))
 
 
-def test_m_above_the_support_is_refused_when_the_labels_are_known():
-    with pytest.raises(
-        ConfigError, match="num_negatives is 30, but distribution 'uniform' has 29 labels"
-    ):
-        objective_of(
-            LinearScorer(),
-            {"distribution": {"kind": "uniform"}, "weighting": "constant", "num_negatives": 30},
-            {"kind": "softmax"},
-        )
-
-
 @pytest.mark.parametrize(
     ("loss", "expected"),
     [

@@ -12,7 +12,6 @@ from scipy.stats import chisquare
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.learning.pairs import (
-    label_counts,
     make_pairs,
     one_label_each,
     pair_batches,
@@ -84,7 +83,3 @@ def test_pairs_exclude_what_is_asked(exclude, excluded):
     assert pairs.documents.tolist() == [2, 3]
     assert pairs.labels.tolist() == [5, 2]
     assert pairs.excluded.tolist() == excluded
-
-
-def test_counts_are_the_documents_of_each_label():
-    assert label_counts(truth_of(LABELS)).tolist() == [1, 1, 2, 0, 1, 1, 0, 0]

@@ -11,7 +11,6 @@ from longtail.training.configuration.sections import ClassifierConfig
 from longtail.training.neural.layers import (
     begin_training,
     checkpoint_gradients,
-    parameters_by_depth,
 )
 from longtail.training.neural.optimizer import make_optimizer, set_rates
 
@@ -40,14 +39,6 @@ def test_transformer_poolers_and_classifier_have_rates_of_their_own(new_model):
     ]  # fmt: skip
     parameters = [id(parameter) for group in groups for parameter in group["params"]]
     assert sorted(parameters) == sorted(id(parameter) for parameter in model.parameters())
-
-
-def test_depths_divide_all_parameters_of_the_transformer(new_model):
-    encoder = new_model().encoder
-    depths = parameters_by_depth(encoder, encoder.transformer.encoder.layer)
-    assert [len(each) for each in depths] == [5, 16, 16, 2]
-    found = [id(parameter) for each in depths for parameter in each]
-    assert found == [id(parameter) for parameter in encoder.transformer.parameters()]
 
 
 @pytest.mark.parametrize("is_checkpointed", [False, True])

@@ -14,7 +14,6 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.parts.storage import read_parts
 from longtail.training.data.dataset import open_dataset
 from longtail.training.neural.batching import BatchPlan
-from longtail.training.options import seconds_of
 from longtail.training.pipeline import budget, dense_costs
 from longtail.training.pipeline.budget import DensePlan, plan_dense, train_within
 from longtail.training.pipeline.dense_costs import DenseCosts, StageTime, measure_dense_costs
@@ -159,14 +158,3 @@ def test_a_worse_model_with_an_encoder_is_published_but_not_the_current_one(
     version, registry, _ = start()
     assert (version, registry.versions(), registry.current()) == (1, [1, 2], 1)
     assert "25.00 % on dev, and version 1, without, 50.00 %" in caplog.text
-
-
-# ---- what is refused ----
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), (" 1H5S", 3605), ("10m0s", 600)],
-)
-def test_times_are_read(value, seconds):
-    assert seconds_of(value, "--budget") == seconds

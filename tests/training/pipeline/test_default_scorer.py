@@ -15,7 +15,6 @@ from longtail.training.pipeline.default_scorer import (
     DefaultScorer,
     Lead,
     choose_default,
-    kept_default,
 )
 
 NUM_LABELS = 12
@@ -73,9 +72,3 @@ def test_a_few_documents_decide_nothing():
     assert not Lead.of(np.full(3, 0.2), 5).is_beyond_chance
     assert Lead.of(np.full(30, 0.2), 5).is_beyond_chance
     assert not Lead.of(np.tile([0.2, -0.2], 30), 5).is_beyond_chance
-
-
-def test_a_choice_is_kept_with_its_reason(tmp_path):
-    first = DefaultScorer("names", "a reason")
-    assert kept_default(tmp_path, lambda: first) == first
-    assert kept_default(tmp_path, lambda: pytest.fail("chosen again")) == first

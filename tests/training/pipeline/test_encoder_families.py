@@ -378,14 +378,6 @@ def test_a_tokenizer_that_knows_no_word_of_the_corpus_is_refused(encoder_of, tra
     assert not (tmp_path / "work").exists()
 
 
-def test_a_tokenizer_that_knows_few_words_of_the_corpus_is_warned_of(
-    encoder_of, train_in, tmp_path, caplog
-):
-    corpus = corpus_of(tmp_path / "corpus", ["elokuva", "river", "musiikki"])
-    train_in(tmp_path, settings_for(encoder_of("bert")), corpus)
-    assert "67% of the tokens of 6 training texts are unknown to its tokenizer" in caplog.text
-
-
 # ---- the check leaves no trace ----
 
 

@@ -62,13 +62,6 @@ def test_the_published_sparse_model_is_that_of_all_documents_to_the_bit(sparse, 
         assert sparse.bundle.manifest.files[name] == undivided.bundle.manifest.files[name]
 
 
-def test_the_catalogue_counts_all_documents(sparse, dense, corpus):
-    wanted = open_dataset(corpus).catalogue.training_counts.tolist()
-    for trained in (sparse, dense):
-        assert trained.bundle.catalogue.training_counts.tolist() == wanted
-        assert trained.bundle.manifest.training_document_count == 60
-
-
 def test_the_manifest_says_how_many_documents_stood_for_the_dev_split(
     sparse, undivided, trained_sparse
 ):
@@ -125,16 +118,6 @@ def test_a_run_that_ended_in_the_second_fit_goes_on_to_the_same_digest(
 
 
 # ---- with an encoder ----
-
-
-def test_every_scorer_is_calibrated_and_the_best_is_the_default(dense):
-    manifest = dense.bundle.manifest
-    assert manifest.scorers[-1] == "ensemble" and set(manifest.blends) == {"fast", "ensemble"}
-    assert set(manifest.calibrations) == set(manifest.scorers) == set(manifest.metrics["dev"])
-    found = {name: subsets["all"]["P@5"] for name, subsets in manifest.metrics["dev"].items()}
-    alone = max(value for name, value in found.items() if name not in manifest.blends)
-    assert manifest.default_scorer in manifest.blends or found[manifest.default_scorer] == alone
-    assert manifest.held_out_documents == 24
 
 
 def test_dense_parts_know_the_labels_of_the_kept_documents_and_sparse_those_of_all(dense, corpus):

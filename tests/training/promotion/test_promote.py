@@ -8,7 +8,7 @@ import pytest
 
 from longtail.models.bundle.bundle import LABELS_NAME, write_bundle
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import BundleNotFoundError, ConfigError
+from longtail.models.errors import ConfigError
 from longtail.models.promotion.decision import Decision
 from longtail.models.promotion.log import LOG_NAME, PromotionLog
 from longtail.models.promotion.rules import PromotionRules
@@ -134,9 +134,3 @@ def test_a_candidate_without_a_readable_manifest_is_refused_in_the_log(registry,
     done = promote(registry, 2, held_out, RULES, log)
     assert not done.decision.promote and "can't be loaded" in done.decision.reasons[0]
     assert log.entries()[0]["candidate_digest"] == ""
-
-
-def test_a_version_that_is_not_there_is_an_error(registry, held_out, log):
-    with pytest.raises(BundleNotFoundError, match="no version 9"):
-        promote(registry, 9, held_out, RULES, log)
-    assert events(log) == []

@@ -12,8 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 import longtail
-from longtail.training.evaluation.hierarchical import HierarchicalReport
-from longtail.training.reports import report as report_module
 
 VOID = {"meta", "img", "source"}
 
@@ -71,14 +69,6 @@ def outline(page) -> Outline:
     return Outline(page)
 
 
-def test_near_misses_are_told_where_labels_have_parents():
-    assert report_module._hierarchical(None) == []
-    found = HierarchicalReport((1,), {"sparse": {"hP@1": 0.5, "hR@1": 0.25}})
-    part = Outline("".join(report_module._hierarchical(found)))
-    assert part.open == []
-    assert "With the hierarchy" in part.text and "hP@1hR@1sparse50.0025.00" in part.text
-
-
 def test_the_page_is_whole_and_needs_nothing_from_outside(page, outline):
     assert outline.open == []
     assert not outline.tags & {"script", "link", "iframe", "a"}
@@ -116,12 +106,3 @@ def test_a_model_without_an_encoder_has_a_page_without_a_run_too(
     figures = json.loads((tmp_path / "x.json").read_text())["figures"]
     assert set(figures["scorers"]) == {"sparse", "30-NN tf-idf", "label names"}
     assert "run" not in figures
-
-
-@pytest.mark.slow
-def test_the_record_of_a_report_has_what_the_run_took(trained, tiny_corpus, tmp_path):
-    options = ("--registry", trained.registry.folder, "--work", trained.work, "--no-baselines")
-    report(tmp_path / "x.html", tiny_corpus, *options, "--json", tmp_path / "x.json")
-    run = json.loads((tmp_path / "x.json").read_text())["figures"]["run"]
-    assert run["last_losses"].keys() >= {"classifier", "retrieval"}
-    assert all(cost["wall_s"] >= 0 for cost in run["costs"])

@@ -17,10 +17,9 @@ from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.errors import ConfigError
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
-from longtail.training.runtime.ray import LOCAL, Executor, checked_engine
+from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.sparse import fit as sparse
 from longtail.training.sparse import ray as sparse_ray
 from longtail.training.sparse.fit import fit_sparse_model
@@ -118,12 +117,6 @@ def test_either_way_goes_on_where_the_other_stopped(fake_ray, fit, tmp_path, fir
     gone.unlink()
     assert fit(tmp_path, LOCAL if first.is_ray else ON_RAY) == wanted
     assert {x for x, stamp in stamps.items() if x.stat().st_mtime_ns != stamp} == {gone}
-
-
-def test_engines_that_there_are_not():
-    assert checked_engine("ray", 3) == Executor("ray", 3)
-    with pytest.raises(ConfigError, match="--engine: got 'spark'; expected one of"):
-        checked_engine("spark", 1)
 
 
 @pytest.mark.ray

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from longtail.training.runtime import run_log
 from longtail.training.runtime.run_log import (
     STAGES_NAME,
     ProgressLog,
@@ -49,32 +48,3 @@ def test_the_costs_of_a_stage_add_up_over_its_sessions(tmp_path):
     assert (sparse.stage, sparse.num_sessions, linear.num_sessions) == ("sparse", 2, 1)
     assert sparse.wall_s == lines[0]["wall_s"] + lines[2]["wall_s"]
     assert sparse.is_done
-
-
-def test_a_stage_that_fails_is_noted_as_not_done(tmp_path):
-    with pytest.raises(KeyboardInterrupt), stage_cost(tmp_path, "sparse"):
-        raise KeyboardInterrupt
-    with (tmp_path / STAGES_NAME).open("a") as file:
-        file.write('{"stage": "spa')
-    (cost,) = read_stage_costs(tmp_path)
-    assert not cost.is_done
-
-
-def test_time_is_that_of_the_clock_and_of_the_processor(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_log.time, "monotonic", iter([10.0, 12.5]).__next__)
-    monkeypatch.setattr(run_log.time, "process_time", iter([3.0, 7.0]).__next__)
-    monkeypatch.setattr(run_log, "_Sampler", NoSampler)
-    with stage_cost(tmp_path, "sparse"):
-        pass
-    (cost,) = read_stage_costs(tmp_path)
-    assert (cost.wall_s, cost.cpu_s) == (2.5, 4.0)
-
-
-class NoSampler:
-    peak_bytes = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass

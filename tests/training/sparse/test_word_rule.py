@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from longtail.models.errors import ConfigError
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.sparse.tfidf import fit_tfidf
 from longtail.training.sparse.word_rule import WordRule, read_excluded_words
@@ -35,11 +33,3 @@ def test_a_listed_word_is_no_feature_whatever_its_case_and_accents(tmp_path: Pat
     assert tokens(texts, rule, max_ngram=2) == {"m\u00fcllerin", "annas"}
     chinese = tokens(["\u738b\u5c0f\u660e\u660e\u4f86"], rule, analyzer="char")
     assert "\u4f86" in chinese and not {"\u738b\u5c0f\u660e", "\u5c0f\u660e\u660e"} & chinese
-
-
-@pytest.mark.parametrize("content", [b"", b"a\n- 1\n", b"M\xfcller\n"])
-def test_a_list_without_words_or_in_another_encoding_is_refused(tmp_path: Path, content: bytes):
-    path = tmp_path / "words.txt"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match="excluded_words"):
-        read_excluded_words(path)

@@ -109,10 +109,3 @@ def test_the_default_follows_documents_once_verdicts_contradict_names(num_texts,
     names = (NAMES, SPARSE, ENSEMBLE)
     assert choose_default(dev, blending, names).name == NAMES
     assert heeding.default(dev, blending, names).name == expected
-
-
-def test_a_default_that_is_a_blend_stays():
-    dev, heeding = dev_of({NAMES: 0.5, SPARSE: 1.0}), heeding_of(30)
-    own = DefaultScorer(ENSEMBLE, "a reason")
-    kept = Heeding(*(getattr(heeding, x) for x in heeding.__slots__[:-1]), own)
-    assert kept.default(dev, fitted_on(dev), (NAMES, SPARSE, ENSEMBLE)) == own

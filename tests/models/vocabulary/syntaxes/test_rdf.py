@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from tests.models.vocabulary.conftest import refusal, written
@@ -15,22 +13,6 @@ RDF = (
     '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
     f'xmlns:skos="{SKOS}" xmlns:ex="http://example.org/"'
 )
-XML = f"""<?xml version="1.0"?>
-<!DOCTYPE rdf:RDF [ <!ENTITY ex "http://example.org/"> ]>
-{RDF} xml:base="http://example.org/v" xml:lang="de">
-  <!-- comment -->
-  <skos:Concept rdf:about="&ex;a" skos:notation="4.2">
-    <skos:prefLabel xml:lang="en-GB">River &amp; lake</skos:prefLabel>
-    <skos:prefLabel><![CDATA[Fluß & See]]></skos:prefLabel>
-    <skos:altLabel xml:lang="">plain</skos:altLabel>
-    <skos:broader><skos:Concept rdf:about="#b" xml:lang="fi" skos:prefLabel="vesi"/></skos:broader>
-    <skos:related><skos:Concept rdf:ID="c"/></skos:related>
-    <ex:p rdf:parseType="Resource"><ex:q>1</ex:q></ex:p>
-    <ex:p rdf:parseType="Literal"><b>1</b></ex:p>
-  </skos:Concept>
-  <skos:Concept rdf:nodeID="n"/>
-</rdf:RDF>
-"""
 
 
 BAD = {
@@ -72,15 +54,3 @@ def test_a_bad_line_of_ntriples_is_told_alone(tmp_path, line) -> None:
     lines = [good, line if isinstance(line, bytes) else line.encode(), good]
     message = refusal(written(tmp_path, b"\n".join(lines), "v.nt"))
     assert "1 lines are no N-Triples" in message and "v.nt, line 2: " in message
-
-
-def test_a_file_that_is_cut_in_compression_is_refused(tmp_path) -> None:
-    for name, content in {"v.rdf.gz": XML, "v.ttl.gz": TURTLE}.items():
-        path = written(tmp_path, content, name)
-        path.write_bytes(path.read_bytes()[:-12])
-        assert "is it whole?" in refusal(path)
-
-
-def test_without_pyoxigraph_the_message_says_what_to_install(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyoxigraph", None)
-    assert 'pip install "longtail[skos]"' in refusal(written(tmp_path, TURTLE, "v.ttl"))
