@@ -24,7 +24,9 @@ cell's object hold for it alone. A row of the first form may be taken from anoth
 `leaderboard/SET NAME` asks for a table of the records in that folder (`generation/leaderboard.py`),
 and `claims all` for the one that is counted from all tested findings (`generation/claims.py`).
 
-Options behind NAME: ` %` multiplies by 100; `: P@1; P@5` chooses columns, in this order.
+Options behind NAME: ` %` multiplies by 100; ` [a; b]` keeps the rows that have such a cell;
+`: P@1; P@5` chooses columns, in this order. ` + ` between two directives puts the rows of the second
+table below those of the first, whose columns it must have.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # the code beside these pages, not an installed one
 
 from docs.generation import leaderboard, leaderboard_page  # noqa: E402
-from docs.generation.claims import claims_table, commands_table  # noqa: E402
+from docs.generation.claims import claims_table  # noqa: E402
 
 RESULTS = ROOT / "docs" / "results"
 BOARD = RESULTS / "leaderboard-table.html"
@@ -50,8 +52,8 @@ KEYS = {"command", "commit", "date", "processor", "seeds", "figures"}
 
 _BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _DIRECTIVE = re.compile(
-    r"(?P<file>\S+\.json|leaderboard/\S+|claims) (?P<name>[^:%]+?)"
-    r"(?P<percent> %)?(: (?P<columns>.+))?"
+    r"(?P<file>\S+\.json|leaderboard/\S+|claims) (?P<name>[^:%[]+?)"
+    r"(?P<percent> %)?( \[(?P<rows>.+?)\])?(: (?P<columns>.+))?"
 )
 TITLES = {
     "30-NN tf-idf": "30 nearest neighbours, tf-idf",
@@ -86,8 +88,18 @@ def find_table(directive: str, folder: Path = RESULTS) -> Table:
     """Return what a directive asks for.
 
     Raises:
-        ValueError: It can't be read, or there are no such figures.
+        ValueError: It can't be read, there are no such figures, or columns differ.
     """
+    first, *others = (_find_one(each, folder) for each in directive.split(" + "))
+    rows = list(first["rows"])
+    for other in others:
+        if other["columns"] != first["columns"]:
+            raise ValueError(f"table {directive!r}: the columns of the tables differ")
+        rows += other["rows"]
+    return {"columns": first["columns"], "rows": rows}
+
+
+def _find_one(directive: str, folder: Path) -> Table:
     asked = _DIRECTIVE.fullmatch(directive)
     if asked is None:
         raise ValueError(f"table: {directive!r}; expected 'FILE.json NAME', options behind it")
@@ -96,6 +108,9 @@ def find_table(directive: str, folder: Path = RESULTS) -> Table:
     rows = [
         _own_row(row, table, folder) if isinstance(row, Mapping) else row for row in table["rows"]
     ]
+    if asked["rows"]:
+        kept = set(asked["rows"].split("; "))
+        rows = [row for row in rows if kept & {cell for cell in row if isinstance(cell, str)}]
     table = {"columns": table["columns"], "rows": rows}
     if asked["percent"]:
         table = _in_percent(table)
@@ -105,7 +120,7 @@ def find_table(directive: str, folder: Path = RESULTS) -> Table:
 def _figures_of(file: str, folder: Path) -> dict[str, Any]:
     """Return the figures of a record, or the tables that are made of several."""
     if file == "claims":
-        return {"all": claims_table(folder), "commands": commands_table(folder)}
+        return {"all": claims_table(folder)}
     if file.startswith("leaderboard/"):
         return leaderboard.tables_of(folder / file)
     figures: dict[str, Any] = json.loads((folder / file).read_text(encoding="utf-8"))["figures"]

@@ -83,11 +83,12 @@ def _numbers_of(path: Path) -> Iterator[Printed]:
     for directive in re.findall(r"<!-- table: (.+?) -->", path.read_text(encoding="utf-8")):
         if "rerun.json" in directive:
             continue
-        table = render.find_table(directive)
-        for row in table["rows"]:
-            for cell, column in zip(row[1:], table["columns"][1:], strict=True):
-                if render.value_of(cell) is not None:
-                    yield Printed(page, directive, str(row[0]), str(column["name"]))
+        for part in directive.split(" + "):
+            table = render.find_table(part)
+            for row in table["rows"]:
+                for cell, column in zip(row[1:], table["columns"][1:], strict=True):
+                    if render.value_of(cell) is not None:
+                        yield Printed(page, part, str(row[0]), str(column["name"]))
 
 
 def cell_of(number: Printed, folder: Path) -> Any:

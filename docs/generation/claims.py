@@ -20,10 +20,10 @@ from longtail.training.evaluation.significance import holm
 SIGNIFICANT = 0.05
 _SETS = {
     "tate": "`tate`",
-    "tate-rates": "`tate`, each setting with its rate",
+    "tate-rates": "`tate`, rates chosen",
     "eurlex57k": "EURLEX57K",
     "eurlex57k-512": "EURLEX57K, B = 512",
-    "eurlex57k-ablations": "EURLEX57K, one epoch, 64 tokens",
+    "eurlex57k-ablations": "EURLEX57K, 1 epoch, 64 tokens",
     "library-keywords": "`library-keywords`",
     "demo": "demo",
 }
@@ -53,7 +53,7 @@ class Claim:
 _TAIL, _HEAD = "retrieval, R@10 Tail", "retrieval, R@10 Head"
 _F1, _P5 = "macro-F1@5 (1-9)", "P@5"
 CLAIMS: dict[str, tuple[Claim, ...]] = {
-    "Zhang et al. 2023 (DEPL)": (
+    "Zhang et al. 2023": (
         Claim("Retrieval by label descriptions beats the SVM on rare labels", "Figure 3", "DEPL beats the SVM", "depl", _F1),
         Claim("It beats the BERT classifier there", "Figure 4", "DEPL beats the classifier", "depl", _F1),
         Claim("Alone it beats DEPL+c there", "Figure 3", "DEPL beats DEPL+c", "depl", _F1),
@@ -82,7 +82,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         Claim("The 64 hardest do", "section 5", "Top-64 beats plain", "negative-mining", "largest B, R@5"),
         Claim("The 256 hardest do", "section 5", "Top-256 beats plain", "negative-mining", "largest B, R@5"),
     ),
-    "Bamler & Mandt 2020 (both texts)": (
+    "Bamler & Mandt 2020": (
         Claim("Adversarial negatives end with a better accuracy than uniform ones", "Figure 1", "adversarial negatives end above uniform ones by accuracy", "adversarial", "all_labels, accuracy"),
         Claim("and with a better log likelihood on one of two sets", "Figure 1", "adversarial negatives end above uniform ones by log", "adversarial", "all_labels, log_likelihood", "nats"),
     ),
@@ -115,15 +115,8 @@ class Untested:
 UNTESTED = (
     Untested("Logit adjustment is slightly better on Tail than \"tail\" weights", "Rawat et al. 2021, section 5.1", "sampling-bias-tate.json", "`tate`", "logit_adjustment", "within_batch-tail", "R@10 Tail"),
 )  # fmt: skip
-_ADVERSARIAL = "Bamler & Mandt 2020 (both texts)"
-NAMES = (
-    "claim",
-    "paper, place",
-    "here",
-    "sets, and effect [95 % interval]",
-    "seeds",
-    "record, with its command",
-)
+_ADVERSARIAL = "Bamler & Mandt 2020"
+NAMES = ("claim", "paper, place", "here", "effect [95 % interval] by set")
 
 
 def claims_table(folder: Path) -> dict[str, Any]:
@@ -140,20 +133,6 @@ def claims_table(folder: Path) -> dict[str, Any]:
     rows += [_untested_row(claim, folder) for claim in UNTESTED]
     rows += [_sooner_row(folder), *_end_rows(folder)]
     return {"columns": [{"name": name} for name in NAMES], "rows": rows}
-
-
-def commands_table(folder: Path) -> dict[str, Any]:
-    """Return the commands of the records that the claims are judged by.
-
-    Args:
-        folder: Of the records.
-    """
-    rows = []
-    for name in sorted(sources(folder)):
-        command = json.loads((folder / name).read_text(encoding="utf-8"))["command"]
-        command = command.replace("longtail experiment", "python -m research")  # its name today
-        rows.append([f"[{name.removesuffix('.json')}]({name})", f"`{command}`"])
-    return {"columns": [{"name": "record"}, {"name": "command"}], "rows": rows}
 
 
 def sources(folder: Path) -> set[str]:
@@ -177,7 +156,7 @@ def _findings(path: Path, beginning: str) -> list[dict[str, Any]]:
 
 
 def _row(paper: str, claim: Claim, paths: Sequence[Path]) -> list[str]:
-    tested, effects, seeds, records = [], [], [], []
+    tested, effects = [], []
     for path in paths:
         if not (rows := _findings(path, claim.finding)):
             continue
@@ -186,20 +165,31 @@ def _row(paper: str, claim: Claim, paths: Sequence[Path]) -> list[str]:
         here = [row["here"] for row in rows if row["p, corrected"] is not None]
         tested += here
         counted = _counted(here, shown["p, corrected"])
-        effects.append(f"{_SETS[name]}: {shown['by']} {_effect(shown, claim.unit)}; {counted}")
-        seeds.append(str(shown["seeds"]))
-        records.append(f"[{name}]({path.name})")
-    return [claim.words, f"{paper}, {claim.place}", verdict(tested), "<br>".join(effects), "<br>".join(seeds), "<br>".join(records)]  # fmt: skip
+        size = f" {shown['by'].split(', ')[0]}" if shown["by"].startswith("B=") else ""
+        effect = f"{_link(name, path)}{size} {_effect(shown, claim.unit)}"
+        effects.append(f"{effect}, {_seeds(shown['seeds'])}, {counted}")
+    by = claim.shown.rpartition(", ")[2].replace("_", " ")
+    return [claim.words, f"{paper}, {claim.place}", verdict(tested), f"{by}: {'; '.join(effects)}"]
+
+
+def _link(name: str, path: Path) -> str:
+    """Return the name of a set, with a link to the record."""
+    return f"[{_SETS.get(name, name)}]({path.name})"
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' if number > 1 else ''}"
 
 
 def _counted(here: Sequence[str], shown: float | str | None) -> str:
     """Return how many of several tests hold, or the corrected p-value of a single one."""
     if len(here) > 1:
-        contrary = f", {number} say the contrary" if (number := here.count("contrary")) else ""
+        contrary = f", {number} contrary" if (number := here.count("contrary")) else ""
         return f"{here.count('holds')} of {len(here)} tests hold{contrary}"
     if "contrary" in here:
-        return f"the contrary has a corrected p below {SIGNIFICANT:g}"
-    return f"corrected p {shown}" if here else "not tested"
+        return f"contrary, p below {SIGNIFICANT:g}"
+    p = f"{shown:.3f}" if isinstance(shown, float) else shown
+    return f"p {p}" if here else "not tested"
 
 
 def _shown(rows: Sequence[dict[str, Any]], by: str) -> dict[str, Any]:
@@ -249,11 +239,10 @@ def _untested_row(claim: Untested, folder: Path) -> list[str]:
     table = record["figures"]["settings"]
     place = [column["name"] for column in table["columns"]].index(claim.column)
     value_of = {row[0]: float(row[place]) for row in table["rows"]}
-    effect = (
-        f"{claim.set_name}: {claim.column} {value_of[claim.better] - value_of[claim.other]:+.1f}"
-    )
-    name = claim.record.removesuffix(".json")
-    return [claim.words, claim.place, verdict([]), f"{effect}; not tested", str(len(record["seeds"])), f"[{name}]({claim.record})"]  # fmt: skip
+    difference = value_of[claim.better] - value_of[claim.other]
+    seeds = _seeds(len(record["seeds"]))
+    effect = f"{claim.column}: [{claim.set_name}]({claim.record}) {difference:+.1f}, {seeds}"
+    return [claim.words, claim.place, verdict([]), f"{effect}, not tested"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,32 +285,25 @@ def _ratios(folder: Path) -> list[_Ratio]:
 def _sooner_row(folder: Path) -> list[str]:
     """Return the row of "an order of magnitude sooner": is each ratio below ten?"""
     ratios = _ratios(folder)
-    paths = sorted(folder.glob("findings-adversarial-*.json"))
     num_below = sum(
         p is not None and p < SIGNIFICANT for p in holm([x.p_below_ten for x in ratios])
     )
-    effects, seeds = [], []
+    effects = []
     for name in dict.fromkeys(each.set_name for each in ratios):
         own = [each for each in ratios if each.set_name == name]
         best = max(own, key=lambda each: each.mean)
         bounds = interval(best.mean, best.standard_error, best.num_seeds)
         low = min(each.mean for each in own)
         effects.append(
-            f"{name}: {low:.1f} to {best.mean:.1f} times as soon at {len(own)} levels, the largest {best.mean:.1f}{bounds}"
+            f"{name} {low:.1f} to {best.mean:.1f}{bounds} times as soon at {len(own)} levels, "
+            f"{_seeds(best.num_seeds)}"
         )
-        seeds.append(str(best.num_seeds))
-    records = [
-        f"[{path.stem.removeprefix('findings-adversarial-')}]({path.name})" for path in paths
-    ]
+    some = f"doesn't hold in {num_below} of {len(ratios)} tests, else not decided"
     return [
         "They converge an order of magnitude sooner",
         f"{_ADVERSARIAL}, Figure 1",
-        "doesn't hold"
-        if num_below == len(ratios)
-        else f"doesn't hold in {num_below} of {len(ratios)} tests, else not decided",
-        "<br>".join(effects),
-        "<br>".join(seeds),
-        "<br>".join(records),
+        "doesn't hold" if num_below == len(ratios) else some,
+        "; ".join(effects),
     ]
 
 
@@ -333,7 +315,6 @@ def _end_rows(folder: Path) -> list[list[str]]:
     paths = folder.glob("findings-adversarial-*.json")
     tested = tuple(_SETS[path.stem.removeprefix("findings-adversarial-")] for path in paths)
     found: dict[str, list[str]] = {"accuracy": [], "log likelihood": []}
-    seeds: dict[str, list[str]] = {"accuracy": [], "log likelihood": []}
     task = by = ""
     ours: list[Any] = []
     for row in rows:
@@ -342,14 +323,14 @@ def _end_rows(folder: Path) -> list[list[str]]:
             ours = row
         if row[3] == "`uniform`" and by and "not tuned" not in task and not task.startswith(tested):
             column, unit = (11, "points") if by == "accuracy" else (10, "nats")
-            found[by].append(f"{task}: {_mean(ours[column]) - _mean(row[column]):+.1f} {unit}")
-            seeds[by].append(str(min(ours[6], row[6])))
+            difference = f"{_mean(ours[column]) - _mean(row[column]):+.1f} {unit}"
+            found[by].append(f"{task} {difference}, {_seeds(min(ours[6], row[6]))}")
     words = {
         "accuracy": "They end with a better accuracy on other sets",
         "log likelihood": "and with a better log likelihood there",
     }
     return [
-        [words[by], f"{_ADVERSARIAL}, Figure 1", "not decided", "<br>".join([*found[by], "not tested"]), "<br>".join(seeds[by]), "[adversarial](adversarial.json)"]
+        [words[by], f"{_ADVERSARIAL}, Figure 1", "not decided", f"[not tested](adversarial.json): {'; '.join(found[by])}"]
         for by in words
         if found[by]
     ]  # fmt: skip
