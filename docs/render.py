@@ -25,8 +25,8 @@ cell's object hold for it alone. A row of the first form may be taken from anoth
 and `claims all` for the one that is counted from all tested findings (`generation/claims.py`).
 
 Options behind NAME: ` %` multiplies by 100; ` [a; b]` keeps the rows that have such a cell;
-`: P@1; P@5` chooses columns, in this order. ` + ` between two directives puts the rows of the second
-table below those of the first, whose columns it must have.
+`: P@1; P@5` chooses columns, in this order. ` + ` between two directives puts the rows of the
+second table below those of the first, whose columns it must have.
 """
 
 from __future__ import annotations

@@ -15,13 +15,8 @@ BANDS = ("0", "1", "2-9", "10-99", "100+")
 """Of a label's training documents."""
 _DIFFERENCES = "differences.json"
 _MAIN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10", "macro-F1@5")
-_BAND_MEASURES = ("R@10", "nDCG@10", "PSP@5", "macro-F1@5")
-_COSTS = {
-    "training_seconds": ("training, CPU s", 0),
-    "tuning_seconds": ("search on dev, CPU s", 0),
-    "memory_gib": ("peak memory, GiB", 1),
-    "milliseconds": ("a text, CPU ms", 2),
-}
+_COSTS = ("training_seconds", "tuning_seconds", "memory_gib", "milliseconds")
+_SHOWN_COSTS = {"training_seconds": ("training, CPU s", 0), "milliseconds": ("a text, CPU ms", 2)}
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
@@ -55,13 +50,6 @@ def _plain(text: str) -> str:
     return re.sub(r"([\\`|*\[\]])", r"\\\1", shown)
 
 
-def _code(text: str) -> str:
-    """Return a text as code in a cell of a Markdown table."""
-    shown = " ".join(text.split()).replace("|", "\\|").replace("<!--", "<! --")
-    longest = max(map(len, re.findall(r"`+", shown)), default=0)
-    return f"{'`' * (longest + 1)}{shown}{'`' * (longest + 1)}"
-
-
 def tables_of(folder: Path) -> dict[str, Any]:
     """Return all tables of a set, by the name that a page asks for.
 
@@ -69,8 +57,7 @@ def tables_of(folder: Path) -> dict[str, Any]:
         folder: Of its records.
     """
     rows = read_rows(folder)
-    found = {"overall": _overall(rows), "costs": _costs(rows), "made": _made(rows)}
-    found |= {f"bands {measure}": _bands(rows, measure) for measure in _BAND_MEASURES}
+    found = {"overall": _overall(rows), "bands R@10": _bands(rows, "R@10")}
     if (folder / _DIFFERENCES).exists():
         found["differences"] = json.loads((folder / _DIFFERENCES).read_text())["figures"]["tests"]
     return found
@@ -90,7 +77,12 @@ def columns_of(row: dict[str, Any]) -> dict[str, float | None]:
 def _overall(rows: list[dict[str, Any]]) -> dict[str, Any]:
     every = [columns_of(row) for row in rows]
     names = [name for name in every[0] if any(each[name] is not None for each in every)]
-    return _table(rows, [(name, 2) for name in names], [[each[x] for x in names] for each in every])
+    columns = [*((name, 2) for name in names), *_SHOWN_COSTS.values()]
+    cells = [
+        [*(each[x] for x in names), *(row["figures"]["costs"][x] for x in _SHOWN_COSTS)]
+        for row, each in zip(rows, every, strict=True)
+    ]
+    return _table(rows, columns, cells)
 
 
 def _bands(rows: list[dict[str, Any]], measure: str) -> dict[str, Any]:
@@ -101,38 +93,10 @@ def _bands(rows: list[dict[str, Any]], measure: str) -> dict[str, Any]:
     return _table(rows, [(band, 2) for band in BANDS], cells)
 
 
-def _costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return _table(
-        rows, list(_COSTS.values()), [[row["figures"]["costs"][x] for x in _COSTS] for row in rows]
-    )
-
-
-def _made(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    cells = [
-        [
-            _plain(row["figures"]["version"]),
-            _plain(row["figures"]["settings"]),
-            _processor(row),
-            _code(row["command"]),
-        ]
-        for row in rows
-    ]
-    names = ("version", "settings", "processor has", "command")
-    return _table(rows, [(name, None) for name in names], cells)
-
-
-def _processor(row: dict[str, Any]) -> str:
-    """Return the most that the processor can, of what matters here; costs hang on it."""
-    flags = (row.get("processor") or {}).get("flags", [])
-    return next((x for x in ("avx512_bf16", "avx512f", "avx2") if x in flags), "")
-
-
 def _table(
-    rows: list[dict[str, Any]], columns: list[tuple[str, int | None]], cells: list[list[Any]]
+    rows: list[dict[str, Any]], columns: list[tuple[str, int]], cells: list[list[Any]]
 ) -> dict[str, Any]:
     headed: list[dict[str, Any]] = [{"name": "row"}]
-    headed += [
-        {"name": name} | ({} if digits is None else {"digits": digits}) for name, digits in columns
-    ]
+    headed += [{"name": name, "digits": digits} for name, digits in columns]
     named = [[_plain(row["figures"]["name"]), *each] for row, each in zip(rows, cells, strict=True)]
     return {"columns": headed, "rows": named}
