@@ -29,24 +29,6 @@ def test_the_report_has_a_table_findings_and_a_picture(found):
     assert len(axes.get_legend().get_texts()) == len(SETTINGS)
 
 
-def test_intervals_are_of_the_figures_and_differences_of_both(found):
-    tables = found[2].report(found[0]).tables
-    metrics = [column["name"] for column in tables["intervals"]["columns"]][1:]
-    values = {name: cells for name, *cells in tables["intervals"]["rows"]}
-    assert list(values) == list(SETTINGS)
-    for setting, cells in values.items():
-        for metric, cell in zip(metrics, cells, strict=True):
-            value, low, high = (float(part.strip("[],")) for part in cell.split())
-            assert value == pytest.approx(100 * found[0]["blend"][setting][metric].mean, abs=0.006)
-            assert low - 0.06 <= value <= high + 0.06
-    apart = {name: cells for name, *cells in tables["differences"]["rows"]}
-    assert set(apart) == set(SETTINGS) - {WHOLE}
-    for setting, cells in apart.items():
-        for place, cell in enumerate(cells):
-            own, whole = (float(values[each][place].split()[0]) for each in (setting, WHOLE))
-            assert float(cell.strip("*").split()[0]) == pytest.approx(own - whole, abs=0.011)
-
-
 def test_trials_that_are_there_are_not_run_again(found, tiny_corpus, monkeypatch):
     _, folder, _ = found
     monkeypatch.setattr(blend, "fit_encoder_free", lambda *_, **__: pytest.fail("fitted again"))

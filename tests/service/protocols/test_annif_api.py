@@ -10,10 +10,6 @@ SUGGEST = "/v1/projects/longtail/suggest"
 BATCH = "/v1/projects/longtail/suggest-batch"
 
 
-def uris(suggestions):
-    return [result["uri"] for result in suggestions["results"]]
-
-
 def test_there_is_a_project_for_what_is_served_and_for_each_scorer_and_version(open_client):
     with open_client(versions=("current", 1)) as client:
         projects = client.get("/v1/projects").json()["projects"]
@@ -42,16 +38,6 @@ def test_a_project_is_described_as_annif_does(open_client):
     }
 
 
-def test_a_form_gets_the_labels_of_its_text(client):
-    form = {"text": "Öl & olives", "limit": "2", "metadata_title": "x", "project": "y"}
-    assert client.post(SUGGEST, data=form).json() == {
-        "results": [
-            {"uri": "L0", "label": "Label 0", "notation": None, "score": 1.0},
-            {"uri": "L1", "label": "Label 1", "notation": None, "score": 0.5},
-        ]
-    }
-
-
 def test_the_scorer_and_version_of_the_project_answer(open_client, make_loader):
     loader = make_loader()
     with open_client(loader, versions=("current", 1)) as client:
@@ -60,13 +46,6 @@ def test_the_scorer_and_version_of_the_project_answer(open_client, make_loader):
         log = client.get("/metrics").text
     assert 'predict_duration_seconds_count{scorer="retrieval",version="1"} 1.0' in log
     assert 'predict_duration_seconds_count{scorer="sparse",version="2"} 1.0' in log
-
-
-def test_a_batch_answers_each_document_with_its_id(client):
-    documents = [{"text": "a", "document_id": "d1", "metadata": {"title": "x"}}, {"text": "b"}]
-    found = client.post(BATCH, json={"documents": documents}, params={"threshold": 0.5}).json()
-    assert [one["document_id"] for one in found] == ["d1", None]
-    assert [uris(one) for one in found] == [["L0", "L1"]] * 2
 
 
 @pytest.mark.parametrize(

@@ -139,17 +139,3 @@ def test_binary_texts_that_are_not_as_wanted_are_a_400(client, binary, tensor, w
     answer = client.post(INFER, content=header + binary, headers=headers)
     assert answer.status_code == 400
     assert word in answer.json()["error"]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "models/other", "models/other/ready", "models/longtail/versions/9",
-        "models/longtail/versions/x", "models/longtail/versions/1/ready",
-        "models/longtail/versions/" + "9" * 5000, "nowhere",
-    ],
-)  # fmt: skip
-def test_what_is_not_there_is_a_404_in_the_shape_of_the_protocol(client, path):
-    answer = client.get(f"/v2/{path}")
-    assert answer.status_code == 404
-    assert answer.json()["error"]

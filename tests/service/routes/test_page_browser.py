@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import socket
@@ -22,7 +21,6 @@ import pytest
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
-from longtail.models.names import AIM_NAMES
 from longtail.models.results import (
     AnswerWarning,
     BlendPart,
@@ -46,12 +44,6 @@ CHROMIUM = next(
 DRIVER = shutil.which("chromedriver")
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
 COUNTS = (500, 120, 40, 11, 9, 3, 1, 0)
-WIDER = (
-    "return [...document.querySelectorAll('main *')]"
-    ".filter((each) => each.getBoundingClientRect().right > arguments[0])"
-    ".map((each) => `${each.tagName}.${each.className} ${each.getBoundingClientRect().right}`)"
-)
-"""What stands out of a window of some width, for the message."""
 WARNING = AnswerWarning("unreliable-probabilities", "often too high", ("L7",))
 KEYS = {
     "tab": "\ue004",
@@ -264,16 +256,6 @@ def turn_dial(page: Browser, value: float) -> None:
     change(page, ".tail-dial", value, "input")
 
 
-def drop_file(page: Browser, content: str, name: str) -> None:
-    """Drop a file with some content, in JavaScript, on the text."""
-    page.run(
-        f"const data = new DataTransfer(); data.items.add(new File([{content}], arguments[0]));"
-        "const event = new DragEvent('drop', {dataTransfer: data, bubbles: true});"
-        "document.getElementById('drop').dispatchEvent(event)",
-        name,
-    )
-
-
 def words(page: Browser, selector: str) -> str:
     return page.run("return document.querySelector(arguments[0]).textContent", selector)
 
@@ -348,21 +330,6 @@ def test_probabilities_that_are_often_too_high_are_marked(page):
     page.wait("!document.querySelector('.doubt:not([hidden])')")
 
 
-def test_on_a_phone_the_labels_come_into_view_and_tabs_stay_whole(page):
-    page.emulate(
-        "setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True
-    )
-    ask(page, "olive oil")
-    top = page.run("return document.querySelector('.result').getBoundingClientRect().top")
-    assert 0 <= top < 844 / 2
-    heights = "[...document.querySelectorAll('.views a')].map((tab) => tab.offsetHeight)"
-    assert set(page.run(f"return {heights}")) == {page.run(f"return Math.min(...{heights})")}
-    page.run("scrollTo(0, 0); document.getElementById('text').focus()")
-    page.press(*"fish")
-    page.wait("said.textContent && !document.querySelector('[aria-busy=true]')")
-    assert page.run("return scrollY") < 844 / 2  # typing goes on where it was
-
-
 def test_nothing_is_fetched_from_anywhere_else_and_no_text_is_kept(page):
     ask(page, "Duties on olive oil")
     urls = page.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
@@ -418,18 +385,6 @@ def test_why_shows_words_in_the_text_and_never_as_html(page):
     assert page.run("return document.querySelector('.why').hidden")
 
 
-def test_two_settings_stand_side_by_side(page):
-    ask(page, "Duties on olive oil")
-    change(page, "#k", "5", "change")
-    page.run("compare.click()")
-    change(page, ".scorer", "sparse", "change")
-    page.wait("document.querySelectorAll('.tag:not([hidden])').length === 6")
-    assert names(page, 0)[0] == "Label 0"
-    assert names(page, 1)[0] == "Label 7"
-    page.run("compare.click()")
-    assert page.run("return document.querySelectorAll('.panel, .tag:not([hidden])').length") == 1
-
-
 def test_all_can_be_done_with_keys(page):
     page.run("document.activeElement.blur()")
     for _ in range(20):
@@ -469,12 +424,6 @@ def test_all_can_be_done_with_keys(page):
     page.wait("document.querySelector('.excerpt mark')")
 
 
-def test_a_dropped_file_is_read(page):
-    drop_file(page, "'Duties on oil — naïve'", "a.txt")
-    page.wait("document.querySelector('.result')")
-    assert page.run("return text.value") == "Duties on oil — naïve"
-
-
 def problem_words(page: Browser, text: str) -> str:
     page.run("text.value = arguments[0]; go.click()", text)
     page.wait("!document.querySelector('.panel .problem').hidden")
@@ -502,44 +451,8 @@ def test_the_catalogue_is_searched_and_shows_a_label(page):
     assert page.run("return document.querySelectorAll('main img').length") == 0
 
 
-def test_the_page_of_the_api_is_drawn_by_this_service_alone(page):
-    url = page.run("return location.origin")
-    page.open(f"{url}/docs")
-    page.wait("document.querySelectorAll('.opblock').length")
-    loaded = page.run("return performance.getEntriesByType('resource').map((each) => each.name)")
-    assert all(each.startswith((url, "data:")) for each in loaded)
-
-
 def background(page: Browser) -> str:
     return page.run("return getComputedStyle(document.body).backgroundColor")
-
-
-@pytest.mark.parametrize(
-    ("family", "letter_spacing"),
-    [("system-ui", "normal"), ("serif", "normal"), ("monospace", "0.2em")],
-)
-@pytest.mark.parametrize("width", [320, 360, 768])
-def test_nothing_is_wider_than_the_window(page, width, family, letter_spacing):
-    """Whatever fonts are there: letters set apart stand for the widest ones."""
-    page.emulate(
-        "setDeviceMetricsOverride", width=width, height=740, deviceScaleFactor=1, mobile=True
-    )
-    # On the page's own element: styles that are set by scripts are not held back by its policy.
-    page.run(
-        "document.body.style.fontFamily = arguments[0];"
-        "document.body.style.letterSpacing = arguments[1]",
-        family,
-        letter_spacing,
-    )
-    ask(page, "Duties on olive oil " + "x" * 300)
-    page.run("document.querySelector('.result-head').click(); compare.click()")
-    page.wait("document.querySelectorAll('.panel').length === 2")
-    for view in ("#ask", "#labels/L1", "#models"):
-        page.run("location.hash = arguments[0]", view)
-        assert page.run("return document.documentElement.scrollWidth") <= width, (
-            view,
-            page.run(WIDER, width),
-        )
 
 
 def test_a_key_is_asked_for_and_kept_for_this_tab_only(browser, open_server, page_loader):
@@ -555,38 +468,6 @@ def test_a_key_is_asked_for_and_kept_for_this_tab_only(browser, open_server, pag
         assert ask(browser, "Duties on olive oil")[0] == "Label 0"
         assert key in browser.run("return JSON.stringify({...sessionStorage})")
         assert key not in browser.run("return JSON.stringify({...localStorage}) + location.href")
-
-
-@pytest.fixture
-def aims(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offer aims for the first scorer, as a bundle with calibrations does."""
-    offered = {"retrieval": [*AIM_NAMES], "sparse": ["precision"]}
-    monkeypatch.setattr("longtail.service.routes.models._aims", lambda manifest: offered)
-
-
-def test_an_aim_is_asked_for_and_rules_out_the_dial(aims, browser, open_server, page_loader):
-    with open_server(page_loader) as url:
-        open_page(browser, url)
-        turn_dial(browser, 0.5)
-        ask(browser, "Duties on olive oil")
-        change(browser, ".aim", "rare_labels", "change")
-        browser.wait("!document.querySelector('[aria-busy=true]')")
-        assert browser.run("return document.querySelector('.tail-dial').disabled")
-        assert words(browser, ".dial-value") == "off"
-        assert not browser.run(
-            "return document.querySelector('.problem.shown, .panel .problem:not([hidden])')"
-        )
-        sent = browser.run(
-            "const before = window.fetch; window.sent = [];"
-            "window.fetch = (url, asked) => { sent.push(asked?.body); return before(url, asked); };"
-            "go.click(); return true"
-        )
-        assert sent
-        browser.wait("sent.length && !document.querySelector('[aria-busy=true]')")
-        assert json.loads(browser.run("return sent[0]"))["aim"] == "rare_labels"
-        change(browser, ".scorer", "sparse", "change")
-        assert browser.run("return document.querySelector('.aim').parentElement.hidden")
-        assert not browser.run("return document.querySelector('.tail-dial').disabled")
 
 
 def test_a_link_asks_the_question_again(page):
@@ -613,16 +494,6 @@ def test_a_link_asks_the_question_again(page):
     assert names(page) == before
     assert page.run("return text.value") == "Duties on olive oil & more = 5 %"
     assert page.run("return location.hash") == "#ask"
-
-
-def test_labels_are_copied_with_their_ids(page):
-    ask(page, "Duties on olive oil")
-    page.run("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
-    page.run("document.querySelector('.copy-labels').click()")
-    page.wait("document.querySelector('.copy-labels').textContent === 'Selected'")
-    rows = page.run("return getSelection().toString()").split("\n")
-    assert rows[0].split("\t") == ["Label 0", "L0", "1"]
-    assert rows[1].split("\t")[:2] == [HOSTILE, "L1"] and len(rows) == len(COUNTS)
 
 
 FILES = {
@@ -740,31 +611,6 @@ def test_the_tree_is_walked_with_the_keyboard(arranged_page):
     page.run("document.querySelector('#tree [data-id=L1]').focus()")
     page.press("left", "left", "left")
     assert tree_names(page) == ["Label 0"]
-
-
-def test_answers_can_be_kept_below_a_label(arranged_page):
-    page = arranged_page
-    ask(page, "Duties on olive oil")
-    page.run("location.hash = '#labels/L0'")
-    page.wait("document.querySelector('#label-detail h2')?.textContent === 'Label 0'")
-    assert "Label 1Label 2" in words(page, "#label-detail")
-    page.run("document.querySelector('#label-detail button').click()")
-    page.wait("document.querySelectorAll('.result').length === 4")
-    assert names(page) == ["Label 0", "Label 1", "Label 2", "Label 3"]
-    assert words(page, "#under-name") == "Label 0"
-    page.run("document.getElementById('under-clear').click()")
-    page.wait(f"document.querySelectorAll('.result').length === {len(COUNTS)}")
-
-
-def test_labels_are_named_in_the_language_that_is_chosen(arranged_page):
-    page = arranged_page
-    ask(page, "Duties on olive oil")
-    assert names(page)[:3] == ["Label 0", "Label 1", "Label 2"]
-    change(page, "#language", "fi", "change")
-    page.wait("document.querySelector('.name').textContent === 'Nimi 0'")
-    assert names(page)[:3] == ["Nimi 0", "Nimi 1", "Label 2"]
-    page.run("location.hash = '#labels/L1'")
-    page.wait("document.querySelector('#label-detail h2')?.textContent === 'Nimi 1'")
 
 
 @pytest.fixture

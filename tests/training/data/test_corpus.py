@@ -254,17 +254,6 @@ def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
     assert scan.problems[0] == "train.jsonl, line 1: 1 (int); expected one JSON object a line"
 
 
-def test_documents_without_labels_and_repeated_texts_are_counted_and_logged(tmp_path, caplog):
-    texts = [("a", ["x"]), ("b", []), ("a", ["x"]), ("a", []), ("c", ["x"])]
-    lines = json_lines([{"text": text, "labels": labels} for text, labels in texts])
-    scan = open_dataset(write(tmp_path, train__jsonl=lines)).split("train").scan()
-    assert (scan.num_unlabelled, scan.num_repeats, scan.num_repeated_ids) == (2, 2, 0)
-    assert (
-        "train.jsonl: of 5 documents, 2 have no label, "
-        "2 have the text of an earlier one" in caplog.text
-    )
-
-
 # Files and folders that can't be used.
 
 

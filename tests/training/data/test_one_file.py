@@ -11,7 +11,6 @@ import pytest
 
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
-from longtail.training.data.files import find_files
 from longtail.training.formats.hashed_parts import (
     LEAST_DIVIDED,
     LEAST_GROUPS,
@@ -100,16 +99,6 @@ def test_lines_that_cannot_be_used_are_those_of_training(tmp_path):
     dataset = open_dataset(path, CorpusOptions(skip_bad=True))
     dataset.check()
     assert sum(dataset.split(name).scan().num_skipped for name in dataset.split_names) == 2
-
-
-def test_a_vocabulary_may_lie_elsewhere(tmp_path):
-    path = write(tmp_path / "all.jsonl", TEXTS)
-    (tmp_path / "elsewhere").mkdir()
-    vocabulary = tmp_path / "elsewhere" / "my.csv"
-    vocabulary.write_text("id,name\nl12,twelve\nl11,eleven\nl10,ten\nl0,none\n")
-    dataset = open_dataset(path, CorpusOptions(vocabulary=vocabulary))
-    assert [label.name for label in dataset.labels] == ["twelve", "eleven", "ten", "none"]
-    assert vocabulary in find_files(path, CorpusOptions(vocabulary=vocabulary)).paths
 
 
 def test_the_fingerprint_knows_options_and_division(tmp_path):

@@ -69,16 +69,6 @@ def test_no_method_beats_p_data_and_softmax_comes_close(task):
     assert task.true.log_likelihood - 0.2 < found < task.true.log_likelihood + 0.02
 
 
-def test_a_seed_gives_the_same_curve_but_for_the_time(task):
-    runner = TrialRunner(task, PLAN, "cpu", tree_regulariser=1.0)
-
-    def curve(seed: int) -> dict[str, float]:
-        values = runner.run_candidate(Candidate.start("adversarial"), seed)
-        return {name: value for name, value in values.items() if "_s " not in name}
-
-    assert curve(0) == curve(0) != curve(1)
-
-
 def test_the_adversarial_curve_starts_at_the_tree_alone(task):
     runner = TrialRunner(task, PLAN, "cpu")
     tree = runner.run_tree()
@@ -86,22 +76,6 @@ def test_the_adversarial_curve_starts_at_the_tree_alone(task):
     for name in ("log_likelihood", "accuracy"):
         assert tree[name] == start[name_at(name, 0)]
     assert tree["regulariser"] == 1.0
-
-
-def test_lambda_of_the_tree_is_chosen_once_and_only_the_last_fit_is_timed(task, monkeypatch):
-    asked: list[float | None] = []
-
-    def fitting(vectors, *arguments, **options):
-        if len(vectors) == len(task.vectors):  # else code is only warmed up
-            asked.append(options["regulariser"])
-        return fit_tree(vectors, *arguments, **options)
-
-    monkeypatch.setattr(runner_module, "fit_tree", fitting)
-    runner = TrialRunner(task, replace(PLAN, tree_regulariser=None), "cpu")
-    chosen = runner.run_tree()["regulariser"]
-    assert asked == [None, chosen]
-    runner.run_candidate(Candidate.start("nce"), 0)
-    assert len(asked) == 2
 
 
 def test_judging_is_not_counted(task, monkeypatch):

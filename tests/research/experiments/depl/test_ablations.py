@@ -16,8 +16,6 @@ from longtail.models.parts.storage import read_parts
 from longtail.training.configuration.run import TrainingConfig
 from research.experiments.depl.ablations import (
     ABLATIONS,
-    BASE,
-    ablation_trials,
     choose_ablations,
     configured,
 )
@@ -34,16 +32,6 @@ def test_what_a_setting_needs_decides_whether_it_is_run():
     alone = TrainingConfig.model_validate({"scorers": ["retrieval", "sparse"]})
     found = choose_ablations(None, alone, WITH_PARENTS)
     assert set(everything) - set(found) == {"no_classifier"}
-
-
-def test_trials_are_of_every_scorer_and_one_seed_before_the_next():
-    base = TrainingConfig.model_validate({"scorers": ["retrieval", "classifier", "sparse"]})
-    trials = ablation_trials([BASE, "no_classifier"], base, 2)
-    assert [(trial.task, trial.setting) for trial in trials if trial.seed == 0] == [
-        ("retrieval", BASE), ("classifier", BASE), ("sparse", BASE),
-        ("retrieval", "no_classifier"), ("sparse", "no_classifier"),
-    ]  # fmt: skip
-    assert [trial.seed for trial in trials] == [0] * 5 + [1] * 5
 
 
 def test_a_bundle_encodes_labels_as_its_training_did(tiny_corpus, tiny_config, train_in, tmp_path):
