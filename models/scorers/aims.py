@@ -3,7 +3,7 @@
 A measure that is a mean over labels, such as macro-F1@k or coverage@k, is best served by the k
 labels of the largest a_y p(y|x) + b_y (Schultheis et al. 2023, 2024). Here a_y depends on the
 number of training documents alone and b_y is -theta a_y, because numbers of every label by itself
-fit the dev split and nothing else (see docs/decisions/aims-share-their-weights.md).
+fit the dev split and nothing else (see docs/decisions/models.md).
 `longtail.training.calibration.aims` fits them. The gain rises with the score, so
 `longtail.models.ranking.threshold_algorithm` ranks by it exactly.
 """

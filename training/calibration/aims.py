@@ -2,7 +2,7 @@
 
 Weights that depend on a label's training documents alone are tried on a grid (see
 `longtail.models.scorers.aims.Aim`). The measures are counted with the labels that the documents
-have. Two numbers for all labels hardly overfit; see docs/decisions/aims-share-their-weights.md for
+have. Two numbers for all labels hardly overfit; see docs/decisions/models.md for
 what did.
 """
 
