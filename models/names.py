@@ -37,6 +37,10 @@ BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, *WITHOUT_ENCODER)
 WarningCode = Literal["unreliable-probabilities", "unlike-training"]
 """What an answer warns of: too high probabilities of labels, or a text of another kind."""
 
+Abstention = Literal["no-known-word", "unlike-training", "below-threshold"]
+"""Why no label of a text is accepted: the model knows none of its words; the text is unlike the
+documents of the corpus; or no label reaches the threshold of the promise."""
+
 MAX_NGRAM = 3
 """Words of the longest phrase that can be a feature."""
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypedDict
 
 from longtail.models.errors import RequestError
 from longtail.models.labels.filters import LabelFilter
-from longtail.models.names import AIM_NAMES
+from longtail.models.names import AIM_NAMES, PRECISION
 
 DEFAULT_K = 5
 """Labels of a text where nobody says how many; of a model with fewer, all of them."""
@@ -36,6 +36,9 @@ class RankingOptions:
             (macro-F1@k), "coverage" (labels that are found for some text) or "propensity" (PSP@k).
             With one of the last three, scores are gains (see `longtail.models.scorers.aims`) and
             labels keep their probabilities. None: by score, which is what is best for precision.
+        accept: The promise by which labels are marked as accepted: a number, the precision; its
+            name, such as "recall 0.9"; or true, the default one of the model. None or false: no
+            label is marked. Not with an aim, which ranks labels by something else.
         label_filter: Whose labels are returned; None: all.
         explain: Whether to say why a text got each label; some milliseconds a label.
     """
@@ -46,6 +49,7 @@ class RankingOptions:
     correction: str | None = None
     tail_dial: float = 0.0
     aim: str | None = None
+    accept: bool | float | str | None = None
     label_filter: LabelFilter | None = None
     explain: bool = False
 
@@ -69,6 +73,8 @@ class RankingOptions:
             _refuse("label_filter", self.label_filter, "a LabelFilter or None")
         if not isinstance(self.explain, bool):
             _refuse("explain", self.explain, "true or false")
+        if not isinstance(self.accept, bool | Real | str | None):
+            _refuse("accept", self.accept, "true, false, a precision or the name of a promise")
         self._check_aim()
 
     def _check_aim(self) -> None:
@@ -76,6 +82,11 @@ class RankingOptions:
             return
         if self.aim not in AIM_NAMES:
             raise RequestError(f"aim is {self.aim!r}; expected one of {', '.join(AIM_NAMES)}")
+        if self.accept and self.aim != PRECISION:
+            raise RequestError(
+                f"aim is {self.aim!r} and accept {self.accept!r}; labels are accepted by their "
+                "probability, so give only one of the two"
+            )
         if self.tail_dial > 0:
             raise RequestError(
                 f"aim is {self.aim!r} and tail_dial {self.tail_dial}; each says how much rare "
@@ -114,6 +125,7 @@ class RankingKeywords(TypedDict, total=False):
     correction: str | None
     tail_dial: float
     aim: str | None
+    accept: bool | float | str | None
     label_filter: LabelFilter | None
     explain: bool
 

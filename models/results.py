@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from longtail.models.labels.catalogue import Label
-from longtail.models.names import CorrectionName, WarningCode
+from longtail.models.names import Abstention, CorrectionName, WarningCode
 from longtail.models.tables import frame_of, html_table
 
 
@@ -228,6 +228,8 @@ class LabelScore:
         probability: That the text carries the label, as calibrated on the dev split; where nothing
             was calibrated, the model's own estimate. None where the scorer has neither, and where
             the tail dial or another correction has changed the scores.
+        accepted: Whether it goes through without a person, by the promise of the query; None where
+            the query has none.
     """
 
     index: int
@@ -235,6 +237,7 @@ class LabelScore:
     name: str
     score: float
     probability: float | None
+    accepted: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +282,8 @@ class Prediction:
             those that the model was made for (see `longtail.models.scorers.familiar_range`).
         familiarity: How much the text is like those that the model learned from; None where nobody
             looked.
+        abstained_because: Why the query's promise accepts none of the labels; None where it accepts
+            one, or the query has no promise.
     """
 
     labels: tuple[LabelScore, ...]
@@ -291,6 +296,7 @@ class Prediction:
     explanations: tuple[Explanation, ...] = ()
     warnings: tuple[AnswerWarning, ...] = ()
     familiarity: Familiarity | None = None
+    abstained_because: Abstention | None = None
 
     def __iter__(self) -> Iterator[LabelScore]:
         """Give the labels, best first."""

@@ -30,6 +30,7 @@ from longtail.models.parts.name_storage import (
     read_names,
     texts_of_names,
 )
+from longtail.models.scorers.promises import PROMISES_NAME
 
 _MAX_IDS = 5
 
@@ -151,7 +152,8 @@ def _is_extended(before: Manifest, folder: Path) -> bool:
         after = read_manifest(folder)
     except BundleError:
         return False  # a broken version is none
-    changed = (LABELS_NAME, RETRIEVAL_FILE, NAMES_FILE, NAME_WORDS_FILE, NAMED_LABELS_FILE)
+    of_names = (NAMES_FILE, NAME_WORDS_FILE, NAMED_LABELS_FILE)
+    changed = (LABELS_NAME, RETRIEVAL_FILE, PROMISES_NAME, *of_names)
     kept = [{k: v for k, v in each.files.items() if k not in changed} for each in (before, after)]
     return kept[0] == kept[1] and after.label_count > before.label_count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -15,6 +16,9 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import pseudo_description
+from longtail.models.scorers.promises import PROMISES_NAME
+
+logger = logging.getLogger(__name__)
 
 VECTORS = "label_vectors"
 """Of the array of `retrieval`."""
@@ -114,6 +118,8 @@ def rewrite(
 ) -> Manifest:
     """Write a bundle (see `models.bundle.bundle.write_bundle`); what is not given is copied.
 
+    Promises are not copied, as they hold for the scores and labels of the old bundle only.
+
     Args:
         folder: The new bundle's; it must not exist.
         bundle: What is copied.
@@ -129,8 +135,13 @@ def rewrite(
         if name not in before.tensors
         and name != LABELS_NAME
         and not name.startswith(f"{ENCODER_FOLDER}/")
-        and name not in texts
+        and name not in (*texts, PROMISES_NAME)
     )
+    if PROMISES_NAME in before.files and PROMISES_NAME not in texts:
+        logger.warning(
+            "the new version makes no promises: those of bundle %s hold for its own labels and "
+            "scores; run 'longtail threshold' on the new one", bundle.folder.name,
+        )  # fmt: skip
     same_tensors = (name for name in before.tensors if name not in tensors)
     return write_bundle(
         folder,

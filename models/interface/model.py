@@ -152,7 +152,7 @@ class LoadedModel:
             under: Ids of labels: only these and those below them in the vocabulary.
             language: Of the labels' names, where the vocabulary has them in it; None: the model's.
             **options: The fields of `RankingOptions`: k (5 by default, or all of fewer), scorer,
-                threshold, correction, tail_dial, aim, label_filter, explain.
+                threshold, correction, tail_dial, aim, accept, label_filter, explain.
 
         Returns:
             A prediction for one text, else as many as there are texts, in their order.

@@ -21,6 +21,9 @@ where a dev
 familiar.json              what documents that the model was not trained on are like
                            (`longtail.models.scorers.familiar_range`)
 
+promises.json              which labels are accepted, where `longtail threshold` found rules
+                           (`longtail.models.scorers.promises`)
+
 probes.jsonl               texts to try the model on (`longtail.models.bundle.warmup_texts`), where
 it brings some
 
@@ -59,6 +62,7 @@ from longtail.models.names import (
 )
 from longtail.models.scorers.aims import Aims
 from longtail.models.scorers.familiar_range import FamiliarRange
+from longtail.models.scorers.promises import Promise
 from longtail.models.scorers.sparse import SparseModel
 
 if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
@@ -93,6 +97,7 @@ class ModelParts:
         aims: Of calibrated scorers.
         familiar: Tells texts that are unlike the corpus's; None where too few documents were held
             out.
+        promises: Which labels are accepted; the first one of a scorer is its default.
         is_confidential: Whether words of the training documents are not shown.
     """
 
@@ -106,6 +111,7 @@ class ModelParts:
     neighbours: NeighbourMemory | None = None
     aims: Aims = field(default_factory=dict)
     familiar: FamiliarRange | None = None
+    promises: tuple[Promise, ...] = ()
     is_confidential: bool = False
 
     @property

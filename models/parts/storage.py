@@ -13,11 +13,12 @@ from longtail.models.bundle.bundle import Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from longtail.models.errors import BundleCorruptError
 from longtail.models.extras import require
 from longtail.models.matrices import ArrayRule, check_arrays, stored_csr
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import HYBRID, NAMES, NEIGHBOURS, AimName
-from longtail.models.parts.consistency import check_parts, reading
+from longtail.models.parts.consistency import check_parts, contradiction, reading
 from longtail.models.parts.model_parts import (
     _NEIGHBOUR_IDS_FILE,
     _VOCABULARY_FILE,
@@ -33,6 +34,12 @@ from longtail.models.parts.name_storage import (
 )
 from longtail.models.scorers.aims import AIMS_NAME, Aim, aims_from_json, aims_to_json
 from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
+from longtail.models.scorers.promises import (
+    PROMISES_NAME,
+    Promise,
+    promises_from_json,
+    promises_to_json,
+)
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 
@@ -96,6 +103,8 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
         texts[AIMS_NAME] = aims_to_json(parts.aims)
     if parts.familiar is not None:
         texts[FAMILIAR_NAME] = parts.familiar.to_json()
+    if parts.promises:
+        texts[PROMISES_NAME] = promises_to_json(parts.promises)
     return texts
 
 
@@ -137,6 +146,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             neighbours=read_neighbours(bundle, sparse),
             aims=_read_aims(bundle),
             familiar=_read_familiar(bundle),
+            promises=read_promises(bundle),
             is_confidential=manifest.is_confidential,
         )
         check_parts(bundle, parts)
@@ -183,6 +193,22 @@ def _read_familiar(bundle: Bundle) -> FamiliarRange | None:
         return None
     with reading(bundle, FAMILIAR_NAME):
         return FamiliarRange.from_json(bundle.text(FAMILIAR_NAME))
+
+
+def read_promises(bundle: Bundle) -> tuple[Promise, ...]:
+    """Return the promises of a bundle; none where nobody asked for some.
+
+    Raises:
+        BundleCorruptError: They can't be read, or are of a scorer without probabilities.
+    """
+    if PROMISES_NAME not in bundle.manifest.files:
+        return ()
+    with reading(bundle, PROMISES_NAME):
+        promises = promises_from_json(bundle.text(PROMISES_NAME))
+    if odd := {each.scorer for each in promises}.difference(bundle.manifest.calibrations):
+        said = f"promises of {sorted(odd)}, expected those of calibrated scorers"
+        raise BundleCorruptError(contradiction(bundle, PROMISES_NAME, said))
+    return promises
 
 
 def arrays_of_sparse(model: SparseModel) -> dict[str, np.ndarray]:

@@ -36,6 +36,7 @@ from longtail.models.predict.scorer_set import ScorerSet
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
 from longtail.models.scorers.aims import Aims
+from longtail.models.scorers.promises import Promise
 
 
 class Predictor:
@@ -138,7 +139,9 @@ class Predictor:
 
     def _take_scorers(self, scorers: ScorerSet) -> None:
         self._scorers = scorers
-        self._presenter = Presenter(scorers, self.catalogue, self._parts.familiar)
+        self._presenter = Presenter(
+            scorers, self.catalogue, self._parts.familiar, self._parts.promises
+        )
 
     @cached_property
     def label_search(self) -> LabelSearch:
@@ -162,6 +165,11 @@ class Predictor:
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers."""
         return self._parts.scorers
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """The promises by which labels are accepted; the first one of a scorer is its default."""
+        return self._parts.promises
 
     @property
     def default_scorer(self) -> str:
@@ -289,7 +297,7 @@ class Predictor:
         Args:
             texts: None of them blank.
             **options: The fields of `RankingOptions`: k, scorer, threshold, correction, tail_dial,
-                aim, label_filter, explain.
+                aim, accept, label_filter, explain.
 
         Raises:
             RequestError: A text or an option is not so, or there are no probabilities to compare

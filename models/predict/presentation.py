@@ -9,13 +9,15 @@ from dataclasses import replace
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import LongtailError, RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.names import Abstention
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import Extent, TextBatch
 from longtail.models.predict.scorer_set import Resolved, ScorerSet
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.results import Familiarity, LabelScore, Prediction
+from longtail.models.results import UNLIKE_TRAINING, Familiarity, LabelScore, Prediction
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.models.scorers.familiar_range import FamiliarRange
+from longtail.models.scorers.promises import Promise, promise_of
 from longtail.models.scorers.reliability import warnings_about
 
 
@@ -23,11 +25,16 @@ class Presenter:
     """Makes predictions of what the scorers of a model rank."""
 
     def __init__(
-        self, scorers: ScorerSet, catalogue: LabelCatalogue, familiar: FamiliarRange | None
+        self,
+        scorers: ScorerSet,
+        catalogue: LabelCatalogue,
+        familiar: FamiliarRange | None,
+        promises: tuple[Promise, ...] = (),
     ) -> None:
         self._scorers = scorers
         self._catalogue = catalogue
         self._familiar = familiar
+        self._promises = promises
 
     def predict(self, batch: TextBatch, options: RankingOptions) -> list[Prediction]:
         """Return the best labels of each text, without explanations.
@@ -38,13 +45,14 @@ class Presenter:
 
         Raises:
             RequestError: As `ScorerSet.rank` does; or there are no probabilities to compare with
-                the threshold.
+                the threshold; or the model has not made the promise by which labels are accepted.
             DataError: The vector of a text is not finite.
             LongtailError: A score is not finite.
         """
         query = self._scorers.resolve(options)
         calibration = self._calibration(query)
         self._check_threshold(options.threshold, query.scorer, calibration)
+        promise = self._promise(options, query, calibration)
         if not batch.texts:
             return []
         ranking = self._scorers.rank(batch, options)
@@ -56,7 +64,7 @@ class Presenter:
             probabilities = probabilities_of(calibration, scores).tolist()
         warns = calibration is not None and self._scorers.is_overconfident(query.scorer)
         threshold = options.threshold
-        return [
+        found = [
             self._prediction(
                 _checked(self._labels(labels, scores, own, threshold), query.scorer),
                 about,
@@ -76,6 +84,42 @@ class Presenter:
                 strict=True,
             )
         ]
+        return found if promise is None else [self._marked(each, promise) for each in found]
+
+    def _marked(self, prediction: Prediction, promise: Promise) -> Prediction:
+        """Return a prediction with its labels accepted or not, and why none is."""
+        labels = prediction.labels
+        reason: Abstention | None = None
+        if not prediction.known_tokens:
+            reason = "no-known-word"
+        elif any(each.code == UNLIKE_TRAINING for each in prediction.warnings):
+            reason = "unlike-training"
+        marks: Sequence[bool] = [False] * len(labels)
+        if reason is None:
+            counts = [self._catalogue[label.index].training_count for label in labels]
+            marks = promise.accepted(counts, [label.probability for label in labels])
+            reason = None if any(marks) else "below-threshold"
+        marked = zip(labels, marks, strict=True)
+        return replace(
+            prediction,
+            labels=tuple(replace(label, accepted=is_accepted) for label, is_accepted in marked),
+            abstained_because=reason,
+        )
+
+    def _promise(
+        self, options: RankingOptions, query: Resolved, calibration: Calibration | None
+    ) -> Promise | None:
+        """Return the promise that a query names, if it names one."""
+        if options.accept is None or options.accept is False:
+            return None
+        promise = promise_of(self._promises, query.scorer, options.accept)
+        if calibration is None:
+            raise RequestError(
+                f"accept is {options.accept!r} with a tail dial or without the scorer's "
+                "correction, which leaves no probabilities to accept labels by; leave out one of "
+                "the two"
+            )
+        return promise
 
     def _prediction(
         self,

@@ -10,6 +10,7 @@ from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.options import RankingKeywords, RankingOptions
 from longtail.models.results import LabelDetails, Prediction
+from longtail.models.scorers.promises import Promise
 
 T = TypeVar("T")
 
@@ -50,6 +51,11 @@ class Predictor(Protocol):
     @property
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers."""
+        ...
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """The promises by which labels are accepted; the first one of a scorer is its default."""
         ...
 
     @property

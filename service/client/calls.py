@@ -34,6 +34,7 @@ class PredictOptions(TypedDict, total=False):
     correction: Literal["none", "prior", "tree"]
     tail_dial: float
     aim: AimName
+    accept: bool | float | str
     include: Sequence[str]
     exclude: Sequence[str]
     include_set: str

@@ -85,6 +85,13 @@ def predict(
             show_default="precision",
         ),
     ] = None,
+    accept: Annotated[
+        str | None,
+        typer.Option(
+            help="Mark labels as accepted by a promise of the model: a precision such as 0.95, a "
+            "name such as 'recall 0.9', or true for its default promise."
+        ),
+    ] = None,
     include: Annotated[
         list[str] | None,
         typer.Option(help="Id of a label to return, and no others; repeat it for more."),
@@ -155,6 +162,7 @@ def predict(
         "correction": correction,
         "tail_dial": tail_dial,
         "aim": aim,
+        "accept": accept,
         "include": include or None,
         "exclude": exclude or None,
         "include_set": include_set,

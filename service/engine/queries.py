@@ -89,6 +89,7 @@ def query_of(requested: Options, texts: Sequence[str], timeout_s: float | None =
             correction=requested.correction,
             tail_dial=requested.tail_dial,
             aim=requested.aim,
+            accept=requested.accept,
             explain=requested.explain,
         ),
         labels=NamedLabels(

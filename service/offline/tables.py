@@ -1,8 +1,9 @@
 """Answers as a table: the rows of the input, with columns for the labels behind them.
 
 A table of another input than CSV has the number and the id of each document. Behind the columns of
-the input stand those of `ADDED`. Several labels of a cell stand between semicolons; where a label
-has a semicolon itself, the cell is a JSON list. Training reads both.
+the input stand those of `ADDED`, and `ACCEPTED` where that was asked. Several labels of a cell
+stand between semicolons; where a label has a semicolon itself, the cell is a JSON list. Training
+reads both.
 
 The table opens in a spreadsheet: it begins with a byte order mark, by which Excel recognises UTF-8,
 and a cell that a spreadsheet would run as a formula gets an apostrophe before it. All other cells
@@ -30,6 +31,8 @@ from longtail.service.offline.documents import DocumentColumns, Table, form_of, 
 ADDED = ("labels", "label_ids", "probabilities", "remarks")
 """Names and ids of the labels, best first, their probabilities, and the codes of the warnings, or
 why there is no answer."""
+ACCEPTED = "accepted"
+"""Name of the column that says which labels are accepted, where that was asked."""
 _LINES = ("", ".jsonl", ".ndjson")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d\s.,%]*\Z)")
 """The beginning of a formula; a sign before digits alone is a number."""
@@ -67,6 +70,8 @@ def write_table(
     columns: DocumentColumns,
     answers: Iterable[bytes],
     out: GzipFile | io.BufferedWriter,
+    *,
+    has_accepted: bool = False,
 ) -> None:
     """Write the answers to all documents of a file as a table.
 
@@ -76,25 +81,29 @@ def write_table(
         columns: Columns of the source that are named.
         answers: A JSON line for each document, in order.
         out: Takes the table, in UTF-8 with a byte order mark.
+        has_accepted: Whether a column says which labels are accepted, "yes" or "no" for each.
 
     Raises:
         DataError: The source has other documents than were answered, or can't be read.
     """
+    added = (*ADDED, ACCEPTED) if has_accepted else ADDED
     out.write(codecs.BOM_UTF8)
     if not is_table(source):
         delimiter = "\t" if form_of(target) == ".tsv" else ","
         found = (json.loads(line) for line in answers)
-        rows = ([x["index"], *map(_harmless, (_or_empty(x["id"]), *_cells(x)))] for x in found)
+        rows = (
+            [x["index"], *map(_harmless, (_or_empty(x["id"]), *_cells(x, added)))] for x in found
+        )
         with _writing(out, delimiter, "\n") as writer:
-            writer.writerow(["index", "id", *ADDED])
+            writer.writerow(["index", "id", *added])
             writer.writerows(rows)
         return
     table = Table(source, int, columns)
     is_windows = next(lines(source))[1].endswith(b"\r\n")
     delimiter = "\t" if form_of(target) == ".tsv" else table.header.delimiter
     with _writing(out, delimiter, "\r\n" if is_windows else "\n") as writer:
-        writer.writerow(map(_harmless, [*table.written, *_names_beside(table.written)]))
-        writer.writerows(_beside(source, table, answers))
+        writer.writerow(map(_harmless, [*table.written, *_names_beside(table.written, added)]))
+        writer.writerows(_beside(source, table, answers, added))
 
 
 @contextmanager
@@ -106,13 +115,15 @@ def _writing(out: GzipFile | io.BufferedWriter, delimiter: str, line_end: str) -
     text.detach()
 
 
-def _beside(source: Path, table: Table, answers: Iterable[bytes]) -> Iterator[list[str]]:
+def _beside(
+    source: Path, table: Table, answers: Iterable[bytes], added: Sequence[str]
+) -> Iterator[list[str]]:
     """Yield each row with its answer; cells that the header has no name for come last."""
     width = len(table.written)
     try:
         for cells, line in zip(table.rows(), answers, strict=True):
             own = cells[:width] + [""] * (width - len(cells))
-            row = [*own, *_cells(json.loads(line)), *cells[width:]]
+            row = [*own, *_cells(json.loads(line), added), *cells[width:]]
             yield [_harmless(cell) for cell in row]
     except ValueError as error:
         raise DataError(
@@ -121,29 +132,33 @@ def _beside(source: Path, table: Table, answers: Iterable[bytes]) -> Iterator[li
         ) from error
 
 
-def _names_beside(taken: Sequence[str]) -> list[str]:
+def _names_beside(taken: Sequence[str], added: Sequence[str]) -> list[str]:
     """Return the names of the added columns; such as no other column has."""
     others = {name.strip().lower() for name in taken}
-    names = list(ADDED)
+    names = list(added)
     while others & set(names):
         names = [f"predicted_{name}" for name in names]
     return names
 
 
-def _cells(answer: dict[str, Any]) -> list[str]:
+def _cells(answer: dict[str, Any], added: Sequence[str] = ADDED) -> list[str]:
     """Return the cells of the added columns for an answer."""
     if "error" in answer:
-        return ["", "", "", answer["error"]["detail"] or answer["error"]["title"]]
+        found = ["", "", "", answer["error"]["detail"] or answer["error"]["title"], ""]
+        return found[: len(added)]
     labels = answer["labels"]
     numbers = [x["probability"] for x in labels if x["probability"] is not None]
     remarks = [warning["code"] for warning in answer.get("warnings", ())]
     remarks += ["truncated"] if answer["truncated"] else []
-    return [
+    remarks += [f"abstained: {answer['abstained_because']}"] if answer.get("abstained") else []
+    cells = [
         _joined([label["name"] for label in labels]),
         _joined([label["id"] for label in labels]),
         _joined([f"{number:.4f}" for number in numbers]),
         _joined(remarks),
+        _joined(["yes" if label.get("accepted") else "no" for label in labels]),
     ]
+    return cells[: len(added)]
 
 
 def _joined(parts: Sequence[str]) -> str:

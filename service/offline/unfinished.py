@@ -103,7 +103,10 @@ def finish(task: Task) -> None:
             gzip.open(incoming, "wb") if is_packed else incoming.open("wb") as out,
         ):
             if is_table(task.target):
-                write_table(task.source, task.target, task.columns, answers, out)
+                has_accepted = bool(task.defaults.get("accept"))
+                write_table(
+                    task.source, task.target, task.columns, answers, out, has_accepted=has_accepted
+                )
             else:
                 shutil.copyfileobj(answers, out)
         incoming.replace(task.target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from longtail.models.bundle.registry import EMPTY_STATE, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.names import AIM_NAMES, PRECISION, AimName, CorrectionName
 from longtail.models.scorers.aims import AIMS_NAME
+from longtail.models.scorers.promises import Promise
 from longtail.service.engine.queries import MAX_EXPLAINED_LABELS
 from longtail.service.schemas.models import (
     FeedbackState,
@@ -96,6 +98,7 @@ def _model_summary(
         corrections=_corrections(manifest) if manifest else {},
         aims=_aims(manifest) if manifest else {},
         thresholds=manifest.thresholds if manifest else {},
+        promises=_promises(model.predictor.promises) if model else {},
         example=model.example if model else None,
         languages=list(model.predictor.catalogue.languages) if model else [],
         has_hierarchy=model is not None and model.predictor.catalogue.has_hierarchy,
@@ -133,6 +136,13 @@ def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
 def _aims(manifest: Manifest) -> dict[str, list[AimName]]:
     fitted = {*manifest.calibrations} if AIMS_NAME in manifest.files else set()
     return {x: [*AIM_NAMES] if x in fitted else [PRECISION] for x in manifest.scorers}
+
+
+def _promises(promises: Iterable[Promise]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in promises:
+        found.setdefault(each.scorer, []).append(each.name)
+    return found
 
 
 def _limits(settings: Settings) -> ServiceLimits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Annotated, Any, Literal, LiteralString, Self, TypeAlias, TypeVar
 
 from pydantic import (
@@ -89,6 +90,23 @@ Listed: TypeAlias = Annotated[list[Item], Field(max_length=MAX_ITEMS, fail_fast=
 """A list of a request: bounded, and not validated any further from its first wrong item on."""
 
 
+def _accept_of(value: object) -> object:
+    """Return what a string means: a query and a command line have nothing else."""
+    if not isinstance(value, str):
+        return value
+    with suppress(ValueError):
+        return float(value)
+    return {"true": True, "false": False}.get(value, value)
+
+
+Accept = Annotated[
+    bool | float | Annotated[str, Field(max_length=100)],
+    BeforeValidator(_accept_of),
+    as_one_error("accept", "Give true, a precision such as 0.95, or a name such as 'recall 0.9'"),
+]
+"""How a request names a promise."""
+
+
 class Options(BaseModel):
     """What to answer about a text."""
 
@@ -117,6 +135,12 @@ class Options(BaseModel):
     ordered by, `probability` stays what it is without an aim, and `threshold` leaves only labels of
     that probability to choose from. Not together with `tail_dial`; for scorers that have it
     (`GET /v1/models`). Absent: by score, as for `precision`."""
+    accept: Accept | None = None
+    """Mark each label as `accepted` or not, by a promise that the model keeps: a number, the
+    precision; its name, such as `recall 0.9`; or true, the model's default promise
+    (`GET /v1/models` lists them). The ranking stays as it is. The promise is about all labels: of
+    those that a filter leaves, nothing is promised. Not together with `aim`, `tail_dial` or another
+    `correction`."""
     include: Listed[str] | None = Field(None, examples=[["1264", "1309"]])
     """Ids of the only labels to return, together with those of `include_set`; all where neither is
     given. The answer stays exact."""

@@ -40,6 +40,9 @@ class ModelSummary(Answer):
     thresholds: dict[str, float]
     """Of scorers that have one: the probability from which their labels are best taken for right;
     it had the best micro-F1 on the documents that were kept for it."""
+    promises: dict[str, list[str]]
+    """Of scorers that have some: the names of the promises by which `accept` marks labels, the
+    default first; empty too where the version is not loaded."""
     example: str | None
     """A text to try the version on: the first warm-up text of its bundle; null where it has none,
     as one of confidential documents, or is not loaded."""

@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from longtail.models.names import AimName, WarningCode
+from longtail.models.names import Abstention, AimName, WarningCode
 from longtail.service.schemas.base import Answer, Listed, ModelReference, Options, Text
 from longtail.service.schemas.labels import Keyword, NearLabel
 
@@ -157,6 +157,9 @@ class ScoredLabel(Answer):
     """Higher is better; comparable only within one scorer and aim."""
     probability: FiniteFloat | None
     """Probability that the label is right, where the scorer has one."""
+    accepted: bool | None = None
+    """Whether it goes through without a person, by the promise of the request; only where `accept`
+    names one."""
     explanation: LabelExplanation | None = None
     """Why it was found; only where `explain` was asked for."""
 
@@ -202,6 +205,11 @@ class TextResult(Answer):
     `sparse` still reads all of it."""
     exact: bool
     """Whether it is certain that no other label has a better score."""
+    abstained: bool | None = None
+    """Whether none of the labels is accepted; only where the request has `accept`."""
+    abstained_because: Abstention | None = None
+    """Why: `no-known-word`, `unlike-training` (see `warnings`) or `below-threshold`; only where
+    `abstained` is true."""
     warnings: list[AnswerWarning] = Field([])
     """What to know about labels before relying on them; absent where there is nothing."""
 

@@ -168,6 +168,10 @@ def text_fields(prediction: Prediction) -> dict[str, Any]:
         "truncated": prediction.truncated,
         "exact": prediction.exact,
     }
+    if any(label.accepted is not None for label in prediction.labels):
+        fields["abstained"] = prediction.abstained_because is not None
+    if prediction.abstained_because is not None:
+        fields |= {"abstained": True, "abstained_because": prediction.abstained_because}
     if prediction.warnings:
         fields["warnings"] = [
             AnswerWarning(code=each.code, detail=each.detail, label_ids=list(each.label_ids))
@@ -179,7 +183,13 @@ def text_fields(prediction: Prediction) -> dict[str, Any]:
 def scored_labels(prediction: Prediction) -> list[ScoredLabel]:
     """Return the labels of a text as answers have them; those not explained don't say so."""
     labels = [
-        ScoredLabel(id=label.id, name=label.name, score=label.score, probability=label.probability)
+        ScoredLabel(
+            id=label.id,
+            name=label.name,
+            score=label.score,
+            probability=label.probability,
+            **({} if label.accepted is None else {"accepted": label.accepted}),
+        )
         for label in prediction.labels
     ]
     if not prediction.explanations:

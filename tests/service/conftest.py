@@ -88,6 +88,7 @@ class FakeLabelScore:
     name: str
     score: float
     probability: float | None
+    accepted: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class FakePrediction:
     explanations: tuple[object, ...] = ()
     warnings: tuple[AnswerWarning, ...] = ()
     familiarity: Familiarity | None = None
+    abstained_because: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ class FakePredictor:
 
     scorers = ("retrieval", "sparse")
     default_scorer = "retrieval"
+    promises = ()
     max_tokens = 100
     batch_tokens = 64
     padding_cost = 1.0

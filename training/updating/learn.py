@@ -116,7 +116,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     # Documents that were held out for want of a dev split were trained on in the end.
     has_dev = "dev" in run.corpus.split_names and bundle.manifest.held_out_documents is None
     with stage_cost(folder, "feedback"):
-        before = read_parts(bundle)
+        before = replace(read_parts(bundle), promises=())  # of other scores than the new ones
         verdicts = read_verdicts(run.feedback.entries, before.catalogue, run.corpus)
         _check_verdicts(run, verdicts)
         changed = change_documents(run.corpus, verdicts, has_dev=has_dev)

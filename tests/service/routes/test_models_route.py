@@ -29,6 +29,7 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "corrections": {"retrieval": ["none"], "sparse": ["none"]},
         "aims": {"retrieval": ["precision"], "sparse": ["precision"]},
         "thresholds": {},
+        "promises": {},
         "example": None,
         "metrics": {"retrieval": {"p_at_1": 0.6}},
         "problem": None,

@@ -1,0 +1,76 @@
+"""Promises in a file, in a query, and in predictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.errors import RequestError
+from longtail.models.predict.predictor import Predictor
+from longtail.models.scorers.promises import (
+    BandRule,
+    Promise,
+    promise_of,
+    promises_from_json,
+    promises_to_json,
+)
+
+RULES = (BandRule(0, (), refusal="too few"), BandRule(1, (0.6,), 40, 39), BandRule(9, (0.4, 0.5)))
+PRECISE = Promise("precision", 0.95, 0.9, "sparse", 200, RULES)
+COMPLETE = replace(PRECISE, measure="recall", level=0.9)
+
+
+def test_each_band_accepts_as_many_of_its_best_labels_as_it_has_thresholds_for() -> None:
+    counts = [20, 0, 3, 20, 2, 20]
+    found = PRECISE.accepted(counts, [0.9, 0.9, 0.7, 0.45, 0.65, 0.99])
+    assert found == (True, False, True, False, False, False)
+
+
+def test_promises_come_back_as_they_were_and_damaged_ones_do_not() -> None:
+    text = promises_to_json([PRECISE, COMPLETE])
+    assert promises_from_json(text) == (PRECISE, COMPLETE)
+    for before, after in [("0.95", "1.5"), ('"least": 0', '"least": 7'), ("0.6", '"much"')]:
+        assert before in text
+        with pytest.raises((ValueError, TypeError)):
+            promises_from_json(text.replace(before, after))
+
+
+def test_a_query_names_a_promise_by_its_precision_by_its_name_or_takes_the_default() -> None:
+    made = [PRECISE, COMPLETE]
+    assert promise_of(made, "sparse", True) is PRECISE
+    assert promise_of(made, "sparse", 0.95) is PRECISE
+    assert promise_of(made, "sparse", "recall 0.9") is COMPLETE
+    for scorer, accept in [("sparse", 0.9), ("names", True), ("sparse", "precision")]:
+        with pytest.raises(RequestError, match="it has 'precision"):
+            promise_of(made, scorer, accept)
+
+
+@pytest.fixture
+def predictor(parts) -> Predictor:
+    calibrations = {"sparse": Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=1.0)}
+    rules = (BandRule(0, (0.0,) * 7),)
+    promise = Promise("precision", 0.95, 0.9, "sparse", 200, rules)
+    promises = (promise, replace(promise, level=0.99, bands=(BandRule(0, (1.0,)),)))
+    return Predictor(replace(parts, calibrations=calibrations, promises=promises), device="cpu")
+
+
+def test_labels_are_marked_and_ranked_as_without_a_promise(predictor: Predictor) -> None:
+    texts = ["river law", "nothing known here"]
+    plain, unknown = predictor.predict(texts, k=3, scorer="sparse")
+    marked, abstaining = predictor.predict(texts, k=3, scorer="sparse", accept=0.95)
+    assert [label.accepted for label in plain.labels] == [None] * 3
+    assert [label.accepted for label in marked.labels] == [True] * 3
+    assert tuple(replace(label, accepted=None) for label in marked.labels) == plain.labels
+    assert (plain.abstained_because, marked.abstained_because) == (None, None)
+    assert (unknown.known_tokens, abstaining.abstained_because) == (0, "no-known-word")
+    (found,) = predictor.predict(["river law"], scorer="sparse", accept="precision 0.99")
+    assert {label.accepted for label in found.labels} == {False}
+    assert found.abstained_because == "below-threshold"
+
+
+@pytest.mark.parametrize("options", [{"aim": "coverage"}, {"tail_dial": 0.5}, {"accept": 0.5}])
+def test_a_promise_of_other_scores_or_that_nobody_made_is_refused(predictor, options) -> None:
+    with pytest.raises(RequestError, match="accept"):
+        predictor.predict(["river law"], **{"scorer": "sparse", "accept": True} | options)

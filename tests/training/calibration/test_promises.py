@@ -1,0 +1,125 @@
+"""Rules of promises: kept on new documents, against tails and bounds written out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.special import expit
+
+from longtail.training.calibration.promises import (
+    BAND_STARTS,
+    AnsweredDocuments,
+    bet_p_value,
+    fit_promise,
+    safe_thresholds,
+)
+
+COUNTS = np.repeat([0, 1, 5, 40, 400], [30, 30, 60, 60, 60]).astype(np.int64)
+NUM_ANSWERED = 6
+
+
+def documents_of(
+    rng: np.random.Generator, size: int, too_sure: float = 1.0
+) -> tuple[AnsweredDocuments, np.ndarray]:
+    """Documents whose labels are right together: each has an effect of its own on all of them.
+
+    Returns:
+        The documents, and the probability with which each answered label is right.
+    """
+    labels = rng.permuted(np.tile(np.arange(len(COUNTS)), (size, 1)), axis=1)[:, :NUM_ANSWERED]
+    log_odds = -np.sort(-rng.normal(1.5, 2.5, (size, NUM_ANSWERED)), axis=1)
+    effect = rng.normal(0, 1.0, (size, 1)) - too_sure * (COUNTS[labels] <= 1)
+    shares = expit(log_odds + effect)
+    rows, places = np.nonzero(rng.random(labels.shape) < shares)
+    ones = np.ones(len(rows), dtype=np.float32)
+    truth = csr_array((ones, (rows, labels[rows, places])), shape=(size, len(COUNTS)))
+    truth.sort_indices()
+    return AnsweredDocuments(labels, expit(log_odds), truth, COUNTS), shares
+
+
+def is_accepted(promise, documents: AnsweredDocuments) -> np.ndarray:
+    """Return what the rule of a promise says of all answered labels."""
+    rows = zip(COUNTS[documents.labels].tolist(), documents.probabilities.tolist(), strict=True)
+    return np.array([promise.accepted(counts, shares) for counts, shares in rows])
+
+
+@pytest.mark.parametrize(("level", "least_made"), [(0.8, 4.0), (0.9, 1.5)])
+def test_all_bands_keep_the_promise_in_nine_of_ten_draws(level: float, least_made: float) -> None:
+    rng = np.random.default_rng(5)
+    others, shares = documents_of(rng, 3000)
+    bands = np.searchsorted(BAND_STARTS, COUNTS[others.labels], side="right") - 1
+    is_kept, num_made = [], []
+    for _ in range(40):
+        documents, _ = documents_of(rng, 700)
+        promise = fit_promise(documents, "sparse", "precision", level, 0.9)
+        marks = is_accepted(promise, others)
+        made = [number for number, band in enumerate(promise.bands) if band.thresholds]
+        is_kept.append(all(shares[marks & (bands == band)].mean() >= level for band in made))
+        num_made.append(len(made))
+    assert np.mean(is_kept) >= 0.9
+    assert np.mean(num_made) >= least_made
+
+
+def test_a_rule_counts_as_its_promise_accepts_and_says_why_a_band_has_none() -> None:
+    documents, _ = documents_of(np.random.default_rng(1), 500, too_sure=4.0)
+    promise = fit_promise(documents, "sparse", "precision", 0.8, 0.9)
+    marks = is_accepted(promise, documents)
+    bands = np.searchsorted(BAND_STARTS, COUNTS[documents.labels], side="right") - 1
+    dense = documents.truth.toarray()
+    is_right = np.take_along_axis(dense, documents.labels, 1) > 0
+    for number, band in enumerate(promise.bands):
+        own = marks & (bands == number)
+        assert (band.num_accepted, band.num_right) == (own.sum(), (own & is_right).sum())
+        assert list(band.thresholds) == sorted(band.thresholds)
+        assert bool(band.refusal) == (not band.thresholds)
+    refused = promise.bands[0]
+    assert refused.thresholds == ()
+    assert "probability of at least 0.8" in refused.refusal
+
+
+def test_a_threshold_is_safe_by_the_binomial_tail_of_its_wrong_labels() -> None:
+    level, error = 0.7, 0.06
+    rng = np.random.default_rng(2)
+    shares = rng.random(300)
+    is_right = rng.random(300) < shares**0.3
+    safe = safe_thresholds(shares, is_right, level, error)
+    assert safe
+    for threshold in safe:
+        n = int((shares >= threshold).sum())
+        wrong = int((~is_right & (shares >= threshold)).sum())
+        chances = (math.comb(n, i) * (1 - level) ** i * level ** (n - i) for i in range(wrong + 1))
+        assert sum(chances) <= error / 3
+    assert safe_thresholds(shares, np.zeros(300, dtype=np.bool_), level, error) == []
+
+
+def test_the_mean_over_bets_is_a_p_value_where_the_mean_gain_is_0() -> None:
+    rng = np.random.default_rng(3)
+    found = [bet_p_value(rng.choice([0.2, -0.8], 80, p=[0.8, 0.2]), 0.8) for _ in range(2000)]
+    for error in (0.01, 0.05, 0.1, 0.3):
+        assert np.mean(np.array(found) <= error) <= error
+    assert bet_p_value(np.full(80, 0.2), 0.8) < 1e-5
+
+
+def test_a_recall_promise_is_kept_and_refused_where_the_answers_lack_too_many() -> None:
+    rng = np.random.default_rng(4)
+    others, _ = documents_of(rng, 6000)
+    kept = []
+    for _ in range(20):
+        documents, _ = documents_of(rng, 700)
+        promise = fit_promise(documents, "sparse", "recall", 0.6, 0.9, band_starts=[0])
+        (band,) = promise.bands
+        is_found = is_accepted(promise, others) & others.is_right
+        num_true = np.diff(others.truth.indptr)
+        shares = is_found.sum(axis=1)[num_true > 0] / num_true[num_true > 0]
+        kept.append(shares.mean() >= 0.6)
+        assert band.thresholds[0] > 0.3
+    assert np.mean(kept) >= 0.9
+    lacking = AnsweredDocuments(
+        documents.labels[:, :1], documents.probabilities[:, :1], documents.truth, COUNTS
+    )
+    (band,) = fit_promise(lacking, "sparse", "recall", 0.9, 0.9, band_starts=[0]).bands
+    assert band.thresholds == ()
+    assert "too few" in band.refusal

@@ -1,0 +1,84 @@
+"""`longtail threshold`: a version that makes promises, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import longtail
+from longtail.models.bundle.registry import Registry
+from longtail.models.edit.add_labels import add_labels
+from longtail.models.errors import ConfigError
+from longtail.models.labels.catalogue import Label
+from longtail.models.parts.storage import read_promises
+
+
+def read_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def registry(trained, tmp_path) -> Path:
+    return Path(shutil.copytree(trained.registry.folder, tmp_path / "registry"))
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch) -> Callable[..., Result]:
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(
+        longtail.app, list(map(str, arguments)), catch_exceptions=False
+    )
+
+
+def test_a_new_version_accepts_labels_by_its_promises(call, registry, tiny_corpus, tmp_path):
+    asked = ("--precision", 0.1, "--recall", 0.05, "--confidence", 0.2, "--json", "-")
+    result = call("threshold", tiny_corpus, "--registry", registry, *asked)
+    found = json.loads(result.stdout)["figures"]["promises"]
+    assert [each["measure"] for each in found] == ["precision", "recall"]
+    before, after = (longtail.load(registry, version=number) for number in (1, 2))
+    assert after.predictor.promises[0].name == "precision 0.1"
+    texts = [json.loads(line)["text"] for line in read_lines(tiny_corpus / "test.jsonl")]
+    plain, marked = before.predict(texts), after.predict(texts, accept=True)
+    assert [[x.id for x in each.labels] for each in plain] == [
+        [x.id for x in each.labels] for each in marked
+    ]
+    assert {x.accepted for each in marked for x in each.labels} == {True, False}
+
+    target = tmp_path / "out.csv"
+    call(
+        "predict", "--registry", registry, "--input", tiny_corpus / "test.jsonl", "--output",
+        target, "--accept", "0.1",
+    )  # fmt: skip
+    rows = target.read_text(encoding="utf-8-sig").splitlines()
+    assert rows[0].endswith("remarks,accepted")
+    assert rows[1].split(",")[-1].split("; ") == [
+        "yes" if label.accepted else "no" for label in marked[0].labels
+    ]
+
+
+def test_a_promise_is_not_kept_by_a_version_with_other_labels(registry, call, tiny_corpus, caplog):
+    call("threshold", tiny_corpus, "--registry", registry, "--precision", 0.1)
+    store = Registry(registry)
+    assert read_promises(store.open(2))
+    number = store.publish(add_labels(store.open(2), [Label("new", "A new label")]))
+    assert read_promises(store.open(number)) == ()
+    assert "longtail threshold" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--precision", 1.5), "between 0 and 1"),
+        (("--precision", 0.99), "no promise can be made for any band"),
+        (("--scorer", "magic"), "expected one of"),
+    ],
+)
+def test_what_can_not_be_promised_publishes_nothing(call, registry, tiny_corpus, options, words):
+    with pytest.raises(ConfigError, match=words):
+        call("threshold", tiny_corpus, "--registry", registry, *options)
+    assert Registry(registry).versions() == [1]

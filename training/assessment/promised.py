@@ -1,0 +1,146 @@
+"""A new version of a model that makes promises, found on documents of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.edit.rewriting import rewrite
+from longtail.models.errors import ConfigError
+from longtail.models.parts.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.scorers.promises import PROMISES_NAME, Measure, Promise, promises_to_json
+from longtail.training.assessment.answered import AnswerCollector
+from longtail.training.assessment.assess import split_batches
+from longtail.training.assessment.truth import check_splits, truth_of
+from longtail.training.assessment.untrained import LeftOut, find_trained_on
+from longtail.training.calibration.promises import (
+    AnsweredDocuments,
+    fit_promise,
+    promise_cells,
+    refusals_of,
+)
+from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.tables import markdown_table
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Promises that were found, and on what.
+
+    Attributes:
+        promises: In the order that they were asked for; the first one is the default.
+        left_out: Documents that the model was trained on.
+    """
+
+    promises: tuple[Promise, ...]
+    left_out: LeftOut
+
+    def to_markdown(self) -> str:
+        """Return what is promised: a sentence and a table each."""
+        parts = [str(self.left_out)]
+        for each in self.promises:
+            what = "of the accepted labels are right"
+            if each.measure != "precision":
+                what = "of the labels that a text carries are accepted, in the mean over texts"
+            parts.append(
+                f"With confidence {each.confidence:g}, at least {100 * each.level:g} % {what}, by "
+                f"{each.scorer}, in each band with thresholds (found on {each.num_documents:,} "
+                f"documents; each band has an equal share of the error, so all hold at once):\n\n"
+                f"{markdown_table(*promise_cells(each))}"
+            )
+            parts += ["\n".join(f"- {sentence}" for sentence in refusals_of(each))]
+        return "\n\n".join(filter(None, parts))
+
+
+def answer_split(
+    bundle: Bundle, dataset: Dataset, split_name: str, scorer: str
+) -> tuple[AnsweredDocuments, LeftOut]:
+    """Return what a model answers about the documents that it was not trained on.
+
+    Args:
+        bundle: The model.
+        dataset: Its labels are matched by their ids.
+        split_name: Its split.
+        scorer: One with probabilities.
+
+    Raises:
+        ConfigError: The model has no such scorer, or it gives no probabilities.
+        DataError: The split is missing, has broken lines, or was trained on.
+    """
+    calibrated = ", ".join(bundle.manifest.calibrations) or "none"
+    if scorer not in bundle.manifest.calibrations:
+        raise ConfigError(
+            f"scorer {scorer!r}: its probabilities were not calibrated; expected one of "
+            f"{calibrated}; train with a dev split"
+        )
+    check_splits(bundle.catalogue, dataset, split_name, has_baselines=False)
+    left_out = find_trained_on([bundle], dataset, split_name)
+    dataset = left_out.view(dataset, split_name)
+    predictor = Predictor(read_parts(bundle), default_scorer=scorer)
+    truth, _ = truth_of(predictor.catalogue, dataset, dataset.split(split_name).scan().labels)
+    collector = AnswerCollector(predictor, scorer, truth)
+    for _ in collector.watch(split_batches(predictor, dataset, split_name, truth.shape[0])):
+        pass
+    return collector.documents, left_out
+
+
+def find_promises(
+    bundle: Bundle,
+    dataset: Dataset,
+    split_name: str,
+    wanted: Sequence[tuple[Measure, float]],
+    confidence: float,
+    scorer: str | None = None,
+) -> Promised:
+    """Find the rules by which a model keeps promises.
+
+    Args:
+        bundle: The model.
+        dataset: As of `answer_split`.
+        split_name: As there.
+        wanted: What is promised; each promise is kept with the confidence.
+        confidence: Between 0 and 1.
+        scorer: None: the default one.
+
+    Raises:
+        ConfigError: A promise or the confidence is out of its range, or as `answer_split`; or no
+            band supports any of the promises.
+        DataError: As `answer_split`.
+    """
+    for name, value in [*wanted, ("confidence", confidence)]:
+        if not 0 < value < 1:
+            raise ConfigError(f"--{name}: got {value:g}, expected a number between 0 and 1")
+    scorer = bundle.manifest.default_scorer if scorer is None else scorer
+    documents, left_out = answer_split(bundle, dataset, split_name, scorer)
+    promises = tuple(
+        fit_promise(documents, scorer, measure, level, confidence) for measure, level in wanted
+    )
+    found = Promised(promises, left_out)
+    if not any(band.thresholds for promise in promises for band in promise.bands):
+        raise ConfigError(
+            f"{dataset.folder}, split {split_name!r}: no promise can be made for any band; give "
+            f"more documents, a lower promise or a lower confidence\n\n{found.to_markdown()}"
+        )
+    return found
+
+
+def publish_promises(
+    registry: Registry, bundle: Bundle, promises: Sequence[Promise], *, activate: bool
+) -> int:
+    """Publish a version that differs by its promises alone, and return its number.
+
+    Args:
+        registry: Where to.
+        bundle: What is copied.
+        promises: In place of those that it has; the first one is the default.
+        activate: Whether `current` names the new version.
+    """
+    texts = {PROMISES_NAME: promises_to_json(promises)}
+    return registry.publish(
+        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, texts),
+        activate=activate,
+        action="threshold",
+    )

@@ -1,0 +1,256 @@
+"""Finding the rules of promises, with a guarantee for finite samples.
+
+Learn then Test (Angelopoulos, Bates, Candès, Jordan & Lei 2021, arXiv:2110.01052): each threshold
+has the null hypothesis that it breaks the promise, and a threshold whose hypothesis is rejected is
+safe. Documents are exchangeable, the labels of one document are not: where one is wrong, others are
+more likely wrong, too. So a document is the unit, and the labels of a band of rarity are looked at
+place by place: the best one of each document, then the second best one of each, and so on.
+
+Precision q: of the documents whose label of one place has at least the probability t, each has a
+right or a wrong one. So given how many there are, n, the number of right ones is binomial, and
+P(Bin(n, 1 - q) <= number of wrong ones) is an exact p-value of "the precision is at most q".
+Thresholds are tested in a fixed order, from high to low until one fails, which needs no correction
+for their number. Above a very high threshold lie too few labels to say anything; so there are three
+such sequences with different starts, each with a third of the error.
+
+Of delta = 1 - confidence each band has an equal share, of which the places of a band have 1/2, 1/4,
+1/8 and so on (Bonferroni). So with the confidence all places of all bands keep the promise at once,
+and therefore also every mixture of them: the accepted labels of a band, and those of all bands.
+
+Recall q: in documents that carry labels of the band, let Z_d be the share of them with at least the
+probability t, less q. The null hypothesis is E[Z_d] <= 0. As Z_d >= -q, for each bet b from 0 to
+1 / q the product of 1 + b Z_d is at least 0, and under the null hypothesis its mean is at most 1;
+so is that of the mean over some bets. By Markov's inequality 1 over it is a p-value (Waudby-Smith &
+Ramdas 2024, arXiv:2010.09686). Thresholds are tested from low to high, in one sequence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+from scipy.sparse import csr_array
+from scipy.special import expit, logit, logsumexp
+from scipy.stats import binom
+
+from longtail.models.scorers.promises import PRECISION_PROMISE, BandRule, Measure, Promise
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
+from longtail.training.evaluation.tables import Cells
+
+BAND_STARTS = tuple(first for first, _ in FREQUENCY_BINS.values())
+"""Fewest training documents of a label of each band."""
+_STEP = 0.1
+"""Of the thresholds' log-odds."""
+_LEAST_THRESHOLD = 0.05
+_LEAST_FOR_RECALL = 1e-4
+_STARTS = (1.0, 4.0, 16.0)
+"""A sequence for the precision q begins at the threshold 1 - (1 - q) / start."""
+_BETS = np.append(2.0 ** -np.arange(8, 0, -1), [0.75, 0.95])
+"""Shares of the largest one."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredDocuments:
+    """What one scorer answers about documents, and which of it is right.
+
+    Attributes:
+        labels: Label indices, best first; -1 behind the last one.
+        probabilities: As calibrated, falling; 0 where there is no label, and of all labels of a
+            text for which no label is ever accepted.
+        truth: The labels of each document; those that the model lacks after all others.
+        counts: Training documents of each label.
+    """
+
+    labels: Int64[np.ndarray, "document k"]
+    probabilities: Float64[np.ndarray, "document k"]
+    truth: Float32[csr_array, "document label_or_unseen"]
+    counts: Int64[np.ndarray, label_or_unseen]
+
+    def of_documents(self, rows: Int64[np.ndarray, row]) -> AnsweredDocuments:
+        """Return some of the documents."""
+        return AnsweredDocuments(
+            self.labels[rows], self.probabilities[rows], self.truth[rows], self.counts
+        )
+
+    @property
+    def is_right(self) -> Bool[np.ndarray, "document k"]:
+        """Which labels the documents carry."""
+        width, rows = self.truth.shape[1], np.arange(len(self.labels))
+        carried = np.repeat(rows, np.diff(self.truth.indptr)) * width + self.truth.indices
+        is_right = np.isin(rows[:, None] * width + self.labels, carried) & (self.labels >= 0)
+        found: Bool[np.ndarray, "document k"] = is_right
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Band:
+    """The answered labels of one band, the best ones of each document first.
+
+    Attributes:
+        probabilities: Of its labels; 0 behind the last one.
+        is_right: Whether the document carries them.
+        num_true: Labels of the band that each document carries.
+    """
+
+    probabilities: Float64[np.ndarray, "document place"]
+    is_right: Bool[np.ndarray, "document place"]
+    num_true: Int64[np.ndarray, document]
+
+    @classmethod
+    def of(cls, documents: AnsweredDocuments, is_in: Bool[np.ndarray, label]) -> _Band:
+        """Return the labels of `documents` that are in a band."""
+        is_own = is_in[documents.labels] & (documents.labels >= 0)
+        width = max(1, int(is_own.sum(axis=1).max(initial=0)))
+        order = np.argsort(~is_own, axis=1, kind="stable")[:, :width]  # its own ones come first
+        true = np.repeat(np.arange(len(is_own)), np.diff(documents.truth.indptr))
+        return cls(
+            np.take_along_axis(np.where(is_own, documents.probabilities, 0.0), order, 1),
+            np.take_along_axis(is_own & documents.is_right, order, 1),
+            np.bincount(true[is_in[documents.truth.indices]], minlength=len(is_own)),
+        )
+
+    def accepting(self, first: int, thresholds: Sequence[float]) -> BandRule:
+        """Return the rule with these thresholds, one a place."""
+        num_places = len(thresholds)
+        is_accepted = self.probabilities[:, :num_places] >= np.array(thresholds)
+        num_right = int((is_accepted & self.is_right[:, :num_places]).sum())
+        return BandRule(first, tuple(thresholds), int(is_accepted.sum()), num_right)
+
+
+def fit_promise(
+    documents: AnsweredDocuments,
+    scorer: str,
+    measure: Measure,
+    level: float,
+    confidence: float,
+    band_starts: Sequence[int] = BAND_STARTS,
+) -> Promise:
+    """Find the lowest thresholds of each band that keep a promise; of recall, the highest.
+
+    Args:
+        documents: Those that the rule is found on; it is for other documents of their kind.
+        scorer: That answered.
+        measure: What is promised.
+        level: How much of it, between 0 and 1.
+        confidence: Probability that all bands keep it at once, between 0 and 1.
+        band_starts: Fewest training documents of a label of each band, rising from 0.
+    """
+    numbers = np.searchsorted(band_starts, documents.counts, side="right") - 1
+    error = (1 - confidence) / len(np.unique(numbers))
+    rule = _precise_rule if measure == PRECISION_PROMISE else _complete_rule
+    bands = []
+    for number, first in enumerate(band_starts):
+        if (numbers == number).any():
+            bands.append(rule(_Band.of(documents, numbers == number), first, level, error))
+        else:
+            bands.append(BandRule(first, (), refusal="the model has no label in this band"))
+    return Promise(measure, level, confidence, scorer, len(documents.labels), tuple(bands))
+
+
+def _precise_rule(band: _Band, first: int, level: float, error: float) -> BandRule:
+    thresholds: list[float] = []
+    for place in range(band.probabilities.shape[1]):
+        error /= 2
+        of_place = band.probabilities[:, place], band.is_right[:, place]
+        safe = safe_thresholds(*of_place, level, error)
+        least = thresholds[-1] if thresholds else 0.0
+        if not (higher := [t for t in safe if t >= least]):
+            break
+        thresholds.append(min(higher))
+    if thresholds:
+        return band.accepting(first, thresholds)
+    found = band.accepting(first, [level])
+    needed = math.ceil(math.log(error / len(_STARTS)) / math.log(level))
+    refusal = (
+        f"of the best labels of the texts, {found.num_accepted} have a probability of at least "
+        f"{level:g}, and {found.num_right} of these are right; expected at least {needed}, all "
+        "right, or more with few wrong ones"
+    )
+    return BandRule(first, (), refusal=refusal)
+
+
+def safe_thresholds(
+    probabilities: Float64[np.ndarray, document],
+    is_right: Bool[np.ndarray, document],
+    level: float,
+    error: float,
+) -> list[float]:
+    """Return thresholds that all keep a precision, but for a probability of `error`.
+
+    Args:
+        probabilities: Of one label of each document; 0 where there is none.
+        is_right: Whether the document carries it.
+        level: The precision.
+        error: Probability, at most, that the precision above one of them is lower.
+    """
+    order = np.argsort(-probabilities)
+    falling, num_right = probabilities[order], np.append(0, np.cumsum(is_right[order]))
+    safe = []
+    for start in _STARTS:
+        for threshold in _thresholds(1 - (1 - level) / start, _LEAST_THRESHOLD):
+            accepted = int(np.searchsorted(-falling, -threshold, side="right"))
+            num_wrong = accepted - int(num_right[accepted])
+            if binom.cdf(num_wrong, accepted, 1 - level) > error / len(_STARTS):
+                break
+            safe.append(threshold)
+    return safe
+
+
+def _complete_rule(band: _Band, first: int, level: float, error: float) -> BandRule:
+    is_counted, num_places = band.num_true > 0, band.probabilities.shape[1]
+    found = None
+    for threshold in reversed(list(_thresholds(1 - _LEAST_FOR_RECALL, _LEAST_FOR_RECALL))):
+        num_right = (band.is_right & (band.probabilities >= threshold)).sum(axis=1)[is_counted]
+        if bet_p_value(num_right / band.num_true[is_counted] - level, level) > error:
+            break
+        found = band.accepting(first, [threshold] * num_places)
+    if found is not None:
+        return found
+    most = band.accepting(first, [_LEAST_FOR_RECALL] * num_places)
+    refusal = (
+        f"the answers hold {most.num_right} of the {int(band.num_true.sum())} labels that "
+        f"{int(is_counted.sum())} texts carry, whatever the threshold; that is too few of them"
+    )
+    return BandRule(first, (), refusal=refusal)
+
+
+def _thresholds(start: float, end: float) -> Iterator[float]:
+    """Yield falling thresholds at equal steps of the log-odds."""
+    highest, lowest = logit(start), logit(end)
+    for step in range(1 + math.floor((highest - lowest) / _STEP)):
+        yield float(expit(highest - step * _STEP))
+
+
+def bet_p_value(gains: Float64[np.ndarray, document], largest_loss: float) -> float:
+    """Return a p-value of "the mean of independent gains is at most 0".
+
+    Args:
+        gains: At least minus the largest loss.
+        largest_loss: Above 0.
+    """
+    wealth = np.log1p(np.outer(_BETS / largest_loss, gains)).sum(axis=1)
+    return float(np.exp(min(0.0, math.log(len(_BETS)) - logsumexp(wealth))))
+
+
+def promise_cells(promise: Promise) -> Cells:
+    """Return the heading and the rows of a table with a row a band."""
+    rows = []
+    for name, band in zip(FREQUENCY_BINS, promise.bands, strict=True):
+        shown = ", ".join(f"{threshold:.2f}" for threshold in band.thresholds[:_MAX_SHOWN])
+        shown += ", ..." if len(band.thresholds) > _MAX_SHOWN else ""
+        share = f"{100 * band.num_right / max(1, band.num_accepted):.1f} %"
+        cells = [shown, f"{band.num_accepted:,}", share] if band.thresholds else ["none", "", ""]
+        rows.append([name, *cells])
+    return ["training documents", "thresholds", "accepted", "right"], rows
+
+
+def refusals_of(promise: Promise) -> list[str]:
+    """Return a sentence for each band without a promise."""
+    named = zip(FREQUENCY_BINS, promise.bands, strict=True)
+    return [f"None for {name}: {band.refusal}." for name, band in named if band.refusal]
+
+
+_MAX_SHOWN = 3

@@ -1,0 +1,87 @@
+"""`longtail threshold`: which labels can go through without a person, and what holds of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from longtail.training.commands.corpus_options import with_read_option
+from longtail.training.commands.logs import configure_logging
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
+    DEFAULT_REGISTRY,
+    DataArgument,
+    JsonOption,
+    OverwriteOption,
+    RegistryOption,
+    SplitOption,
+    VersionOption,
+)
+
+if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from longtail.models.scorers.promises import Measure
+
+_LEVELS = (0.95, 0.8, 0.9, 0.99)
+
+
+@with_read_option
+def threshold(
+    data: DataArgument,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: VersionOption = "current",
+    split: SplitOption = "dev",
+    precision: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Least share of right labels among the accepted ones; repeat it for more. The "
+            "first promise is the default one.",
+            show_default="0.95, 0.8, 0.9, 0.99",
+        ),
+    ] = None,
+    recall: Annotated[
+        list[float] | None,
+        typer.Option(help="Least share of a text's labels that are accepted; repeat it for more."),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="Probability that a promise holds in all bands at once.")
+    ] = 0.9,
+    scorer: Annotated[
+        str | None, typer.Option(help="Whose probabilities.", show_default="the model's default")
+    ] = None,
+    activate: Annotated[bool, typer.Option(help="Let 'current' name the new version.")] = True,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    corpus: CorpusOptions = RECOGNISED,
+) -> None:
+    """Find which labels are right with a promised precision; publish a version that accepts them.
+
+    The thresholds are found for each band of rarity on documents that the model was not trained
+    on. Where they can't support a promise, no label of the band is accepted, and the table says
+    why. The new version has these promises in place of those that it had.
+    """
+    configure_logging()
+    from longtail.models.bundle.registry import Registry
+    from longtail.training.assessment.promised import find_promises, publish_promises
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.evaluation.record import check_record_file, deliver
+
+    store = Registry(registry)
+    bundle = store.open(version)
+    store.check_writable()
+    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
+    check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
+    levels = _LEVELS if precision is None and recall is None else precision or ()
+    wanted: list[tuple[Measure, float]] = [("precision", level) for level in levels]
+    wanted += [("recall", level) for level in recall or ()]
+    found = find_promises(bundle, dataset, split, wanted, confidence, scorer)
+    number = publish_promises(store, bundle, found.promises, activate=activate)
+    figures = {
+        "model": bundle.manifest.digest,
+        "data": dataset.fingerprint,
+        "split": split,
+        "promises": [asdict(each) for each in found.promises],
+    }
+    text = f"{found.to_markdown()}\n\nVersion {number} of {str(registry)!r} makes these promises."
+    print(deliver(json_file, figures, text))
