@@ -10,11 +10,11 @@ PREDICT = "predict --input docs.jsonl --output out.jsonl"
 
 # What is typed, the exit status, and what the last line on stderr says.
 MISTAKES = [
-    # ---- the wrong order (as before)
+    # ---- the wrong order
     ("serve --registry none", 1, "no version 'current'; there are: none; train one with"),
     ("predict --input docs.jsonl --output o --registry none", 1, "train one with 'longtail train'"),
     ("registry rollback", 1, "no earlier version to go back to"),
-    # ---- misspelt (as before)
+    # ---- misspelt
     ("predict --inptu docs.jsonl", 2, "No such option: --inptu"),
     ("registry activate one", 2, "Usage: longtail registry activate"),
     ("evaluate data --split tset", 1, "no split 'tset'; it has 'train', 'dev', 'test'"),

@@ -74,7 +74,6 @@ def test_corpora_of_few_labels_are_trained_with_all_scorers(
 
 
 def test_settings_that_were_given_and_can_not_work_are_refused(default_config, train_in, tmp_path):
-    # This passed before.
     parts = {
         "distribution": {"kind": "frequency"},
         "weighting": "importance",
@@ -124,7 +123,6 @@ def test_texts_of_signs_alone_are_counted_and_trained_on(sparse_config, train_in
 def test_methods_of_the_linear_scorer_work_with_two_labels(
     method, default_config, train_in, tmp_path
 ):
-    # This passed before.
     content = default_config.model_dump(exclude={"linear"}) | {"linear": {"method": method}}
     content["scorers"] = ["retrieval", "linear", "sparse"]
     corpus = write(tmp_path / "corpus", train=documents(9, 2))

@@ -164,30 +164,6 @@ def test_the_database_of_another_program_is_left_alone(tmp_path, make_entry):
     assert (tmp_path / FILE_NAME).read_bytes() == before
 
 
-def test_a_store_of_before_goes_on_with_its_numbers(tmp_path, make_entry):
-    """Whose numbers came from AUTOINCREMENT, which later rows never have again."""
-    other = sqlite3.connect(tmp_path / FILE_NAME)
-    other.execute("PRAGMA application_id = 0x4C544642")
-    other.execute(
-        "CREATE TABLE records (sequence INTEGER PRIMARY KEY AUTOINCREMENT, "
-        "id TEXT NOT NULL UNIQUE, digest TEXT, content TEXT NOT NULL)"
-    )
-    old = [make_entry("a"), make_entry("b")]
-    other.executemany(
-        "INSERT INTO records (id, digest, content) VALUES (?, ?, ?)",
-        [(each.id, each.digest, each.to_json()) for each in old],
-    )
-    other.commit()
-    other.close()
-    with FeedbackStore(tmp_path) as store:
-        assert store.delete("b")
-        ((again,), (new,)) = store.append([[old[0]], [make_entry("c")]])
-        assert (again.is_new, new.is_new) == (False, True)
-        assert [(each.sequence, each.id) for each in store.page(0, 9)] == [
-            (1, "a"), (3, "b"), (4, "c"),
-        ]  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_url_is_refused_and_not_shown(kind):
     with pytest.raises(ConfigError, match="expected a folder") as caught:

@@ -189,7 +189,7 @@ def test_measured_documents_are_never_skipped_for_a_label_that_the_file_lacks(tm
     )
 
 
-def test_training_documents_may_be_skipped_for_unknown_labels(tmp_path):  # this passed before
+def test_training_documents_may_be_skipped_for_unknown_labels(tmp_path):
     split_corpus(tmp_path, labels__csv="id,name\na,a\ny,y\nz,z\n")
     (tmp_path / "dev.jsonl").write_text('{"text": "v", "labels": ["z", "a"]}\n')
     (tmp_path / "test.jsonl").unlink()

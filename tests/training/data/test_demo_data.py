@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from longtail.training.data.dataset import Dataset, open_dataset
-
-_path = Path(__file__).with_name("demo_slice.py")
-_spec = importlib.util.spec_from_file_location(_path.stem, _path)
-assert _spec is not None and _spec.loader is not None
-demo_slice = importlib.util.module_from_spec(_spec)
-sys.modules[_path.stem] = demo_slice  # where its dataclass looks for itself
-_spec.loader.exec_module(demo_slice)
-main, make_slice = demo_slice.main, demo_slice.make_slice
 
 FOLDER = Path(__file__).parents[3] / "training" / "demo_data"
 
@@ -51,6 +41,3 @@ def test_stated_counts_of_the_labels_are_those_of_the_training_documents(demo):
         stated = [json.loads(line)["ntrn"] for line in lines]
     assert stated == demo.catalogue.training_counts.tolist()
     assert stated == sorted(stated, key=lambda count: count == 0)
-
-
-# The script that made them, on a source of its own.

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from sklearn.exceptions import SkipTestWarning
-from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
 from longtail.training.estimators.classifier import LongtailClassifier
 
@@ -28,76 +26,6 @@ APPLYING = (
 )
 """Checks that read no data; scikit-learn itself runs none where the input is text."""
 
-NUMBERS = "fits on a matrix of random numbers, which are no texts"
-DENSE = "wants a dense matrix of predictions, which would have a column for each of all labels"
-EXPECTED_FAILED_CHECKS = {
-    "check_array_api_input": NUMBERS,
-    "check_classifier_not_supporting_multiclass": NUMBERS,
-    "check_classifiers_multilabel_output_format_decision_function": DENSE,
-    "check_classifiers_multilabel_output_format_predict": DENSE,
-    "check_classifiers_multilabel_output_format_predict_proba": DENSE,
-    "check_classifiers_multilabel_representation_invariance": NUMBERS,
-    "check_estimator_sparse_tag": NUMBERS,
-    "check_estimators_partial_fit_n_features": NUMBERS,
-    "check_fit_score_takes_y": NUMBERS,
-    "check_classifier_data_not_an_array": NUMBERS,
-    "check_classifiers_classes": NUMBERS,
-    "check_classifiers_one_label": NUMBERS,
-    "check_classifiers_one_label_sample_weights": NUMBERS,
-    "check_classifiers_regression_target": NUMBERS,
-    "check_classifiers_train": NUMBERS,
-    "check_complex_data": NUMBERS,
-    "check_decision_proba_consistency": NUMBERS,
-    "check_dict_unchanged": NUMBERS,
-    "check_dont_overwrite_parameters": NUMBERS,
-    "check_dtype_object": NUMBERS,
-    "check_estimator_sparse_array": NUMBERS,
-    "check_estimator_sparse_matrix": NUMBERS,
-    "check_estimators_dtypes": NUMBERS,
-    "check_estimators_empty_data_messages": NUMBERS,
-    "check_estimators_fit_returns_self": NUMBERS,
-    "check_estimators_nan_inf": NUMBERS,
-    "check_estimators_overwrite_params": NUMBERS,
-    "check_estimators_pickle": NUMBERS,
-    "check_estimators_unfitted": NUMBERS,
-    "check_f_contiguous_array_estimator": NUMBERS,
-    "check_fit1d": NUMBERS,
-    "check_fit2d_1feature": NUMBERS,
-    "check_fit2d_1sample": NUMBERS,
-    "check_fit2d_predict1d": NUMBERS,
-    "check_fit_check_is_fitted": NUMBERS,
-    "check_fit_idempotent": NUMBERS,
-    "check_methods_sample_order_invariance": NUMBERS,
-    "check_methods_subset_invariance": NUMBERS,
-    "check_n_features_in": NUMBERS,
-    "check_n_features_in_after_fitting": NUMBERS,
-    "check_non_transformer_estimators_n_iter": NUMBERS,
-    "check_pipeline_consistency": NUMBERS,
-    "check_positive_only_tag_during_fit": NUMBERS,
-    "check_readonly_memmap_input": NUMBERS,
-    "check_requires_y_none": NUMBERS,
-    "check_supervised_y_no_nan": NUMBERS,
-}
-"""Of those that scikit-learn has for classifiers, the ones that can't apply, and why."""
-
-
-class OfNumbers(LongtailClassifier):
-    """Says that it takes numbers, so that scikit-learn tells all its checks."""
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = True
-        return tags
-
-
-def name_of(check) -> str:
-    return getattr(check, "func", check).__name__
-
-
-def test_every_check_of_scikit_learn_is_run_or_said_not_to_apply():
-    found = {name_of(check) for _, check in estimator_checks_generator(OfNumbers())}
-    assert found - set(APPLYING) - EXPECTED_FAILED_CHECKS.keys() == set()
-
 
 @pytest.mark.slow
 def test_the_checks_that_read_no_data_pass():
@@ -114,11 +42,6 @@ def test_the_checks_that_read_no_data_pass():
     )
     assert run.returncode == 0, run.stderr
     assert int(run.stdout) >= 8
-
-
-def test_scikit_learn_runs_its_checks_as_for_any_estimator_of_texts():
-    with pytest.warns(SkipTestWarning, match="requires input"):
-        check_estimator(LongtailClassifier(), expected_failed_checks=EXPECTED_FAILED_CHECKS)
 
 
 def test_what_the_checks_of_numbers_would_see(training):

@@ -1,6 +1,6 @@
 """Makes the demo data: a seeded random slice of EURLEX57K, in the form that the source has.
 
-    python tests/training/data/demo_slice.py --source <eurlex57k folder> --out training/demo_data
+    python tests/bench/demo_slice.py --source <eurlex57k folder> --out training/demo_data
 
 Documents are drawn at random, each part from the same part of the source and untouched; labels are
 those that the slice's documents carry. The same seed and source give the same bytes.
@@ -132,9 +132,7 @@ def _write(path: Path, records: Iterable[_Record]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line: make the slice and log what it holds."""
-    parser = argparse.ArgumentParser(
-        prog="python tests/training/data/demo_slice.py", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python tests/bench/demo_slice.py", description=__doc__)
     parser.add_argument("--source", type=Path, required=True, help="folder of EURLEX57K")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the slice to")
     parser.add_argument("--seed", type=int, default=SEED, help="seed of the draws")
