@@ -1,7 +1,5 @@
 """A tiny random encoder, a small slice of the demo corpus, and a model trained on it with both."""
 
-from __future__ import annotations
-
 import gc
 import gzip
 import json
@@ -9,7 +7,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +45,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     """Tiny matrices are slower on several threads; and their number decides the last bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -57,14 +55,14 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def own_log_levels() -> Iterator[None]:
+def own_log_levels():
     """What a command sets for its log is not left to the next test."""
     yield
     logging.getLogger("longtail").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[Any]:
+def ray_cluster():
     """Ray with four workers on this machine; tests are skipped where it is not installed."""
     ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -81,14 +79,14 @@ def ray_cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def tiny_texts() -> dict[str, list[dict[str, Any]]]:
+def tiny_texts():
     """The first documents of each part of the demo data, cut short."""
     files = {"train": "trn", "dev": "dev", "test": "tst"}
     return {name: read_documents(file, NUM_DOCUMENTS[name]) for name, file in files.items()}
 
 
 @pytest.fixture(scope="session")
-def tiny_corpus(tmp_path_factory: pytest.TempPathFactory, tiny_texts) -> Path:
+def tiny_corpus(tmp_path_factory, tiny_texts):
     """The slice as JSON lines, with exactly the labels that occur in it."""
     folder = tmp_path_factory.mktemp("corpus")
     names = read_lines("lbl.json.gz")
@@ -107,7 +105,7 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory, tiny_texts) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, tiny_texts) -> Path:
+def tiny_encoder(tmp_path_factory, tiny_texts):
     """A BERT of two layers and random weights that knows the commonest words of the slice."""
     folder = tmp_path_factory.mktemp("tiny-encoder")
     words = Counter(re.findall(r"\w+", " ".join(x["text"].lower() for x in tiny_texts["train"])))
@@ -128,7 +126,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory, tiny_texts) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_content(tiny_encoder: Path) -> dict[str, Any]:
+def tiny_content(tiny_encoder):
     """What stands in the configuration of a run of a second."""
     stage = {"epochs": 2, "batch_size": 8}
     return {
@@ -149,12 +147,12 @@ def tiny_content(tiny_encoder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def tiny_config(tiny_content) -> TrainingConfig:
+def tiny_config(tiny_content):
     return TrainingConfig.model_validate(tiny_content)
 
 
 @pytest.fixture(scope="session")
-def tiny_config_file(tmp_path_factory: pytest.TempPathFactory, tiny_content) -> Path:
+def tiny_config_file(tmp_path_factory, tiny_content):
     path = tmp_path_factory.mktemp("config") / "tiny.yaml"
     path.write_text(yaml.safe_dump(tiny_content))
     return path
@@ -174,7 +172,7 @@ class Trained:
 
 
 @pytest.fixture(scope="session")
-def train_in() -> Callable[..., Trained]:
+def train_in():
     """Trains on a corpus, with the registry and the work in a folder."""
 
     def train_one(folder: Path, config: TrainingConfig, corpus: Path, **options: Any) -> Trained:
@@ -186,22 +184,20 @@ def train_in() -> Callable[..., Trained]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory, train_in, tiny_config, tiny_corpus):
+def trained(tmp_path_factory, train_in, tiny_config, tiny_corpus):
     """One run, trained without a break, that no test may change."""
     return train_in(tmp_path_factory.mktemp("trained"), tiny_config, tiny_corpus)
 
 
 @pytest.fixture(scope="session")
-def sparse_config(tiny_config) -> TrainingConfig:
+def sparse_config(tiny_config):
     """The same run without an encoder."""
     kept = tiny_config.model_dump(include={"seed": True, "descriptions": {"num_keywords"}})
     return TrainingConfig.model_validate(kept | {"scorers": ["sparse"]})
 
 
 @pytest.fixture(scope="session")
-def trained_sparse(
-    tmp_path_factory: pytest.TempPathFactory, train_in, sparse_config, tiny_corpus
-) -> Trained:
+def trained_sparse(tmp_path_factory, train_in, sparse_config, tiny_corpus):
     """A run of the sparse model alone, that no test may change."""
     return train_in(tmp_path_factory.mktemp("trained-sparse"), sparse_config, tiny_corpus)
 

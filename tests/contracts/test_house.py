@@ -1,7 +1,5 @@
 """The house stays one that a stranger can enter: small folders, short files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ MAX_LINES = 600
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_folder_has_more_files_than_fit_on_a_screen(package: str) -> None:
+def test_no_folder_has_more_files_than_fit_on_a_screen(package):
     folders = {path.parent for path in (ROOT / package).rglob("*.py")}
     counts = {
         str(folder.relative_to(ROOT)): len([*folder.glob("*.py")]) - 1  # without __init__.py
@@ -23,7 +21,7 @@ def test_no_folder_has_more_files_than_fit_on_a_screen(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_file_is_longer_than_its_idea(package: str) -> None:
+def test_no_file_is_longer_than_its_idea(package):
     lines = {
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
         for path in (ROOT / package).rglob("*.py")

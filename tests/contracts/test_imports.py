@@ -1,7 +1,5 @@
 """What the shape of the code promises: light imports, layers, docstrings, no code in data."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -34,7 +32,7 @@ def name_of(path: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def trees() -> dict[str, ast.Module]:
+def trees():
     """All sources, read once."""
     return {name_of(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
@@ -59,7 +57,7 @@ def packages(modules: list[str]) -> set[str]:
         "longtail.service.client.client",
     ],
 )
-def test_importing_these_loads_nothing_heavy(modules: str) -> None:
+def test_importing_these_loads_nothing_heavy(modules):
     assert packages(loaded_by(f"import {modules}")) & HEAVY == set()
 
 
@@ -67,13 +65,11 @@ LIBRARIES = {"torch", "transformers", "sklearn", "faiss", "matplotlib", "pandas"
 
 
 @pytest.mark.parametrize("module", ["longtail.service.app", "longtail.models.predict.predictor"])
-def test_without_an_encoder_to_load_the_service_loads_no_library_of_the_dense_half(
-    module: str,
-) -> None:
+def test_without_an_encoder_to_load_the_service_loads_no_library_of_the_dense_half(module):
     assert packages(loaded_by(f"import {module}")) & LIBRARIES == set()
 
 
-def test_help_costs_little() -> None:
+def test_help_costs_little():
     """Modules are counted, not seconds, which others on the machine change."""
     run_help = (
         "import contextlib, sys, longtail\nsys.argv[1:] = ['--help']\n"
@@ -84,18 +80,18 @@ def test_help_costs_little() -> None:
     assert "typer" in loaded and len(loaded) < MAX_HELP_MODULES
 
 
-def test_a_module_opens_with_one_line_that_says_what_it_is(trees: dict[str, ast.Module]) -> None:
+def test_a_module_opens_with_one_line_that_says_what_it_is(trees):
     found = {name_of(path): ast.get_docstring(trees[name_of(path)]) or "" for path in MODULES}
     assert [name for name, text in found.items() if not re.match(r".+\.(\n\n|\Z)", text)] == []
 
 
-def test_package_files_are_empty() -> None:
+def test_package_files_are_empty():
     inits = [path for path in SOURCES if path.name == "__init__.py"]
     assert {name_of(path) for path in inits} >= {f"{name}/__init__.py" for name in PACKAGES}
     assert [name_of(path) for path in inits if path.stat().st_size] == ["longtail/__init__.py"]
 
 
-def test_there_is_no_drawer_for_everything() -> None:
+def test_there_is_no_drawer_for_everything():
     names = {path.stem for path in SOURCES}
     assert not names & {"utils", "util", "helpers", "common", "misc"}
 
@@ -138,12 +134,12 @@ def dangers_in(tree: ast.AST) -> Iterator[str]:
             )
 
 
-def test_nothing_runs_code_that_comes_with_data(trees: dict[str, ast.Module]) -> None:
+def test_nothing_runs_code_that_comes_with_data(trees):
     found = {name: list(dangers_in(tree)) for name, tree in trees.items()}
     assert {name: dangers for name, dangers in found.items() if dangers} == {}
 
 
-def test_the_search_for_dangers_finds_them() -> None:
+def test_the_search_for_dangers_finds_them():
     code = (
         "import pickle\nfrom torch import load\nfrom dill import loads\ntorch.load(f)\neval(x)\n"
         "f(trust_remote_code=True)\nf(trust_remote_code=False)\nre.compile(x)\nmodel.eval()\n"
@@ -154,7 +150,7 @@ def test_the_search_for_dangers_finds_them() -> None:
     ]  # fmt: skip
 
 
-def test_importing_configures_no_logging_and_sets_no_variable() -> None:
+def test_importing_configures_no_logging_and_sets_no_variable():
     run = python(
         "-c",
         "import logging, os\nbefore = {x for x in os.environ if x.startswith('LONGTAIL_')}\n"

@@ -1,7 +1,5 @@
 """`import longtail` gives Python users all that they need, and costs next to nothing."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

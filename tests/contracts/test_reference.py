@@ -1,7 +1,5 @@
 """The reference is made from the code: all that users can name is in it, and is described."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator
@@ -31,23 +29,23 @@ from docs.generation.service import named_metrics, openapi, operations  # noqa: 
 
 
 @pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
+def pages():
     """Return the reference pages of the site, by name."""
     found = sorted(generate.SURFACE.parent.glob("*.md"))
     return {page.stem: generate.filled(page.read_text("utf-8")) for page in found}
 
 
-def test_the_surface_is_that_of_the_code() -> None:
+def test_the_surface_is_that_of_the_code():
     assert generate.SURFACE.read_text("utf-8") == surface.render(), "run python docs/generate.py"
 
 
-def test_every_part_is_in_a_page(pages: dict[str, str]) -> None:
+def test_every_part_is_in_a_page(pages):
     text = "".join(page.read_text("utf-8") for page in generate.SURFACE.parent.glob("*.md"))
     assert set(re.findall(r"<!-- generated: (\w+) -->", text)) == set(generate.PARTS)
     assert not [name for name, page in pages.items() if "<!-- generated: " in page]
 
 
-def test_every_name_is_in_the_reference(pages: dict[str, str]) -> None:
+def test_every_name_is_in_the_reference(pages):
     rules, problems = PromotionRules(), {*KINDS.values(), *HTTP_KINDS.values()}
     expected = {
         "commands": [f"## `{name}`" for name, _ in commands()]
@@ -66,7 +64,7 @@ def test_every_name_is_in_the_reference(pages: dict[str, str]) -> None:
     assert missing == []
 
 
-def test_every_name_is_described() -> None:
+def test_every_name_is_described():
     described = {
         **{name: command.help for name, command in commands()},
         **{

@@ -1,7 +1,5 @@
 """Tables of the documents say what the committed records of measurements say."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
@@ -46,7 +44,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", render.pages(), ids=name_of)
-def test_the_tables_of_a_page_are_those_of_the_records(path: Path) -> None:
+def test_the_tables_of_a_page_are_those_of_the_records(path):
     text = path.read_text(encoding="utf-8")
     assert render.render_page(text) == text, "stale: run 'python docs/render.py'"
 
@@ -81,12 +79,12 @@ def is_date(text: str) -> bool:
         return False
 
 
-def test_a_record_says_how_it_was_measured() -> None:
+def test_a_record_says_how_it_was_measured():
     found = {name_of(path): list(faults_of(path, read(path))) for path in RECORDS}
     assert found and {name: faults for name, faults in found.items() if faults} == {}
 
 
-def test_every_record_stands_in_a_page() -> None:
+def test_every_record_stands_in_a_page():
     text = "".join(page.read_text("utf-8") for page in render.pages())
     directives = re.findall(r"<!-- table: (.+?) -->", text)
     claimed = sources(RESULTS)
@@ -107,12 +105,12 @@ def test_every_record_stands_in_a_page() -> None:
         {"processor": {"model": "x", "flags": ["no-flag"], "cores": 1}},
     ],
 )  # fmt: skip
-def test_a_record_with_a_fault_is_found(changes: dict[str, Any]) -> None:
+def test_a_record_with_a_fault_is_found(changes):
     path = RESULTS / "soak.json"
     assert len(list(faults_of(path, read(path) | changes))) == 1
 
 
-def test_the_leaderboard_that_sorts_is_that_of_the_records() -> None:
+def test_the_leaderboard_that_sorts_is_that_of_the_records():
     made = leaderboard_page.page(RESULTS / "leaderboard")
     assert render.BOARD.read_text("utf-8") == made, "stale: run 'python docs/render.py'"
     assert not re.search(r"(src|href)=\"https?:", made)
@@ -121,7 +119,7 @@ def test_the_leaderboard_that_sorts_is_that_of_the_records() -> None:
 # ---- numbers drawn to be measured again ----
 
 
-def test_numbers_of_quality_are_drawn_and_judged_by_their_interval(tmp_path: Path) -> None:
+def test_numbers_of_quality_are_drawn_and_judged_by_their_interval(tmp_path):
     rerun = load("rerun")
     (number,) = {
         x for x in rerun.printed_numbers()

@@ -1,11 +1,8 @@
 """The site of the documents is staged whole: each link leads to a page, each page is in a menu."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -13,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def build(tmp_path_factory):
     spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "site" / "build.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -23,7 +20,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return module
 
 
-def test_every_link_leads_to_a_file_of_the_site(build: ModuleType) -> None:
+def test_every_link_leads_to_a_file_of_the_site(build):
     broken = [
         (page.name, target)
         for page in build.STAGED.rglob("*.md")
@@ -33,7 +30,7 @@ def test_every_link_leads_to_a_file_of_the_site(build: ModuleType) -> None:
     assert broken == []
 
 
-def test_every_page_is_in_a_menu(build: ModuleType) -> None:
+def test_every_page_is_in_a_menu(build):
     listed = {build.STAGED / "index.md"}
     for index in build.STAGED.rglob("index.md"):
         for menu in re.findall(r"```{toctree}(.*?)```", index.read_text("utf-8"), re.DOTALL):
@@ -41,9 +38,7 @@ def test_every_page_is_in_a_menu(build: ModuleType) -> None:
     assert set(build.STAGED.rglob("*.md")) == listed
 
 
-def test_a_page_that_fetches_from_another_host_is_found(
-    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_fetches_from_another_host_is_found(build, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "SITE", tmp_path)
     (tmp_path / "good.html").write_text('<a href="https://example.org">x</a><img src="a.png">')
     (tmp_path / "bad.html").write_text('<script defer src="https://cdn.example.org/x.js"></script>')

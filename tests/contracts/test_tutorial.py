@@ -3,15 +3,12 @@
 What is typed at a file of the reader's own (`console`), tests/journeys/test_first_hour.py types.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -86,7 +83,7 @@ def simplified(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+def reader(tmp_path, monkeypatch):
     for name in [name for name in os.environ if name.startswith("LONGTAIL_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -94,9 +91,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
         yield Reader(stack)
 
 
-def test_every_block_does_what_the_tutorial_says(
-    reader: Reader, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_block_does_what_the_tutorial_says(reader, capsys):
     for language, body in FENCE.findall(PAGE.read_text("utf-8")):
         if language == "sh":
             reader.type(body)

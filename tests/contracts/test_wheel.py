@@ -1,7 +1,5 @@
 """The wheel holds all that works outside the checkout: code, page, configurations, demo data."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -10,7 +8,6 @@ import sys
 import sysconfig
 import venv
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,7 +24,7 @@ DATA = ("models/native/*.c", "models/native/*.h",
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """Build it from a source distribution of a copy, so that nothing is left in the checkout."""
     pytest.importorskip("setuptools", minversion="77")
     source, built = (tmp_path_factory.mktemp(name) for name in ("source", "built"))
@@ -46,7 +43,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_it_holds_all_code_and_data(wheel: Path) -> None:
+def test_it_holds_all_code_and_data(wheel):
     held = set(zipfile.ZipFile(wheel).namelist())
     code = [path for x in PACKAGES for path in (ROOT / x).rglob("*.py")]
     data = [path for pattern in DATA for path in ROOT.glob(pattern)]
@@ -55,7 +52,7 @@ def test_it_holds_all_code_and_data(wheel: Path) -> None:
     assert {f"longtail/{name.removeprefix('longtail/')}" for name in names} - held == set()
 
 
-def test_it_holds_the_compiled_loops_for_any_python_of_its_platform(wheel: Path) -> None:
+def test_it_holds_the_compiled_loops_for_any_python_of_its_platform(wheel):
     held = [Path(name).name for name in zipfile.ZipFile(wheel).namelist()]
     levels = {build.library_path(Path(), level).name for level in build.levels()}
     assert {name for name in held if name.startswith("kernels-")} == levels
@@ -63,13 +60,13 @@ def test_it_holds_the_compiled_loops_for_any_python_of_its_platform(wheel: Path)
     assert not wheel.name.endswith("-any.whl")
 
 
-def test_its_only_top_level_name_is_longtail(wheel: Path) -> None:
+def test_its_only_top_level_name_is_longtail(wheel):
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {name for name in tops if not name.endswith(".dist-info")} == {"longtail"}
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel, tmp_path_factory):
     """Return Python of an environment with the wheel and modules of others with common names.
 
     The libraries are those of this environment.
@@ -92,7 +89,7 @@ def write_modules_of_others(folder: Path) -> None:
 
 
 @pytest.fixture
-def run(installed: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def run(installed, tmp_path):
     """Run Python in a folder that has modules of others, too; it must not fail."""
     write_modules_of_others(tmp_path)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -106,7 +103,7 @@ def run(installed: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
     return run_it
 
 
-def test_what_is_installed_needs_nothing_of_the_checkout(run, tmp_path: Path) -> None:
+def test_what_is_installed_needs_nothing_of_the_checkout(run, tmp_path):
     before = sorted(tmp_path.iterdir())
     code = (
         "import longtail, longtail.service.routes.page\n"
@@ -125,9 +122,7 @@ def test_what_is_installed_needs_nothing_of_the_checkout(run, tmp_path: Path) ->
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_it_trains_predicts_and_serves_beside_modules_of_others(
-    run, tmp_path: Path, tiny_corpus: Path
-) -> None:
+def test_it_trains_predicts_and_serves_beside_modules_of_others(run, tmp_path, tiny_corpus):
     text = "imports of olive oil"
     (tmp_path / "texts.txt").write_text(text, "utf-8")
     run("-m", "longtail", "train", str(tiny_corpus), "--only-sparse")

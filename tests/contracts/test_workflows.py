@@ -1,7 +1,5 @@
 """The workflows of GitHub are as its schema wants them, and each job ends by itself."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

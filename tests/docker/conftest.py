@@ -1,11 +1,8 @@
 """The files of the deployment, and the metrics that the service really has."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,29 +29,29 @@ def read_yaml(*parts: str) -> Any:
 
 
 @pytest.fixture(scope="session")
-def compose() -> dict[str, Any]:
+def compose():
     return read_yaml("docker-compose.yml")
 
 
 @pytest.fixture(scope="session")
-def rules() -> list[dict[str, Any]]:
+def rules():
     groups = read_yaml("docker", "prometheus", "rules.yml")["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
 @pytest.fixture(scope="session")
-def alerts(rules) -> dict[str, dict[str, Any]]:
+def alerts(rules):
     return {rule["alert"]: rule for rule in rules if "alert" in rule}
 
 
 @pytest.fixture(scope="session")
-def dashboard() -> dict[str, Any]:
+def dashboard():
     path = DOCKER / "grafana" / "dashboards" / "longtail.json"
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")
-def samples() -> dict[str, dict[str, set[str]]]:
+def samples():
     """Every sample of `/metrics` after one of all that can happen: name, labels, their values."""
     telemetry = Telemetry()
     telemetry.watch_queue(lambda: 1)
@@ -94,7 +91,7 @@ def answer_of(model: LoadedModel, familiarity: Familiarity) -> EngineAnswer:
 
 
 @pytest.fixture(scope="session")
-def unknown_in(samples, rules) -> Callable[[str], list[str]]:
+def unknown_in(samples, rules):
     """Return the metrics and the labels of an expression that the service does not have."""
     labels_of = {name: set(labels) for name, labels in samples.items()}
     labels_of |= {rule["record"]: set() for rule in rules if "record" in rule}
@@ -114,12 +111,12 @@ def unknown_in(samples, rules) -> Callable[[str], list[str]]:
 
 
 @pytest.fixture(scope="session")
-def setting_variables() -> set[str]:
+def setting_variables():
     return {PREFIX + name.upper() for name in Settings.model_fields}
 
 
 @pytest.fixture(scope="session")
-def longest_stop_s() -> float:
+def longest_stop_s():
     """Seconds from SIGTERM to the end of the process, at the most, with the default settings."""
     settings = Settings()
     return settings.drain_delay_s + settings.shutdown_timeout_s + _GRACE_S

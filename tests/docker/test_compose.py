@@ -1,7 +1,5 @@
 """The compose file: valid, closed, and of one mind with the service's settings."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.resources import files
@@ -13,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 OURS = ("service", "service-gpu", "training")
 
 
-def test_it_is_valid_by_the_schema_of_the_compose_specification(compose) -> None:
+def test_it_is_valid_by_the_schema_of_the_compose_specification(compose):
     pytest.importorskip("check_jsonschema")  # brings the schema
     from jsonschema.validators import validator_for
 
@@ -23,7 +21,7 @@ def test_it_is_valid_by_the_schema_of_the_compose_specification(compose) -> None
     assert errors == []
 
 
-def test_every_container_can_do_as_little_as_possible(compose) -> None:
+def test_every_container_can_do_as_little_as_possible(compose):
     for service in compose["services"].values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
@@ -33,13 +31,13 @@ def test_every_container_can_do_as_little_as_possible(compose) -> None:
         assert "privileged" not in service and "user" not in service
 
 
-def test_a_stop_leaves_the_service_the_time_that_it_takes(compose, longest_stop_s) -> None:
+def test_a_stop_leaves_the_service_the_time_that_it_takes(compose, longest_stop_s):
     for name in ("service", "service-gpu"):
         grace_s = float(compose["services"][name]["stop_grace_period"].removesuffix("s"))
         assert grace_s > longest_stop_s
 
 
-def test_feedback_and_registry_survive_their_containers(compose) -> None:
+def test_feedback_and_registry_survive_their_containers(compose):
     """Volumes take the owner of the image's folder, which the service must be able to write to."""
     for name in OURS:
         service = compose["services"][name]
@@ -52,6 +50,6 @@ def test_feedback_and_registry_survive_their_containers(compose) -> None:
             assert service["environment"]["LONGTAIL_FEEDBACK"] == "/var/lib/longtail/feedback"
 
 
-def test_variables_are_settings_of_the_service(compose, setting_variables) -> None:
+def test_variables_are_settings_of_the_service(compose, setting_variables):
     for name in ("service", "service-gpu"):
         assert set(compose["services"][name]["environment"]) <= setting_variables

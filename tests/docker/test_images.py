@@ -1,7 +1,5 @@
 """The images: a user without rights, exact versions, and nothing that serves no end."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -42,7 +40,7 @@ def normalised(requirement: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def of_service() -> set[str]:
+def of_service():
     lines = (DOCKER / "service-requirements.txt").read_text("utf-8").splitlines()
     return {line for line in lines if not line.startswith("#")}
 
@@ -51,14 +49,14 @@ dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.
 
 
 @dockerfile
-def test_it_runs_as_a_user_without_rights(path: Path) -> None:
+def test_it_runs_as_a_user_without_rights(path):
     assert values(path, "USER") == ["10001:10001"]
     text = path.read_text("utf-8")
     assert text.index("AS runtime") < text.index("USER 10001:10001") < text.index("AS gpu")
 
 
 @dockerfile
-def test_everything_that_is_installed_is_of_the_constraints(path: Path) -> None:
+def test_everything_that_is_installed_is_of_the_constraints(path):
     installs = [
         " ".join(x.split())
         for rest in values(path, "RUN")
@@ -73,7 +71,7 @@ def test_everything_that_is_installed_is_of_the_constraints(path: Path) -> None:
         assert "--no-deps" in command if no_more else "--constraint constraints.txt" in command
 
 
-def test_every_package_that_the_service_imports_is_in_its_image(of_service) -> None:
+def test_every_package_that_the_service_imports_is_in_its_image(of_service):
     found = {normalised(PACKAGE_OF.get(name, name)) for name in imported_by("models", "service")}
     assert (
         found - of_service - BY_TARGET - OPTIONAL - {normalised(x) for x in BROUGHT_BY_OTHERS}
@@ -103,7 +101,7 @@ print(CliRunner().invoke(longtail.app, ["--help"]).output)
 """
 
 
-def test_the_service_starts_without_training_code_and_what_only_that_needs() -> None:
+def test_the_service_starts_without_training_code_and_what_only_that_needs():
     run = subprocess.run(
         [sys.executable, "-c", WITHOUT_TRAINING], cwd=ROOT, capture_output=True, text=True,
         timeout=120, check=False,
@@ -131,7 +129,7 @@ class Ready(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def test_the_health_check_goes_by_readiness() -> None:
+def test_the_health_check_goes_by_readiness():
     with HTTPServer(("127.0.0.1", 0), Ready) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         assert [health(server.server_port), health(server.server_port)] == [0, 1]

@@ -1,7 +1,5 @@
 """The manifests: valid, closed, and of one mind with the service's settings and the rules."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,18 +22,18 @@ def read(*parts: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def pod() -> dict[str, Any]:
+def pod():
     return read("base", "deployment.yaml")["spec"]["template"]["spec"]
 
 
 @pytest.fixture(scope="module")
-def container(pod) -> dict[str, Any]:
+def container(pod):
     (found,) = pod["containers"]
     return found
 
 
 @pytest.fixture(scope="module")
-def settings_file() -> dict[str, str]:
+def settings_file():
     lines = (FOLDER / "base" / "settings.env").read_text("utf-8").splitlines()
     return dict(line.split("=") for line in lines)
 
@@ -54,7 +52,7 @@ def built(overlay: str) -> dict[str, dict[str, Any]]:
 
 @needs_kubectl
 @pytest.mark.parametrize("overlay", ["monitoring", "feedback"])
-def test_everything_is_valid_by_the_schemas_of_kubernetes(overlay: str) -> None:
+def test_everything_is_valid_by_the_schemas_of_kubernetes(overlay):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")  # brings the schemas
     for each in built(overlay).values():
         if each["apiVersion"] != "monitoring.coreos.com/v1":
@@ -62,7 +60,7 @@ def test_everything_is_valid_by_the_schemas_of_kubernetes(overlay: str) -> None:
                 kubernetes_validate.validate(each, version, strict=True)
 
 
-def test_pods_can_do_as_little_as_possible(pod, container) -> None:
+def test_pods_can_do_as_little_as_possible(pod, container):
     assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] == 10001
     assert pod["automountServiceAccountToken"] is False
     assert pod["enableServiceLinks"] is False  # their variables would be unknown settings
@@ -76,13 +74,13 @@ def test_pods_can_do_as_little_as_possible(pod, container) -> None:
     }  # fmt: skip
 
 
-def test_variables_are_settings_of_the_service(container, settings_file, setting_variables) -> None:
+def test_variables_are_settings_of_the_service(container, settings_file, setting_variables):
     assert {each["name"] for each in container["env"]} | set(settings_file) <= setting_variables
 
 
 def test_a_stop_leaves_the_service_the_time_that_it_takes(
     pod, container, settings_file, longest_stop_s
-) -> None:
+):
     defaults = Settings()
     assert float(settings_file["LONGTAIL_DRAIN_DELAY_S"]) == defaults.drain_delay_s
     assert float(settings_file["LONGTAIL_SHUTDOWN_TIMEOUT_S"]) == defaults.shutdown_timeout_s
@@ -90,6 +88,6 @@ def test_a_stop_leaves_the_service_the_time_that_it_takes(
     assert pod["terminationGracePeriodSeconds"] > before_s + longest_stop_s
 
 
-def test_the_rules_are_those_of_prometheus() -> None:
+def test_the_rules_are_those_of_prometheus():
     rules = yaml.safe_load((ROOT / "docker" / "prometheus" / "rules.yml").read_text("utf-8"))
     assert read("monitoring", "prometheusrule.yaml")["spec"] == rules

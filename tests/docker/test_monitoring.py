@@ -1,7 +1,5 @@
 """Rules, alerts and dashboard: they ask for metrics that there are, and each alert is tried."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -25,7 +23,7 @@ def promtool(*arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def expressions(rules, dashboard) -> list[str]:
+def expressions(rules, dashboard):
     queries = [
         target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())
     ]
@@ -36,16 +34,16 @@ def expressions(rules, dashboard) -> list[str]:
 
 
 @needs_promtool
-def test_promtool_accepts_the_rules_and_the_configuration() -> None:
+def test_promtool_accepts_the_rules_and_the_configuration():
     assert "SUCCESS" in promtool("check", "rules", "rules.yml")
     assert "SUCCESS" in promtool("check", "config", "prometheus.yml")
 
 
 @needs_promtool
-def test_every_alert_fires_when_it_should_and_only_then() -> None:
+def test_every_alert_fires_when_it_should_and_only_then():
     assert "SUCCESS" in promtool("test", "rules", "rules_test.yml")
 
 
-def test_every_metric_and_label_asked_for_is_one_of_the_service(expressions, unknown_in) -> None:
+def test_every_metric_and_label_asked_for_is_one_of_the_service(expressions, unknown_in):
     assert len(expressions) > 50
     assert [x for x in map(unknown_in, expressions) if x] == []

@@ -1,7 +1,5 @@
 """What the images install: by hash, complete, and told in a bill of materials."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import requires
 from pathlib import Path
@@ -28,7 +26,7 @@ lock = pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)
 
 
 @lock
-def test_each_package_has_a_hash_and_the_version_of_the_constraints(path: Path) -> None:
+def test_each_package_has_a_hash_and_the_version_of_the_constraints(path):
     found = pins(path)
     assert found and len(found) == len(PIN.findall(path.read_text("utf-8")))
     constraints = pins(DOCKER / "constraints.txt")
@@ -36,7 +34,7 @@ def test_each_package_has_a_hash_and_the_version_of_the_constraints(path: Path) 
 
 
 @lock
-def test_a_lock_has_all_that_its_packages_need(path: Path) -> None:
+def test_a_lock_has_all_that_its_packages_need(path):
     """As they are installed without their dependencies. Read from those installed here."""
     found = set(pins(path)) - {"ziglang"}  # needs nothing, and is not installed here
     found |= FROM_ELSEWHERE if "faiss-cpu" in pins(path) else set()

@@ -1,7 +1,5 @@
 """Corpora that nobody would make by hand: drawn by hypothesis, written as people's files lie."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,12 +1,10 @@
 """A person at a shell: an empty folder, a corpus, a registry with a model, and the command."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +32,7 @@ Run = Callable[..., Outcome]
 
 
 @pytest.fixture(autouse=True)
-def _a_clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _a_clean_environment(monkeypatch):
     for name in os.environ:
         if name.startswith("LONGTAIL_"):
             monkeypatch.delenv(name)
@@ -44,7 +42,7 @@ def _a_clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def place(tmp_path, tiny_corpus, trained_sparse, monkeypatch) -> Path:
+def place(tmp_path, tiny_corpus, trained_sparse, monkeypatch):
     """The current folder: `data`, `registry`, documents, and all sorts of things that are none."""
     here = tmp_path / "place"
     here.mkdir()
@@ -62,7 +60,7 @@ def place(tmp_path, tiny_corpus, trained_sparse, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch, capsys) -> Run:
+def run(monkeypatch, capsys):
     """Runs the command as the shell does, in this process; no journey ever sees a traceback."""
 
     def run_command(*words: str | Path) -> Outcome:
@@ -80,7 +78,7 @@ def run(monkeypatch, capsys) -> Run:
 
 
 @pytest.fixture
-def shell() -> Callable[..., Outcome]:
+def shell():
     """Runs a shell command in the current folder, where `$LT` is the command."""
 
     def run_in_shell(script: str) -> Outcome:
@@ -109,7 +107,7 @@ def checked(outcome: Outcome, words: object) -> Outcome:
 
 
 @pytest.fixture
-def disk(tmp_path) -> Iterator[Callable[..., Path]]:
+def disk(tmp_path):
     """Makes small disks, which can be read-only; skips where nobody may mount one."""
     mounted: list[Path] = []
 

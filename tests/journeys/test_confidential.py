@@ -1,7 +1,5 @@
 """A hospital's coder: no name of a patient is in a confidential bundle, nor in any answer."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -28,7 +26,7 @@ CONFIDENTIAL = (
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """Notes of 240 patients, and four of one more patient, who alone has a rare code."""
     monkeypatch.chdir(tmp_path)
     rows = [

@@ -1,7 +1,5 @@
 """The demo, on the tiny corpus: two versions of one service, and not a request that failed."""
 
-from __future__ import annotations
-
 import re
 import socket
 
@@ -11,7 +9,7 @@ from longtail import demo
 
 
 @pytest.fixture
-def port() -> int:
+def port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number: int = free.getsockname()[1]

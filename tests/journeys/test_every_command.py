@@ -4,8 +4,6 @@ New commands and options join by themselves. Of each: exit status 0, 1 or 2, no 
 reason on stderr where it failed.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,7 +79,7 @@ def typed(words: tuple[str, ...], values: dict[str, str]) -> list[str]:
 
 
 @pytest.fixture
-def things(place, monkeypatch) -> Path:
+def things(place, monkeypatch):
     """A place in which nothing takes long: no service starts, no demo runs."""
     (place / "circle").symlink_to("circle")
     monkeypatch.setattr("longtail.service.server.serve", lambda app: None)
@@ -90,7 +88,7 @@ def things(place, monkeypatch) -> Path:
     return place
 
 
-def test_there_are_commands_and_paths_to_try() -> None:
+def test_there_are_commands_and_paths_to_try():
     assert len(COMMANDS) > 18 and len(CASES) > 40
     assert {name for _, name in CASES} >= {"data", "registry", "output", "target", "work"}
 

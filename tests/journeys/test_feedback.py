@@ -1,7 +1,5 @@
 """Feedback from files, by a person at a shell: there and back, and onto a disk that is full."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A person with a CSV file types what the first page says, and has a service of her own labels."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import re
@@ -26,7 +24,7 @@ TOPICS = {
 
 
 @pytest.fixture
-def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_file(tmp_path, monkeypatch):
     """Her file in an empty folder: 300 rows of one or two topics, as a spreadsheet writes them."""
     here = tmp_path / "hers"
     here.mkdir()
@@ -47,7 +45,7 @@ def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def german_file(own_file: Path) -> Path:
+def german_file(own_file):
     """Her file as German Excel writes it: German columns between semicolons, with umlauts."""
     rows = list(csv.reader((own_file / FILE).read_text("utf-8-sig").splitlines()))[1:]
     with (own_file / "my.csv").open("w", encoding="utf-8-sig", newline="") as file:
@@ -58,7 +56,7 @@ def german_file(own_file: Path) -> Path:
     return own_file / "my.csv"
 
 
-def test_a_file_of_german_excel_is_tagged_by_what_the_readme_says(german_file: Path, run) -> None:
+def test_a_file_of_german_excel_is_tagged_by_what_the_readme_says(german_file, run):
     lines = [
         shlex.split(line, comments=True)[1:]
         for block in FENCE.findall(PAGES[0].read_text("utf-8"))

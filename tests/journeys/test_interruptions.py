@@ -1,7 +1,5 @@
 """Commands that are stopped, run again, run twice at a time, or have no room or no rights."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -37,7 +35,7 @@ longtail.main()
 
 
 @pytest.fixture
-def many(place) -> Path:
+def many(place):
     lines = (json.dumps({"id": i, "text": f"imports of fish {i % 7}"}) for i in range(NUM_LINES))
     (place / "many.jsonl").write_text("\n".join(lines) + "\n")
     return place

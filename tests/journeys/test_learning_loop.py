@@ -1,14 +1,11 @@
 """The whole circle: a service is corrected, learns, and answers with what it learned."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +31,7 @@ RULES = (
 
 
 @pytest.fixture
-def later(place) -> list[dict[str, Any]]:
+def later(place):
     """Writes the oldest documents of the demo data as a corpus; returns those that came next."""
     labels = [{"id": x["uid"], "name": x["title"]} for x in lines_of("lbl")]
     old = {"train": documents("trn", 0, NUM_BEFORE), "dev": documents("dev", 0, 60)}
@@ -48,7 +45,7 @@ def later(place) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def trained(later, run) -> Registry:
+def trained(later, run):
     """What the service begins with."""
     words = ("--without-encoder", "--registry", "circle", "--work", "runs/first")
     assert run("train", "old", *words).status == 0
@@ -56,7 +53,7 @@ def trained(later, run) -> Registry:
 
 
 @pytest.fixture
-def service(place, trained, monkeypatch) -> Iterator[str]:
+def service(place, trained, monkeypatch):
     """Serves that in a process of its own, and keeps feedback; an admin key is in ADMIN_KEY."""
     key, entry = make_key("admin")
     monkeypatch.setenv("ADMIN_KEY", key)
@@ -81,7 +78,7 @@ def service(place, trained, monkeypatch) -> Iterator[str]:
 
 
 @pytest.fixture
-def users(monkeypatch) -> list[int]:
+def users(monkeypatch):
     """Lets the time of a canary pass as fast as its requests are answered."""
     answered: list[int] = []
 

@@ -1,7 +1,5 @@
 """What people do instead of what the READMEs say: one line a journey, with what they then read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -81,7 +79,7 @@ MISTAKES = [
 
 
 @pytest.fixture
-def things(place) -> Path:
+def things(place):
     """What the mistakes above are made with."""
     (place / "link.jsonl").symlink_to("docs.jsonl")
     (place / "hard.jsonl").hardlink_to("docs.jsonl")

@@ -1,7 +1,5 @@
 """What the READMEs say, in their order, from an empty folder: every step works and says so."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -147,7 +147,7 @@ class Site:
 
 
 @pytest.fixture
-def site(place, train_in, tiny_config, tiny_corpus) -> Iterator[Site]:
+def site(place, train_in, tiny_config, tiny_corpus):
     trained = train_in(place / "work", tiny_config.without_encoder, tiny_corpus)  # with names
     shutil.rmtree(place / "registry")
     shutil.copytree(trained.registry.folder, place / "registry")

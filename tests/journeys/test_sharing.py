@@ -1,7 +1,5 @@
 """A person sends a model to a colleague, who serves it."""
 
-from __future__ import annotations
-
 import json
 
 from longtail.models.bundle.registry import Registry

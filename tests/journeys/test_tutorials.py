@@ -1,7 +1,5 @@
 """The notebooks of docs/tutorials: each runs in an empty folder, and its outputs are stored."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -25,7 +23,7 @@ def code_cells(name: str) -> list[Any]:
 
 
 @notebook
-def test_every_cell_runs_in_an_empty_folder(name: str) -> None:
+def test_every_cell_runs_in_an_empty_folder(name):
     """In a process of its own, whose environment Jupyter and the notebook may change."""
     done = subprocess.run(
         [sys.executable, str(FOLDER / "execute.py"), name, "--check"],
@@ -39,7 +37,7 @@ def test_every_cell_runs_in_an_empty_folder(name: str) -> None:
 
 
 @notebook
-def test_what_is_stored_is_what_a_whole_run_showed(name: str) -> None:
+def test_what_is_stored_is_what_a_whole_run_showed(name):
     nbformat.validate(read(name))
     numbers = [cell.execution_count for cell in code_cells(name)]
     assert numbers == list(range(1, len(numbers) + 1))

@@ -1,7 +1,5 @@
 """A person with a vocabulary: what is in it, other forms of it, and labels for a model."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -16,12 +14,12 @@ ex:old a skos:Concept ; skos:prefLabel "old"@en ;
 
 
 @pytest.fixture
-def vocabulary(place) -> None:
+def vocabulary(place):
     (place / "v.ttl").write_text(TURTLE)
 
 
 @pytest.mark.usefixtures("vocabulary")
-def test_show_tells_numbers_and_what_may_be_wrong(run, place) -> None:
+def test_show_tells_numbers_and_what_may_be_wrong(run, place):
     shown = run("vocabulary", "show", "v.ttl")
     assert shown.status == 0
     assert "concepts:        3, 1 of them deprecated" in shown.out
@@ -33,7 +31,7 @@ def test_show_tells_numbers_and_what_may_be_wrong(run, place) -> None:
 
 
 @pytest.mark.usefixtures("vocabulary")
-def test_convert_writes_labels_that_a_model_takes(run, place) -> None:
+def test_convert_writes_labels_that_a_model_takes(run, place):
     assert run("vocabulary", "show", "v.ttl", "--output", "l.jsonl", "--language", "fi").status == 0
     labels = [json.loads(line) for line in (place / "l.jsonl").read_text().splitlines()]
     assert [label["name"] for label in labels] == ["eel", "kala"]
@@ -46,7 +44,7 @@ def test_convert_writes_labels_that_a_model_takes(run, place) -> None:
 
 
 @pytest.mark.usefixtures("vocabulary")
-def test_convert_to_another_syntax_loses_nothing(run) -> None:
+def test_convert_to_another_syntax_loses_nothing(run):
     before = run("vocabulary", "show", "v.ttl", "--json").out
     for name in ("w.nt", "w.ttl"):
         assert run("vocabulary", "show", "v.ttl", "--output", name).out.endswith(
@@ -56,7 +54,7 @@ def test_convert_to_another_syntax_loses_nothing(run) -> None:
 
 
 @pytest.fixture
-def editions(place) -> dict[str, str]:
+def editions(place):
     """A next edition of the labels of the model in `registry`: one renamed, merged, gone, new."""
     lines = (place / "data" / "labels.jsonl").read_text().splitlines()
     first, second, third, fourth, *rest = [json.loads(line) for line in lines]
@@ -69,7 +67,7 @@ def editions(place) -> dict[str, str]:
     return ids
 
 
-def test_a_model_follows_the_next_edition_of_its_vocabulary(run, place, editions) -> None:
+def test_a_model_follows_the_next_edition_of_its_vocabulary(run, place, editions):
     shown = run("vocabulary", "diff", "registry", "next.jsonl", "--json", "c.json")
     counts = {x.split(":")[0]: int(x.split()[1]) for x in shown.out.splitlines() if x[0] != " "
               and not x.startswith("Written")}  # fmt: skip

@@ -1,7 +1,5 @@
 """Calls of C functions: what may be passed, and the build of the library."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -15,12 +13,12 @@ from longtail.models.native.library import CSR, F32, I64, INT, csr, function
     [np.zeros(3), np.zeros((4, 4), dtype=np.float32)[:, ::2], np.zeros(3, dtype=">f4")],
     ids=["float64", "strided", "big-endian"],
 )
-def test_an_array_of_another_type_or_layout_is_refused(array) -> None:
+def test_an_array_of_another_type_or_layout_is_refused(array):
     with pytest.raises(TypeError, match="expected <f4 in C order"):
         F32(array)
 
 
-def test_a_matrix_is_passed_with_indices_of_either_width() -> None:
+def test_a_matrix_is_passed_with_indices_of_either_width():
     sparse_matrix = csr_array(np.eye(4, k=1, dtype=np.float32) + np.eye(4, dtype=np.float32))
     wide = csr_array(sparse_matrix)
     wide.indptr, wide.indices = (x.astype(np.int64) for x in (wide.indptr, wide.indices))
@@ -32,14 +30,14 @@ def test_a_matrix_is_passed_with_indices_of_either_width() -> None:
         np.testing.assert_allclose(sums, (sparse_matrix @ sparse_matrix).toarray(), rtol=1e-6)
 
 
-def test_a_checkout_without_a_compiler_says_how_to_get_one(tmp_path, monkeypatch) -> None:
+def test_a_checkout_without_a_compiler_says_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "find_compiler", lambda: None)
     with pytest.raises(RuntimeError, match="pip install ziglang"):
         build.build(tmp_path)
 
 
 @pytest.mark.slow
-def test_every_level_is_built_once_and_libraries_of_other_sources_go(tmp_path) -> None:
+def test_every_level_is_built_once_and_libraries_of_other_sources_go(tmp_path):
     old = tmp_path / "kernels-000000000000-v1.so"
     old.touch()
     build.build(tmp_path)

@@ -1,7 +1,5 @@
 """Options of a query that no model could answer are refused by name, value and expectation."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 
@@ -51,7 +49,7 @@ def make(**given: Any) -> RankingOptions:
 
 
 @pytest.mark.parametrize(("given", "message"), REFUSED)
-def test_what_no_model_could_answer_is_refused(given: dict[str, Any], message: str) -> None:
+def test_what_no_model_could_answer_is_refused(given, message):
     with pytest.raises(RequestError, match=message):
         make(**given)
 
@@ -68,5 +66,5 @@ def test_what_no_model_could_answer_is_refused(given: dict[str, Any], message: s
         {"label_filter": LabelFilter(include=("a",))},
     ],
 )
-def test_numbers_of_other_libraries_and_whole_ones_are_taken(given: dict[str, Any]) -> None:
+def test_numbers_of_other_libraries_and_whole_ones_are_taken(given):
     make(**given)

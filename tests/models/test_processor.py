@@ -1,7 +1,5 @@
 """The processor, as the system tells it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Connecting to Ray: with a stand-in, and by the command where the extra `ray` is installed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

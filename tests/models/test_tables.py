@@ -1,7 +1,5 @@
 """Tables of notebooks hold text, and data frames need pandas."""
 
-from __future__ import annotations
-
 from longtail.models.tables import html_table
 
 

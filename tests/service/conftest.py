@@ -77,7 +77,7 @@ def _leave_out_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _without_libraries_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_libraries_and_settings(monkeypatch):
     _leave_out_the_libraries(monkeypatch)
 
 
@@ -218,7 +218,7 @@ class Loader:
 
 
 @pytest.fixture
-def publish(tmp_path: Path) -> Callable[..., int]:
+def publish(tmp_path):
     """Publish a tiny bundle in the registry of this test; returns its version."""
     return partial(publish_one, tmp_path)
 
@@ -256,7 +256,7 @@ def publish_one(
 
 
 @pytest.fixture(scope="session")
-def two_versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_versions(tmp_path_factory):
     """The folder of a registry with versions 1 and 2, the second one current; not to be changed."""
     folder = tmp_path_factory.mktemp("two-versions")
     publish_one(folder, p_at_1=0.5)
@@ -265,7 +265,7 @@ def two_versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def registry(two_versions: Path, tmp_path: Path) -> Registry:
+def registry(two_versions, tmp_path):
     """A copy of it."""
     shutil.copytree(two_versions, tmp_path / "registry", symlinks=True)
     return Registry(tmp_path / "registry")
@@ -288,13 +288,13 @@ def started(
 
 
 @pytest.fixture
-def open_client(registry: Registry) -> OpenClient:
+def open_client(registry):
     """Start the service with a loader and settings; waits for the models unless told not to."""
     return partial(started, registry.folder)
 
 
 @pytest.fixture
-def open_admin(open_client: OpenClient) -> OpenClient:
+def open_admin(open_client):
     """The same, whose client may change what is served."""
     key, entry = make_key("tester")
 
@@ -308,7 +308,7 @@ def open_admin(open_client: OpenClient) -> OpenClient:
 
 
 @pytest.fixture(scope="module")
-def client(two_versions: Path) -> Iterator[TestClient]:
+def client(two_versions):
     """A service that the tests of a module share."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         _leave_out_the_libraries(monkeypatch)
@@ -317,24 +317,24 @@ def client(two_versions: Path) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def fresh_client(open_client: OpenClient) -> Iterator[TestClient]:
+def fresh_client(open_client):
     """A service of this test's own, whose counters begin at 0."""
     with open_client() as client:
         yield client
 
 
 @pytest.fixture
-def make_loader() -> type[Loader]:
+def make_loader():
     return Loader
 
 
 @pytest.fixture
-def fake_predictor() -> type[FakePredictor]:
+def fake_predictor():
     return FakePredictor
 
 
 @pytest.fixture
-def wait_for_loading() -> Callable[[TestClient], None]:
+def wait_for_loading():
     return wait_until_loaded
 
 
@@ -347,7 +347,7 @@ def wait_until_loaded(client: TestClient) -> None:
 
 
 @pytest.fixture
-def open_server(start_server, registry: Registry) -> Callable[..., AbstractContextManager[str]]:
+def open_server(start_server, registry):
     """Start the service on a port of this machine; yields its URL."""
     return lambda loader=None, **settings: start_server(
         loader, **{"registry": registry.folder} | settings
@@ -355,7 +355,7 @@ def open_server(start_server, registry: Registry) -> Callable[..., AbstractConte
 
 
 @pytest.fixture(scope="session")
-def start_server() -> Callable[..., AbstractContextManager[str]]:
+def start_server():
     """The same, of a registry that is among the settings."""
 
     @contextmanager
@@ -384,9 +384,7 @@ def start_server() -> Callable[..., AbstractContextManager[str]]:
 
 
 @pytest.fixture(scope="module")
-def server(
-    start_server: Callable[..., AbstractContextManager[str]], two_versions: Path
-) -> Iterator[str]:
+def server(start_server, two_versions):
     with pytest.MonkeyPatch.context() as monkeypatch:
         _leave_out_the_libraries(monkeypatch)
         with start_server(registry=two_versions) as url:
@@ -394,11 +392,11 @@ def server(
 
 
 @pytest.fixture
-def fake_label_score() -> type[FakeLabelScore]:
+def fake_label_score():
     return FakeLabelScore
 
 
 @pytest.fixture
-def keys() -> list[tuple[str, str]]:
+def keys():
     """Two keys, each with its entry."""
     return [make_key("one"), make_key("two")]

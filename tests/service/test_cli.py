@@ -1,7 +1,5 @@
 """`longtail serve` and `longtail registry ...`."""
 
-from __future__ import annotations
-
 import json
 import re
 

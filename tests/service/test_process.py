@@ -1,7 +1,5 @@
 """The service as a process of its own: a real server, a real port, a real signal."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

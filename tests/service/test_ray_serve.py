@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 
 @pytest.fixture
-def two_versions(trained, tmp_path) -> Registry:
+def two_versions(trained, tmp_path):
     """A trained model, and the same with a label more; the first is current."""
     registry = Registry(tmp_path / "two")
     bundle = trained.bundle
@@ -67,7 +67,7 @@ def test_a_replica_whose_model_is_damaged_does_not_start(two_versions):
 
 
 @pytest.fixture
-def fake_serve(monkeypatch) -> dict[str, Any]:
+def fake_serve(monkeypatch):
     """Stands in for Ray Serve; returns what a deployment is made of."""
     made: dict[str, Any] = {}
 

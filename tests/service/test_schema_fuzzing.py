@@ -4,8 +4,6 @@ The same few for each operation by default; with `FUZZ_REQUESTS` and `FUZZ_SEED`
 in all.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

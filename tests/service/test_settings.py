@@ -1,7 +1,5 @@
 """Settings: options over variables over defaults; nothing misspelt goes unseen."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.errors import ConfigError

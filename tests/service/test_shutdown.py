@@ -1,7 +1,5 @@
 """How a server ends: ready no more, then deaf, then gone, and gone at once when asked twice."""
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import signal

@@ -8,8 +8,6 @@ each step a plain request must be answered 200, and `/readyz` must say so.
 `make fuzz` does so with the date as its seed.
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json
@@ -297,7 +295,7 @@ def quoted(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory, trained, trained_sparse) -> Path:
+def source(tmp_path_factory, trained, trained_sparse):
     """A registry with a model with an encoder, two without, and one that is damaged."""
     registry = Registry(tmp_path_factory.mktemp("state-machine") / "registry")
     folders = [Path(trained.bundle.folder), Path(trained_sparse.bundle.folder)]
@@ -309,7 +307,7 @@ def source(tmp_path_factory: pytest.TempPathFactory, trained, trained_sparse) ->
 
 
 @pytest.fixture
-def open_service(source: Path, tmp_path: Path) -> OpenService:
+def open_service(source, tmp_path):
     """Starts the service with a version, over a fresh copy of the registry."""
     turns = itertools.count()
     key, entry = make_key("state-machine")
@@ -351,7 +349,7 @@ def wait_until_ready(server: uvicorn.Server, app: Any) -> None:
     raise AssertionError("the service did not start")
 
 
-def test_any_order_of_requests_leaves_a_service_that_answers(capsys, open_service) -> None:
+def test_any_order_of_requests_leaves_a_service_that_answers(capsys, open_service):
     class Machine(ServiceMachine):
         pass
 

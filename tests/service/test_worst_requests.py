@@ -5,8 +5,6 @@ joins by being in it. Here no clock decides: the processor time of the event loo
 two of its turns is measured, and the highest memory of the process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import importlib.util
@@ -16,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from urllib.parse import unquote_to_bytes
 
 import pytest
@@ -36,7 +33,7 @@ STATUS = Path("/proc/self/status")
 
 
 @pytest.fixture(scope="module")
-def worst() -> ModuleType:
+def worst():
     """The script, which is no part of a package."""
     path = Path(__file__).parents[1] / "bench" / "worst_cases.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -1,9 +1,7 @@
 """What tests of neural training share: the tiny corpus as tokens, a fresh model, label subsets."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from longtail.training.neural.model import DeplModel, TrainingTexts
 
 
 @pytest.fixture(scope="session")
-def texts(tiny_corpus, tiny_encoder) -> TrainingTexts:
+def texts(tiny_corpus, tiny_encoder):
     """Documents of up to 24 tokens, and the names of the labels."""
     dataset = open_dataset(tiny_corpus)
     tokenizer = load_tokenizer(tiny_encoder)
@@ -33,24 +31,24 @@ def texts(tiny_corpus, tiny_encoder) -> TrainingTexts:
 
 
 @pytest.fixture(scope="session")
-def priors(texts) -> np.ndarray:
+def priors(texts):
     counts = np.asarray(texts.truth.sum(axis=0), dtype=np.float32)
     return (counts + np.float32(0.5)) / np.float32(texts.truth.shape[0] + 1)
 
 
 @pytest.fixture
-def new_model(tiny_encoder, priors) -> Callable[[], DeplModel]:
+def new_model(tiny_encoder, priors):
     return lambda: DeplModel(DualEncoder(load_transformer(tiny_encoder)), priors)
 
 
 @pytest.fixture
-def subsets(texts) -> LabelSubsets:
+def subsets(texts):
     hard = np.random.default_rng(0).integers(0, texts.truth.shape[1], (60, 3))
     return LabelSubsets(texts.truth, hard, 80)
 
 
 @pytest.fixture
-def write_feedback(tmp_path) -> Callable[..., Path]:
+def write_feedback(tmp_path):
     """Writes lines of feedback to a file."""
 
     def write(*lines: Mapping[str, Any] | str) -> Path:

@@ -1,10 +1,7 @@
 """`longtail describe`: one label, the whole catalogue, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,10 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import longtail
-from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.pretrained import load_tokenizer
 from longtail.models.encoders.tokens import tokenize_texts
-from longtail.models.labels.catalogue import Label
 from longtail.training.data.dataset import open_dataset
 from longtail.training.reports.labels import report_labels, write_reports
 
@@ -23,7 +18,7 @@ MAX_TOKENS = 12  # of the trained run
 
 
 @pytest.fixture
-def describe(tmp_path, monkeypatch, trained) -> Callable[..., Result]:
+def describe(tmp_path, monkeypatch, trained):
     """Calls the command in an empty folder, on the trained model's registry."""
     monkeypatch.chdir(tmp_path)
     registry = str(trained.registry.folder)
@@ -37,12 +32,12 @@ def describe(tmp_path, monkeypatch, trained) -> Callable[..., Result]:
 
 
 @pytest.fixture
-def bundle(trained) -> Bundle:
+def bundle(trained):
     return trained.bundle
 
 
 @pytest.fixture
-def commonest(bundle) -> Label:
+def commonest(bundle):
     return bundle.catalogue[int(bundle.catalogue.training_counts.argmax())]
 
 
@@ -81,7 +76,7 @@ def test_the_pseudo_description_is_cut_where_the_encoder_stops(bundle):
 
 
 @pytest.fixture
-def describe_without_encoder(trained_sparse, tmp_path, monkeypatch) -> Callable[..., Result]:
+def describe_without_encoder(trained_sparse, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     registry = str(trained_sparse.registry.folder)
     return lambda *arguments: CliRunner().invoke(

@@ -1,13 +1,10 @@
 """`longtail train` and `longtail evaluate`: what they print, write and refuse."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ from longtail.training.data.dataset import open_dataset
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch) -> Callable[..., Result]:
+def call(tmp_path, monkeypatch):
     """Calls the command in an empty folder and returns what it did."""
     monkeypatch.chdir(tmp_path)
     for name in ("TRANSFORMERS_VERBOSITY", "HF_HUB_DISABLE_PROGRESS_BARS", "TRANSFORMERS_NO_TQDM"):
@@ -39,7 +36,7 @@ def call(tmp_path, monkeypatch) -> Callable[..., Result]:
 
 
 @pytest.fixture
-def fail(monkeypatch, capsys, tmp_path) -> Callable[..., str]:
+def fail(monkeypatch, capsys, tmp_path):
     """Calls the command as the shell does and returns the error that it prints."""
     monkeypatch.chdir(tmp_path)
 
@@ -54,7 +51,7 @@ def fail(monkeypatch, capsys, tmp_path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def evaluate(call, trained, tiny_corpus) -> Callable[..., Result]:
+def evaluate(call, trained, tiny_corpus):
     """Evaluates the trained model; the files go to the folder `out`."""
     places = (tiny_corpus, "--registry", trained.registry.folder, "--output", "out")
     return lambda *options: call("evaluate", *places, *options)
@@ -69,7 +66,7 @@ def figures(result: Result) -> dict[str, Any]:
 
 
 @pytest.fixture
-def broken_corpus(tiny_corpus, tmp_path) -> Path:
+def broken_corpus(tiny_corpus, tmp_path):
     """The tiny corpus with two training lines and one test line that can't be used."""
     folder = Path(shutil.copytree(tiny_corpus, tmp_path / "broken"))
     with (folder / "train.jsonl").open("a") as file:

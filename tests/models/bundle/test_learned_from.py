@@ -1,7 +1,5 @@
 """What a manifest says of learning: as it was written, and refused where it is of other types."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, fields, replace
 
 import pytest
@@ -35,6 +33,6 @@ def test_a_manifest_with_and_without_it_comes_back_as_it_was(trained):
         ("surplus", 1),
     ],
 )  # fmt: skip
-def test_values_of_other_types_are_refused(name, value) -> None:
+def test_values_of_other_types_are_refused(name, value):
     with pytest.raises(TypeError):
         learned_from_json(asdict(LEARNED) | {name: value})

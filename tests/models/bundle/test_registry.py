@@ -1,7 +1,5 @@
 """The registry: numbers, the alias, and what is left when a writer is stopped at any moment."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd
@@ -95,18 +93,18 @@ class Workplace:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Workplace:
+def place(tmp_path):
     return Workplace(tmp_path)
 
 
-def test_bundles_are_numbered_from_one_and_the_last_is_current(place: Workplace) -> None:
+def test_bundles_are_numbered_from_one_and_the_last_is_current(place):
     assert [place.publish("a"), place.publish("b")] == [1, 2]
     assert place.registry.versions() == [1, 2]
     assert place.registry.current() == 2
     assert [place.name_of(1), place.name_of("current"), place.name_of("2")] == ["a", "b", "b"]
 
 
-def test_every_change_is_in_the_log_with_who_made_it(place: Workplace) -> None:
+def test_every_change_is_in_the_log_with_who_made_it(place):
     place.publish("a")
     place.publish("b", activate=False)
     place.publish("b", activate=False)  # nothing changes
@@ -129,7 +127,7 @@ def test_every_change_is_in_the_log_with_who_made_it(place: Workplace) -> None:
     assert all(x["at"].endswith("+00:00") for x in found)
 
 
-def test_nothing_changes_where_the_log_cannot_be_written(place: Workplace) -> None:
+def test_nothing_changes_where_the_log_cannot_be_written(place):
     place.publish("a")
     place.publish("b")
     place.registry.changes.path.unlink()
@@ -140,7 +138,7 @@ def test_nothing_changes_where_the_log_cannot_be_written(place: Workplace) -> No
     assert (place.registry.current(), place.registry.versions()) == (2, [1, 2])
 
 
-def test_versions_are_sorted_as_numbers_and_other_names_are_no_versions(place: Workplace) -> None:
+def test_versions_are_sorted_as_numbers_and_other_names_are_no_versions(place):
     for name in "abcdefghijk":
         place.publish(name)
     for name in ("notes", "-1", "x2", "²"):
@@ -149,7 +147,7 @@ def test_versions_are_sorted_as_numbers_and_other_names_are_no_versions(place: W
     assert place.registry.versions() == list(range(1, 12))
 
 
-def test_the_same_bundle_published_twice_is_one_version(place: Workplace) -> None:
+def test_the_same_bundle_published_twice_is_one_version(place):
     place.publish("a")
     place.publish("b")
     time = place.registry.published_at(1)
@@ -159,16 +157,14 @@ def test_the_same_bundle_published_twice_is_one_version(place: Workplace) -> Non
 
 
 @pytest.mark.parametrize("version", [3, "3", "newest", "../1", "", "1/.", "-1", "²"])
-def test_an_unknown_version_is_refused_with_those_that_there_are(
-    place: Workplace, version: int | str
-) -> None:
+def test_an_unknown_version_is_refused_with_those_that_there_are(place, version):
     place.publish("a")
     place.publish("b")
     with pytest.raises(BundleNotFoundError, match=r"no version .*; there are: 1, 2;"):
         place.registry.resolve(version)
 
 
-def test_an_empty_registry_says_how_to_fill_it_and_is_not_made(place: Workplace) -> None:
+def test_an_empty_registry_says_how_to_fill_it_and_is_not_made(place):
     registry = place.registry
     assert registry.versions() == [] and registry.current() is None
     with pytest.raises(
@@ -181,7 +177,7 @@ def test_an_empty_registry_says_how_to_fill_it_and_is_not_made(place: Workplace)
     assert not registry.folder.exists()
 
 
-def test_rollback_goes_back_step_by_step_and_then_says_so(place: Workplace) -> None:
+def test_rollback_goes_back_step_by_step_and_then_says_so(place):
     for name in "abc":
         place.publish(name)
     assert [place.registry.rollback(), place.registry.rollback()] == [2, 1]
@@ -190,14 +186,14 @@ def test_rollback_goes_back_step_by_step_and_then_says_so(place: Workplace) -> N
         place.registry.rollback()
 
 
-def test_rollback_skips_versions_that_were_removed(place: Workplace) -> None:
+def test_rollback_skips_versions_that_were_removed(place):
     for name in "abc":
         place.publish(name)
     place.registry.remove(2)
     assert place.registry.rollback() == 1
 
 
-def test_rollback_refuses_a_corrupt_version_and_stays(place: Workplace) -> None:
+def test_rollback_refuses_a_corrupt_version_and_stays(place):
     place.publish("a")
     place.publish("b")
     (place.registry.folder / "1" / "note.json").unlink()
@@ -206,7 +202,7 @@ def test_rollback_refuses_a_corrupt_version_and_stays(place: Workplace) -> None:
     assert place.registry.current() == 2
 
 
-def test_the_current_version_is_not_removed(place: Workplace) -> None:
+def test_the_current_version_is_not_removed(place):
     place.publish("a")
     with pytest.raises(BundleError, match="version 1 is the current one; activate another"):
         place.registry.remove(1)
@@ -214,8 +210,8 @@ def test_the_current_version_is_not_removed(place: Workplace) -> None:
 
 
 def test_a_removed_number_is_not_used_again_even_if_its_publishing_was_cut_short(
-    place: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    place, monkeypatch
+):
     place.publish("a")
     with monkeypatch.context() as patch:
         patch.setattr(Registry, "_save", lambda self, state: 1 / 0)
@@ -240,7 +236,7 @@ UNREADABLE_STATES = [
 
 
 @pytest.mark.parametrize("text", UNREADABLE_STATES, ids=lambda text: text[:60])
-def test_an_unreadable_state_is_told_with_the_way_out(place: Workplace, text: str) -> None:
+def test_an_unreadable_state_is_told_with_the_way_out(place, text):
     place.publish("a")
     path = place.registry.folder / "registry.json"
     path.write_bytes(text.encode("latin-1"))
@@ -253,9 +249,7 @@ def test_an_unreadable_state_is_told_with_the_way_out(place: Workplace, text: st
     assert place.name_of("current") == "a"
 
 
-def test_what_a_killed_writer_left_is_no_version_and_the_next_writer_deletes_it(
-    place: Workplace,
-) -> None:
+def test_what_a_killed_writer_left_is_no_version_and_the_next_writer_deletes_it(place):
     place.publish("a")
     for name in (".incoming-staged", ".incoming-.incoming-staged-1", ".removed-7"):
         (place.registry.folder / name / "encoder").mkdir(parents=True)
@@ -272,8 +266,8 @@ STEPS = [(os, "fsync", n) for n in range(1, 13)] + [
 
 @pytest.mark.parametrize(("module", "attribute", "nth"), STEPS)
 def test_a_publishing_that_fails_at_any_step_leaves_a_registry_that_works(
-    place: Workplace, module: object, attribute: str, nth: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    place, module, attribute, nth, monkeypatch
+):
     place.publish("a")
     original, calls = getattr(module, attribute), []
 
@@ -294,9 +288,7 @@ def test_a_publishing_that_fails_at_any_step_leaves_a_registry_that_works(
 
 
 @pytest.mark.parametrize("kill_at", ["fsync:2", "fsync:6", "rename:1", "rename:2", "replace:1"])
-def test_a_writer_killed_while_publishing_leaves_a_registry_that_works(
-    place: Workplace, kill_at: str
-) -> None:
+def test_a_writer_killed_while_publishing_leaves_a_registry_that_works(place, kill_at):
     place.publish("a")
     process = place.in_process("b", kill_at)
     process.communicate(timeout=60)
@@ -306,7 +298,7 @@ def test_a_writer_killed_while_publishing_leaves_a_registry_that_works(
     assert place.publish("b") == 2 and place.hidden() == [".lock"]
 
 
-def test_two_processes_publishing_at_once_get_different_numbers(place: Workplace) -> None:
+def test_two_processes_publishing_at_once_get_different_numbers(place):
     processes = [place.in_process(name) for name in "ab"]
     printed = [process.communicate(timeout=60)[0].strip() for process in processes]
     assert sorted(printed) == ["1", "2"]
@@ -321,7 +313,7 @@ def run_together(*calls: Callable[[], object]) -> None:
         thread.join(60)
 
 
-def test_a_reader_always_sees_a_whole_current_version(place: Workplace) -> None:
+def test_a_reader_always_sees_a_whole_current_version(place):
     place.publish("a")
     seen, is_done = set(), threading.Event()
 

@@ -1,7 +1,5 @@
 """The record of the documents that a model was trained on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

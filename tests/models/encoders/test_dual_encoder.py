@@ -1,11 +1,8 @@
 """The dual encoder: poolers, padding, and order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
-from transformers import TokenizersBackend
 
 from longtail.models.encoders.dual_encoder import DualEncoder, Role, encode_all
 from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
@@ -15,7 +12,7 @@ ROLES: tuple[Role, ...] = ("document", "label")
 
 
 @pytest.fixture
-def tokens(tokenizer: TokenizersBackend) -> TokenizedTexts:
+def tokens(tokenizer):
     return tokenize_texts(tokenizer, TEXTS, 30)
 
 
@@ -39,25 +36,14 @@ def one_by_one(model: DualEncoder, tokens: TokenizedTexts, role: Role) -> np.nda
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("budget", [1, 40, 4096])
-def test_a_text_has_the_vector_that_it_has_alone(
-    dual_encoder: DualEncoder,
-    tokens: TokenizedTexts,
-    role: Role,
-    budget: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_text_has_the_vector_that_it_has_alone(dual_encoder, tokens, role, budget, monkeypatch):
     monkeypatch.setattr("longtail.models.encoders.dual_encoder._ENCODE_TOKENS", budget)
     found = encode(dual_encoder, tokens, role)
     np.testing.assert_allclose(found, one_by_one(dual_encoder, tokens, role), atol=1e-5)
 
 
 @pytest.mark.parametrize("budget", [16, 64])
-def test_a_batch_holds_no_more_tokens_than_the_budget(
-    dual_encoder: DualEncoder,
-    tokenizer: TokenizersBackend,
-    budget: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_batch_holds_no_more_tokens_than_the_budget(dual_encoder, tokenizer, budget, monkeypatch):
     monkeypatch.setattr("longtail.models.encoders.dual_encoder._ENCODE_TOKENS", budget)
     sizes = []
     hook = dual_encoder.register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].ids))
@@ -68,7 +54,7 @@ def test_a_batch_holds_no_more_tokens_than_the_budget(
     assert sum(len(ids) for ids in sizes) == 50
 
 
-def test_encoding_switches_dropout_off(dual_encoder: DualEncoder, tokens: TokenizedTexts) -> None:
+def test_encoding_switches_dropout_off(dual_encoder, tokens):
     wanted = encode(dual_encoder, tokens, "document")
     np.testing.assert_array_equal(encode(dual_encoder.train(), tokens, "document"), wanted)
     assert not dual_encoder.training

@@ -1,7 +1,5 @@
 """Encoders are found or refused without a network; tokens are cut as Hugging Face cuts them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
@@ -16,7 +14,6 @@ from huggingface_hub.utils import filter_repo_objects
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
-from transformers import TokenizersBackend
 
 from longtail.models.encoders.pretrained import (
     find_encoder,
@@ -30,7 +27,7 @@ TEXTS = ["river fish law", "", "rivers and the court", "trade " * 30, "nothing k
 
 
 @pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def offline(monkeypatch):
     """No hub: as with HF_HUB_OFFLINE=1, and whoever tries fails."""
 
     def refuse(*args: object, **kwargs: object) -> None:
@@ -49,7 +46,7 @@ def encoder_folder(folder: Path, *weights: str) -> Path:
     return folder
 
 
-def test_a_folder_is_an_encoder_by_its_name_and_the_sha256_of_its_weights(tmp_path: Path) -> None:
+def test_a_folder_is_an_encoder_by_its_name_and_the_sha256_of_its_weights(tmp_path):
     folder = encoder_folder(tmp_path / "mine", "model.safetensors")
     found = find_encoder(f"{folder}/")
     assert (found.name, found.folder) == ("mine", folder)
@@ -57,7 +54,7 @@ def test_a_folder_is_an_encoder_by_its_name_and_the_sha256_of_its_weights(tmp_pa
 
 
 @pytest.mark.parametrize("weights", [[], ["pytorch_model.bin"]])
-def test_a_folder_without_safetensors_is_refused(tmp_path: Path, weights: list[str]) -> None:
+def test_a_folder_without_safetensors_is_refused(tmp_path, weights):
     folder = encoder_folder(tmp_path / "mine", *weights)
     with pytest.raises(
         ConfigError, match=r"expected config\.json and \*\.safetensors in .*convert"
@@ -67,7 +64,7 @@ def test_a_folder_without_safetensors_is_refused(tmp_path: Path, weights: list[s
 
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize("name", ["nobody/no-such-encoder", "no/such/folder", "../bad id?"])
-def test_an_encoder_that_cannot_be_fetched_is_refused(name: str) -> None:
+def test_an_encoder_that_cannot_be_fetched_is_refused(name):
     with pytest.raises(ConfigError, match=r"not a folder, and the model hub gave .*use 'packaged'"):
         find_encoder(name)
 
@@ -92,9 +89,7 @@ HUB_FILES = {
         ("max_position_embeddings", 10**9),
     ],
 )
-def test_a_configuration_far_larger_than_its_weights_is_refused(
-    bundle_folder: Path, name: str, value: int
-) -> None:
+def test_a_configuration_far_larger_than_its_weights_is_refused(bundle_folder, name, value):
     path = bundle_folder / "encoder" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
     with pytest.raises(ConfigError, match=r"describes a model of .* expected those of one model"):
@@ -103,8 +98,8 @@ def test_a_configuration_far_larger_than_its_weights_is_refused(
 
 @pytest.mark.parametrize("kind", HUB_FILES)
 def test_of_a_hub_encoder_all_that_is_needed_is_fetched_and_nothing_that_can_run_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+    tmp_path, monkeypatch, kind
+):
     asked: dict[str, list[str]] = {}
 
     def fetch(name: str, allow_patterns: list[str]) -> str:
@@ -119,8 +114,8 @@ def test_of_a_hub_encoder_all_that_is_needed_is_fetched_and_nothing_that_can_run
 
 
 def test_weights_of_another_model_than_the_configuration_describes_are_refused(
-    written_bundle: Path, tmp_path: Path
-) -> None:
+    written_bundle, tmp_path
+):
     folder = shutil.copytree(written_bundle / "encoder", tmp_path / "mixed")
     save_file({"other.weight": torch.ones(2)}, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(
@@ -131,16 +126,14 @@ def test_weights_of_another_model_than_the_configuration_describes_are_refused(
 
 
 @pytest.mark.usefixtures("offline")
-def test_a_saved_encoder_loads_in_evaluation_mode_and_float32(written_bundle: Path) -> None:
+def test_a_saved_encoder_loads_in_evaluation_mode_and_float32(written_bundle):
     transformer = load_transformer(written_bundle / "encoder")
     assert not transformer.training
     assert {parameter.dtype for parameter in transformer.parameters()} == {torch.float32}
 
 
 @pytest.mark.usefixtures("offline")
-def test_a_saved_tokenizer_gives_the_same_tokens(
-    written_bundle: Path, tokenizer: TokenizersBackend
-) -> None:
+def test_a_saved_tokenizer_gives_the_same_tokens(written_bundle, tokenizer):
     found = tokenize_texts(load_tokenizer(written_bundle / "encoder"), TEXTS, 8)
     np.testing.assert_array_equal(found.ids, tokenize_texts(tokenizer, TEXTS, 8).ids)
 
@@ -151,9 +144,7 @@ def text_ids(tokens: TokenizedTexts, row: int) -> list[int]:
 
 
 @given(st.lists(st.text("rivefsh ,.", max_size=60), max_size=5), st.integers(2, 40))
-def test_texts_are_cut_as_hugging_face_cuts_them(
-    tokenizer: TokenizersBackend, texts: list[str], max_tokens: int
-) -> None:
+def test_texts_are_cut_as_hugging_face_cuts_them(tokenizer, texts, max_tokens):
     found = tokenize_texts(tokenizer, texts, max_tokens)
     whole = [tokenizer(text)["input_ids"] for text in texts]
     cut = [tokenizer(text, truncation=True, max_length=max_tokens)["input_ids"] for text in texts]
@@ -165,9 +156,7 @@ def test_texts_are_cut_as_hugging_face_cuts_them(
     assert found.num_known.tolist() == [sum(x not in special for x in ids) for ids in cut]
 
 
-def test_a_part_of_a_batch_has_its_rows_and_no_padding_that_none_of_them_needs(
-    tokenizer: TokenizersBackend,
-) -> None:
+def test_a_part_of_a_batch_has_its_rows_and_no_padding_that_none_of_them_needs(tokenizer):
     batch = tokenize_texts(tokenizer, TEXTS, 8).batch(np.arange(len(TEXTS)), 0, "cpu")
     part = batch.part(1, 3)
     width = int(batch.mask[1:3].sum(dim=1).max())

@@ -1,9 +1,5 @@
 """BERT in training without padding: the transformer's own answers and gradients."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import nn
@@ -100,7 +96,7 @@ def test_dropout_is_the_modules_and_only_in_training(packed):
 
 
 @pytest.fixture
-def forwards(monkeypatch) -> Callable[[PreTrainedModel], list[int]]:
+def forwards(monkeypatch):
     """Counts the calls of a transformer's own forward pass."""
 
     def watch(transformer: PreTrainedModel) -> list[int]:

@@ -1,9 +1,6 @@
 """What the files of sentence-transformers say of an encoder, against a plain forward pass."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ TANH = "torch.nn.modules.activation.Tanh"
 
 
 @pytest.fixture
-def folder_with(tmp_path) -> Callable[..., Path]:
+def folder_with(tmp_path):
     """Writes modules.json and a folder for each module, with its settings and weights."""
 
     def write(*modules: tuple[str, dict[str, Any], dict[str, torch.Tensor]]) -> Path:

@@ -1,7 +1,5 @@
 """Explanations: their parts add up, and say what the parts of the model say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +26,7 @@ KNOWING_ALL = ("retrieval", "hybrid", "ensemble")
 
 
 @pytest.fixture(scope="module")
-def predictor(parts: ModelParts, constant_blend) -> Predictor:
+def predictor(parts, constant_blend):
     """A model with every scorer, blends too."""
     calibrations = {"retrieval": IDENTITY, "linear": IDENTITY, "sparse": IDENTITY}
     blends = {"ensemble": constant_blend({"retrieval": 0.25, "linear": 0.25, "sparse": 0.5})}

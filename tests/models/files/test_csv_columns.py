@@ -1,7 +1,5 @@
 """The header of a CSV file: its delimiter and known columns are recognised, and that is told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The rows of CSV files as Excel writes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.errors import DataError

@@ -1,7 +1,5 @@
 """Validation errors in our words: what came, and what was expected."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import pytest

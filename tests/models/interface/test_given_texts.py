@@ -1,7 +1,5 @@
 """Texts are taken out of whatever holds them, and nothing else is taken for texts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A loaded model answers about one text or many, explains, and shows itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.errors import DataError
@@ -13,7 +11,7 @@ TEXTS = ["imports of olive oil", "<b>fishing</b> quotas"]
 
 
 @pytest.fixture(scope="module")
-def model(trained_sparse) -> LoadedModel:
+def model(trained_sparse):
     bundle = trained_sparse.bundle
     return LoadedModel(bundle, Predictor.of_bundle(bundle))
 

@@ -1,7 +1,5 @@
 """Corrected top-k against a sort of all labels, to the bit, on both ways to get it."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np
@@ -103,7 +101,7 @@ def assert_same(found: Ranking, wanted: Ranking) -> None:
     st.data(),
 )  # fmt: skip
 @settings(max_examples=60)
-def test_both_ways_are_brute_force(size, seed, tied, share, data) -> None:
+def test_both_ways_are_brute_force(size, seed, tied, share, data):
     problem = Problem(size, seed, tied=tied, share=share)
     k = data.draw(st.integers(1, size), label="k")
     for found in problem.both_ways(k):
@@ -112,14 +110,14 @@ def test_both_ways_are_brute_force(size, seed, tied, share, data) -> None:
 
 @pytest.mark.parametrize("size", [1000, 1024, 3001])
 @pytest.mark.parametrize("tied", [False, True])
-def test_both_ways_are_brute_force_on_more_labels(size: int, tied: bool) -> None:
+def test_both_ways_are_brute_force_on_more_labels(size, tied):
     problem = Problem(size, seed=size, tied=tied)
     for k in (1, 5, 100, size):
         for found in problem.both_ways(k):
             assert_same(found, problem.brute_force(k))
 
 
-def test_scores_that_float32_products_confuse_are_told_apart() -> None:
+def test_scores_that_float32_products_confuse_are_told_apart():
     problem = Problem(200, seed=1, share=1.0)
     vectors = problem.index.vectors.copy()
     vectors[:, 0] += 1e5  # the same for all labels: it hides the rest from float32 sums
@@ -128,7 +126,7 @@ def test_scores_that_float32_products_confuse_are_told_apart() -> None:
         assert_same(found, problem.brute_force(7))
 
 
-def test_both_ways_score_given_labels_as_they_rank_them() -> None:
+def test_both_ways_score_given_labels_as_they_rank_them():
     problem = Problem(60, seed=4, share=0.7)
     best, rows = problem.brute_force(9), np.arange(3)
     source = CorrectedSource(*problem.bound)
@@ -151,7 +149,7 @@ class Counting:
         return self.source.score(rows, labels)
 
 
-def test_few_labels_are_touched_where_the_best_stand_out() -> None:
+def test_few_labels_are_touched_where_the_best_stand_out():
     problem = Problem(3001, seed=5, share=1.0, rows=1)
     vectors = problem.index.vectors.copy()
     vectors[[7, 1700]] = 20 * problem.vectors[0]

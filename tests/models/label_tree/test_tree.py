@@ -1,8 +1,5 @@
 """The label tree against enumeration of all paths."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from unittest import mock
 
@@ -30,7 +27,7 @@ def as_on_a_gpu() -> AbstractContextManager:
 
 
 @pytest.fixture(params=["compiled loops", "PyTorch"], autouse=True, scope="module")
-def way(request) -> Iterator[None]:
+def way(request):
     """Every test runs with the loops of a CPU, and with what a GPU runs."""
     with nullcontext() if request.param == "compiled loops" else as_on_a_gpu():
         yield
@@ -83,7 +80,7 @@ def enumerated(tree: LabelTree, features: torch.Tensor) -> np.ndarray:
 
 @given(SIZES, SEEDS)
 @settings(max_examples=25)
-def test_real_labels_have_the_enumerated_probabilities_and_padding_none(size, seed) -> None:
+def test_real_labels_have_the_enumerated_probabilities_and_padding_none(size, seed):
     tree = tree_of(size, seed=seed)
     features = features_of(tree, 2)
     leaves = enumerated(tree, features)
@@ -99,7 +96,7 @@ def test_real_labels_have_the_enumerated_probabilities_and_padding_none(size, se
 
 @given(SIZES, SEEDS, st.integers(1, 9))
 @settings(max_examples=25)
-def test_given_labels_have_the_log_probability_of_all_labels_to_the_bit(size, seed, k) -> None:
+def test_given_labels_have_the_log_probability_of_all_labels_to_the_bit(size, seed, k):
     tree = tree_of(size, k, seed)
     features = features_of(tree, 4)
     labels = torch.from_numpy(np.random.default_rng(seed).integers(0, size, (4, 7)))
@@ -114,7 +111,7 @@ def one_of(features: torch.Tensor, labels: torch.Tensor, row: int) -> tuple:
 
 
 @pytest.mark.parametrize("budget", [1, 2**20])
-def test_a_vector_has_the_same_features_whatever_batch_it_is_in(budget: int) -> None:
+def test_a_vector_has_the_same_features_whatever_batch_it_is_in(budget):
     vectors = torch.from_numpy(vectors_of(9))
     tree = tree_of(4, k=3)
     with mock.patch("longtail.models.label_tree.tree._MAX_PRODUCTS", budget):
@@ -125,7 +122,7 @@ def test_a_vector_has_the_same_features_whatever_batch_it_is_in(budget: int) -> 
     np.testing.assert_allclose(together, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_the_log_likelihood_is_the_weighted_sum_over_pairs() -> None:
+def test_the_log_likelihood_is_the_weighted_sum_over_pairs():
     tree = tree_of(11)
     features = features_of(tree, 3)
     documents, labels = torch.tensor([0, 2, 2, 1]), torch.tensor([10, 3, 3, 0])
@@ -136,7 +133,7 @@ def test_the_log_likelihood_is_the_weighted_sum_over_pairs() -> None:
 
 
 @pytest.mark.parametrize(("size", "num"), [(2, 4000), (11, 8000), (37, 20_000)])
-def test_draws_follow_the_probabilities(size: int, num: int) -> None:
+def test_draws_follow_the_probabilities(size, num):
     tree = tree_of(size, scale=0.7)
     features = features_of(tree, 2)
     drawn = tree.sample(features, num, torch.Generator().manual_seed(5))
@@ -153,7 +150,7 @@ def test_draws_follow_the_probabilities(size: int, num: int) -> None:
 
 @given(SIZES, SEEDS, st.sampled_from([0.3, 1.0, 30.0]))
 @settings(max_examples=25)
-def test_draws_come_with_their_log_probability(size, seed, scale) -> None:
+def test_draws_come_with_their_log_probability(size, seed, scale):
     tree = tree_of(size, seed=seed, scale=scale)
     features = features_of(tree, 40)
     labels, log_probs = tree.sample_with_log_prob(features, 9, torch.Generator().manual_seed(seed))
@@ -163,7 +160,7 @@ def test_draws_come_with_their_log_probability(size, seed, scale) -> None:
     torch.testing.assert_close(log_probs, wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_a_tree_of_one_label_is_sure_of_it() -> None:
+def test_a_tree_of_one_label_is_sure_of_it():
     tree = tree_of(1)
     features = features_of(tree, 2)
     assert tree.depth == 0
@@ -181,7 +178,7 @@ def assert_same(found: Ranking, wanted: Ranking) -> None:
 
 
 @given(SIZES, SEEDS, st.integers(1, 75), st.sampled_from([0.0, 0.3, 5.0, 100.0]))
-def test_the_search_yields_what_a_sort_of_all_labels_yields(size, seed, m, scale) -> None:
+def test_the_search_yields_what_a_sort_of_all_labels_yields(size, seed, m, scale):
     tree = tree_of(size, seed=seed, scale=scale)  # with scale 0, labels tie
     vectors = vectors_of(3, seed)
     source = TreeSource(tree, vectors)
@@ -193,7 +190,7 @@ def test_the_search_yields_what_a_sort_of_all_labels_yields(size, seed, m, scale
 
 @given(SIZES, SEEDS, st.integers(1, 12))
 @settings(max_examples=25)
-def test_the_sum_of_two_trees_is_ranked_exactly(size, seed, k) -> None:
+def test_the_sum_of_two_trees_is_ranked_exactly(size, seed, k):
     trees = tree_of(size, seed=seed), tree_of(size, seed=seed + 1)
     vectors = vectors_of(3, seed)
     with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
@@ -204,7 +201,7 @@ def test_the_sum_of_two_trees_is_ranked_exactly(size, seed, k) -> None:
 
 @given(SIZES, SEEDS)
 @settings(max_examples=15)
-def test_arrays_make_the_same_tree_again(size, seed) -> None:
+def test_arrays_make_the_same_tree_again(size, seed):
     tree = tree_of(size, seed=seed)
     again = LabelTree.from_arrays(tree.to("cpu").to_arrays())
     assert torch.equal(again.log_probs(features_of(again, 2)), tree.log_probs(features_of(tree, 2)))
@@ -234,7 +231,7 @@ def with_value(array: np.ndarray, index: int, value: float) -> np.ndarray:
         (broken("biases", lambda x: np.where(np.isinf(x), 0, x)), "biases are not infinite"),
     ],
 )
-def test_arrays_that_are_no_tree_are_refused(arrays: dict, words: str) -> None:
+def test_arrays_that_are_no_tree_are_refused(arrays, words):
     with pytest.raises(BundleCorruptError, match="label tree: ") as caught:
         LabelTree.from_arrays(arrays)
     assert words in str(caught.value)
@@ -243,7 +240,7 @@ def test_arrays_that_are_no_tree_are_refused(arrays: dict, words: str) -> None:
 
 @given(SIZES, SEEDS, st.sampled_from([0.3, 5.0]))
 @settings(max_examples=25)
-def test_both_ways_give_the_same(size, seed, scale) -> None:
+def test_both_ways_give_the_same(size, seed, scale):
     tree = tree_of(size, seed=seed, scale=scale)
     features, labels = features_of(tree, 3), torch.arange(size).expand(3, -1)
     found = tree.log_probs(features), tree.log_prob(features, labels)
@@ -254,7 +251,7 @@ def test_both_ways_give_the_same(size, seed, scale) -> None:
 
 
 @pytest.mark.gpu
-def test_a_gpu_gives_what_the_cpu_gives() -> None:
+def test_a_gpu_gives_what_the_cpu_gives():
     tree = tree_of(1000, scale=0.5)
     vectors = vectors_of(50)
     there = tree.to("cuda")

@@ -1,7 +1,5 @@
 """Labels one level at a time: every label is reached by the path that is given for it."""
 
-from __future__ import annotations
-
 from longtail.models.labels.browsing import LabelBrowser
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy

@@ -1,7 +1,5 @@
 """Labels of vocabularies: the language that is shown, what is told, and files of such labels."""
 
-from __future__ import annotations
-
 from longtail.models.labels.catalogue import Label, with_names_of_parents
 from longtail.models.labels.concepts import labels_of, without_deprecated
 from longtail.models.labels.files import OWN_FORM, form_of, read_label_file
@@ -32,7 +30,7 @@ TURTLE = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 """
 
 
-def test_the_language_of_most_concepts_is_shown_and_all_else_is_kept(caplog) -> None:
+def test_the_language_of_most_concepts_is_shown_and_all_else_is_kept(caplog):
     labels = labels_of(VOCABULARY, "v.ttl")
     assert labels[0] == Label(
         "u:r",
@@ -55,14 +53,14 @@ def test_the_language_of_most_concepts_is_shown_and_all_else_is_kept(caplog) -> 
     assert "3 broader or narrower concepts are not in the file" in told
 
 
-def test_deprecated_concepts_are_labels_only_where_documents_carry_them(caplog) -> None:
+def test_deprecated_concepts_are_labels_only_where_documents_carry_them(caplog):
     labels = labels_of(VOCABULARY, "v.ttl")
     assert without_deprecated(labels, "v.ttl", {"u:o"}) == labels
     assert without_deprecated(labels, "v.ttl") == [x for x in labels if x.id != "u:o"]
     assert "v.ttl: 1 deprecated concepts are no labels" in caplog.text
 
 
-def test_a_vocabulary_is_a_label_file(tmp_path, caplog) -> None:
+def test_a_vocabulary_is_a_label_file(tmp_path, caplog):
     path = tmp_path / "labels.ttl"
     path.write_text(TURTLE)
     assert form_of(path) is OWN_FORM

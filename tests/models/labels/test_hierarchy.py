@@ -1,7 +1,5 @@
 """Which labels stand below which, against plain recursion over random relations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

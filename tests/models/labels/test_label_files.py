@@ -1,7 +1,5 @@
 """Label files, in both forms: what is read, and what is told of what is not."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -26,7 +24,7 @@ def refusal(path: Path, form=OWN_FORM) -> str:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_a_label_has_other_names_and_parents(tmp_path, pack) -> None:
+def test_a_label_has_other_names_and_parents(tmp_path, pack):
     path = tmp_path / ("labels.jsonl" if pack is bytes else "labels.jsonl.gz")
     lines = [
         {"id": 7, "name": " a ", "description": "b"},
@@ -37,7 +35,7 @@ def test_a_label_has_other_names_and_parents(tmp_path, pack) -> None:
     assert read_label_file(path, form_of(path)) == [Label("7", "a", "b"), wanted]
 
 
-def test_equal_ids_are_refused_with_both_lines(tmp_path) -> None:
+def test_equal_ids_are_refused_with_both_lines(tmp_path):
     path = written(
         tmp_path, {"id": "1", "name": "a"}, {"id": 2, "name": "b"}, {"id": 1, "name": "c"}
     )
@@ -54,7 +52,7 @@ def test_equal_ids_are_refused_with_both_lines(tmp_path) -> None:
         (b"\xff", "line 1: not UTF-8 (byte 0xff at position 0)"),
     ],
 )
-def test_a_file_that_is_none_of_labels_is_refused(tmp_path, content, words) -> None:
+def test_a_file_that_is_none_of_labels_is_refused(tmp_path, content, words):
     path = tmp_path / "labels.jsonl"
     path.write_bytes(content)
     assert form_of(path) is OWN_FORM

@@ -1,7 +1,5 @@
 """Finding labels by words, against a search through all of them."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

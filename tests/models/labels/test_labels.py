@@ -1,9 +1,6 @@
 """The label catalogue: order, look-up, and its text form."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,25 +23,25 @@ GOOD = json.loads(LabelCatalogue([Label("a", "A")]).to_jsonl())
 
 
 @pytest.fixture
-def catalogue() -> LabelCatalogue:
+def catalogue():
     return LabelCatalogue(
         [Label("a", "River", training_count=3), Label("b", "a"), Label("c", "Bank"),
          Label("d", "Bank", training_count=1)]
     )  # fmt: skip
 
 
-def test_a_label_is_found_by_its_id_or_else_by_its_name(catalogue: LabelCatalogue) -> None:
+def test_a_label_is_found_by_its_id_or_else_by_its_name(catalogue):
     assert catalogue.index_of("d") == 3
     assert catalogue.index_of("River") == 0
     assert catalogue.index_of("a") == 0  # the id, though another label has this name
 
 
-def test_a_name_of_several_labels_is_refused_with_their_ids(catalogue: LabelCatalogue) -> None:
+def test_a_name_of_several_labels_is_refused_with_their_ids(catalogue):
     with pytest.raises(DataError, match=r"2 labels are named 'Bank' \(ids 'c', 'd'\); use the id"):
         catalogue.index_of("Bank")
 
 
-def test_no_labels_and_equal_ids_are_refused() -> None:
+def test_no_labels_and_equal_ids_are_refused():
     with pytest.raises(DataError, match="no labels; give at least one"):
         LabelCatalogue([])
     with pytest.raises(DataError, match="id 'b' occurs twice"):
@@ -52,7 +49,7 @@ def test_no_labels_and_equal_ids_are_refused() -> None:
 
 
 @given(st.lists(FIELDS, min_size=1, max_size=5, unique_by=lambda fields: fields["id"]))
-def test_a_catalogue_comes_back_from_its_lines(rows: list[dict[str, Any]]) -> None:
+def test_a_catalogue_comes_back_from_its_lines(rows):
     lists = ("alternative_names", "parents")
     labels = [Label(**row | {name: tuple(row[name]) for name in lists}) for row in rows]
     text = LabelCatalogue(labels).to_jsonl()
@@ -70,7 +67,7 @@ def test_a_catalogue_comes_back_from_its_lines(rows: list[dict[str, Any]]) -> No
         json.dumps({key: value for key, value in GOOD.items() if key != "name"}),
     ],
 )
-def test_a_line_with_other_fields_is_refused_by_its_number(line: str) -> None:
+def test_a_line_with_other_fields_is_refused_by_its_number(line):
     text = f"{json.dumps(GOOD)}\n{line}\n"
     with pytest.raises(DataError, match="label catalogue, line 2: expected the fields id, name"):
         LabelCatalogue.from_jsonl(text)

@@ -1,7 +1,5 @@
 """Which labels a filter lets through, and exact top-k among them by every scorer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest import mock
 
@@ -14,7 +12,6 @@ from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.filters import LabelFilter, LabelSet
 from longtail.models.labels.selection import LabelSelector, Selection
-from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking import exhaustive, threshold_algorithm
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
@@ -130,7 +127,7 @@ def test_labels_are_scored_in_parts_where_there_are_many(monkeypatch):
 
 
 @pytest.fixture(scope="module", params=["tree", "prior", "blends"])
-def predictor(request, parts: ModelParts, constant_blend) -> Predictor:
+def predictor(request, parts, constant_blend):
     """A model whose linear scorer is corrected by a tree or by the prior; or with blends."""
     if request.param == "tree":
         return Predictor(parts, device="cpu")

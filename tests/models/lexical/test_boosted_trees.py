@@ -1,7 +1,5 @@
 """Boosted trees as arrays, against scikit-learn's own, and arrays that are no trees."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

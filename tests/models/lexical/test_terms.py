@@ -1,7 +1,5 @@
 """Names of labels as sequences of words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

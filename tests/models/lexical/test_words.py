@@ -1,7 +1,5 @@
 """Words in the form in which names and texts are compared."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

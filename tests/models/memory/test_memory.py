@@ -1,7 +1,5 @@
 """A memory of documents: the nearest of them, their labels, and more documents without training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,20 +1,16 @@
 """Which words stand in the files of a bundle."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from longtail.models.bundle.bundle import Bundle, open_bundle, write_bundle
-from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.bundle import open_bundle, write_bundle
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.audit import audit_bundle, words_of_list
 
 
-def test_every_kind_of_file_is_searched(tmp_path: Path, manifest: Manifest) -> None:
+def test_every_kind_of_file_is_searched(tmp_path, manifest):
     encoder = tmp_path / "encoder"
     encoder.mkdir()
     (encoder / "tokenizer.json").write_text(json.dumps({"vocab": {"\u0120gr\u00fcn": 7}}))
@@ -37,7 +33,7 @@ def test_every_kind_of_file_is_searched(tmp_path: Path, manifest: Manifest) -> N
     assert found["gelb", "n.json"].places == ("1",)  # not in "gelbes"
 
 
-def test_a_word_of_the_vocabulary_names_the_labels_that_it_speaks_for(bundle: Bundle) -> None:
+def test_a_word_of_the_vocabulary_names_the_labels_that_it_speaks_for(bundle):
     (column, word) = next(
         (column, token)
         for column, token in enumerate(json.loads(bundle.text("sparse.json"))["tokens"])

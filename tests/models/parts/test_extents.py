@@ -1,12 +1,9 @@
 """How much of a text an answer says was read, and known to the scorer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
-from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
 from longtail.models.scorers.calibration import IDENTITY
@@ -16,7 +13,7 @@ LONG = "fish " * 40 + "law"
 
 
 @pytest.fixture(scope="module")
-def predictor(parts: ModelParts) -> Predictor:
+def predictor(parts):
     return Predictor(parts, device="cpu")
 
 

@@ -1,7 +1,5 @@
 """Texts that can't be ranked are refused with what to give instead."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.errors import RequestError

@@ -1,17 +1,14 @@
 """The scorer `neighbours` of a model: ranked, explained, stored and extended."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.models.bundle.bundle import Bundle, open_bundle
-from longtail.models.bundle.manifest import Calibration, Manifest
+from longtail.models.bundle.bundle import open_bundle
+from longtail.models.bundle.manifest import Calibration
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.errors import BundleCorruptError
 from longtail.models.labels.catalogue import Label
@@ -19,7 +16,6 @@ from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.options import RankingOptions
 from longtail.models.parts import batches
 from longtail.models.parts.batches import TextBatch
-from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.storage import read_parts, write_parts
 from longtail.models.predict.neighbours_scorer import NeighboursScorer
 from longtail.models.predict.predictor import Predictor
@@ -34,7 +30,7 @@ OPTIONS = RankingOptions(NUM_LABELS, "neighbours")
 
 
 @pytest.fixture(scope="session")
-def memory(parts: ModelParts) -> NeighbourMemory:
+def memory(parts):
     truth = np.zeros((len(DOCUMENTS), NUM_LABELS), dtype=np.float32)
     for row, labels in enumerate(CARRIED):
         truth[row, list(labels)] = 1
@@ -48,18 +44,18 @@ def memory(parts: ModelParts) -> NeighbourMemory:
 
 
 @pytest.fixture(params=[True, False], ids=["with an encoder", "without"])
-def remembering(parts: ModelParts, memory: NeighbourMemory, request) -> ModelParts:
+def remembering(parts, memory, request):
     dense = parts.dense if request.param else None
     return replace(parts, dense=dense, neighbours=memory)
 
 
 @pytest.fixture
-def predictor(remembering: ModelParts) -> Predictor:
+def predictor(remembering):
     return Predictor(remembering, device="cpu")
 
 
 @pytest.fixture
-def stored(sparse_parts: ModelParts, sparse_manifest: Manifest, memory, tmp_path: Path) -> Bundle:
+def stored(sparse_parts, sparse_manifest, memory, tmp_path):
     """A bundle of the sparse model and the neighbours."""
     write_parts(
         tmp_path / "stored",
@@ -70,7 +66,7 @@ def stored(sparse_parts: ModelParts, sparse_manifest: Manifest, memory, tmp_path
     return open_bundle(tmp_path / "stored")
 
 
-def test_labels_of_the_nearest_documents_come_first(predictor: Predictor) -> None:
+def test_labels_of_the_nearest_documents_come_first(predictor):
     assert predictor.scorers[-1] == "neighbours"
     batch = predictor.read(TEXTS)
     ranking = predictor.rank(batch, OPTIONS)
@@ -80,7 +76,7 @@ def test_labels_of_the_nearest_documents_come_first(predictor: Predictor) -> Non
     assert ranking.scores.max() <= 1e-6  # shares are at most 1
 
 
-def test_neighbours_are_sought_once_a_batch(predictor: Predictor, monkeypatch) -> None:
+def test_neighbours_are_sought_once_a_batch(predictor, monkeypatch):
     calls = []
     search = batches.nearest_documents
     monkeypatch.setattr(
@@ -100,7 +96,7 @@ def test_neighbours_are_sought_once_a_batch(predictor: Predictor, monkeypatch) -
     np.testing.assert_array_equal(alone.scores[0], ranking.scores[1])
 
 
-def test_the_tail_dial_subtracts_priors_of_labels_that_have_a_score(predictor: Predictor) -> None:
+def test_the_tail_dial_subtracts_priors_of_labels_that_have_a_score(predictor):
     batch = predictor.read(TEXTS)
     labels = np.tile(np.arange(NUM_LABELS, dtype=np.int64), (len(TEXTS), 1))
     plain = predictor.score(batch, labels, OPTIONS)
@@ -108,7 +104,7 @@ def test_the_tail_dial_subtracts_priors_of_labels_that_have_a_score(predictor: P
     np.testing.assert_allclose(dialled, plain - 2 * predictor.catalogue.log_priors, rtol=1e-5)
 
 
-def test_probabilities_are_those_of_its_calibration(predictor: Predictor) -> None:
+def test_probabilities_are_those_of_its_calibration(predictor):
     line = Calibration((0.0,), (1.0, 1.0), 0.0)
     calibrated = predictor.with_blending({"neighbours": line}, {})
     (found,) = calibrated.predict([TEXTS[0]], scorer="neighbours", k=2, threshold=0.01)
@@ -117,7 +113,7 @@ def test_probabilities_are_those_of_its_calibration(predictor: Predictor) -> Non
         assert label.probability == pytest.approx(1 / (1 + np.exp(-label.score)), rel=1e-5)
 
 
-def test_documents_that_carried_a_label_are_told(predictor: Predictor, memory) -> None:
+def test_documents_that_carried_a_label_are_told(predictor, memory):
     scorer = NeighboursScorer(memory, predictor.catalogue.log_priors)
     assert isinstance(scorer, Scorer)
     batch = predictor.read(TEXTS)
@@ -131,7 +127,7 @@ def test_documents_that_carried_a_label_are_told(predictor: Predictor, memory) -
     assert scorer.carried_by(batch, 0, 5) == scorer.carried_by(batch, 2, 0) == []
 
 
-def test_a_bundle_keeps_the_documents(stored: Bundle, sparse_parts, memory) -> None:
+def test_a_bundle_keeps_the_documents(stored, sparse_parts, memory):
     found = read_parts(stored)
     assert found.scorers == ("sparse", "neighbours") and found.neighbours is not None
     assert found.neighbours.ids == memory.ids
@@ -168,13 +164,8 @@ Spoil = Callable[[NeighbourMemory], NeighbourMemory]
     ],
 )
 def test_documents_that_contradict_each_other_are_refused(
-    sparse_parts: ModelParts,
-    sparse_manifest: Manifest,
-    memory: NeighbourMemory,
-    tmp_path: Path,
-    spoil: Spoil,
-    message: str,
-) -> None:
+    sparse_parts, sparse_manifest, memory, tmp_path, spoil, message
+):
     said = replace(sparse_manifest, scorers=("sparse", "neighbours"))
     spoilt = replace(sparse_parts, neighbours=spoil(memory))
     write_parts(tmp_path / "spoilt", spoilt, said, tmp_path / "scratch")
@@ -183,9 +174,7 @@ def test_documents_that_contradict_each_other_are_refused(
         read_parts(open_bundle(tmp_path / "spoilt"))
 
 
-def test_an_added_label_is_carried_by_no_document(
-    parts: ModelParts, manifest: Manifest, memory: NeighbourMemory, tmp_path: Path
-) -> None:
+def test_an_added_label_is_carried_by_no_document(parts, manifest, memory, tmp_path):
     scorers = ("retrieval", "classifier", "linear", "sparse", "neighbours")
     write_parts(
         tmp_path / "before",

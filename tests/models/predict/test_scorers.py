@@ -1,7 +1,5 @@
 """A new scorer is one file and one line: a toy one that matches the names of labels in a text."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -87,13 +85,13 @@ class PartsWithToy(ModelParts):
 
 
 @pytest.fixture(params=[True, False], ids=["with an encoder", "without"])
-def predictor(parts: ModelParts, request, monkeypatch: pytest.MonkeyPatch) -> Predictor:
+def predictor(parts, request, monkeypatch):
     monkeypatch.setattr(scorer_set, "MAKERS", (*scorer_set.MAKERS, make_toy))
     dense = parts.dense if request.param else None
     return Predictor(PartsWithToy(parts.catalogue, parts.sparse, dense), device="cpu")
 
 
-def test_a_new_scorer_ranks_predicts_and_is_explained(predictor: Predictor) -> None:
+def test_a_new_scorer_ranks_predicts_and_is_explained(predictor):
     assert predictor.scorers[-1] == TOY
     options = RankingOptions(NUM_LABELS, TOY, explain=True)
     batch = predictor.read(TEXTS)
@@ -114,7 +112,7 @@ def test_a_new_scorer_ranks_predicts_and_is_explained(predictor: Predictor) -> N
     assert TOY in predictor.describe(2).scorers
 
 
-def test_a_new_scorer_has_a_tail_dial_and_no_correction(predictor: Predictor) -> None:
+def test_a_new_scorer_has_a_tail_dial_and_no_correction(predictor):
     options = RankingOptions(NUM_LABELS, TOY, tail_dial=100.0)
     rarest = predictor.rank(predictor.read(["nothing"]), options).labels[0].tolist()
     counts = predictor.catalogue.training_counts

@@ -1,7 +1,5 @@
 """The log of promotions: lines that stay, torn ones that go, and what is left to finish."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.promotion.log import PromotionLog
@@ -10,7 +8,7 @@ PAIR = {"candidate_digest": "b", "current_digest": "a"}
 
 
 @pytest.fixture
-def log(tmp_path) -> PromotionLog:
+def log(tmp_path):
     return PromotionLog(tmp_path / "registry" / "promotions.jsonl")
 
 

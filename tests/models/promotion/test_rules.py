@@ -1,7 +1,5 @@
 """Rules are set by name; what can't be meant is refused with what was expected."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.errors import ConfigError

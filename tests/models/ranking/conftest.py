@@ -140,7 +140,7 @@ class FlatIndex:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
+def gpu(monkeypatch):
     """A machine with GPUs, which checks each rule of FAISS; they compute on the CPU."""
     gpu = Gpu()
     stand_ins = {

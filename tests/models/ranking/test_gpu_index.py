@@ -1,11 +1,8 @@
 """Searches on a GPU against those on a CPU, to the bit; a stand-in checks FAISS's rules."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import faiss
@@ -50,7 +47,7 @@ def assert_same(found: Ranking, wanted: Ranking) -> None:
 
 @pytest.mark.parametrize("dim", WIDTHS)
 @pytest.mark.parametrize("make", [lambda dim: random(0, 3000, dim), near_ties])
-def test_a_gpu_answers_what_a_cpu_answers(gpu, make: Callable[[int], np.ndarray], dim: int) -> None:
+def test_a_gpu_answers_what_a_cpu_answers(gpu, make, dim):
     vectors, queries = make(dim), random(1, 7, dim)
     there, here = on_gpu(vectors), index_of(vectors)
     assert there.is_on_gpu and not here.is_on_gpu
@@ -61,7 +58,7 @@ def test_a_gpu_answers_what_a_cpu_answers(gpu, make: Callable[[int], np.ndarray]
     assert gpu.asked
 
 
-def test_one_thread_makes_searches_and_destroys(gpu) -> None:
+def test_one_thread_makes_searches_and_destroys(gpu):
     """With the code of before, threads that did so at once broke the stand-in's rule."""
     vectors, queries = random(0, 500, 24), random(1, 5, 24)
     wanted = index_of(vectors).top(queries, 3)
@@ -81,9 +78,7 @@ def test_one_thread_makes_searches_and_destroys(gpu) -> None:
 
 @pytest.mark.parametrize("tile_rows", [100, 750, 4999, 10**6])
 @pytest.mark.parametrize("m", [1, 2049, 4999])
-def test_tiles_find_what_a_full_sort_finds(
-    gpu, tile_rows: int, m: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_find_what_a_full_sort_finds(gpu, tile_rows, m, monkeypatch):
     monkeypatch.setattr(gpu_index, "_MAX_TILE_NUMBERS", 8 * tile_rows)
     monkeypatch.setattr(gpu_index, "MAX_RESULTS", 0)
     vectors, queries = random(0, 5000, 8), random(1, 3, 8)
@@ -95,7 +90,7 @@ def test_tiles_find_what_a_full_sort_finds(
 
 
 @pytest.mark.parametrize("has_cuvs", [False, True])
-def test_too_little_memory_for_an_index_is_told(gpu, has_cuvs: bool) -> None:
+def test_too_little_memory_for_an_index_is_told(gpu, has_cuvs):
     gpu.has_cuvs, gpu.free_bytes = has_cuvs, 2**20
     with pytest.raises(
         ConfigError,
@@ -108,7 +103,7 @@ def test_too_little_memory_for_an_index_is_told(gpu, has_cuvs: bool) -> None:
     assert len(on_gpu(random(0, 50, 8))) == 50
 
 
-def test_too_little_memory_for_a_search_is_told(gpu, monkeypatch) -> None:
+def test_too_little_memory_for_a_search_is_told(gpu, monkeypatch):
     def fail(*given: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore.")
 
@@ -118,7 +113,7 @@ def test_too_little_memory_for_a_search_is_told(gpu, monkeypatch) -> None:
         index.top(random(1, 2, 8), 3)
 
 
-def test_the_thread_of_the_gpu_hands_errors_over_and_holds_nothing() -> None:
+def test_the_thread_of_the_gpu_hands_errors_over_and_holds_nothing():
     thread = GpuThread()
 
     class Held:

@@ -1,9 +1,5 @@
 """The index against float64 products of everything, to the bit."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import faiss
 import numpy as np
 import pytest
@@ -81,14 +77,14 @@ PROBLEMS = [plain, duplicates, near_ties, common_offset, zeros, cancellation]
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("k", [1, 10, 499, 500, 510])
-def test_top_is_a_full_sort_of_the_exact_products(problem: Callable[[], Problem], k: int) -> None:
+def test_top_is_a_full_sort_of_the_exact_products(problem, k):
     vectors, queries = problem()
     found = InnerProductIndex(vectors, all_labels(vectors)).top(queries, k)
     assert_same(found, top_of_scores(exact_products(vectors, queries), k))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_score_gives_the_bits_that_top_gives(problem: Callable[[], Problem]) -> None:
+def test_score_gives_the_bits_that_top_gives(problem):
     vectors, queries = problem()
     index = InnerProductIndex(vectors, all_labels(vectors))
     best = index.top(queries, 30)
@@ -100,13 +96,13 @@ def test_score_gives_the_bits_that_top_gives(problem: Callable[[], Problem]) -> 
     arrays(np.float32, (2, 3), elements=st.sampled_from([-1.0, 0.0, 0.3])),
     st.integers(1, 65),
 )
-def test_top_is_exact_whatever_the_ties(vectors: np.ndarray, queries: np.ndarray, k: int) -> None:
+def test_top_is_exact_whatever_the_ties(vectors, queries, k):
     found = InnerProductIndex(vectors, all_labels(vectors)).top(queries, k)
     assert_same(found, top_of_scores(exact_products(vectors, queries), k))
 
 
 @pytest.mark.parametrize("k", [3, 100, 400])
-def test_only_the_labels_of_the_index_are_ranked(k: int) -> None:
+def test_only_the_labels_of_the_index_are_ranked(k):
     vectors, queries = plain()
     labels = np.flatnonzero(np.arange(1000) % 3 == 1).astype(np.int64)
     vectors = vectors[: len(labels)]
@@ -115,7 +111,7 @@ def test_only_the_labels_of_the_index_are_ranked(k: int) -> None:
     assert_same(InnerProductIndex(vectors, labels).top(queries, k), top_of_scores(scores, k))
 
 
-def test_the_source_is_bound_to_its_queries() -> None:
+def test_the_source_is_bound_to_its_queries():
     vectors, queries = plain()
     index = InnerProductIndex(vectors, all_labels(vectors))
     source = InnerProductSource(index, queries)
@@ -128,7 +124,7 @@ def test_the_source_is_bound_to_its_queries() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("k", [1, 10, 499, 510])
-def test_searches_as_on_a_gpu_are_exact(gpu, problem: Callable[[], Problem], k: int) -> None:
+def test_searches_as_on_a_gpu_are_exact(gpu, problem, k):
     vectors, queries = problem()
     index = on_gpu(vectors)
     assert_same(index.top(queries, k), top_of_scores(exact_products(vectors, queries), k))
@@ -142,7 +138,7 @@ def on_gpu(vectors: np.ndarray) -> InnerProductIndex:
     ("size", "query_size"), [(1e-24, 1e10), (1e-25, 1e17), (1e-30, 1.0), (1e-38, 1e-5)]
 )
 @pytest.mark.parametrize("seed", range(15))
-def test_tiny_vectors_are_ranked_exactly(size: float, query_size: float, seed: int) -> None:
+def test_tiny_vectors_are_ranked_exactly(size, query_size, seed):
     """Their squares are no float32 numbers, nor, in the last cases, are their products."""
     rng = np.random.default_rng(seed)
     common = rng.normal(size=DIM)
@@ -154,7 +150,7 @@ def test_tiny_vectors_are_ranked_exactly(size: float, query_size: float, seed: i
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_products_of_queries_that_are_not_finite_are_refused(bad: float) -> None:
+def test_products_of_queries_that_are_not_finite_are_refused(bad):
     vectors, queries = plain()
     queries[3] = bad
     index = InnerProductIndex(vectors, all_labels(vectors))
@@ -163,7 +159,7 @@ def test_products_of_queries_that_are_not_finite_are_refused(bad: float) -> None
             ask()
 
 
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     vectors = np.ones((2, 1), dtype=np.float32)
     with pytest.raises(ConfigError, match=r"device 'cuda': FAISS or PyTorch sees no GPU; .* 'cpu'"):
@@ -174,9 +170,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.gpu
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("k", [1, 10, 499, 500, 510])
-def test_top_on_a_gpu_is_a_full_sort_of_the_exact_products(
-    problem: Callable[[], Problem], k: int
-) -> None:
+def test_top_on_a_gpu_is_a_full_sort_of_the_exact_products(problem, k):
     vectors, queries = problem()
     index = on_gpu(vectors)
     assert index.is_on_gpu
@@ -184,7 +178,7 @@ def test_top_on_a_gpu_is_a_full_sort_of_the_exact_products(
 
 
 @pytest.mark.gpu
-def test_a_ranking_on_a_gpu_is_exact_beyond_its_most_results() -> None:
+def test_a_ranking_on_a_gpu_is_exact_beyond_its_most_results():
     vectors = np.repeat(random(0, 5, DIM), 3000, axis=0)
     queries = random(1, 3, DIM)
     index = InnerProductIndex(vectors, all_labels(vectors), device="cuda")

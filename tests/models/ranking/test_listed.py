@@ -1,7 +1,5 @@
 """Listed scores against a dense matrix in which all else is -inf."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

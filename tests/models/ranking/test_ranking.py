@@ -1,7 +1,5 @@
 """Rankings against a full sort, to the bit, with as many ties as can be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest import mock
@@ -96,7 +94,7 @@ def total_of(all_scores: Sequence[np.ndarray]) -> np.ndarray:
 
 
 @given(dense_scores(3, 7), st.integers(1, 10))
-def test_top_of_scores_is_a_full_sort(scores: np.ndarray, k: int) -> None:
+def test_top_of_scores_is_a_full_sort(scores, k):
     before = scores.copy()
     assert_same(top_of_scores(scores, k), sorted_fully(scores, k))
     np.testing.assert_array_equal(scores, before)
@@ -105,8 +103,8 @@ def test_top_of_scores_is_a_full_sort(scores: np.ndarray, k: int) -> None:
 @settings(max_examples=300)
 @given(data=st.data(), elements=st.sampled_from([TIED, ROUNDED]), num_sources=st.integers(1, 4))
 def test_the_threshold_algorithm_gives_what_a_full_sort_of_the_sums_gives(
-    data: st.DataObject, elements: st.SearchStrategy[float], num_sources: int
-) -> None:
+    data, elements, num_sources
+):
     rows, labels = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 20))
     scores = [data.draw(dense_scores(rows, labels, elements)) for _ in range(num_sources)]
     k = data.draw(st.integers(1, labels + 2))
@@ -117,9 +115,7 @@ def test_the_threshold_algorithm_gives_what_a_full_sort_of_the_sums_gives(
 
 @pytest.mark.parametrize("k", [1, 10, 100])
 @pytest.mark.parametrize("correlation", [-1.0, 0.0, 0.9])
-def test_large_rankings_are_exact_whatever_the_sources_correlation(
-    k: int, correlation: float
-) -> None:
+def test_large_rankings_are_exact_whatever_the_sources_correlation(k, correlation):
     rng = np.random.default_rng(k)
     base, noise = rng.normal(size=(2, 4, 2000)).astype(np.float32)
     scores = [base, np.float32(correlation) * base + np.float32(0.3) * noise]
@@ -127,7 +123,7 @@ def test_large_rankings_are_exact_whatever_the_sources_correlation(
     assert_same(found, sorted_fully(total_of(scores), k))
 
 
-def test_correlated_sources_are_asked_about_few_labels() -> None:
+def test_correlated_sources_are_asked_about_few_labels():
     rng = np.random.default_rng(0)
     base = rng.normal(size=(1, 10_000)).astype(np.float32)
     noise = rng.normal(size=(2, 1, 10_000)).astype(np.float32)
@@ -137,7 +133,7 @@ def test_correlated_sources_are_asked_about_few_labels() -> None:
     assert max(len(source.touched) for source in sources) < 500
 
 
-def test_an_unseen_label_that_ties_with_the_best_seen_wins_by_its_smaller_index() -> None:
+def test_an_unseen_label_that_ties_with_the_best_seen_wins_by_its_smaller_index():
     # Two deep, the sources name 5 and 0, 3 and 1; the best of them, 5, has a total of 10, and so
     # has the frontier: label 2, which no source has named yet.
     first = np.array([[5, 0, 5, 0, 0, 6]], dtype=np.float32)

@@ -1,7 +1,5 @@
 """Aims ranked by the Threshold Algorithm, against a full sort of the gains of all labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
@@ -119,9 +117,7 @@ def wanted(
     calibration=st.sampled_from([IDENTITY, BENT, STEEP]),
     threshold=st.sampled_from([None, 0.0, 0.3, 0.99]),
 )
-def test_gains_are_ranked_as_a_full_sort_ranks_them(
-    data: st.DataObject, aim: Aim, calibration: Calibration, threshold: float | None
-) -> None:
+def test_gains_are_ranked_as_a_full_sort_ranks_them(data, aim, calibration, threshold):
     scorers, inner, num_labels = draw_scorers(data)
     counts = np.array(data.draw(st.lists(st.sampled_from([0, 1, 2, 9, 4000]),
         min_size=num_labels, max_size=num_labels)), dtype=np.int64)  # fmt: skip
@@ -161,7 +157,7 @@ def test_a_rare_label_overtakes_a_frequent_one_and_is_found_without_reading_all(
         ({"exponent": -1.0}, "expected numbers from 0"),
     ],
 )
-def test_numbers_that_make_no_gain_are_refused(changed: dict[str, float], message: str) -> None:
+def test_numbers_that_make_no_gain_are_refused(changed, message):
     numbers = {"base": 0.0, "scale": 1.0, "offset": 1.0, "exponent": 0.5, "pivot": 0.0}
     with pytest.raises(ValueError, match=message):
         Aim(**{**numbers, **changed})

@@ -1,7 +1,5 @@
 """Blends ranked by the Threshold Algorithm, against a full sort of blends of all labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
@@ -191,7 +189,7 @@ def assert_ranks(found: Ranking, right: Ranking) -> None:
 
 @settings(max_examples=60)
 @given(data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]))
-def test_blends_are_ranked_as_a_full_sort_ranks_them(data: st.DataObject, dial: float) -> None:
+def test_blends_are_ranked_as_a_full_sort_ranks_them(data, dial):
     blend, parts, k = draw_problem(data)
     with shallow():
         found = ranked(blend, sources_of(parts), k, dial)
@@ -200,7 +198,7 @@ def test_blends_are_ranked_as_a_full_sort_ranks_them(data: st.DataObject, dial: 
 
 @settings(max_examples=60)
 @given(data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]))
-def test_both_ways_give_the_same_to_the_bit(data: st.DataObject, dial: float) -> None:
+def test_both_ways_give_the_same_to_the_bit(data, dial):
     blend, parts, k = draw_problem(data)
     everything = ranked(blend, sources_of(parts), k, dial)  # so few labels are all scored
     with shallow():
@@ -211,7 +209,7 @@ def test_both_ways_give_the_same_to_the_bit(data: st.DataObject, dial: float) ->
 
 @settings(max_examples=40)
 @given(data=st.data(), dial=st.sampled_from([0.0, 1.0]))
-def test_selected_labels_are_ranked_alone(dial: float, data: st.DataObject) -> None:
+def test_selected_labels_are_ranked_alone(dial, data):
     blend, parts, k = draw_problem(data)
     num_labels = parts[0][0].shape[1]
     some = np.array(data.draw(st.lists(st.booleans(), min_size=num_labels, max_size=num_labels)))
@@ -223,7 +221,7 @@ def test_selected_labels_are_ranked_alone(dial: float, data: st.DataObject) -> N
         assert_ranks(ranked(blend, sources_of(parts), k, dial, selection), right)
 
 
-def test_a_label_that_one_scorer_does_not_know_has_half_the_others_probability() -> None:
+def test_a_label_that_one_scorer_does_not_know_has_half_the_others_probability():
     first = np.array([[3.0, 3.0]], dtype=np.float32)
     second = np.array([[-np.inf, -2.0]], dtype=np.float32)
     blend = MeanBlend(("first", "second"), log_priors(2))
@@ -234,7 +232,7 @@ def test_a_label_that_one_scorer_does_not_know_has_half_the_others_probability()
     np.testing.assert_allclose(found.scores, [np.log(means / (1 - means))], rtol=1e-5)
 
 
-def test_probabilities_that_round_to_1_still_have_finite_scores_in_order() -> None:
+def test_probabilities_that_round_to_1_still_have_finite_scores_in_order():
     scores = np.array([[5.0, 900.0, 38.0, 30.0]], dtype=np.float32)
     blend = MeanBlend(("a",), log_priors(4))
     with shallow():
@@ -247,7 +245,7 @@ def test_probabilities_that_round_to_1_still_have_finite_scores_in_order() -> No
 @given(
     data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]), scale=st.sampled_from([1, 1e-3, 1e4])
 )
-def test_no_label_that_is_not_named_exceeds_the_bound(data, dial: float, scale: float) -> None:
+def test_no_label_that_is_not_named_exceeds_the_bound(data, dial, scale):
     """Not by a single bit, or a ranking would be certified that is none."""
     blend, parts, _ = draw_problem(data)
     num_labels = parts[0][0].shape[1]
@@ -264,7 +262,7 @@ def test_no_label_that_is_not_named_exceeds_the_bound(data, dial: float, scale: 
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_labels_have_the_same_weights_to_the_bit_among_few_and_many(data) -> None:
+def test_labels_have_the_same_weights_to_the_bit_among_few_and_many(data):
     """So what is fitted over the first labels of a model holds for the whole model."""
     counts = np.array(data.draw(st.lists(st.integers(0, 3000), min_size=1, max_size=70)))
     rng = np.random.default_rng(len(counts))
@@ -285,7 +283,7 @@ def test_labels_have_the_same_weights_to_the_bit_among_few_and_many(data) -> Non
     assert found.tobytes() == whole[:, first:stop].tobytes()
 
 
-def test_what_each_scorer_adds_and_the_intercept_make_the_blend() -> None:
+def test_what_each_scorer_adds_and_the_intercept_make_the_blend():
     weights = {"0": (0.5, 0.1), "1": (2.0, 0.0)}
     fitted = RarityBlend((0, 10), (0.25, -0.5), weights, {"0": -9.0, "1": -1.5})
     scores = np.array([[[3.0, -20.0, -1.0]], [[-np.inf, 0.0, 2.0]]], dtype=np.float32)
@@ -300,7 +298,7 @@ def test_what_each_scorer_adds_and_the_intercept_make_the_blend() -> None:
     counts=st.lists(st.integers(0, 10**6), max_size=30),
     knots=st.sampled_from([*KNOTS, (0, 5, 10**5)]),
 )
-def test_labels_lie_between_two_knots_or_beyond_the_last(counts: list[int], knots) -> None:
+def test_labels_lie_between_two_knots_or_beyond_the_last(counts, knots):
     shares = knot_shares(np.array(counts, dtype=np.int64), knots)
     assert shares.shape == (len(counts), len(knots))
     for count, own in zip(counts, shares, strict=True):

@@ -1,7 +1,5 @@
 """Log-odds along a line with bends, against a sum over its pieces."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -29,6 +27,6 @@ def by_hand(calibration: Calibration, value: float) -> float:
 
 
 @given(st.floats(-100, 100, width=32))
-def test_log_odds_follow_the_line(value: float) -> None:
+def test_log_odds_follow_the_line(value):
     (found,) = log_odds_of(BENT, np.array([value], dtype=np.float32))
     assert math.isclose(found, by_hand(BENT, value), abs_tol=1e-9)

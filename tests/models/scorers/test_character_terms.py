@@ -1,7 +1,5 @@
 """Character n-grams: what texts are taken apart into, where terms stand, and what is stored."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Bounds of held-out documents: how many documents of their kind are outside, and who is told."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

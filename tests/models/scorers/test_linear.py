@@ -1,7 +1,5 @@
 """Linear scores and their correction, against loops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

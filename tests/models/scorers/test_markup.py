@@ -1,7 +1,5 @@
 """What is HTML and what only looks like it; where the characters of a cleaned text come from."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Promises in a file, in a query, and in predictions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -22,13 +20,13 @@ PRECISE = Promise("precision", 0.95, 0.9, "sparse", 200, RULES)
 COMPLETE = replace(PRECISE, measure="recall", level=0.9)
 
 
-def test_each_band_accepts_as_many_of_its_best_labels_as_it_has_thresholds_for() -> None:
+def test_each_band_accepts_as_many_of_its_best_labels_as_it_has_thresholds_for():
     counts = [20, 0, 3, 20, 2, 20]
     found = PRECISE.accepted(counts, [0.9, 0.9, 0.7, 0.45, 0.65, 0.99])
     assert found == (True, False, True, False, False, False)
 
 
-def test_promises_come_back_as_they_were_and_damaged_ones_do_not() -> None:
+def test_promises_come_back_as_they_were_and_damaged_ones_do_not():
     text = promises_to_json([PRECISE, COMPLETE])
     assert promises_from_json(text) == (PRECISE, COMPLETE)
     for before, after in [("0.95", "1.5"), ('"least": 0', '"least": 7'), ("0.6", '"much"')]:
@@ -37,7 +35,7 @@ def test_promises_come_back_as_they_were_and_damaged_ones_do_not() -> None:
             promises_from_json(text.replace(before, after))
 
 
-def test_a_query_names_a_promise_by_its_precision_by_its_name_or_takes_the_default() -> None:
+def test_a_query_names_a_promise_by_its_precision_by_its_name_or_takes_the_default():
     made = [PRECISE, COMPLETE]
     assert promise_of(made, "sparse", True) is PRECISE
     assert promise_of(made, "sparse", 0.95) is PRECISE
@@ -48,7 +46,7 @@ def test_a_query_names_a_promise_by_its_precision_by_its_name_or_takes_the_defau
 
 
 @pytest.fixture
-def predictor(parts) -> Predictor:
+def predictor(parts):
     calibrations = {"sparse": Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=1.0)}
     rules = (BandRule(0, (0.0,) * 7),)
     promise = Promise("precision", 0.95, 0.9, "sparse", 200, rules)
@@ -56,7 +54,7 @@ def predictor(parts) -> Predictor:
     return Predictor(replace(parts, calibrations=calibrations, promises=promises), device="cpu")
 
 
-def test_labels_are_marked_and_ranked_as_without_a_promise(predictor: Predictor) -> None:
+def test_labels_are_marked_and_ranked_as_without_a_promise(predictor):
     texts = ["river law", "nothing known here"]
     plain, unknown = predictor.predict(texts, k=3, scorer="sparse")
     marked, abstaining = predictor.predict(texts, k=3, scorer="sparse", accept=0.95)
@@ -71,6 +69,6 @@ def test_labels_are_marked_and_ranked_as_without_a_promise(predictor: Predictor)
 
 
 @pytest.mark.parametrize("options", [{"aim": "coverage"}, {"tail_dial": 0.5}, {"accept": 0.5}])
-def test_a_promise_of_other_scores_or_that_nobody_made_is_refused(predictor, options) -> None:
+def test_a_promise_of_other_scores_or_that_nobody_made_is_refused(predictor, options):
     with pytest.raises(RequestError, match="accept"):
         predictor.predict(["river law"], **{"scorer": "sparse", "accept": True} | options)

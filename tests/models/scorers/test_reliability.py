@@ -1,12 +1,9 @@
 """Warnings about probabilities that are too high for labels hardly seen in training."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
-from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
 from longtail.models.scorers.calibration import IDENTITY
@@ -17,7 +14,7 @@ SCORERS = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
 
 
 @pytest.fixture(scope="module")
-def calibrated(parts: ModelParts, constant_blend) -> ModelParts:
+def calibrated(parts, constant_blend):
     return replace(
         parts,
         has_hybrid=True,
@@ -27,7 +24,7 @@ def calibrated(parts: ModelParts, constant_blend) -> ModelParts:
 
 
 @pytest.fixture(scope="module")
-def predictor(calibrated: ModelParts) -> Predictor:
+def predictor(calibrated):
     return Predictor(calibrated, device="cpu")
 
 

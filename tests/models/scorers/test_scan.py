@@ -1,7 +1,5 @@
 """The pass over all labels against the Threshold Algorithm and a full sort, to the bit."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

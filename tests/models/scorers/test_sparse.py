@@ -1,7 +1,5 @@
 """The sparse model against scikit-learn's tf-idf and against dense products."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -36,13 +34,13 @@ def model_of(vectorizer: TfidfVectorizer, lemmas: dict[str, str] | None = None) 
 
 
 @given(st.lists(WORDS.map(" ".join), min_size=1, max_size=6))
-def test_features_of_any_text_are_those_of_scikit_learn(texts: list[str]) -> None:
+def test_features_of_any_text_are_those_of_scikit_learn(texts):
     vectorizer = reference(TEXTS[:3])
     wanted = vectorizer.transform(texts).toarray()
     np.testing.assert_allclose(model_of(vectorizer).transform(texts).toarray(), wanted, atol=1e-6)
 
 
-def test_lemmas_replace_the_forms_they_are_for() -> None:
+def test_lemmas_replace_the_forms_they_are_for():
     lemmas = {"rivers": "river", "fishes": "fish"}
     assert tokenize("Rivers fishes laws", lemmas) == ["river", "fish", "laws"]
     model = TfidfModel(["fish", "river"], np.ones(2, dtype=np.float32), lemmas)
@@ -50,7 +48,7 @@ def test_lemmas_replace_the_forms_they_are_for() -> None:
     assert found[1] / found[0] == pytest.approx(1 + np.log(2))
 
 
-def test_counts_of_one_token_are_summed_before_they_are_weighed() -> None:
+def test_counts_of_one_token_are_summed_before_they_are_weighed():
     counts = csr_array(
         (np.array([1.0, 2.0, 1.0]), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 2)
     )
@@ -59,7 +57,7 @@ def test_counts_of_one_token_are_summed_before_they_are_weighed() -> None:
     assert counts.nnz == 3  # the caller's
 
 
-def test_the_vocabulary_comes_back_from_json() -> None:
+def test_the_vocabulary_comes_back_from_json():
     idf = np.array([1, 2], dtype=np.float32)
     model = TfidfModel(["čeština", "b"], idf, {"bs": "b"}, max_ngram=2)
     found = TfidfModel.from_json(model.to_json(), idf)
@@ -69,7 +67,7 @@ def test_the_vocabulary_comes_back_from_json() -> None:
     )
 
 
-def test_terms_are_the_words_and_then_the_phrases() -> None:
+def test_terms_are_the_words_and_then_the_phrases():
     assert terms_of("Olive oils, cold", {"oils": "oil"}, 1) == ["olive", "oil", "cold"]
     assert terms_of("Olive oils, cold", {"oils": "oil"}, 3) == [
         "olive", "oil", "cold", "olive oil", "oil cold", "olive oil cold",
@@ -87,7 +85,7 @@ def test_terms_are_the_words_and_then_the_phrases() -> None:
         {"lemmas": {"a": 1}},
     ],
 )
-def test_a_vocabulary_out_of_its_bounds_is_refused(change: dict) -> None:
+def test_a_vocabulary_out_of_its_bounds_is_refused(change):
     content = {"tokens": ["a"], "lemmas": {}, "max_ngram": 1, "analyzer": "word"} | change
     with pytest.raises(BundleCorruptError, match="sparse vocabulary: cannot be read"):
         TfidfModel.from_json(json.dumps(content), np.ones(1, dtype=np.float32))
@@ -112,7 +110,7 @@ def dense_scores(model: SparseModel, features: csr_array) -> np.ndarray:
 
 
 @pytest.fixture(params=[0, 2**20], ids=["sums are made anew", "sums are kept"])
-def most_kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def most_kept(request, monkeypatch):
     monkeypatch.setattr("longtail.models.scorers.sparse._MAX_KEPT", request.param)
 
 
@@ -121,8 +119,8 @@ def most_kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("rows_a_part", [1, 4, 64])
 @pytest.mark.parametrize("num_threads", [1, 3])
 def test_top_is_a_full_sort_in_parts_of_any_size_on_any_threads(
-    k: int, rows_a_part: int, num_threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    k, rows_a_part, num_threads, monkeypatch
+):
     monkeypatch.setattr("longtail.models.ranking.row_threads._ROWS_A_PART", rows_a_part)
     model, features = random_problem(k)
     rows = np.array([8, 0, 1, 2, 5, 5])
@@ -133,7 +131,7 @@ def test_top_is_a_full_sort_in_parts_of_any_size_on_any_threads(
 
 
 @pytest.mark.usefixtures("most_kept")
-def test_scores_of_given_labels_are_those_of_a_dense_product() -> None:
+def test_scores_of_given_labels_are_those_of_a_dense_product():
     model, features = random_problem(0)
     rows = np.array([3, 1])
     labels = np.array([[NO_LABEL, 0, 1, 21, 24, 10**9], [3, 4, 5, 6, 22, 23]])
@@ -144,7 +142,7 @@ def test_scores_of_given_labels_are_those_of_a_dense_product() -> None:
 
 
 @pytest.mark.usefixtures("most_kept")
-def test_score_gives_the_bits_that_top_gives_in_any_batch() -> None:
+def test_score_gives_the_bits_that_top_gives_in_any_batch():
     rng = np.random.default_rng(0)
     tfidf = TfidfModel([f"t{i}" for i in range(50)], np.ones(50, dtype=np.float32))
     weights, features = (rng.normal(size=(30, 50)).astype(np.float32) for _ in range(2))
@@ -164,7 +162,7 @@ def test_score_gives_the_bits_that_top_gives_in_any_batch() -> None:
 
 
 @pytest.mark.usefixtures("most_kept")
-def test_a_sparse_source_is_a_source_also_of_no_rows() -> None:
+def test_a_sparse_source_is_a_source_also_of_no_rows():
     model, features = random_problem(0)
     source = SparseSource(model, features)
     assert isinstance(source, Source)

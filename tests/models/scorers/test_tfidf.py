@@ -1,7 +1,5 @@
 """Tf-idf rows, compared with those that scikit-learn makes."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +16,7 @@ TEXTS = st.lists(st.lists(WORDS, max_size=30).map(" ".join), max_size=8)
 
 
 @given(TEXTS)
-def test_rows_are_to_the_bit_those_of_scikit_learn(texts: list[str]) -> None:
+def test_rows_are_to_the_bit_those_of_scikit_learn(texts):
     model = TfidfModel(TOKENS, IDF, max_ngram=2)
     rows = model.transform(iter(texts))
     assert rows.shape == (len(texts), len(TOKENS))

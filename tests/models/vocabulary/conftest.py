@@ -1,7 +1,5 @@
 """Files of vocabularies, and what a refused one is told."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Levels, circles and suspicious things of a vocabulary, against plain searches."""
 
-from __future__ import annotations
-
 import random
 
 from longtail.models.vocabulary.assembling import assemble
@@ -29,7 +27,7 @@ def reachable(concepts: dict[str, Concept], start: str) -> set[str]:
     return found
 
 
-def test_circles_are_those_of_a_plain_search() -> None:
+def test_circles_are_those_of_a_plain_search():
     seen = 0
     for seed in range(300):
         concepts = random_vocabulary(random.Random(seed)).concepts  # noqa: S311
@@ -45,7 +43,7 @@ def test_circles_are_those_of_a_plain_search() -> None:
     assert seen > 50
 
 
-def test_levels_are_those_of_a_plain_search() -> None:
+def test_levels_are_those_of_a_plain_search():
     for seed in range(300):
         concepts = random_vocabulary(random.Random(seed)).concepts  # noqa: S311
         tops = [x for x in concepts if set(x.broader) <= {x.id}]
@@ -61,7 +59,7 @@ def test_levels_are_those_of_a_plain_search() -> None:
         assert found.num_top + found.num_alone == len(tops)
 
 
-def test_numbers_and_what_may_be_wrong() -> None:
+def test_numbers_and_what_may_be_wrong():
     concepts = (
         Concept("a", {"en": "x", "fi": "z"}, {"sv": ("s", "t")}, notations=("1",), broader=("a",)),
         Concept("b", {"en": "x"}, definitions={"en": ("d",)}, hidden_names={"en": ("h",)}),

@@ -1,7 +1,5 @@
 """Any form of a vocabulary gives equal concepts; what can't be read is refused."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket
@@ -23,7 +21,7 @@ TURTLE = f"""@prefix skos: <{SKOS}> . @prefix xl: <http://www.w3.org/2008/05/sko
 
 
 @pytest.fixture
-def no_network(monkeypatch) -> None:
+def no_network(monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the network was asked")
 
@@ -62,7 +60,7 @@ FORMS = {"v.nt": "N_TRIPLES", "v.ttl": "TURTLE", "v.rdf": "RDF_XML", "v.jsonld":
 
 @pytest.mark.parametrize("pack", ["", ".gz"])
 @pytest.mark.parametrize("name", FORMS)
-def test_all_syntaxes_give_equal_vocabularies(tmp_path, no_network, name, pack) -> None:
+def test_all_syntaxes_give_equal_vocabularies(tmp_path, no_network, name, pack):
     source = NTRIPLES.encode()
     quads = pyoxigraph.parse(source, pyoxigraph.RdfFormat.N_TRIPLES, lenient=True)
     form = getattr(pyoxigraph.RdfFormat, FORMS[name])
@@ -72,7 +70,7 @@ def test_all_syntaxes_give_equal_vocabularies(tmp_path, no_network, name, pack) 
     assert vocabulary.left_out.concepts_without_uri == 1
 
 
-def test_what_is_written_reads_as_it_was(tmp_path) -> None:
+def test_what_is_written_reads_as_it_was(tmp_path):
     rng = random.Random(1)  # noqa: S311
 
     def texts() -> tuple[str, ...]:
@@ -90,7 +88,7 @@ def test_what_is_written_reads_as_it_was(tmp_path) -> None:
             assert read_vocabulary(again).concepts == vocabulary.concepts
 
 
-def test_contexts_from_elsewhere_are_refused_and_not_fetched(tmp_path, no_network) -> None:
+def test_contexts_from_elsewhere_are_refused_and_not_fetched(tmp_path, no_network):
     contexts = [
         "https://example.org/context.jsonld",
         [{"skos": SKOS}, "context.jsonld"],
@@ -103,7 +101,7 @@ def test_contexts_from_elsewhere_are_refused_and_not_fetched(tmp_path, no_networ
         assert "must stand in the file itself" in refusal(path)
 
 
-def test_what_is_no_concept_and_what_is_left_out_is_counted(tmp_path) -> None:
+def test_what_is_no_concept_and_what_is_left_out_is_counted(tmp_path):
     text = """
     :a a skos:Concept ; skos:prefLabel "B"@en, "A"@EN, " "@en ; skos:altLabel <u:x>, "A"@en ;
        skos:broader :gone, "b" ; skos:narrower :b ; skos:related :gone ; xl:altLabel :label .
@@ -125,7 +123,7 @@ def test_what_is_no_concept_and_what_is_left_out_is_counted(tmp_path) -> None:
     assert "1 names are resources of SKOS-XL" in remarks
 
 
-def test_files_without_concepts_or_of_another_kind_are_refused(tmp_path) -> None:
+def test_files_without_concepts_or_of_another_kind_are_refused(tmp_path):
     assert "no concepts; expected resources with a URI" in refusal(written(tmp_path, ""))
     blank = refusal(written(tmp_path, TURTLE + "[] a skos:Concept ."))
     assert "no concepts" in blank and "1 concepts have no URI" in blank
@@ -133,7 +131,7 @@ def test_files_without_concepts_or_of_another_kind_are_refused(tmp_path) -> None
     assert "can't be read: there is no such file" in refusal(tmp_path / "none.nt")
 
 
-def test_annifs_tsv(tmp_path) -> None:
+def test_annifs_tsv(tmp_path):
     text = "<u:b>\tnetwork\n<u:a>\t science\t42.42\r\n\n<u:c>\n"
     for name in ("v.tsv", "v.tsv.gz"):
         assert read_vocabulary(written(tmp_path, text, name)).concepts == (
@@ -143,7 +141,7 @@ def test_annifs_tsv(tmp_path) -> None:
         )
 
 
-def test_bad_lines_of_annifs_tsv_are_told(tmp_path) -> None:
+def test_bad_lines_of_annifs_tsv_are_told(tmp_path):
     message = refusal(
         written(tmp_path, "u:a\tx\n<u:b>\tx\ty\tz\n<u:c>\tx\n<u:c>\ty\n<>\tx", "v.tsv")
     )
@@ -155,7 +153,7 @@ def test_bad_lines_of_annifs_tsv_are_told(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";"])
-def test_annifs_csv(tmp_path, delimiter) -> None:
+def test_annifs_csv(tmp_path, delimiter):
     rows = ["uri,label_en,label_pt_BR,notation", "u:a,x,y z,1.2", 'u:b,,"q",', "u:c,,,"]
     path = written(tmp_path, "\n".join(rows).replace(",", delimiter), "v.csv")
     assert is_vocabulary_file(path)

@@ -1,7 +1,5 @@
 """What is to be used instead of a concept, as vocabularies say it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,7 @@ BASE = "http://example.org/"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     (tmp_path / "v.ttl").write_text(TURTLE)
     return tmp_path / "v.ttl"
 
@@ -39,12 +37,12 @@ def replacements(path: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
-def test_only_a_deprecated_concept_is_replaced_by_what_it_matches(path) -> None:
+def test_only_a_deprecated_concept_is_replaced_by_what_it_matches(path):
     """And only by a concept in use; dcterms:isReplacedBy says it of any."""
     assert replacements(path) == {"c": ("a", "b"), "d": ("b",), "e": ("a",)}
 
 
-def test_replacements_are_written_and_read_again(path) -> None:
+def test_replacements_are_written_and_read_again(path):
     vocabulary = read_vocabulary(path)
     for suffix, lines in ((".nt", ntriples_lines), (".ttl", turtle_lines)):
         written = path.with_suffix(suffix)

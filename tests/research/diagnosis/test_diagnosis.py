@@ -1,7 +1,5 @@
 """The diagnosis of keywords: against naive loops, and as its command writes it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The experiment on the blend: its settings, its figures, its report, and that it resumes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

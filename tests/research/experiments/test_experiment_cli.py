@@ -1,7 +1,5 @@
 """`python -m research`: what it writes, that it goes on, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an experiment learns from and is measured on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The small models of the experiments: their scores, their steps, their order of pairs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -30,7 +28,7 @@ F, L, N, WIDTH = 12, 6, 40, 8
 
 
 @pytest.fixture(scope="module")
-def part() -> Part:
+def part():
     """Documents whose labels are their features, so that they can be learned."""
     rng = np.random.default_rng(0)
     truth = (rng.random((N, L)) < 0.3).astype(np.float32)

@@ -1,7 +1,5 @@
 """Trials that are kept, an experiment that resumes, and what is reported of it."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

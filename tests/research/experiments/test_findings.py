@@ -1,7 +1,5 @@
 """Findings of papers, tested on made-up trials, against scipy's paired t-test."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -28,7 +26,7 @@ def finding(better: str, *others: str, figure: str = "R", lower: bool = False) -
     return Finding("a claim", "task", figure, better, others, lower)
 
 
-def test_the_advantage_is_over_the_nearest_rival_with_the_p_value_of_a_paired_t_test() -> None:
+def test_the_advantage_is_over_the_nearest_rival_with_the_p_value_of_a_paired_t_test():
     (tested,) = run_tests(FOUND, [finding("good", "far", "near")])
     wanted = ttest_rel((0.5, 0.6, 0.55), (0.45, 0.58, 0.52), alternative="greater")
     assert tested.rival == "near"
@@ -52,7 +50,7 @@ def test_the_advantage_is_over_the_nearest_rival_with_the_p_value_of_a_paired_t_
         (finding("good", "far", figure="error"), 0.8524, "not significant"),
     ],
 )
-def test_verdicts(asked: Finding, p_value: float | None, verdict: str) -> None:
+def test_verdicts(asked, p_value, verdict):
     (tested,) = run_tests(FOUND, [asked])
     assert tested.verdict == verdict
     if p_value is None:
@@ -62,7 +60,7 @@ def test_verdicts(asked: Finding, p_value: float | None, verdict: str) -> None:
 
 
 @pytest.mark.parametrize("num_seeds", [2, 3, 5])
-def test_seeds_that_agree_to_the_digit_prove_no_more_than_their_signs(num_seeds: int) -> None:
+def test_seeds_that_agree_to_the_digit_prove_no_more_than_their_signs(num_seeds):
     """One more of a few pairs is found with each seed: that is no certainty."""
     found = {
         "task": {
@@ -76,7 +74,7 @@ def test_seeds_that_agree_to_the_digit_prove_no_more_than_their_signs(num_seeds:
     assert less.corrected_contrary == 2 * 2.0**-num_seeds
 
 
-def test_findings_are_corrected_for_how_many_were_looked_at() -> None:
+def test_findings_are_corrected_for_how_many_were_looked_at():
     asked = [finding("good", "near"), finding("near", "far"), finding("near", "good")]
     alone = [run_tests(FOUND, [each])[0].p_value for each in asked]
     tested = run_tests(FOUND, asked)
@@ -85,7 +83,7 @@ def test_findings_are_corrected_for_how_many_were_looked_at() -> None:
     assert [each.verdict for each in tested] == ["not significant", "holds", "not significant"]
 
 
-def test_a_finding_of_nothing_holds_by_chance_no_more_often_than_the_level_says() -> None:
+def test_a_finding_of_nothing_holds_by_chance_no_more_often_than_the_level_says():
     rng = np.random.default_rng(0)
     names = [f"s{i}" for i in range(10)]
     asked = [finding(a, b) for a, b in itertools.pairwise(names)]

@@ -1,7 +1,5 @@
 """Multi-class problems with a long tail of known shape."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -27,7 +25,7 @@ def part_of(labels: list[list[int]], num_labels: int) -> Part:
 
 
 @pytest.fixture
-def data() -> ExperimentData:
+def data():
     """Label 0 on all documents, and 1, 2, 3 on 40, 30 and 20 of them; 4 on one, 5 not measured."""
     labels = [[0, 1]] * 40 + [[0, 2]] * 30 + [[3, 0]] * 20 + [[0, 4, 5]] + [[0, 5]] * 25
     measured = [[0, 1], [2, 0], [0, 3], [0, 3], [0, 4], []]

@@ -1,7 +1,5 @@
 """The experiment on negative mining: its settings, its figures and its report."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -25,7 +23,7 @@ L = 10
 
 
 @pytest.fixture(scope="module")
-def data() -> ExperimentData:
+def data():
     """Each document carries one label, told by a word."""
 
     def part(size: int) -> Part:

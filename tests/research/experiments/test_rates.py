@@ -1,7 +1,5 @@
 """A rate for each setting: chosen on one half with one seed, and told."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse import csr_array
 

@@ -1,7 +1,5 @@
 """The experiment on sampling bias: its settings, its figures and its report."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -26,7 +24,7 @@ L, N = 12, 96
 
 
 @pytest.fixture(scope="module")
-def data() -> ExperimentData:
+def data():
     """Each document carries a common and a rarer label, told by a word of each."""
     rng = np.random.default_rng(0)
 

@@ -1,7 +1,5 @@
 """A canary on a running service, over HTTP: its own counters decide."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest
@@ -18,13 +16,13 @@ RULES = PromotionRules(minutes=1.0, share=0.4, min_requests=20)
 
 
 @pytest.fixture
-def pair(registry) -> Pair:
+def pair(registry):
     digests = [registry.open(version).manifest.digest for version in (1, 2)]
     return Pair(1, 2, *digests)
 
 
 @pytest.fixture
-def log(tmp_path) -> PromotionLog:
+def log(tmp_path):
     return PromotionLog(tmp_path / "promotions.jsonl")
 
 

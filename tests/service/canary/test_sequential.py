@@ -1,7 +1,5 @@
 """Bounds that hold at any time: oracles on a grid, and error rates under continuous looking."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

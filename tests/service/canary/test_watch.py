@@ -1,7 +1,5 @@
 """A canary on a service that is played: promoted, rolled back, ended by others, and resumed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -111,7 +109,7 @@ class Played:
 
 
 @pytest.fixture
-def log(tmp_path) -> PromotionLog:
+def log(tmp_path):
     return PromotionLog(tmp_path / "promotions.jsonl")
 
 

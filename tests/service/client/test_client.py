@@ -1,7 +1,5 @@
 """The client in Python, against a running service, and against one that misbehaves."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

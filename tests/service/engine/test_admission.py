@@ -1,7 +1,5 @@
 """Who may wait: bounds in tokens and in time, for single requests and for streams."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """How much comes, as it is remembered, and how large batches must be for it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

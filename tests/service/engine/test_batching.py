@@ -1,7 +1,5 @@
 """Which texts are computed together, and in which order."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import CancelledError
 from dataclasses import dataclass

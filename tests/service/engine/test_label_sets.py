@@ -1,7 +1,5 @@
 """Stored sets of labels: read, checked, and read again when their files change."""
 
-from __future__ import annotations
-
 import json
 import logging
 

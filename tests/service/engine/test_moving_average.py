@@ -1,7 +1,5 @@
 """What the service learns from traffic stays within bounds, whatever the traffic is."""
 
-from __future__ import annotations
-
 import math
 import sys
 

@@ -1,7 +1,5 @@
 """Probes from the start of loading to its good or bad end."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

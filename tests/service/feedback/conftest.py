@@ -1,9 +1,5 @@
 """Entries of feedback, places to keep them, and a service that does."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 
 from longtail.service.feedback.entries import Entry, sha256_of
@@ -11,7 +7,7 @@ from longtail.service.feedback.store import FeedbackStore, now
 
 
 @pytest.fixture
-def make_entry() -> Callable[..., Entry]:
+def make_entry():
     def make(entry_id: str, text: str | None = "a text", **changes: object) -> Entry:
         fields = {
             "given_at": now(),

@@ -1,7 +1,5 @@
 """Annif's `learn`, where the service keeps feedback."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.service.feedback.store import FeedbackStore

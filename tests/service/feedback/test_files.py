@@ -1,7 +1,5 @@
 """`longtail feedback`: entries from files and to files."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`longtail feedback report`: what was said in a period."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """`POST /v1/feedback`, the routes of operators, and predictions beside a store that fails."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading

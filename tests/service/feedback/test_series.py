@@ -1,7 +1,5 @@
 """A series of entries, of which the last counts, whatever order they come in: by an oracle."""
 
-from __future__ import annotations
-
 import random
 
 from longtail.service.feedback.store import FILE_NAME, FeedbackStore

@@ -1,7 +1,5 @@
 """A folder with a file of SQLite: what is deleted leaves no bytes; failures are told."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys

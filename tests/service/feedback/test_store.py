@@ -1,7 +1,5 @@
 """What is acknowledged stays, once and in order, whatever database keeps it."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """The thread that writes: many requests share a transaction, and failures reach who waits."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

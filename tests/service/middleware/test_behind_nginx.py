@@ -1,7 +1,5 @@
 """Behind nginx with WebSocket lines and connections that stay open, as many sites have it."""
 
-from __future__ import annotations
-
 import http.client
 import shutil
 import socket

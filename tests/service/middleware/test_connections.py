@@ -3,8 +3,6 @@
 Time passes when a test says so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,7 +1,5 @@
 """No body over the limit is read to its end."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """Refused before anything is read: no body, no log line, but all that a client can use."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import ExitStack
 

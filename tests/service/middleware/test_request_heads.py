@@ -1,7 +1,5 @@
 """Whose requests are answered: by the name in `Host`, and not with an upgrade and a body."""
 
-from __future__ import annotations
-
 import pytest
 
 ALLOWED = ["127.0.0.1", "127.0.0.1:8000", "[::1]:8000", "10.1.2.3", "localhost:8000", "service:80",

@@ -1,7 +1,5 @@
 """Who is let in, and what browsers are told."""
 
-from __future__ import annotations
-
 import logging
 
 import httpx

@@ -1,7 +1,5 @@
 """CSV files as `longtail predict` reads them: delimiters and columns are recognised and told."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.service.offline.documents import (

@@ -1,7 +1,5 @@
 """`longtail predict --output x.csv`: the rows of the input, with columns for the labels."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """One number of threads for all compute libraries, set where they compute."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import sys

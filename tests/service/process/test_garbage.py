@@ -1,7 +1,5 @@
 """What lives for long is not searched for garbage, except where something is to be freed."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

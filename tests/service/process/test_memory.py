@@ -1,7 +1,5 @@
 """How much memory may still be taken: by the machine, and by what a container is allowed."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.service.process.memory import available_bytes

@@ -1,7 +1,5 @@
 """A file that is read again when it has changed."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.errors import ConfigError

@@ -1,7 +1,5 @@
 """The REST API of Annif, asked by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.service.protocols.annif import score_of

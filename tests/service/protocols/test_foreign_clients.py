@@ -1,7 +1,5 @@
 """Clients that others wrote ask a running service: those of Triton and of Annif, as they are."""
 
-from __future__ import annotations
-
 import asyncio
 
 import numpy as np

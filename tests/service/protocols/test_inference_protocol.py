@@ -1,7 +1,5 @@
 """The Open Inference Protocol, asked by hand."""
 
-from __future__ import annotations
-
 import json
 import struct
 

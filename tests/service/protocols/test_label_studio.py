@@ -1,7 +1,5 @@
 """Label Studio's protocol, with what version 1.23 sends."""
 
-from __future__ import annotations
-
 import tracemalloc
 from copy import deepcopy
 from typing import Any

@@ -1,7 +1,5 @@
 """The admin routes, and requests that are answered while they change what is served."""
 
-from __future__ import annotations
-
 import gc
 import re
 import threading

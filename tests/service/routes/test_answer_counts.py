@@ -1,7 +1,5 @@
 """What every kind of answer says of how much was read and known, and its warnings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

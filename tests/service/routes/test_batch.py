@@ -1,7 +1,5 @@
 """What `POST /v1/batch` answers: a line for each line, in order, and an end."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The vocabulary over HTTP: labels below others as a filter and as a tree, names by language."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Labels over HTTP: included and excluded, explained, searched and shown."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Batches over real sockets: clients that are slow, that stop, that hang up, and that never end."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

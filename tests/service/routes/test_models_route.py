@@ -1,10 +1,6 @@
 """What `GET /v1/models` answers."""
 
-from __future__ import annotations
-
 import pytest
-
-from longtail.models.bundle.registry import Registry
 
 
 @pytest.fixture
@@ -42,7 +38,7 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
     }
 
 
-def test_a_version_that_cannot_be_read_says_why_and_hides_no_other(client, registry: Registry):
+def test_a_version_that_cannot_be_read_says_why_and_hides_no_other(client, registry):
     manifest = registry.folder_of(1) / "manifest.json"
     manifest.write_bytes(b"\xff{}")
     first, second = client.get("/v1/models").json()["models"]

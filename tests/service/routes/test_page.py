@@ -1,7 +1,5 @@
 """The page as it is served: its files, their headers, and what they must not hold."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,13 +1,10 @@
 """The page in headless Chromium, driven over the WebDriver protocol (W3C, 2018)."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from csv import reader as csv_reader
 from dataclasses import replace
 from io import StringIO
@@ -135,7 +132,7 @@ class Browser:
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def chromium(tmp_path_factory):
     assert DRIVER is not None
     browser = Browser(DRIVER, tmp_path_factory.mktemp("profile"))
     try:
@@ -145,7 +142,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
+def browser(chromium):
     # A window of a desktop, in light; at the end nothing may have broken the policy.
     chromium.emulate(
         "setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False
@@ -197,7 +194,7 @@ def page_loader(make_loader, fake_predictor):
 
 
 @pytest.fixture
-def page(browser: Browser, open_server, page_loader) -> Iterator[Browser]:
+def page(browser, open_server, page_loader):
     with open_server(page_loader, max_text_characters=2000) as url:
         open_page(browser, url)
         yield browser
@@ -562,7 +559,7 @@ def test_a_file_that_cannot_be_read_is_told(page, name, content, told):
 
 
 @pytest.fixture
-def arranged_page(browser, open_server, make_loader, fake_predictor) -> Iterator[Browser]:
+def arranged_page(browser, open_server, make_loader, fake_predictor):
     """The page of a vocabulary: 0 over 1 and 2, 1 over 3; two names are Finnish too."""
     broader = {"L1": ("L0",), "L2": ("L0",), "L3": ("L1",)}
 
@@ -614,7 +611,7 @@ def test_the_tree_is_walked_with_the_keyboard(arranged_page):
 
 
 @pytest.fixture
-def feedback_page(browser: Browser, open_server, page_loader, tmp_path) -> Iterator[Browser]:
+def feedback_page(browser, open_server, page_loader, tmp_path):
     with open_server(page_loader, feedback=tmp_path / "feedback", feedback_texts=True) as url:
         open_page(browser, url)
         yield browser

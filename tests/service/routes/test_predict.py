@@ -1,7 +1,5 @@
 """What `POST /v1/predict` answers."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

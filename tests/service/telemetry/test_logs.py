@@ -1,7 +1,5 @@
 """The log: what each line has, for people and for machines, and the ids of requests."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

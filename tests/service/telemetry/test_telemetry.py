@@ -1,7 +1,5 @@
 """What operators see of requests: metrics with few label values, log lines without texts."""
 
-from __future__ import annotations
-
 import logging
 import re
 

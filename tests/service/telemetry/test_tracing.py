@@ -1,7 +1,5 @@
 """Traces: a span for each request that asks for work, spans of its phases, and no texts."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from types import SimpleNamespace

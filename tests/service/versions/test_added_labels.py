@@ -1,7 +1,5 @@
 """Labels added to a version: by the command, and in the answers of a service after the swap."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -1,7 +1,5 @@
 """The thread that loads models: tasks in order, looks in between, an end that waits for none."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

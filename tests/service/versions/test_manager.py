@@ -1,7 +1,5 @@
 """Which model answers a request."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

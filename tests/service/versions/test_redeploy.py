@@ -1,7 +1,5 @@
 """Swapping models: what is served before, meanwhile, and after, when all goes well and when not."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """A registry elsewhere: what is copied when, and what happens when it can't be."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import namedtuple

@@ -1,9 +1,5 @@
 """Models without an encoder are served as others are."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 from fastapi.testclient import TestClient
 
@@ -15,7 +11,7 @@ TEXT = "Regulation of the Council on imports of fish"
 
 
 @pytest.fixture
-def sparse_client(trained_sparse, wait_for_loading) -> Iterator[TestClient]:
+def sparse_client(trained_sparse, wait_for_loading):
     with TestClient(create_app(Settings(registry=trained_sparse.registry.folder))) as client:
         wait_for_loading(client)
         yield client

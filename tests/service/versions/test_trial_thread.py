@@ -1,7 +1,5 @@
 """The thread that tries a model before it answers."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """What a model is tried on before it answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The work that a body makes is bounded by what it is for, and not done on the event loop."""
 
-from __future__ import annotations
-
 import json
 import threading
 import tracemalloc

@@ -1,7 +1,5 @@
 """Clients that hang up in the middle of their body are 499: no fault, no traceback."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 import re

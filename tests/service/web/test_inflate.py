@@ -1,7 +1,5 @@
 """Gzip bodies come out as they went in, in bounded pieces, or are refused."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 

@@ -1,7 +1,5 @@
 """Bodies are read straight from their bytes, and refused as a model refuses what they say."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

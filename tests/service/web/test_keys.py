@@ -1,7 +1,5 @@
 """Keys: made, compared, and exchanged while the service runs."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 

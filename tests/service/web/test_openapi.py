@@ -1,7 +1,5 @@
 """The published OpenAPI document tells the truth about errors and bodies."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.service.schemas.labels import LabelDetail, LabelList

@@ -1,7 +1,5 @@
 """Every error is a problem document, and none tells more than it should."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

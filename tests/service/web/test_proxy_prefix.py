@@ -1,7 +1,5 @@
 """The service below a path of a proxy (`LONGTAIL_ROOT_PATH`), stripped by the proxy or not."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.errors import ConfigError

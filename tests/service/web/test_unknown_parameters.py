@@ -1,7 +1,5 @@
 """Parameters in a query that a route does not have are refused, not passed over in silence."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """Lines of a batch: cut in bounded memory, read strictly, and answered whatever they are."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

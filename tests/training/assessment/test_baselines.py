@@ -1,7 +1,5 @@
 """Baselines against dense loops."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,10 +1,7 @@
 """Two rankings side by side."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +10,7 @@ from scipy.sparse import csr_array
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
 from longtail.models.ranking.top_k import Ranking
-from longtail.training.assessment.compare import RankingComparison, compare, compare_predictions
+from longtail.training.assessment.compare import compare, compare_predictions
 from longtail.training.assessment.predictions import write_predictions
 from longtail.training.data.dataset import open_dataset
 from longtail.training.evaluation.metrics import join_truth
@@ -30,13 +27,13 @@ def ranked(scores: np.ndarray, k: int = 5) -> Ranking:
 
 
 @pytest.fixture(scope="module")
-def truth() -> csr_array:
+def truth():
     rng = np.random.default_rng(7)
     return csr_array((rng.random((NUM_DOCUMENTS, NUM_LABELS)) < 0.3).astype(np.float32))
 
 
 @pytest.fixture(scope="module")
-def rankings(truth) -> dict[str, Ranking]:
+def rankings(truth):
     rng = np.random.default_rng(8)
     noise = rng.random((2, NUM_DOCUMENTS, NUM_LABELS))
     return {
@@ -46,12 +43,12 @@ def rankings(truth) -> dict[str, Ranking]:
 
 
 @pytest.fixture(scope="module")
-def found(rankings, truth) -> RankingComparison:
+def found(rankings, truth):
     return compare(rankings, truth, COUNTS, 100, 5)
 
 
 @pytest.fixture
-def corpus(tmp_path, truth) -> Path:
+def corpus(tmp_path, truth):
     """Truth as a test split; one training document for every label but the first."""
     folder = tmp_path / "corpus"
     folder.mkdir()

@@ -1,7 +1,5 @@
 """Rankings in the score-matrix form: written, read back, and refused."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What an evaluation says in sentences, of figures made by hand."""
 
-from __future__ import annotations
-
 from longtail.training.assessment.summary import Summary, summarise
 from longtail.training.calibration.thresholds import ThresholdF1
 from longtail.training.evaluation.by_frequency import Evaluation, SubsetMetrics

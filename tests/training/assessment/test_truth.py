@@ -1,9 +1,6 @@
 """The truth in the labels of a model, some of which are out of use."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +23,7 @@ def catalogue_of(**retired: tuple[str, ...]) -> LabelCatalogue:
 
 
 @pytest.fixture
-def read(tmp_path: Path):
+def read(tmp_path):
     def read_with(catalogue: LabelCatalogue) -> tuple[Dataset, object]:
         lines = (json.dumps({"text": "x", "labels": labels}) for labels in DOCUMENTS)
         (tmp_path / "test.jsonl").write_text("\n".join(lines))

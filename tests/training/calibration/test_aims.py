@@ -1,7 +1,5 @@
 """Aims found on a split: what they are worth against every set of labels, and what they cost."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

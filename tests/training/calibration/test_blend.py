@@ -1,7 +1,5 @@
 """Blends by rarity as they are fitted, and dev splits that teach little."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest import mock
 
@@ -186,19 +184,19 @@ def test_labels_without_a_score_that_are_never_right_have_the_least_floor():
 
 
 @pytest.fixture
-def catalogue() -> LabelCatalogue:
+def catalogue():
     counts = [0, *range(1, 12), *range(20, 38)]
     return LabelCatalogue(Label(f"L{i}", f"l{i}", training_count=n) for i, n in enumerate(counts))
 
 
 @pytest.fixture
-def truth() -> np.ndarray:
+def truth():
     rng = np.random.default_rng(0)
     return (rng.random((40, NUM_LABELS)) < 0.15).astype(np.float32)
 
 
 @pytest.fixture
-def pairs(truth) -> ScoredPairs:
+def pairs(truth):
     """One scorer that is right, one that is half right and one that knows nothing."""
     rng = np.random.default_rng(1)
     noise = rng.normal(size=(3, *truth.shape))

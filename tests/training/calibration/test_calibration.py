@@ -1,7 +1,5 @@
 """Fitted calibrations, and how far probabilities can be trusted, on made-up and tiny real data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit

@@ -1,7 +1,5 @@
 """Which scorers a blend is made of: those without which the dev split is ranked worse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -58,7 +56,7 @@ def test_one_scorer_is_left_however_bad_it_is():
     assert len(chosen({"noise": 0.0, "more": 0.0})) >= 1
 
 
-def test_each_half_is_ranked_by_what_was_fitted_on_the_other(monkeypatch: pytest.MonkeyPatch):
+def test_each_half_is_ranked_by_what_was_fitted_on_the_other(monkeypatch):
     """The oracle: both halves, written out."""
     dev = dev_of({"first": 2.0, "second": 1.0}, num_documents=40)
     curves = dict.fromkeys(("first", "second"), IDENTITY)

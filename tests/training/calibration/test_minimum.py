@@ -1,7 +1,5 @@
 """Projected Newton: the minimum of a convex loss, bounds among its parameters."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

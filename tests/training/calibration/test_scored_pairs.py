@@ -1,7 +1,5 @@
 """Pairs that stand for all pairs of a split."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.calibration.scored_pairs import (
     PairCollector,
-    ScoredPairs,
     rank_best,
     score_pairs,
 )
@@ -18,7 +15,7 @@ from longtail.training.data.dataset import open_dataset
 
 
 @pytest.fixture(scope="module")
-def predictor(trained) -> Predictor:
+def predictor(trained):
     return Predictor.of_bundle(trained.bundle, device="cpu")
 
 
@@ -28,7 +25,7 @@ def split(tiny_corpus):
 
 
 @pytest.fixture(scope="module")
-def pairs(predictor, split) -> ScoredPairs:
+def pairs(predictor, split):
     batch = predictor.read(list(split.texts()))
     return score_pairs(predictor, batch, split.scan().labels, 0, rank_best(predictor, batch))
 

@@ -1,7 +1,5 @@
 """The threshold of the best micro-F1, against all thresholds tried one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Run configurations: the defaults, the files that we give, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the configuration of negatives and losses takes, and what it refuses, by name."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

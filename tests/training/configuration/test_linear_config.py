@@ -1,7 +1,5 @@
 """The linear scorers' configuration: what a method uses has a default, the rest is refused."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest
@@ -18,7 +16,7 @@ METHODS = get_args(MethodName)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_method_has_what_it_uses_and_no_more(method: MethodName) -> None:
+def test_a_method_has_what_it_uses_and_no_more(method):
     config = LinearConfig(method=method)
     assert (config.num_negatives is None) == (method == "softmax")
     assert (config.regulariser is None) == (method not in WITH_REGULARISER)
@@ -39,6 +37,6 @@ def test_a_method_has_what_it_uses_and_no_more(method: MethodName) -> None:
         ({"rate": 1}, "Extra inputs"),
     ],
 )
-def test_what_can_not_be_or_decides_nothing_is_refused(content: object, words: str) -> None:
+def test_what_can_not_be_or_decides_nothing_is_refused(content, words):
     with pytest.raises(ValidationError, match=words):
         LinearConfig.model_validate(content)

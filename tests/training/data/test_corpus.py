@@ -1,7 +1,5 @@
 """Corpora in every format: what is read, what is refused, and what it costs."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib
@@ -239,7 +237,7 @@ def test_all_unknown_labels_of_a_line_are_named_with_what_to_do(tmp_path):
 
 
 @pytest.fixture
-def half_bad(tmp_path: Path) -> Path:
+def half_bad(tmp_path):
     """Good and bad lines in turn."""
     bad = [1, {"text": "", "labels": []}, {"text": "t", "labels": ["unknown"]}]
     lines = [line for pair in zip(bad, DOCUMENTS, strict=True) for line in pair]

@@ -1,7 +1,5 @@
 """Corpora as people bring them: encodings, delimiters, and labels that only look right."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

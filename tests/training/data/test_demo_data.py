@@ -1,7 +1,5 @@
 """The demo data are what their README says."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -9,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.dataset import open_dataset
 
 FOLDER = Path(__file__).parents[3] / "training" / "demo_data"
 
 
 @pytest.fixture(scope="module")
-def demo() -> Dataset:
+def demo():
     return open_dataset(FOLDER)
 
 
 @pytest.fixture(scope="module")
-def readme_counts() -> dict[str, int]:
+def readme_counts():
     rows = re.findall(r"^\| ([^|]+) \| ([\d,]+) \|$", (FOLDER / "README.md").read_text(), re.M)
     return {name: int(number.replace(",", "")) for name, number in rows}
 

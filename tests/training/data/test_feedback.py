@@ -1,7 +1,5 @@
 """Lines of feedback: what is read of them, and what is said of broken ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.errors import DataError

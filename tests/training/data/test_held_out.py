@@ -1,7 +1,5 @@
 """Which training documents are held out where a corpus has no dev split."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Documents without a label file and without training documents: the labels are the model's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

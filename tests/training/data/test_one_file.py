@@ -1,7 +1,5 @@
 """A corpus in one file: its documents are divided by a hash of their text."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

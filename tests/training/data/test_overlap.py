@@ -1,7 +1,5 @@
 """Documents of dev and test whose text is in another split: left out, or refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How often the files of a corpus are parsed: once, or twice, however they lie."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path
@@ -51,7 +49,7 @@ def make(folder: Path, case: str) -> Path:
 
 
 @pytest.fixture
-def num_parsed(monkeypatch) -> list[int]:
+def num_parsed(monkeypatch):
     """The number of rows that were parsed."""
     counted = [0]
 

@@ -1,7 +1,5 @@
 """Six documents in every form that corpora have: each gives the same corpus."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """One pass over the training texts: the sample, the warm-up texts, the scripts."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from longtail.models.bundle.warmup_texts import read_probes

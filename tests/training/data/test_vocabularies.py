@@ -1,9 +1,6 @@
 """Corpora whose labels come from a SKOS vocabulary."""
 
-from __future__ import annotations
-
 import logging
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +17,7 @@ TURTLE = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path):
     (tmp_path / "vocabulary.ttl").write_text(TURTLE)
     (tmp_path / "train.tsv").write_text(
         "cods swim\t<http://x/cod> <http://x/fish>\nthis was\t<http://x/old>\n"

@@ -1,7 +1,5 @@
 """Documents of the demo in memory, and estimators that were fitted on them once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import dataclass
@@ -38,7 +36,7 @@ class InMemory:
 
 
 @pytest.fixture(scope="session")
-def demo() -> tuple[InMemory, InMemory]:
+def demo():
     """Training and test documents, over the classes of both."""
     names = [label["title"] for label in read_lines("lbl.json.gz")]
     found = read_lines("trn.json.gz")[: NUM_TRAINING + NUM_TEST]
@@ -52,23 +50,23 @@ def demo() -> tuple[InMemory, InMemory]:
 
 
 @pytest.fixture(scope="session")
-def training(demo) -> InMemory:
+def training(demo):
     return demo[0]
 
 
 @pytest.fixture(scope="session")
-def test(demo) -> InMemory:
+def test(demo):
     return demo[1]
 
 
 @pytest.fixture(scope="session")
-def fitted(training) -> LongtailClassifier:
+def fitted(training):
     """All that needs no encoder, which no test may change."""
     return LongtailClassifier(classes=training.classes).fit(training.texts, training.matrix)
 
 
 @pytest.fixture(scope="session")
-def fitted_sparse(training) -> LongtailClassifier:
+def fitted_sparse(training):
     """The sparse model alone, which no test may change."""
     estimator = LongtailClassifier(classes=training.classes, config=SPARSE)
     return estimator.fit(training.texts, training.matrix)

@@ -1,7 +1,5 @@
 """The estimator: what it learns, what it answers, what it refuses, and where its bundle lies."""
 
-from __future__ import annotations
-
 import gc
 import json
 import pickle

@@ -1,7 +1,5 @@
 """The estimator keeps scikit-learn's conventions, as far as its checks apply to texts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Documents in memory become a corpus that is read as it was meant."""
 
-from __future__ import annotations
-
 from longtail.training.data.dataset import open_dataset
 from longtail.training.estimators.corpus import Documents, kept_corpus, write_corpus
 

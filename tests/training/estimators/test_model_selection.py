@@ -1,7 +1,5 @@
 """Cross-validation, searches and pipelines of scikit-learn take the estimator and the scorers."""
 
-from __future__ import annotations
-
 import pytest
 import sklearn
 from joblib.externals.loky import get_reusable_executor

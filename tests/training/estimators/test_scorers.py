@@ -1,7 +1,5 @@
 """The scorers give the metrics of the evaluation, for Longtail and for other estimators."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array

@@ -1,7 +1,5 @@
 """The parameters of an estimator become the configuration of a run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from longtail.training.estimators.settings import settings_of

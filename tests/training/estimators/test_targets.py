@@ -1,7 +1,5 @@
 """Labels in memory become columns; what is neither a matrix nor lists is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import coo_array, csc_array, csr_matrix

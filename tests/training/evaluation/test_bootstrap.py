@@ -1,7 +1,5 @@
 """Two-level bootstrap: every draw against the metrics of the documents that it has, counted out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -49,7 +47,7 @@ def counted_out(labels: np.ndarray, times: np.ndarray) -> dict[str, float]:
 
 
 @pytest.fixture
-def by_seed() -> list[RankedEvaluation]:
+def by_seed():
     return [join_truth(ranking(seed), TRUTH) for seed in range(3)]
 
 

@@ -1,7 +1,5 @@
 """Evaluation by subset, its tables and its JSON."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -10,7 +8,6 @@ from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.by_frequency import (
     SHOT_GROUPS,
-    Evaluation,
     evaluate,
     label_subsets,
     measure,
@@ -39,7 +36,7 @@ BAD = ranking_of([[7, 6, 5]] * 4)
 
 
 @pytest.fixture
-def evaluation() -> Evaluation:
+def evaluation():
     return evaluate({"good": GOOD, "bad": BAD}, TRUTH, COUNTS, 6000, ks=(1, 3))
 
 

@@ -1,7 +1,5 @@
 """Hierarchical precision and recall, against sets."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array

@@ -1,7 +1,5 @@
 """Metrics against slow loops over small problems, and the identities they obey."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

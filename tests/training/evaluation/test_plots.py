@@ -1,10 +1,7 @@
 """What the pictures show, read back from the figure."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from scipy.sparse import csr_array
 
 from longtail.models.ranking.top_k import Ranking, top_of_scores
@@ -21,7 +18,7 @@ def ranking_of(seed: int, num_documents: int = 30) -> Ranking:
 
 
 @pytest.fixture
-def figure() -> Figure:
+def figure():
     return draw_by_frequency({"retrieval": ranking_of(1), "sparse": ranking_of(2)}, TRUTH, COUNTS)
 
 

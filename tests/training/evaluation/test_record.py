@@ -1,7 +1,5 @@
 """Records of measurements: figures beside what it takes to repeat them."""
 
-from __future__ import annotations
-
 import subprocess
 from datetime import date
 from pathlib import Path

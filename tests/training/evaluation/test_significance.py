@@ -1,7 +1,5 @@
 """Significance tests against their definitions."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -9,12 +7,12 @@ import pytest
 from scipy import stats
 from scipy.sparse import csr_array
 
-from longtail.training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
+from longtail.training.evaluation.metrics import join_truth, label_f1_at
 from longtail.training.evaluation.significance import holm, macro_t_test, micro_sign_test
 
 
 @pytest.fixture
-def judged_pair() -> tuple[RankedEvaluation, RankedEvaluation]:
+def judged_pair():
     rng = np.random.default_rng(5)
     dense = (rng.random((40, 9)) < 0.3).astype(np.float32)
     better, worse = (

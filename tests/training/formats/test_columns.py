@@ -1,7 +1,5 @@
 """Which columns are taken, what is said of it, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How a cell is divided into labels."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.errors import DataError

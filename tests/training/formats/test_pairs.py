@@ -1,7 +1,5 @@
 """One row a label: rows that stand together become a document; others are refused."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Score matrices as text: what is read to the bit, and what is refused by line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fit of the label tree against one written per node, straight from the paper."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from unittest import mock
 
@@ -143,13 +141,13 @@ def frequency_log_likelihood(truth: csr_array) -> float:
     return float((shares * np.log(shares)).sum())
 
 
-def test_two_labels_are_told_apart_as_the_reference_does() -> None:
+def test_two_labels_are_told_apart_as_the_reference_does():
     vectors, truth = corpus(num_labels=2)
     fitted = fit_tree(vectors, truth, num_components=6, regulariser=0.3)
     assert fitted.log_likelihood == pytest.approx(reference_of(fitted, vectors, truth), abs=2e-6)
 
 
-def test_the_likelihood_is_no_less_than_the_reference_s() -> None:
+def test_the_likelihood_is_no_less_than_the_reference_s():
     ours, references, frequencies = [], [], []
     for seed in range(12):
         vectors, truth = corpus(num_documents=400, num_labels=20 + 7 * seed, seed=seed)
@@ -162,7 +160,7 @@ def test_the_likelihood_is_no_less_than_the_reference_s() -> None:
     assert np.mean(ours) > np.mean(frequencies) + 0.5
 
 
-def test_a_node_with_many_documents_is_fitted_to_all_of_them() -> None:
+def test_a_node_with_many_documents_is_fitted_to_all_of_them():
     # More than the 8,192 that such a node is first split by; label after label.
     vectors, truth = corpus(num_documents=12_000, num_labels=7, seed=3)
     order = truth.argmax(axis=1).argsort(kind="stable")
@@ -174,7 +172,7 @@ def test_a_node_with_many_documents_is_fitted_to_all_of_them() -> None:
 
 @given(st.integers(1, 40), st.integers(0, 1000))
 @settings(max_examples=12)
-def test_the_likelihood_is_that_of_the_tree_in_use(num_labels: int, seed: int) -> None:
+def test_the_likelihood_is_that_of_the_tree_in_use(num_labels, seed):
     vectors, truth = corpus(60, num_labels, seed=seed)
     fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.1)
     pairs = coo_array(truth)
@@ -191,7 +189,7 @@ def test_the_likelihood_is_that_of_the_tree_in_use(num_labels: int, seed: int) -
 
 
 @pytest.mark.parametrize("num_labels", [3, 16, 21, 33])
-def test_every_node_is_at_an_optimum_of_its_weights_and_of_its_split(num_labels: int) -> None:
+def test_every_node_is_at_an_optimum_of_its_weights_and_of_its_split(num_labels):
     vectors, truth = corpus(num_labels=num_labels, seed=7)
     fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.2)
     assert_every_node_is_at_an_optimum(fitted, vectors, truth)
@@ -231,7 +229,7 @@ def split_nodes_of(fitted: FittedTree):
             yield *sides, capacity, np.append(tree.weights[node], tree.biases[node]).astype(float)
 
 
-def test_the_first_split_is_in_the_middle_of_the_dominant_direction() -> None:
+def test_the_first_split_is_in_the_middle_of_the_dominant_direction():
     vectors, truth = corpus(num_labels=12, seed=3)
     with mock.patch("longtail.training.label_tree.splits._MAX_ROUNDS", 0):
         fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.2)
@@ -242,7 +240,7 @@ def test_the_first_split_is_in_the_middle_of_the_dominant_direction() -> None:
     assert {frozenset(left), frozenset(right)} == {frozenset(order[:6]), frozenset(order[6:])}
 
 
-def test_the_fit_is_the_same_again_and_in_other_blocks() -> None:
+def test_the_fit_is_the_same_again_and_in_other_blocks():
     vectors, truth = corpus(num_labels=70)
     first, again = (fit_tree(vectors, truth, regulariser=0.1, num_components=4) for _ in range(2))
     for name, array in first.tree.to_arrays().items():
@@ -253,7 +251,7 @@ def test_the_fit_is_the_same_again_and_in_other_blocks() -> None:
     np.testing.assert_allclose(in_blocks.tree.weights, first.tree.weights, atol=1e-3)
 
 
-def test_a_weight_of_two_is_a_pair_twice_and_a_weight_of_zero_is_none() -> None:
+def test_a_weight_of_two_is_a_pair_twice_and_a_weight_of_zero_is_none():
     vectors, truth = corpus(num_labels=9)
     rng = np.random.default_rng(0)
     times = rng.integers(0, 3, truth.nnz)
@@ -270,7 +268,7 @@ def test_a_weight_of_two_is_a_pair_twice_and_a_weight_of_zero_is_none() -> None:
     assert torch.equal(found.tree.label_of_leaf, wanted.tree.label_of_leaf)
 
 
-def test_small_weights_are_fitted_like_large_ones() -> None:
+def test_small_weights_are_fitted_like_large_ones():
     vectors, truth = corpus(num_labels=9)
     large = fit_tree(vectors, truth, num_components=3, regulariser=0.1)
     small = fit_tree(vectors, truth * np.float32(1e-6), num_components=3, regulariser=1e-7)
@@ -278,7 +276,7 @@ def test_small_weights_are_fitted_like_large_ones() -> None:
 
 
 @pytest.mark.parametrize("num_labels", [2, 5, 8])
-def test_constant_vectors_give_the_label_frequencies(num_labels: int) -> None:
+def test_constant_vectors_give_the_label_frequencies(num_labels):
     truth = corpus(num_labels=num_labels)[1]
     vectors = np.full((truth.shape[0], 4), 3.5, dtype=np.float32)
     fitted = fit_tree(vectors, truth, num_components=2, regulariser=1e-6)
@@ -288,7 +286,7 @@ def test_constant_vectors_give_the_label_frequencies(num_labels: int) -> None:
     assert fitted.log_likelihood == pytest.approx(frequency_log_likelihood(truth), abs=1e-4)
 
 
-def test_labels_without_a_pair_get_small_probabilities() -> None:
+def test_labels_without_a_pair_get_small_probabilities():
     vectors, truth = corpus(num_labels=5)
     wider = csr_array((truth.data, truth.indices, truth.indptr), shape=(truth.shape[0], 13))
     fitted = fit_tree(vectors, wider, num_components=3, regulariser=0.1)
@@ -298,7 +296,7 @@ def test_labels_without_a_pair_get_small_probabilities() -> None:
     assert float(probabilities[:, 5:].mean()) < 0.01
 
 
-def test_principal_components_are_those_of_a_singular_value_decomposition() -> None:
+def test_principal_components_are_those_of_a_singular_value_decomposition():
     vectors = corpus(dim=7)[0] * np.linspace(1, 3, 7, dtype=np.float32) + 2
     with mock.patch("longtail.training.label_tree.fit._DOCUMENTS_AT_A_TIME", 100):
         mean, components = principal_components(torch.from_numpy(vectors), 4)
@@ -311,7 +309,7 @@ def test_principal_components_are_those_of_a_singular_value_decomposition() -> N
     assert bool((components.gather(1, components.abs().argmax(1, keepdim=True)) > 0).all())
 
 
-def test_cross_validation_takes_a_weak_regulariser_where_vectors_tell_and_a_strong_else() -> None:
+def test_cross_validation_takes_a_weak_regulariser_where_vectors_tell_and_a_strong_else():
     vectors, truth = corpus(240, 8, noise=0.1)
     told = fit_tree(vectors, truth, num_components=4)
     shuffled = np.random.default_rng(1).permutation(vectors)
@@ -319,7 +317,7 @@ def test_cross_validation_takes_a_weak_regulariser_where_vectors_tell_and_a_stro
     assert told.regulariser < untold.regulariser
 
 
-def test_the_chosen_regulariser_is_better_than_ten_times_more_and_less() -> None:
+def test_the_chosen_regulariser_is_better_than_ten_times_more_and_less():
     fitted = fit_tree(*corpus(150, 6), num_components=4)
     best = fitted.held_out.pop(fitted.regulariser)
     assert all(best > other for other in fitted.held_out.values())
@@ -327,7 +325,7 @@ def test_the_chosen_regulariser_is_better_than_ten_times_more_and_less() -> None
     assert {10.0 ** (exponent - 1), 10.0 ** (exponent + 1)} <= set(fitted.held_out)
 
 
-def test_held_out_likelihoods_are_those_of_trees_fitted_without_the_documents() -> None:
+def test_held_out_likelihoods_are_those_of_trees_fitted_without_the_documents():
     vectors, truth = corpus(24, 5)
     with (
         mock.patch("longtail.training.label_tree.fit._NUM_FOLDS", 24),  # each document is a fold
@@ -364,7 +362,7 @@ def path_log_probability(grown: GrownTree, features: np.ndarray, label: int) -> 
         ({"num_components": 2, "regulariser": float("inf")}, "regulariser inf"),
     ],
 )
-def test_options_out_of_range_are_refused(options: dict, words: str) -> None:
+def test_options_out_of_range_are_refused(options, words):
     with pytest.raises(ConfigError, match=words):
         fit_tree(*corpus(20, 3), **options)
 
@@ -390,6 +388,6 @@ def with_weight(value: float) -> tuple[np.ndarray, csr_array]:
         ((corpus(20, 3)[0][:0], corpus(20, 3)[1][:0]), "0 documents carry none of 3 labels"),
     ],
 )
-def test_data_that_no_tree_fits_is_refused(data: tuple, words: str) -> None:
+def test_data_that_no_tree_fits_is_refused(data, words):
     with pytest.raises(DataError, match=words):
         fit_tree(*data, num_components=2, regulariser=0.1)

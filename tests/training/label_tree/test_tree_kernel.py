@@ -1,7 +1,5 @@
 """The compiled fit of single nodes against numpy and scipy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +11,7 @@ from longtail.training.label_tree.cpu_kernel import NodeArrays, fit_nodes
 
 
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=40))
-def test_half_of_the_labels_go_left_the_lowest_and_of_equal_ones_the_first(values) -> None:
+def test_half_of_the_labels_go_left_the_lowest_and_of_equal_ones_the_first(values):
     sums = np.array(values, dtype=float)
     nodes = nodes_of(np.zeros((0, 1)), np.zeros((0, len(sums))), np.column_stack([sums, sums]))
     goes_right = fit_node(nodes, 64, most_rounds=0)[1]
@@ -24,7 +22,7 @@ def test_half_of_the_labels_go_left_the_lowest_and_of_equal_ones_the_first(value
 
 @pytest.mark.parametrize(("num_rows", "num_features"), [(1, 1), (60, 4), (150, 8), (128, 16)])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4])
-def test_the_weights_of_two_labels_are_those_of_the_optimum(num_rows, num_features, scale) -> None:
+def test_the_weights_of_two_labels_are_those_of_the_optimum(num_rows, num_features, scale):
     x, counts = rows_of(num_rows, num_features, scale)
     value, goes_right, weights = fit_node(nodes_of(x, counts), 2, strength=0.3)
     right = counts @ goes_right.astype(float)
@@ -42,7 +40,7 @@ def test_the_weights_of_two_labels_are_those_of_the_optimum(num_rows, num_featur
     assert value == pytest.approx(log_likelihood(weights), abs=1e-5 * float(counts.sum()))
 
 
-def test_an_ascent_ends_where_rounding_hides_the_optimum() -> None:
+def test_an_ascent_ends_where_rounding_hides_the_optimum():
     nodes = nodes_of(*rows_of(256, 2, 1e4))
     assert np.isfinite(fit_node(nodes, 2, strength=1e-12)[2]).all()
 

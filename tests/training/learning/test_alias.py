@@ -1,7 +1,5 @@
 """The alias table against the probabilities it was made from."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,9 +1,5 @@
 """Draws by operations that PyTorch allows on a GPU in its deterministic mode."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 import torch
 from scipy.stats import chisquare
@@ -24,7 +20,7 @@ class AsOnGpu(TorchDispatchMode):
 
 
 @pytest.fixture
-def on_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def on_gpu(monkeypatch):
     monkeypatch.setattr(drawing, "_is_on_cpu", lambda values: False)
     with AsOnGpu():
         yield
@@ -34,7 +30,7 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def test_the_stand_in_raises_where_a_gpu_does() -> None:
+def test_the_stand_in_raises_where_a_gpu_does():
     weights = torch.ones(2, 3)
     with AsOnGpu():
         with pytest.raises(RuntimeError, match="multinomial_cuda"):
@@ -43,7 +39,7 @@ def test_the_stand_in_raises_where_a_gpu_does() -> None:
             cumulative_sums(weights.double())
 
 
-def test_sums_on_a_gpu_are_those_of_a_cpu(on_gpu) -> None:
+def test_sums_on_a_gpu_are_those_of_a_cpu(on_gpu):
     shares = torch.rand(5, 1000, dtype=torch.float64, generator=generator())
     shares[:, ::3] = 0
     shares /= shares.sum(dim=1, keepdim=True)
@@ -54,7 +50,7 @@ def test_sums_on_a_gpu_are_those_of_a_cpu(on_gpu) -> None:
     assert torch.equal(sums[:, 3::3], sums[:, 2:-1:3])  # entries of weight 0 add nothing at all
 
 
-def test_draws_on_a_gpu_follow_the_weights(on_gpu) -> None:
+def test_draws_on_a_gpu_follow_the_weights(on_gpu):
     weights = torch.tensor([[0.0, 1.0, 0.0, 3.0, 4.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0, 7.0]])
     drawn = draw_with_replacement(weights, 20_000, generator())
     for row, of_row in zip(drawn, weights, strict=True):
@@ -66,7 +62,7 @@ def test_draws_on_a_gpu_follow_the_weights(on_gpu) -> None:
 
 
 @pytest.mark.gpu
-def test_a_gpu_draws_in_deterministic_mode() -> None:
+def test_a_gpu_draws_in_deterministic_mode():
     weights = torch.tensor([[0.0, 1.0, 0.0, 3.0]]).cuda()
     torch.use_deterministic_algorithms(True)
     try:

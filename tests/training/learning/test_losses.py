@@ -1,7 +1,5 @@
 """Losses over label subsets against loops, their gradients, and what must not change them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Margin losses: their values, that they fall, bound the step and have the right gradient."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

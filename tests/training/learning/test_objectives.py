@@ -1,7 +1,5 @@
 """Objectives put together from a configuration, against the full losses that they stand for."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

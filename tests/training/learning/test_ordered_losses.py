@@ -1,7 +1,5 @@
 """Ordered losses against sorting, and the theorems of Reddi et al. 2019 on small label sets."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

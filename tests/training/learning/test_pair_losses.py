@@ -1,7 +1,5 @@
 """Pair losses against loops, and the statements of Rawat et al. 2021 by enumerating all draws."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

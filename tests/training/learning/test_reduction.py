@@ -1,7 +1,5 @@
 """The multi-label reduction against a double loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

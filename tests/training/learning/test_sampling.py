@@ -1,7 +1,5 @@
 """Every distribution: what it draws against its log q, with and without excluded labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Weights against their formulas, and the implicit losses of Table 2 that they lead to."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

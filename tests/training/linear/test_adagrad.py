@@ -1,7 +1,5 @@
 """Adagrad on rows against PyTorch's on the whole matrix; rounding to bfloat16."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

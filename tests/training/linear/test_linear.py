@@ -1,7 +1,5 @@
 """The trainer of linear scorers against a dense one that differentiates, and resumed runs."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The losses of linear scorers against closed forms, the softmax, and one another."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

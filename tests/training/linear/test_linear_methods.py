@@ -1,7 +1,5 @@
 """The methods of linear scorers: what they converge to, and how they are judged."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

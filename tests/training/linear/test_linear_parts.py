@@ -1,7 +1,5 @@
 """Linear scorers on any negatives and loss of pairs: what is refused, trains and corrects."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +41,7 @@ def parts(
 
 
 @pytest.fixture(scope="module")
-def problem() -> tuple[np.ndarray, csr_array]:
+def problem():
     """Documents near the centre of their first label; some carry a second one."""
     rng = np.random.default_rng(0)
     first = rng.integers(8, size=120)

@@ -1,7 +1,5 @@
 """Which documents a step learns from: each once an epoch, within bounds, the same when resumed."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import numpy as np

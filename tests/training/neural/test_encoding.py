@@ -1,9 +1,5 @@
 """Texts encoded in parts: the same vectors and gradients in less memory."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -21,7 +17,7 @@ ROWS = np.arange(16)
 
 
 @pytest.fixture
-def new_still_model(new_model) -> Callable[[], DeplModel]:
+def new_still_model(new_model):
     """Makes models without dropout, in training mode, whose classifier has learned something."""
 
     def make() -> DeplModel:

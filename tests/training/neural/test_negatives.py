@@ -1,7 +1,5 @@
 """Label subsets of a step, and hard negatives, against loops and by counting."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

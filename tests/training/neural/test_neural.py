@@ -1,7 +1,5 @@
 """Neural training: its steps, its schedule, and that a broken run goes on as if never broken."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rates: a group for each part of the model, and the schedules; layers frozen or computed twice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,8 +1,5 @@
 """The dual encoder's step over pairs: its loss by brute force, what it encodes, that it trains."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +67,7 @@ def config_of(name: str, w: str = "importance", **others: Any) -> RetrievalConfi
 
 
 @pytest.fixture
-def new_model(tiny_encoder, texts) -> Callable[[], DeplModel]:
+def new_model(tiny_encoder, texts):
     def make() -> DeplModel:
         priors = np.full(texts.truth.shape[1], 0.05, dtype=np.float32)
         model = DeplModel(DualEncoder(load_transformer(tiny_encoder)), priors)
@@ -84,7 +81,7 @@ def new_model(tiny_encoder, texts) -> Callable[[], DeplModel]:
 
 
 @pytest.fixture
-def hard(texts) -> np.ndarray:
+def hard(texts):
     return np.random.default_rng(0).integers(0, texts.truth.shape[1], (60, 3))
 
 

@@ -1,8 +1,5 @@
 """Stages with every option: broken ones end as unbroken ones, and each option does what it says."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -31,7 +28,7 @@ def config_of(**options) -> StageConfig:
 
 
 @pytest.fixture
-def train(texts, subsets) -> Callable:
+def train(texts, subsets):
     """Trains a stage of the dual encoder."""
 
     def run(folder, model, config, *, machine=CPU, break_at=None, **others):

@@ -1,7 +1,5 @@
 """The default scorer is a blend, unless dev prefers another scorer beyond chance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array

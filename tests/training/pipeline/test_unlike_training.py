@@ -1,7 +1,5 @@
 """A model of long notes is asked a short query: the answer says that the text is unlike them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A candidate beside the current version: the same, worse, broken, with fewer labels, slower."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -32,7 +30,7 @@ LENIENT = PromotionRules(
 
 
 @pytest.fixture
-def registry(tmp_path, trained_sparse) -> Registry:
+def registry(tmp_path, trained_sparse):
     """The trained version, as number 1."""
     copy = Registry(tmp_path / "registry")
     republish(trained_sparse.registry.open(), copy)
@@ -40,7 +38,7 @@ def registry(tmp_path, trained_sparse) -> Registry:
 
 
 @pytest.fixture
-def held_out(tiny_corpus, tmp_path) -> HeldOut:
+def held_out(tiny_corpus, tmp_path):
     """Documents like those of training, with other texts."""
     folder = tmp_path / "new"
     folder.mkdir()

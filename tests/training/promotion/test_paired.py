@@ -1,7 +1,5 @@
 """Paired tests: values whose means are the metrics, Holm by hand, and error rates by simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array

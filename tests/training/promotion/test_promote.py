@@ -1,7 +1,5 @@
 """A promotion by the registry alone, by a service that is played, and one whose run was killed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -23,7 +21,7 @@ RULES = PromotionRules(
 
 
 @pytest.fixture
-def registry(tmp_path, trained_sparse) -> Registry:
+def registry(tmp_path, trained_sparse):
     """Two versions with the same weights; the first is current."""
     copy = Registry(tmp_path / "registry")
     source = trained_sparse.registry.open()
@@ -47,12 +45,12 @@ def registry(tmp_path, trained_sparse) -> Registry:
 
 
 @pytest.fixture
-def log(registry) -> PromotionLog:
+def log(registry):
     return PromotionLog(registry.folder / LOG_NAME)
 
 
 @pytest.fixture
-def held_out(tiny_corpus) -> HeldOut:
+def held_out(tiny_corpus):
     return HeldOut(open_dataset(tiny_corpus), "dev")
 
 

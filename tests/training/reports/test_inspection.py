@@ -1,7 +1,5 @@
 """`longtail inspect`: what is counted, shown and suspected, against plain counts."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page about a model: what stands in it, and that it stands alone."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -42,7 +40,7 @@ class Outline(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def spiked_corpus(tiny_corpus, tmp_path_factory) -> Path:
+def spiked_corpus(tiny_corpus, tmp_path_factory):
     """The tiny corpus, with what looks like tags in the texts of its dev split."""
     folder = Path(shutil.copytree(tiny_corpus, tmp_path_factory.mktemp("spiked") / "corpus"))
     lines = [json.loads(line) for line in (folder / "dev.jsonl").read_text().splitlines()]
@@ -58,14 +56,14 @@ def report(output: Path, *words: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def page(trained, spiked_corpus, tmp_path_factory) -> str:
+def page(trained, spiked_corpus, tmp_path_factory):
     output = tmp_path_factory.mktemp("report") / "new" / "report.html"
     options = ("--registry", trained.registry.folder, "--work", trained.work, "--no-baselines")
     return report(output, spiked_corpus, *options)
 
 
 @pytest.fixture(scope="module")
-def outline(page) -> Outline:
+def outline(page):
     return Outline(page)
 
 

@@ -1,7 +1,5 @@
 """Which rare labels a report shows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -33,7 +31,7 @@ def truth_of(true: list[list[int]], num_labels: int) -> csr_array:
 
 
 @pytest.fixture
-def chosen() -> dict[str, list[TailExample]]:
+def chosen():
     return choose_tail_examples(ranking_of(RANKED), truth_of(TRUE, 8), COUNTS)
 
 

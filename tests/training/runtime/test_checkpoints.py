@@ -1,7 +1,5 @@
 """Checkpoints: what comes back is to the bit what was saved, and a crash leaves one whole."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """What a folder is for is noted there, and no other work is mixed with it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Several processes: what they exchange, against sums by hand; a run of two against one of one."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json
@@ -64,7 +62,7 @@ class Together:
 
 
 @pytest.fixture
-def on_ranks(monkeypatch) -> Callable:
+def on_ranks(monkeypatch):
     """Runs a function on so many processes at once and returns what each returned."""
 
     def run(count: int, function: Callable[[Processes], Any]) -> list[Any]:
@@ -147,7 +145,7 @@ def without_dropout(model: DeplModel) -> DeplModel:
 
 
 @pytest.fixture
-def train_on(on_ranks, new_model, texts, subsets, monkeypatch) -> Callable:
+def train_on(on_ranks, new_model, texts, subsets, monkeypatch):
     """Trains a stage without dropout on processes that each have a folder and a model.
 
     The model of another rank than the first starts with other weights.
@@ -218,7 +216,7 @@ def test_broken_ranks_go_on_from_the_checkpoint_of_the_first(train_on, tmp_path)
 
 
 @pytest.fixture
-def launched(monkeypatch) -> Callable:
+def launched(monkeypatch):
     """Sets the variables that torchrun sets."""
 
     def launch(**variables: str) -> None:

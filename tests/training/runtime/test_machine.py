@@ -1,7 +1,5 @@
 """Where and how precisely training computes."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from longtail.training.runtime.machine import Machine, find_machine, forked_rand
 
 
 @pytest.fixture
-def gpu(monkeypatch) -> None:
+def gpu(monkeypatch):
     """A GPU that has bfloat16."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)

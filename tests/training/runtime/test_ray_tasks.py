@@ -3,8 +3,6 @@
 Most of it with a stand-in; what needs a cluster is skipped where the extra `ray` is missing.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,14 +75,14 @@ class FakePool:
 
 
 @pytest.fixture
-def fake_ray(monkeypatch) -> FakeRay:
+def fake_ray(monkeypatch):
     fake = FakeRay()
     monkeypatch.setattr(sparse_ray, "start_ray", lambda *_: fake)
     return fake
 
 
 @pytest.fixture
-def fit(monkeypatch) -> Callable[..., dict[str, bytes]]:
+def fit(monkeypatch):
     """Fit a small problem; returns the files of its blocks."""
     monkeypatch.setattr(sparse, "_BLOCK_SIZE", 5)
     rng = np.random.default_rng(0)

@@ -1,7 +1,5 @@
 """What a run writes down of its losses, its time and its memory."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

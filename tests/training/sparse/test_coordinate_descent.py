@@ -4,8 +4,6 @@ Every document has a column of its own, which no search reads, and errors cost n
 the columns with a weight tell which documents a label was trained on.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Training of the sparse model: tf-idf against scikit-learn, and each label against one SVM."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +33,7 @@ class Problem:
 
 
 @pytest.fixture(scope="module")
-def problem(tiny_corpus) -> Problem:
+def problem(tiny_corpus):
     """The training documents; the last label is given to all of them."""
     split = open_dataset(tiny_corpus).split("train")
     truth = split.scan().labels.tolil()
@@ -134,7 +132,7 @@ def test_a_label_on_every_document_scores_the_same_for_all_texts(problem, tmp_pa
 
 
 @pytest.fixture
-def small_blocks(monkeypatch) -> list[int]:
+def small_blocks(monkeypatch):
     """Blocks of 50 labels; returns a list that grows by one with every SVM fitted."""
     fitted: list[int] = []
     fit = SvmProblem.fit

@@ -1,7 +1,5 @@
 """Classifiers on working sets: against brute force, and against those trained on all documents."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array

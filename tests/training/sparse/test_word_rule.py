@@ -1,9 +1,5 @@
 """Which words may become features."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 
 from longtail.training.configuration.sections import SparseConfig
@@ -25,7 +21,7 @@ def test_a_word_needs_different_documents_in_each_way_to_group_them():
     assert tokens(texts, WordRule(least=1, groups=groups)) == {"one", "two", "three", "four"}
 
 
-def test_a_listed_word_is_no_feature_whatever_its_case_and_accents(tmp_path: Path):
+def test_a_listed_word_is_no_feature_whatever_its_case_and_accents(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("\ufeffM\u00dcLLER, Anna\n\u738b\u5c0f\u660e\u660e\n", encoding="utf-8")
     rule = WordRule(read_excluded_words(path))

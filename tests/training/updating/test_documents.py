@@ -1,7 +1,5 @@
 """Training documents with feedback applied, beside sets that are changed one by one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Blends and default scorer that heed verdicts: where dev does not object, and only there."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

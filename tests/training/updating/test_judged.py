@@ -1,7 +1,5 @@
 """Which verdicts an answer follows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Verdicts: gathered by text, texts found in the corpus, labels looked up or made."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue

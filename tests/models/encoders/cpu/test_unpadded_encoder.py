@@ -1,7 +1,5 @@
 """BERT without padding is as near to float32 as the encoder itself, whatever the batch."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """What differs between two states of a vocabulary, as plain dictionaries tell it."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 
@@ -56,7 +54,7 @@ def replaced_by(labels: dict[str, Label], older: dict[str, Label], label_id: str
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_every_label_is_in_the_lists_that_dictionaries_tell(seed) -> None:
+def test_every_label_is_in_the_lists_that_dictionaries_tell(seed):
     rng = random.Random(seed)  # noqa: S311
     old, new = state(rng), state(rng)
     found = difference(rng.sample([*old.values()], len(old)), new.values())
@@ -96,7 +94,7 @@ def test_every_label_is_in_the_lists_that_dictionaries_tell(seed) -> None:
         ({"a": ("b",), "b": ("a",)}, "'a' is to be replaced by 'b', which the new vocabulary"),
     ],
 )
-def test_merges_of_labels_that_there_are_not_are_refused(merges, told) -> None:
+def test_merges_of_labels_that_there_are_not_are_refused(merges, told):
     labels = [Label("a", "a"), Label("b", "b")]
     with pytest.raises(DataError, match=told):
         difference(labels, labels, merges)
@@ -112,6 +110,6 @@ def test_merges_of_labels_that_there_are_not_are_refused(merges, told) -> None:
         ('{"renamed": [{"id": "a", "before": {}, "after": {"name": 1}}]}', "name is 1; expected a"),
     ],
 )
-def test_another_file_is_no_file_of_changes(text, told) -> None:
+def test_another_file_is_no_file_of_changes(text, told):
     with pytest.raises(DataError, match=told):
         VocabularyChanges.from_json(text, "c.json")

@@ -1,7 +1,5 @@
 """RDF: what each syntax may look like, what is refused, and where the message says it is."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.models.vocabulary.conftest import refusal, written
@@ -34,7 +32,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("form", "bad"), [(form, bad) for form in BAD for bad in BAD[form]])
-def test_what_is_wrong_is_told_with_its_line(tmp_path, form, bad) -> None:
+def test_what_is_wrong_is_told_with_its_line(tmp_path, form, bad):
     head = {".ttl": TURTLE, ".rdf": f"\n{RDF}>\n", ".jsonld": "[\n\n"}[form].encode()
     content = head + (bad if isinstance(bad, bytes) else bad.encode()) + b"\n" * 4000
     assert f"v{form}, line 3: " in refusal(written(tmp_path, content, f"v{form}"))
@@ -49,7 +47,7 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, form, bad) -> None:
         b'<u:a> <u:b> "\xff" .',
     ],
 )
-def test_a_bad_line_of_ntriples_is_told_alone(tmp_path, line) -> None:
+def test_a_bad_line_of_ntriples_is_told_alone(tmp_path, line):
     good = f'<u:a> {NAME} "good"@en .'.encode()
     lines = [good, line if isinstance(line, bytes) else line.encode(), good]
     message = refusal(written(tmp_path, b"\n".join(lines), "v.nt"))

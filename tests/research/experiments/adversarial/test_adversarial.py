@@ -1,7 +1,5 @@
 """The learning curves of linear scorers: what is trained, counted, tuned and judged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +11,7 @@ from longtail.training.label_tree.fit import fit_tree
 from longtail.training.linear.methods import measure_linear
 from research.experiments.adversarial import trial_runner as runner_module
 from research.experiments.adversarial.run import run_task
-from research.experiments.adversarial.tasks import LearningTask, MixtureProblem
+from research.experiments.adversarial.tasks import MixtureProblem
 from research.experiments.adversarial.trial_runner import (
     CRITERIA,
     FIGURES,
@@ -36,7 +34,7 @@ PLAN = AdversarialPlan(
 
 
 @pytest.fixture(scope="module")
-def task() -> LearningTask:
+def task():
     """A mixture of few labels, with many documents each."""
     return MixtureProblem(12, documents_a_label=40, dim=6).make(200)
 

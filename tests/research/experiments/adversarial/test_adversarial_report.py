@@ -1,7 +1,5 @@
 """What is reported of learning curves: the best candidates, times to a target, table, picture."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the learning curves are drawn of: corpora as vectors, and a problem whose p_D is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array

@@ -1,7 +1,5 @@
 """Theorems 1 and 2 and Eq. 11-16 of Bamler & Mandt (2020) on tables, against enumeration."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """`python -m research depl`: what it writes, that it goes on, what is shared, what it refuses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +36,7 @@ def fields_of(path: Path, name: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def config_file(tiny_content, tmp_path_factory) -> Path:
+def config_file(tiny_content, tmp_path_factory):
     """The tiny configuration without the linear scorer, an epoch a stage."""
     content = {name: value for name, value in tiny_content.items() if name != "linear"}
     path = tmp_path_factory.mktemp("config") / "base.yaml"
@@ -47,13 +45,13 @@ def config_file(tiny_content, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def starts() -> list[tuple[str, set[str]]]:
+def starts():
     """Of each run that began: its folder, and the stages that it found done."""
     return []
 
 
 @pytest.fixture(scope="module")
-def folder(tiny_corpus, config_file, tmp_path_factory, starts) -> Path:
+def folder(tiny_corpus, config_file, tmp_path_factory, starts):
     """An experiment that was stopped in its third setting, and then went on with one more."""
     folder = tmp_path_factory.mktemp("experiment") / "out"
     options = (tiny_corpus, "--config", config_file, "--output", folder, "--epochs", 1)

@@ -1,7 +1,5 @@
 """What the ablations report of made-up rankings: tests, findings, sentences and pictures."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
@@ -56,7 +54,7 @@ def measured(arm: Arm) -> dict[str, Estimate]:
 
 
 @pytest.fixture(scope="module")
-def evidence() -> Evidence:
+def evidence():
     found: dict[str, dict[str, dict[str, Estimate]]] = {}
     for scorer, setting in NOISE:
         found.setdefault(scorer, {})[setting] = measured(Arm(scorer, setting))
