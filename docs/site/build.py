@@ -97,7 +97,7 @@ def _menu(text: str, place: Path) -> str:
     parts = []
     for section in re.split(r"^## ", text, flags=re.MULTILINE):
         pages = re.findall(r"^(?:- |\| )\[[^\]]*\]\((\S+)\.md\)", section, re.MULTILINE)
-        caption = section.splitlines()[0] if section.strip() else ""
+        caption = section.splitlines()[0].lstrip("# ") if section.strip() else ""
         listed = "\n".join(pages)
         if pages:
             parts.append(f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n")
