@@ -10,7 +10,6 @@ from longtail.models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST
 from longtail.models.explain.neighbours import VectorNeighbours
 from longtail.models.explain.spans import spans_of
 from longtail.models.explain.tokens import NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
-from longtail.models.labels.filters import LabelFilter
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
@@ -83,15 +82,6 @@ def test_each_part_is_what_it_says(predictor):
         dial = -2.0 * float(predictor.catalogue.log_priors[label.index])
         assert {round(each.tail_dial - dial, 4) for each in why.scores} == {0}
         assert parts["retrieval"].correction == parts["sparse"].correction == 0
-
-
-def test_labels_left_out_by_threshold_or_filter_are_not_explained(predictor):
-    found = predictor.predict(
-        TEXTS, k=4, threshold=0.5, explain=True, label_filter=LabelFilter(exclude=("L0", "L1"))
-    )
-    counts = [len(prediction.labels) for prediction in found]
-    assert [len(prediction.explanations) for prediction in found] == counts
-    assert len(set(counts)) > 1  # so that rows of unlike length were explained together
 
 
 # ---- tokens ----

@@ -156,14 +156,6 @@ def test_a_service_that_cannot_even_admit_requests_is_not_ready(open_client, mon
         until_ready_is(client, 200)
 
 
-def test_lines_of_a_stream_that_fail_are_noticed_too(open_client, make_loader, fragile):
-    with open_client(make_loader(predictor_class=fragile)) as client:
-        fragile.failure = RuntimeError()
-        headers = {"content-type": "application/x-ndjson"}
-        client.post("/v1/batch", content=b'{"text": "some words"}\n', headers=headers)
-        until_ready_is(client, 503)
-
-
 def test_requests_that_fail_by_what_they_contain_do_not_touch_readiness(
     open_client, make_loader, fragile, monkeypatch
 ):

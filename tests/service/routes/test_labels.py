@@ -91,12 +91,6 @@ def test_a_filter_that_can_not_be_met_is_refused(open_client, sets, body, words,
     assert words in answer.json()["detail"]
 
 
-def test_a_set_that_changes_changes_the_next_answer(set_client, sets):
-    assert predicted(set_client, include_set="low", k=8) == ["L0", "L1", "L2"]
-    (sets / "low.txt").write_text("L7\n")
-    assert predicted(set_client, include_set="low", k=8) == ["L7"]
-
-
 def post_batch(client, *lines, **query):
     content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     answer = client.post("/v1/batch", content=content, headers=NDJSON, params=query)
@@ -146,14 +140,6 @@ def test_labels_are_explained_where_asked(client):
         "documents": [{"id": "D7", "similarity": 0.5, "share": 0.75}],
         "blend": [{"scorer": "sparse", "weight": 1.5, "contribution": -0.25}],
     }  # fmt: skip
-
-
-def test_lines_of_a_batch_are_explained(client):
-    first, second = post_batch(client, {"text": "a", "explain": True}, {"text": "a"}, k=1)
-    assert first["labels"][0]["explanation"]["training_count"] == 3
-    assert "explanation" not in second["labels"][0]
-    (third,) = post_batch(client, {"text": "a"}, k=1, explain="true")
-    assert "explanation" in third["labels"][0]
 
 
 def test_only_so_many_labels_are_explained(open_client, monkeypatch):

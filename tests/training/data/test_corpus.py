@@ -255,16 +255,6 @@ def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
 # Files and folders that can't be used.
 
 
-def test_label_file_must_be_right_in_every_line_even_when_skipping(tmp_path):
-    labels = json_lines([{"id": "a", "name": "x"}, {"id": "b"}, 3, {"id": "a", "name": "y"}])
-    write(tmp_path, train__jsonl=json_lines(DOCUMENTS), labels__jsonl=labels)
-    with pytest.raises(DataError) as caught:
-        open_dataset(tmp_path, CorpusOptions(skip_bad=True))
-    assert "3 labels can't be used" in str(caught.value)
-    assert "line 2: no 'name'; the line has 'id'" in str(caught.value)
-    assert "line 4: id 'a' again, as on line 1" in str(caught.value)
-
-
 def test_blank_line_among_indexed_labels_is_refused_as_it_would_shift_them(tmp_path):
     labels = XC_LABELS.replace(b"\n", b"\n\n", 1)
     write(tmp_path, trn__json=json_lines(indexed(EXPECTED)), lbl__json=labels)
@@ -288,12 +278,6 @@ def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, 
     write(tmp_path, train__jsonl=json.dumps(DOCUMENTS * 20).encode(), labels__csv=b"id,name\na,b\n")
     with pytest.raises(DataError, match=r"line 1: longer than 1000 bytes; expected one document a"):
         open_dataset(tmp_path).split("train").scan()
-
-
-def test_training_documents_without_any_label_are_refused_where_they_must_tell_the_labels(tmp_path):
-    write(tmp_path, train__jsonl=json_lines([{"text": "t", "labels": []}]))
-    with pytest.raises(DataError, match="has a label; give some, or a label file"):
-        open_dataset(tmp_path).catalogue  # noqa: B018
 
 
 # What it costs.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -178,16 +177,6 @@ def test_where_names_are_never_wrong_whole_names_come_first():
     is_whole = matches.seen[:, 1] > 0.999
     assert 0 < is_whole.sum() < len(is_whole)
     assert scores[is_whole].min() > scores[~is_whole].max() > 0
-
-
-def test_names_without_words_make_no_scorer(caplog):
-    with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
-        found = fit_name_model(
-            lambda: ["..."], csr_array(np.ones((1, 2), np.float32)), catalogue_of(["...", "?"]), {},
-            seed=0,
-        )  # fmt: skip
-    assert found is None
-    assert "no label has a name with a word in it" in caplog.text
 
 
 # ---- counts of words ----

@@ -56,11 +56,6 @@ def keywords_of(model: SparseModel, *names: str, count: int = 20, **options: Any
 # ---- by weight ----
 
 
-def test_keywords_are_the_tokens_of_highest_weight_best_first():
-    model = model_of([[0.1, 0.4, 0.2, 0.3]], [0])
-    assert keywords_of(model, "food", count=3) == [("bread", "dates", "cheese")]
-
-
 @pytest.mark.parametrize("weights", [[0, 0, 0, 0], [-1, 0, -2, 0]])
 def test_a_label_without_a_positive_weight_is_described_by_its_name(weights):
     keywords = keywords_of(model_of([weights], [0]), "food")
