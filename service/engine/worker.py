@@ -262,10 +262,13 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
 
 
 def _encoded(items: Sequence[Item]) -> PreparedTexts:
-    job = items[0].job
-    batch: PreparedTexts = type(items[0].batch).joined([item.batch for item in items])
-    if job.model.predictor.needs_encoder(job.scorer):
-        job.model.predictor.encode(batch)
+    predictor = items[0].job.model.predictor
+    batches = [item.batch for item in items if item.batch is not None]
+    if not batches:
+        read: PreparedTexts = predictor.read([item.job.texts[item.number] for item in items])
+        return read
+    batch = type(batches[0]).joined(batches)
+    predictor.encode(batch)
     return batch
 
 

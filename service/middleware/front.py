@@ -99,12 +99,15 @@ class Front:
             return
         set_client(client_of(scope, self._service.keys.api))
         try:
-            exchange.reservation = self._shedding.reserve(scope, exchange.headers)
-        except QueueFullError as error:
-            await self._shedding.refuse(scope, exchange.send, error)
-            return
-        try:
-            await self._observe(exchange)
+            try:
+                exchange.reservation = self._shedding.reserve(scope, exchange.headers)
+            except QueueFullError as error:
+                await self._shedding.refuse(scope, exchange.send, error)
+            else:
+                await self._observe(exchange)
+        except Exception:
+            self._service.self_check.note_failure()
+            raise
         finally:
             if exchange.reservation is not None:
                 exchange.reservation.release()
@@ -123,9 +126,6 @@ class Front:
                 await answer(scope, exchange.receive, exchange.send)
             if exchange.status in _FAILURES:
                 service.self_check.note_failure()
-        except Exception:
-            service.self_check.note_failure()
-            raise
         finally:
             seconds = time.perf_counter() - started
             route, status = route_of(scope), exchange.status_of()
@@ -197,8 +197,8 @@ class _Exchange:
             headers = list(message.get("headers", ()))
             if b"upgrade" in self.headers:
                 headers = closing(headers)
-            present = {name for name, _ in headers}
-            headers += [each for each in RAW_SECURITY_HEADERS if each[0] not in present]
+            given = dict(headers)
+            headers += [each for each in RAW_SECURITY_HEADERS if each[0] not in given]
             headers.append((_ID, self.request_id.encode()))
             message = {**message, "headers": headers}
         await self._send(message)
