@@ -52,7 +52,7 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
         RequestError: There is no label set of a name.
     """
     has_own_k = "k" in asked.model_fields_set
-    label_filter = label_sets.filter_of(asked)
+    label_filter = label_sets.filter_of(asked) if asked.filters_labels else None
     return RankingOptions(
         k=asked.k if has_own_k else min(asked.k, len(predictor.catalogue)),
         scorer=predictor.default_scorer if asked.scorer is None else asked.scorer,
@@ -61,7 +61,7 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
         tail_dial=asked.tail_dial,
         aim=asked.aim,
         accept=asked.accept,
-        label_filter=None if label_filter.is_empty else label_filter,
+        label_filter=label_filter,
         explain=asked.explain,
     )
 

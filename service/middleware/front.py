@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 
 from fastapi.routing import APIRoute
@@ -120,15 +119,15 @@ class Front:
         answer: ASGIApp = partial(self._answer, exchange)
         if service.settings.cors_origins:
             answer = self._with_cross_origin(answer)
+        if service.tracing is not None:
+            answer = traced(answer, service.tracing, lambda: final_status(scope, exchange.status))
         try:
-            tracing = service.tracing
-            with nullcontext() if tracing is None else traced(tracing, scope, exchange.status_of):
-                await answer(scope, exchange.receive, exchange.send)
+            await answer(scope, exchange.receive, exchange.send)
             if exchange.status in _FAILURES:
                 service.self_check.note_failure()
         finally:
             seconds = time.perf_counter() - started
-            route, status = route_of(scope), exchange.status_of()
+            route, status = route_of(scope), final_status(scope, exchange.status)
             service.telemetry.observe_request(scope["method"], route, status, seconds)
             _log(scope, route, status, seconds)
 
@@ -175,10 +174,6 @@ class _Exchange:
         self.body_reader: BodyReader | None = None
         self.status = 500
         self.has_begun = False
-
-    def status_of(self) -> int:
-        """Return the status that the request counts with."""
-        return final_status(self.scope, self.status)
 
     async def receive(self) -> Message:
         """Return the body whole, within its limits; then what the server says."""

@@ -306,7 +306,7 @@ class BatchResponse(Response):
                 raise line
             query = Query((line.text,), line)
             answer = await self._engine.predict_in_stream(query)
-            self._telemetry.observe_texts(query, answer)
+            self._telemetry.drift.observe(query, answer)
             (prediction,) = answer.predictions
             write = partial(
                 result_line, index, line, answer.model.version, answer.scorer, prediction

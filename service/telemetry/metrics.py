@@ -12,8 +12,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from longtail.service.engine.engine import EngineAnswer
-from longtail.service.engine.queries import Query
 from longtail.service.telemetry.drift_metrics import DriftMetrics
 from longtail.service.telemetry.feedback_metrics import FeedbackMetrics
 from longtail.service.telemetry.model_metrics import ModelMetrics
@@ -111,10 +109,6 @@ class Telemetry:
     def observe_predict(self, scorer: str, version: int, seconds: float) -> None:
         """Count the model work of one request; only for scorers that the model has."""
         self._predictions_of(scorer, version).observe(seconds)
-
-    def observe_texts(self, query: Query, answer: EngineAnswer) -> None:
-        """Count what the texts of an answer say of drift."""
-        self.drift.observe(query, answer)
 
     def observe_answer(self, version: int, seconds: float) -> None:
         """Count an answer to what named no version, by the version that was chosen for it."""
