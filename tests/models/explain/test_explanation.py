@@ -19,7 +19,6 @@ from longtail.models.scorers.tfidf import TfidfModel
 
 TEXTS = ["river law", "the steel trade and the milk tax, steel", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7
-UNTRAINED = {2, 5}
 KNOWING_ALL = ("retrieval", "hybrid", "ensemble")
 """Scorers that know the labels without training documents too."""
 
@@ -85,31 +84,6 @@ def test_each_part_is_what_it_says(predictor):
 
 
 # ---- tokens ----
-
-
-@pytest.mark.parametrize("scorer", ["sparse", "retrieval"])
-def test_contributions_add_up_to_the_sparse_score(predictor, parts, scorer):
-    rows = parts.sparse.tfidf.transform(TEXTS).toarray().astype(np.float64)
-    weights = parts.sparse.weights.toarray().astype(np.float64)
-    known = parts.sparse.labels.tolist()
-    found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, explain=True)
-    for row, prediction in enumerate(found):
-        for label, why in zip(prediction.labels, prediction.explanations, strict=True):
-            if label.index in UNTRAINED:
-                continue
-            place = known.index(label.index)
-            assert why.sparse is not None
-            for token in why.sparse.tokens:
-                column = parts.sparse.tfidf.tokens.index(token.token)
-                wanted = rows[row, column] * weights[place, column]
-                assert token.contribution == pytest.approx(wanted, abs=1e-7)
-                assert {TEXTS[row][start:end] for start, end in token.spans} == {token.token}
-            told = [token.contribution for token in why.sparse.tokens]
-            assert told == sorted(told, reverse=True)
-            total = sum(told) + why.sparse.rest + why.sparse.bias
-            assert total == pytest.approx(rows[row] @ weights[place] + parts.sparse.bias[place])
-            (own,) = (each for each in why.scores if each.scorer == "sparse")
-            assert total == pytest.approx(own.base, abs=1e-5)
 
 
 def long_model(parts: ModelParts) -> tuple[ModelParts, list[str]]:

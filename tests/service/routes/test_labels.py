@@ -1,6 +1,5 @@
 """Labels over HTTP: included and excluded, explained, searched and shown."""
 
-import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +14,6 @@ from fastapi.testclient import TestClient
 from longtail.models.predict.predictor import Predictor
 from longtail.service.app import create_app
 from longtail.service.engine import shares
-from longtail.service.engine.engine import Engine, Limits
-from longtail.service.errors import DeadlineError
 from longtail.service.settings import Settings
 
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -263,39 +260,6 @@ def test_a_real_model_ranks_and_explains_over_http(real_client, real):
 
 
 # ---- the engine ----
-
-
-class Models:
-    def __init__(self, predictor):
-        self.model = type("Model", (), {"predictor": predictor, "version": 1})()
-
-    def get(self, version=None):
-        return self.model
-
-
-def engine_with(predictor, **limits):
-    return Engine(
-        Models(predictor), Limits(max_texts=1, max_text_characters=10, max_k=1, **limits), None
-    )
-
-
-def test_a_description_that_nobody_waits_for_any_more_is_let_go(fake_predictor, registry):
-    engine = engine_with(fake_predictor(registry.open(1)), request_timeout_s=0.01)
-
-    async def ask():
-        with pytest.raises(DeadlineError, match=r"within 0\.01 s"):
-            await engine.describe("L1")
-        waiting = asyncio.ensure_future(engine.describe("L1"))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert engine.admission.tokens == 0
-
-    asyncio.run(ask())
-    engine.start()  # what still waits is done, and the thread goes on
-    assert engine.run(lambda: 7) == 7
-    engine.close()
 
 
 class Catalogued:

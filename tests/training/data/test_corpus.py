@@ -120,27 +120,6 @@ def test_every_format_gives_the_same_corpus(files, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("form", ["json lines", "csv", "repository"])
-def test_labels_may_have_other_names_and_parents(form, tmp_path):
-    rich = {"alternative_names": ["pome", " "], "parents": [7, "c", "gone"]}
-    cells = {"alternative_names": "pome;", "parents": "7; c"}
-    labels = [*LABELS, {"id": "7", "name": "food"}]
-    files = {"labels__jsonl": json_lines([labels[0] | rich, *labels[1:]])}
-    if form == "csv":
-        plain = {"description": "", "alternative_names": "", "parents": ""}
-        rows = [plain | labels[0] | cells, *(plain | label for label in labels[1:])]
-        files = {"labels__csv": csv_lines(rows)}
-    documents = {"train__jsonl": json_lines(DOCUMENTS)}
-    if form == "repository":
-        named = {"uid": "id", "title": "name", "alt": "alternative_names", "parents": "parents"}
-        rows = [labels[0] | rich, *labels[1:]]
-        files = {"lbl__json": json_lines([{k: x.get(v) for k, v in named.items()} for x in rows])}
-        documents = {"trn__json": json_lines(indexed(EXPECTED))}
-    apples, bread, *_ = open_dataset(write(tmp_path, **documents, **files)).labels
-    assert (apples.alternative_names, apples.parents) == (("pome",), ("food", "cheese; hard"))
-    assert (bread.alternative_names, bread.parents) == ((), ())
-
-
 def test_text_is_the_title_a_line_feed_and_the_content(tmp_path):
     titled = [
         {"title": "T", "content": "C", "labels": ["x"]},
