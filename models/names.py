@@ -29,10 +29,6 @@ ENSEMBLE = "ensemble"
 FAST = "fast"
 HYBRID_OF = (RETRIEVAL, CLASSIFIER)
 """The scorers that make `hybrid` (DEPL+c)."""
-WITHOUT_ENCODER = (SPARSE, NAMES, NEIGHBOURS)
-"""The scorers that need no encoder; `fast` blends them."""
-BLENDABLE = (RETRIEVAL, CLASSIFIER, LINEAR, *WITHOUT_ENCODER)
-"""The scorers that `ensemble` blends."""
 
 WarningCode = Literal["unreliable-probabilities", "unlike-training"]
 """What an answer warns of: too high probabilities of labels, or a text of another kind."""

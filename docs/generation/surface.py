@@ -15,7 +15,7 @@ import longtail
 from docs.generation.commands import commands_of
 from docs.generation.configuration import sections_in
 from docs.generation.service import named_metrics, operations
-from longtail.models.names import BLENDABLE, ENSEMBLE, FAST, HYBRID
+from longtail.models.kinds.registry import scorer_names
 from longtail.service.settings import PREFIX, Settings
 from longtail.training.configuration.run import TrainingConfig
 
@@ -53,7 +53,7 @@ def _names() -> dict[str, list[str]]:
         "Settings": [f"{PREFIX}{name.upper()}" for name in Settings.model_fields],
         "Routes": [name for name, _ in operations()],
         "Metrics": [name for name, _ in named_metrics()],
-        "Scorers": [*BLENDABLE, HYBRID, FAST, ENSEMBLE],
+        "Scorers": scorer_names(),
     }
 
 

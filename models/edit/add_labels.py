@@ -19,17 +19,10 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import VECTORS, added_label, encoded_label_texts, write_changed
 from longtail.models.errors import BundleError, DataError
+from longtail.models.kinds.registry import kinds_of_new_labels
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
-from longtail.models.names import NAMES
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
-from longtail.models.parts.name_storage import (
-    NAME_WORDS_FILE,
-    NAMED_LABELS_FILE,
-    NAMES_FILE,
-    arrays_of_names,
-    read_names,
-    texts_of_names,
-)
+from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.promises import PROMISES_NAME
 
 _MAX_IDS = 5
@@ -53,11 +46,12 @@ def add_labels(
         progress: Called with a number of labels whenever so many have been encoded.
 
     Raises:
-        BundleError: The bundle has neither an encoder nor the scorer `names`.
+        BundleError: The bundle has no scorer that finds labels without documents.
         DataError: An id is blank, is in the bundle or comes twice, a name is blank, a text is not
             Unicode, or there is no label.
     """
-    if bundle.manifest.encoder is None and NAMES not in bundle.manifest.scorers:
+    kinds = kinds_of_new_labels(bundle.manifest.scorers)
+    if not kinds:
         raise BundleError(
             f"bundle {bundle.folder.name!r}: it has no encoder and no scorer 'names', so nothing "
             "could find a label without training documents; train with 'retrieval' or 'names'"
@@ -76,13 +70,13 @@ def add_labels(
 
         before = read_label_vectors(bundle)
         tensors[RETRIEVAL_FILE] = {VECTORS: np.concatenate([before, vectors])}
-    if NAMES in bundle.manifest.scorers:
-        ids = [label.id for label in new]
-        model = read_names(bundle).with_labels(
-            [replace(label, id=id_) for label, id_ in zip(named, ids, strict=True)]
-        )
-        tensors[NAMES_FILE] = arrays_of_names(model)
-        texts |= texts_of_names(model)
+    sparse = read_sparse(bundle)
+    named = [replace(label, id=other.id) for label, other in zip(named, new, strict=True)]
+    for kind in kinds:
+        if (model := kind.read(bundle, sparse)) is not None:
+            model = kind.with_labels(model, named)
+            tensors |= kind.arrays(model)
+            texts |= kind.texts(model)
     return lambda folder: write_changed(folder, bundle, catalogue, tensors, texts)
 
 
@@ -152,8 +146,9 @@ def _is_extended(before: Manifest, folder: Path) -> bool:
         after = read_manifest(folder)
     except BundleError:
         return False  # a broken version is none
-    of_names = (NAMES_FILE, NAME_WORDS_FILE, NAMED_LABELS_FILE)
-    changed = (LABELS_NAME, RETRIEVAL_FILE, PROMISES_NAME, *of_names)
+    changed = {LABELS_NAME, RETRIEVAL_FILE, PROMISES_NAME}
+    for kind in kinds_of_new_labels(before.scorers):
+        changed.update(x for x in before.files if x.startswith(f"{kind.name}."))
     kept = [{k: v for k, v in each.files.items() if k not in changed} for each in (before, after)]
     return kept[0] == kept[1] and after.label_count > before.label_count
 

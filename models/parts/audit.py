@@ -13,12 +13,11 @@ import numpy as np
 from jaxtyping import Bool
 from safetensors import safe_open
 
-from longtail.models.bundle.bundle import LABELS_NAME, Bundle
+from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import MANIFEST_NAME
 from longtail.models.labels.search import folded
 from longtail.models.parts.model_parts import _VOCABULARY_FILE
-from longtail.models.parts.name_storage import NAMED_LABELS_FILE
-from longtail.models.parts.storage import read_sparse
+from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.character_terms import unspaced_share
 from longtail.models.scorers.sparse import SparseModel
 
@@ -98,11 +97,10 @@ def _strings(bundle: Bundle, name: str) -> Iterator[tuple[str, str, str | None]]
     if path.suffix == ".safetensors":
         yield from ((place, text, None) for place, text in _strings_of_arrays(path))
     elif path.suffix == ".jsonl":
-        has_labels = name in {LABELS_NAME, NAMED_LABELS_FILE}
         for number, line in enumerate(bundle.text(name).split("\n"), 1):
             if line:
                 content = json.loads(line)
-                label = str(content["id"]) if has_labels else None
+                label = str(content["id"]) if "id" in content else None
                 for place, text in _strings_of_json(content):
                     yield f"line {number}{place}", text, label
     elif path.suffix == ".json":

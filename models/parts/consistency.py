@@ -11,7 +11,7 @@ import numpy as np
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
-from longtail.models.names import AIM_NAMES, BLENDABLE, ENSEMBLE, FAST, LINEAR, PRECISION
+from longtail.models.names import AIM_NAMES, ENSEMBLE, FAST, HYBRID, LINEAR, PRECISION
 from longtail.models.parts.model_parts import (
     _TREE_FILE,
     CLASSIFIER_FILE,
@@ -57,7 +57,10 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     odd = set(parts.calibrations).difference(parts.scorers)
     for blend in parts.blends.values():
-        odd |= set(blend.weights).difference(BLENDABLE)
+        odd |= {*blend.weights}.difference(parts.scorers) | {*blend.weights} & {
+            HYBRID,
+            *parts.blends,
+        }
     if odd:
         said = f"calibrations or blend weights of {sorted(odd)}, expected those of scorers"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))

@@ -3,15 +3,12 @@
 labels.jsonl               the catalogue
 sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
 sparse.json                vocabulary and lemmas
-neighbours.safetensors     documents that lend their labels to texts near to them: CSR tf-idf, in
-half precision; the labels of each; num_neighbours and temperature
-neighbours.json            the ids of these documents
 
-Where there is the scorer `names`:
+Of each other scorer that needs no encoder, where the bundle has it:
 
-names.safetensors          counts of the words of label names, and of finds; the trees
-names.json                 the words, and their lemmas
-names.jsonl                all names of all labels
+SCORER.safetensors         its arrays, such as counts of the words of label names, or tf-idf of the
+                           documents that `neighbours` remembers
+SCORER.json, .jsonl        its texts, such as all names of all labels
 
 Where a dev split has fitted it:
 
@@ -27,7 +24,6 @@ promises.json              which labels are accepted, where `longtail threshold`
 probes.jsonl               texts to try the model on (`longtail.models.bundle.warmup_texts`), where
 it brings some
 
-The two files of the neighbours are missing where the bundle is to keep no training documents.
 The dense half, which a model may lack:
 
 encoder/                   the transformer and its tokenizer, as Hugging Face saves them
@@ -42,21 +38,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from longtail.models.bundle.bundle import ENCODER_FOLDER
 from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.lexical.name_model import NameModel
-from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import (
     CLASSIFIER,
     ENSEMBLE,
     FAST,
     HYBRID,
     LINEAR,
-    NAMES,
-    NEIGHBOURS,
     RETRIEVAL,
     SPARSE,
 )
@@ -76,8 +68,6 @@ LINEAR_FILE = "linear.safetensors"
 _TREE_FILE = "tree.safetensors"
 SPARSE_FILE = "sparse.safetensors"
 _VOCABULARY_FILE = "sparse.json"
-NEIGHBOURS_FILE = "neighbours.safetensors"
-_NEIGHBOUR_IDS_FILE = "neighbours.json"
 _TRANSFORMER_PREFIX = "transformer."
 
 
@@ -87,13 +77,12 @@ class ModelParts:
 
     Attributes:
         catalogue: The labels.
-        sparse: The sparse model.
+        sparse: The sparse model; its features are what most scorers read.
         dense: The dense half; None if the run trained none.
-        names: What finds label names in texts; None where there is no such scorer.
+        models: What each other scorer scores by, by its name (see `longtail.models.kinds`).
         has_hybrid: Whether `hybrid` is among the scorers, where there is what it is made of.
         calibrations: What makes log-odds of the scores of a scorer.
         blends: The scorers that blend others by rarity, by name.
-        neighbours: The documents that it remembers; None if it keeps none.
         aims: Of calibrated scorers.
         familiar: Tells texts that are unlike the corpus's; None where too few documents were held
             out.
@@ -104,11 +93,10 @@ class ModelParts:
     catalogue: LabelCatalogue
     sparse: SparseModel
     dense: DenseParts | None
-    names: NameModel | None = None
+    models: Mapping[str, Any] = field(default_factory=dict)
     has_hybrid: bool = False
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     blends: Mapping[str, RarityBlend] = field(default_factory=dict)
-    neighbours: NeighbourMemory | None = None
     aims: Aims = field(default_factory=dict)
     familiar: FamiliarRange | None = None
     promises: tuple[Promise, ...] = ()
@@ -118,18 +106,17 @@ class ModelParts:
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers that these parts make."""
         has_classifier = self.dense is not None and self.dense.classifier is not None
-        there = {
+        is_there = {
             RETRIEVAL: self.dense is not None,
             CLASSIFIER: has_classifier,
             HYBRID: has_classifier and self.has_hybrid,
             LINEAR: self.dense is not None and self.dense.linear is not None,
             SPARSE: True,
-            NAMES: self.names is not None,
-            NEIGHBOURS: self.neighbours is not None,
+            **dict.fromkeys(self.models, True),
             FAST: FAST in self.blends,
             ENSEMBLE: ENSEMBLE in self.blends,
         }
-        return tuple(name for name, is_there in there.items() if is_there)
+        return tuple(name for name, is_so in is_there.items() if is_so)
 
 
 def gpu_bytes(manifest: Manifest) -> int:

@@ -12,9 +12,9 @@ from longtail.models.arguments import check_count
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError
 from longtail.models.extras import require
+from longtail.models.kinds.storage import read_parts
 from longtail.models.names import ONNX_INT8, OnnxPrecision, Precision
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import read_parts
 
 if TYPE_CHECKING:
     from longtail.models.encoders.dual_encoder import DualEncoder

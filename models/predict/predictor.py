@@ -15,10 +15,11 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.explain.explanation import explain
 from longtail.models.explain.label_facts import LabelFacts
+from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
-from longtail.models.names import AimName, CorrectionName, OnnxPrecision, Precision
+from longtail.models.names import NAMES, AimName, CorrectionName, OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions, ranking_options
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -30,7 +31,6 @@ from longtail.models.predict.loading import (
     set_threads,
     take_fastest_backend,
 )
-from longtail.models.predict.placement import Placement
 from longtail.models.predict.presentation import Presenter
 from longtail.models.predict.scorer_set import ScorerSet
 from longtail.models.ranking.top_k import Ranking
@@ -151,7 +151,7 @@ class Predictor:
 
     def _with_other_names(self, row: int) -> Label:
         """Return a label with all of its other names, where the scorer `names` knows them."""
-        names, label = self._parts.names, self.catalogue[row]
+        names, label = self._parts.models.get(NAMES), self.catalogue[row]
         if names is None:
             return label
         return replace(label, alternative_names=names.catalogue[row].alternative_names)
@@ -215,7 +215,7 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        return "vector" in self._scorers.reads(scorer)
+        return self._scorers.needs_encoder(scorer)
 
     def gives_probabilities(self, scorer: str) -> bool:
         """Whether a scorer's labels have probabilities, with its own correction and no tail dial.
@@ -236,9 +236,7 @@ class Predictor:
         Raises:
             RequestError: The texts can't be ranked (see `longtail.models.parts.texts`).
         """
-        return TextBatch(
-            checked_texts(texts), self._parts, self.device, progress, self._placement.num_threads
-        )
+        return TextBatch(checked_texts(texts), self._parts, self.device, progress)
 
     def prepare(self, batch: TextBatch, scorer: str | None = None) -> list[int]:
         """Do for a scorer what needs no encoder; return the tokens that it will read of each text.
@@ -246,12 +244,9 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        reads = self._scorers.reads(self.default_scorer if scorer is None else scorer)
-        if "features" in reads:
-            _ = batch.features
-        if "names" in reads:
-            _ = batch.name_scores
-        lengths: list[int] = batch.lengths(reads).tolist()
+        scorer = self.default_scorer if scorer is None else scorer
+        self._scorers.prepare(batch, scorer)
+        lengths: list[int] = batch.lengths(by_encoder=self.needs_encoder(scorer)).tolist()
         return lengths
 
     def encode(self, batch: TextBatch) -> None:

@@ -77,7 +77,7 @@ class Presenter:
                 ranking.scores.tolist(),
                 probabilities,
                 zip(
-                    batch.extents(self._scorers.reads(query.scorer)),
+                    self._scorers.extents(batch, query.scorer),
                     batch.familiarities(),
                     strict=True,
                 ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -11,6 +11,9 @@ from jaxtyping import Float32, Int64
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
+from longtail.models.kinds.placement import Placement
+from longtail.models.kinds.registry import KINDS
+from longtail.models.kinds.scorer import Scorer
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.names import (
     AIM_NAMES,
@@ -21,13 +24,8 @@ from longtail.models.names import (
     CorrectionName,
 )
 from longtail.models.options import RankingOptions
-from longtail.models.parts.batches import Reading, TextBatch
+from longtail.models.parts.batches import Extent, TextBatch
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.predict.names_scorer import make_names
-from longtail.models.predict.neighbours_scorer import make_neighbours
-from longtail.models.predict.placement import Placement
-from longtail.models.predict.scorer import Scorer
-from longtail.models.predict.sparse_scorer import make_sparse
 from longtail.models.ranking.threshold_algorithm import (
     SUM,
     Combination,
@@ -42,24 +40,6 @@ from longtail.models.scorers.blending import Blend, DialledBlend, FittedBlend, M
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.models.scorers.reliability import is_overconfident
 from longtail.models.scorers.scan import scan
-
-
-def _make_dense(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
-    """Return the scorers of a model's dense half; PyTorch and FAISS are loaded where it has one."""
-    if parts.dense is None:
-        return {}
-    from longtail.models.predict.dense_scorers import make_dense
-
-    return make_dense(parts.dense, parts.catalogue, placement)
-
-
-MAKERS: tuple[Callable[[ModelParts, Placement], dict[str, Scorer]], ...] = (
-    _make_dense,
-    make_sparse,
-    make_names,
-    make_neighbours,
-)
-"""What makes scorers of the parts of a model, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +79,10 @@ class ScorerSet:
         self._is_retired = parts.catalogue.is_retired
         self._selector = LabelSelector(parts.catalogue)
         self._calibrations = parts.calibrations
-        self._scorers = {
-            name: scorer for make in MAKERS for name, scorer in make(parts, placement).items()
+        self._scorers: dict[str, Scorer] = {
+            name: kind.make(model, parts, placement)
+            for name, kind in KINDS.items()
+            if (model := kind.model_of(parts)) is not None
         }
         self._blends = _blends(parts)
         self._take_aims(parts)
@@ -265,7 +247,7 @@ class ScorerSet:
         self._check(scorer)
         own: CorrectionName = "none"
         if scorer in self._scorers:
-            own = self._scorers[scorer].traits.correction
+            own = self._scorers[scorer].correction
         if requested is None or requested == own:
             return own
         if requested == "none":
@@ -290,13 +272,34 @@ class ScorerSet:
         self._check(scorer)
         return self.calibration_of(scorer) is not None
 
-    def reads(self, scorer: str) -> Collection[Reading]:
-        """Return what a scorer, or those that it blends, read of a text.
+    def needs_encoder(self, scorer: str) -> bool:
+        """Whether a scorer, or one that it blends, reads texts by the encoder.
 
         Raises:
             RequestError: There is no such scorer.
         """
-        return {self._scorers[name].traits.reads for name in self._members(scorer)}
+        return any(KINDS[name].needs_encoder for name in self._members(scorer))
+
+    def prepare(self, batch: TextBatch, scorer: str) -> None:
+        """Read what a scorer needs of the texts, but for what an encoder reads.
+
+        Raises:
+            RequestError: There is no such scorer.
+        """
+        for name in self._members(scorer):
+            self._scorers[name].prepare(batch)
+
+    def extents(self, batch: TextBatch, scorer: str) -> list[Extent]:
+        """Return how much a scorer, or those that it blends, read of each text.
+
+        Raises:
+            RequestError: There is no such scorer.
+        """
+        members = self._members(scorer)
+        known = [
+            self._scorers[name].known_tokens(batch, is_alone=len(members) == 1) for name in members
+        ]
+        return batch.extents(np.max(known, axis=0), by_encoder=self.needs_encoder(scorer))
 
     def is_overconfident(self, scorer: str) -> bool:
         """Whether a scorer's probabilities are too high for labels hardly seen in training.
@@ -306,7 +309,7 @@ class ScorerSet:
         if isinstance(self._blends.get(scorer), FittedBlend):
             return False
         members = self._members(scorer)
-        num_comparing = sum(self._scorers[x].traits.compares_texts for x in members)
+        num_comparing = sum(self._scorers[x].compares_texts for x in members)
         return is_overconfident(num_comparing / len(members))
 
     def knows(self, scorer: str, label: int) -> bool:
@@ -330,7 +333,7 @@ class ScorerSet:
         """Whether the sigmoid of a scorer's scores is a probability without any calibration."""
         if isinstance(self._blends.get(scorer), FittedBlend):
             return True
-        return all(self._scorers[x].traits.gives_logits for x in self._members(scorer))
+        return all(self._scorers[x].gives_logits for x in self._members(scorer))
 
     def _scored(
         self, batch: TextBatch, query: Resolved, threshold: float | None = None
@@ -356,7 +359,7 @@ class ScorerSet:
             return [scorer.sources(batch, query.correction, query.tail_dial)], SUM
         members = (self._scorers[name] for name in blend.members)
         # The tail dial is added to the blend, and not to its members.
-        sources = [scorer.sources(batch, scorer.traits.correction, 0.0) for scorer in members]
+        sources = [scorer.sources(batch, scorer.correction, 0.0) for scorer in members]
         return sources, DialledBlend.of(blend, query.tail_dial)
 
 

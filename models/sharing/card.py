@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.warmup_texts import PROBES_NAME
 from longtail.models.errors import DataError
-from longtail.models.names import NEIGHBOURS
 
 _BANDS = (("0", 0, 0), ("1", 1, 1), ("2-9", 2, 9), ("10-99", 10, 99), ("100+", 100, np.inf))
 _MEASURES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")
@@ -126,8 +125,14 @@ the model; safetensors and JSON only, so nothing in it can run code.
 """
 
 
-def model_card(bundle: Bundle, published: Publication) -> str:
-    """Return the card of a bundle."""
+def model_card(bundle: Bundle, published: Publication, keeping: Collection[str]) -> str:
+    """Return the card of a bundle.
+
+    Args:
+        bundle: The bundle.
+        published: What it does not say itself.
+        keeping: Scorers whose models hold the words of training documents.
+    """
     manifest = bundle.manifest
     return _CARD.format(
         front_matter=_front_matter(published),
@@ -141,7 +146,7 @@ def model_card(bundle: Bundle, published: Publication) -> str:
         quality=_quality(bundle, published.evaluation),
         data=published.data or _NOT_TOLD,
         licence=published.licence or _NOT_TOLD,
-        content="\n".join(f"- {fact}" for fact in _content(bundle)),
+        content="\n".join(f"- {fact}" for fact in _content(bundle, keeping)),
         calibrated_on=manifest.chosen_on if manifest.calibrations else "nothing",
         digest=manifest.digest,
     )
@@ -188,7 +193,7 @@ def _quality(bundle: Bundle, evaluation: Mapping[str, Any]) -> str:
     )
 
 
-def _content(bundle: Bundle) -> Iterator[str]:
+def _content(bundle: Bundle, keeping: Collection[str]) -> Iterator[str]:
     manifest = bundle.manifest
     size = sum(info.size_bytes for info in manifest.files.values())
     yield f"{size / 1e6:.1f} MB in {len(manifest.files)} files."
@@ -199,10 +204,10 @@ def _content(bundle: Bundle) -> Iterator[str]:
     if PROBES_NAME in manifest.files:
         num_texts = sum(1 for line in bundle.text(PROBES_NAME).splitlines() if line.strip())
         yield f"{num_texts} training texts in full, to try the model on when it starts."
-    if NEIGHBOURS in manifest.scorers:
+    for scorer in (name for name in manifest.scorers if name in keeping):
         yield (
             "The words of every training document with their weights, its id and its labels "
-            "(scorer `neighbours`): who has the model can learn what the documents were about."
+            f"(scorer {_code(scorer)}): who has the model can learn what the documents were about."
         )
 
 

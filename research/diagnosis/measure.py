@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.parts.storage import read_sparse
+from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
 from longtail.training.assessment.truth import in_order_of
 from longtail.training.data.dataset import Dataset

@@ -21,7 +21,7 @@ from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import DataError
 from longtail.models.lexical.matcher import FEATURES, Matches
 from longtail.models.lexical.name_model import NameModel
-from longtail.models.names import ENSEMBLE, NAMES, NEIGHBOURS, SPARSE, WITHOUT_ENCODER
+from longtail.models.names import ENSEMBLE, NAMES, NEIGHBOURS, SPARSE
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -87,7 +87,7 @@ class Setting:
             where it has none.
     """
 
-    members: tuple[str, ...] = WITHOUT_ENCODER
+    members: tuple[str, ...] = (SPARSE, NAMES, NEIGHBOURS)
     counts: tuple[int, ...] = COUNTS
     by_cosine: bool = False
     has_unseen: bool = False
@@ -202,22 +202,20 @@ def fitting(corpus: Dataset, split: str, folder: Path) -> Callable[[int, bool], 
 
     @lru_cache(maxsize=1)
     def parts_of(seed: int) -> ModelParts:
-        scorers = (*WITHOUT_ENCODER, ENSEMBLE)
+        scorers = (SPARSE, NAMES, NEIGHBOURS, ENSEMBLE)
         config = TrainingConfig.model_validate({"seed": seed, "scorers": scorers})
         share = survey(corpus.split("train"), 0).unspaced_share
         found = fit_encoder_free(corpus, config, share, folder / f"seed-{seed}")
-        return ModelParts(
-            found.catalogue, found.sparse, None, found.names, neighbours=found.neighbours
-        )
+        return ModelParts(found.catalogue, found.sparse, None, found.models)
 
     @lru_cache(maxsize=2)
     def fit(seed: int, by_cosine: bool) -> Fitted:
         parts = parts_of(seed)
-        if by_cosine and (names := parts.names) is not None:
+        if by_cosine and (names := parts.models.get(NAMES)) is not None:
             changed = CosineNames(
                 names.catalogue, names.counts, names.history, names.trees, names.lemmas
             )
-            parts = replace(parts, names=changed)
+            parts = replace(parts, models={**parts.models, NAMES: changed})
         predictor = Predictor(parts)
         truth = corpus.split("dev").scan().labels
         collector = PairCollector(predictor, truth)
@@ -230,7 +228,7 @@ def fitting(corpus: Dataset, split: str, folder: Path) -> Callable[[int, bool], 
         curves = {name: fit_calibration(*pairs.of(name)) for name in predictor.scorers}
         known = {name: curve for name, curve in curves.items() if curve is not None}
         counts = predictor.catalogue.training_counts
-        unseen = pairs_without_documents(pairs, dev, counts, parts.names)
+        unseen = pairs_without_documents(pairs, dev, counts, parts)
         return Fitted(predictor, pairs, unseen, known, measured)
 
     return fit

@@ -104,8 +104,8 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Compare every file of one version with the manifest, and load it without predicting."""
+    from longtail.models.kinds.storage import read_parts
     from longtail.models.parts.audit import audit_bundle
-    from longtail.models.parts.storage import read_parts
     from longtail.service.commands.audit import read_words, refuse_words
 
     wanted = [] if words is None else read_words(words)

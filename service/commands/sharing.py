@@ -48,6 +48,7 @@ def push(
     """Send a model elsewhere, with a model card (README.md) made from its own measures."""
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_readable_file
+    from longtail.models.kinds.registry import keeping_documents
     from longtail.models.sharing.card import Publication, model_card, read_evaluation
     from longtail.models.sharing.places import Place
     from longtail.models.sharing.transfer import push as send
@@ -64,7 +65,7 @@ def push(
         source=place if "://" in place else Path(place).name,
         evaluation={} if record is None else read_evaluation(record, bundle.manifest),
     )
-    card = model_card(bundle, published)
+    card = model_card(bundle, published, keeping_documents())
     is_sent = send(bundle, to, place, card, replace=overwrite)
     digest = bundle.manifest.digest
     if as_json:
@@ -91,7 +92,7 @@ def pull(
     from tqdm import tqdm
 
     from longtail.models.bundle.registry import Registry
-    from longtail.models.parts.storage import read_parts
+    from longtail.models.kinds.storage import read_parts
     from longtail.models.sharing.places import Place
     from longtail.models.sharing.transfer import pull as fetch
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.errors import LongtailError
-from longtail.models.names import ENSEMBLE, FAST, NAMES, NEIGHBOURS
+from longtail.models.kinds.registry import KINDS
 from longtail.models.predict.protocol import Predictor
 from longtail.models.results import Prediction
 
@@ -73,10 +73,11 @@ def check_scorers(predictor: Predictor, run: WorkRunner, texts: Sequence[str]) -
         LongtailError: A scorer gives a score that is no finite number, or no label to any text.
     """
     for scorer in predictor.scorers:
-        is_list = scorer in _MAY_FIND_NOTHING or (
-            scorer == ENSEMBLE and not predictor.needs_encoder(scorer)
+        _check_labels(
+            scorer,
+            _predict(predictor, run, texts, scorer),
+            may_be_none=_may_find_nothing(predictor, scorer),
         )
-        _check_labels(scorer, _predict(predictor, run, texts, scorer), may_be_none=is_list)
 
 
 def best_labels(
@@ -94,9 +95,11 @@ def overlap(ones: Sequence[frozenset[str]], others: Sequence[frozenset[str]]) ->
     return common / total if total else 1.0
 
 
-_MAY_FIND_NOTHING = frozenset({NAMES, NEIGHBOURS, FAST})
-"""Scorers that only list what they find, which may be nothing in some texts; and so may a blend of
-none but these, as `ensemble` is where no encoder reads."""
+def _may_find_nothing(predictor: Predictor, scorer: str) -> bool:
+    """Whether a scorer only lists what it finds, as blends do that need no encoder."""
+    if scorer in KINDS:
+        return KINDS[scorer].may_find_nothing
+    return not predictor.needs_encoder(scorer)
 
 
 def _shapes(predictor: Predictor) -> Iterator[tuple[str, list[str]]]:

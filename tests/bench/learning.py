@@ -28,9 +28,10 @@ from recording import Table, add_json_option, keep
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
-from longtail.models.names import ENSEMBLE, WITHOUT_ENCODER
+from longtail.models.kinds.registry import without_encoder
+from longtail.models.kinds.storage import read_parts
+from longtail.models.names import ENSEMBLE
 from longtail.models.options import RankingOptions
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.configuration.run import TrainingConfig, read_config
@@ -87,7 +88,7 @@ def main() -> None:
     options = begin(parser)
     overrides: dict[str, object] = {}
     if options.without_encoder:
-        overrides["scorers"] = [*WITHOUT_ENCODER, ENSEMBLE]
+        overrides["scorers"] = [*without_encoder(), ENSEMBLE]
     if options.only_sparse:
         overrides["scorers"] = ["sparse"]
     config = read_config(options.config, overrides)

@@ -27,10 +27,10 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.vocabulary.applying import apply_changes
 from longtail.models.edit.vocabulary.states import compare_states, read_state, state_of
+from longtail.models.kinds.storage import write_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.writing import jsonl_lines
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import write_parts
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 

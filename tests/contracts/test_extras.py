@@ -17,7 +17,7 @@ from longtail.models import extras
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError
 from longtail.models.extras import PACKAGES, is_installed
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
 
 ROOT = Path(longtail.__file__).parents[1]
 ABSENT = {"torch", "transformers", "faiss", "matplotlib", "huggingface_hub", "pandas", "pyarrow"}

@@ -29,8 +29,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
+from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.service.app import create_app
 from longtail.service.offline.predict import Task, predict_file

@@ -24,7 +24,7 @@ from longtail import CorpusOptions
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.trained_on import DIGESTS_NAME, RECORD_NAME
 from longtail.models.errors import LongtailError
-from longtail.models.parts.storage import read_parts, write_parts
+from longtail.models.kinds.storage import read_parts, write_parts
 
 NUM_DOCUMENTS, NUM_LABELS = 1_500, 25
 TRUE = (0.4, 0.62)

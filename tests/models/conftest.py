@@ -24,12 +24,12 @@ from transformers import BertConfig, BertModel, TokenizersBackend
 from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.bundle.manifest import EncoderInfo, Manifest, RarityBlend, digest_of
 from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.kinds.storage import write_parts
 from longtail.models.label_tree.arrays import one_sided_biases
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import write_parts
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, random_array
 
 from longtail.models.matrices import ArrayRule, check_arrays, csr_of, stored_csr, transposed
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.parts.storage import read_sparse
+from longtail.models.parts.sparse_storage import read_sparse
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import longtail
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.errors import ConfigError
+from longtail.models.kinds.storage import read_promises
 from longtail.models.labels.catalogue import Label
-from longtail.models.parts.storage import read_promises
 
 
 def read_lines(path: Path) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from longtail.models.errors import ConfigError
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.linear import MethodName
 from longtail.training.configuration.run import TrainingConfig
@@ -108,6 +108,14 @@ def test_bounds_of_tokens_give_way_where_none_is_left(
     trained = train_in(tmp_path, sparse_config, write(tmp_path / "corpus", train=train))
     assert "no token is left with the default settings, so they are adapted: " in caplog.text
     assert said in caplog.text
+    assert len(read_parts(trained.bundle).sparse.tfidf.tokens) > 0
+
+
+def test_texts_of_signs_alone_are_counted_and_trained_on(sparse_config, train_in, tmp_path, caplog):
+    texts = ["\U0001f600\U0001f389", "?!", "alpha beta", "alpha gamma", "beta gamma"]
+    train = [{"text": text, "labels": ["x"]} for text in texts]
+    trained = train_in(tmp_path, sparse_config, write(tmp_path / "corpus", train=train))
+    assert "train.jsonl: of 5 documents, 2 have no word, only signs" in caplog.text
     assert len(read_parts(trained.bundle).sparse.tfidf.tokens) > 0
 
 

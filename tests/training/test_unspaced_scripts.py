@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longtail.models.errors import DataError
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset

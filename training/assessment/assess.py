@@ -16,9 +16,9 @@ from scipy.sparse import block_diag, csr_array, eye_array
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
+from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.tfidf import TfidfModel

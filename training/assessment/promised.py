@@ -9,7 +9,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.promises import PROMISES_NAME, Measure, Promise, promises_to_json
 from longtail.training.assessment.answered import AnswerCollector

@@ -13,17 +13,13 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
-from longtail.models.lexical.matcher import FindHistory
-from longtail.models.lexical.name_model import NameModel
-from longtail.models.names import CLASSIFIER, LINEAR, NAMES, NEIGHBOURS, SPARSE
+from longtail.models.kinds.registry import KINDS
+from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
-from longtail.models.ranking.listed import ListedSource
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.calibration.scored_pairs import ScoredPairs
-
-_NEED_DOCUMENTS = (SPARSE, NEIGHBOURS, CLASSIFIER, LINEAR)
-"""Scorers that give no score to a label without documents."""
-
 
 _ENOUGH = 50
 """Right pairs of labels without training documents that say themselves what such labels are worth.
@@ -45,17 +41,18 @@ def pairs_without_documents(
     pairs: ScoredPairs,
     batches: Sequence[TextBatch],
     training_counts: Int64[np.ndarray, label],
-    names: NameModel | None,
+    parts: ModelParts,
 ) -> ScoredPairs | None:
     """Return the pairs of labels with one training document, scored as if they had none.
 
-    `retrieval` keeps its scores: to hold labels out of its encoder, it would be trained again.
+    `retrieval` and `hybrid` keep their scores: to hold labels out of the encoder, it would have to
+    be trained again.
 
     Args:
         pairs: Of a split.
         batches: Its documents, in order.
         training_counts: Number of training documents of each label.
-        names: Of the model that scored the pairs; None where it has none.
+        parts: Of the model that scored the pairs.
 
     Returns:
         None where there are none.
@@ -72,11 +69,10 @@ def pairs_without_documents(
     of_labels = np.where(is_kept, np.take_along_axis(pairs.labels, labels, axis=1), NO_LABEL)
     scores = {}
     for name, known in pairs.scores.items():
-        if name in _NEED_DOCUMENTS:
+        if name in KINDS and not KINDS[name].scores_new_labels:
             scores[name] = np.full(of_labels.shape, -np.inf, dtype=np.float32)
-        elif name == NAMES:
-            assert names is not None
-            scores[name] = _named(names, is_single, batches, of_labels)
+        elif name in parts.models:
+            scores[name] = _blind_scores(name, parts, is_single, batches, of_labels)
         else:
             scores[name] = taken(known, -np.inf)
     return ScoredPairs(
@@ -98,19 +94,19 @@ def _gathered(
     return columns, np.take_along_axis(is_kept, columns, axis=1)
 
 
-def _named(
-    names: NameModel,
+def _blind_scores(
+    name: str,
+    parts: ModelParts,
     is_single: Bool[np.ndarray, label],
     batches: Sequence[TextBatch],
     labels: Int64[np.ndarray, "document m"],
 ) -> Float32[np.ndarray, "document m"]:
     """Return the scores of labels by a model that never saw one of these be right."""
-    right = np.where(is_single[:, None], 0, names.history.right)
-    blind = replace(names, history=FindHistory(names.history.found, right))
-    found, first = [], 0
-    for batch in batches:
-        source = ListedSource(blind.scores(batch.texts))
-        rows = np.arange(source.num_queries, dtype=np.int64)
-        found.append(source.score(rows, labels[first : first + len(rows)]))
-        first += len(rows)
+    model = KINDS[name].without_documents(parts.models[name], is_single)
+    blind = Predictor(replace(parts, dense=None, models={name: model}, blends={}), device="cpu")
+    options, found, first = RankingOptions(scorer=name), [], 0
+    for texts in (batch.texts for batch in batches):
+        of_texts = labels[first : first + len(texts)]
+        found.append(blind.score(blind.read(texts), of_texts, options))
+        first += len(texts)
     return np.concatenate(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import yaml
 from pydantic import (
@@ -18,7 +18,8 @@ from pydantic import (
 from longtail.models.bundle.warmup_texts import MAX_PROBES
 from longtail.models.errors import ConfigError
 from longtail.models.files.validation import problem_in_words
-from longtail.models.names import ENSEMBLE, LINEAR, NEIGHBOURS, WITHOUT_ENCODER, Pooling
+from longtail.models.kinds.registry import keeping_documents, scorer_names, without_encoder
+from longtail.models.names import ENSEMBLE, LINEAR, Pooling
 from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.sections import (
     ClassifierConfig,
@@ -28,10 +29,8 @@ from longtail.training.configuration.sections import (
     _Section,
 )
 
-Scorer = Literal[
-    "retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours", "fast",
-    "ensemble",
-]  # fmt: skip
+_SCORERS = scorer_names()
+"""Those that are trained by default: all but those that others register later."""
 
 _DENSE_KEYS = (
     ("encoder", ""),
@@ -66,7 +65,7 @@ _BESIDE = (
 
 _LEAST_DOCUMENTS = 3
 """Different documents of a word, where they are confidential."""
-_CONFIDENTIAL_SCORERS = tuple(name for name in get_args(Scorer) if name != NEIGHBOURS)
+_CONFIDENTIAL_SCORERS = tuple(name for name in _SCORERS if name not in keeping_documents())
 _CONFIDENTIAL_DEFAULTS = (
     ("sparse", "min_document_count", 10),
     ("descriptions", "num_keywords", 0),
@@ -81,12 +80,16 @@ class TrainingConfig(_Section):
 
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Two runs with one seed give the same bundle on one machine."""
-    scorers: tuple[Scorer, ...] = get_args(Scorer)
+    scorers: tuple[str, ...] = _SCORERS
     """What the bundle can score with, in any order: "sparse" always, "classifier" and "linear" only
     beside "retrieval", whose document vectors they read, "hybrid" only beside "classifier".
     "ensemble" blends all others; "fast", only beside "retrieval", those that need no encoder.
     Without "retrieval" no encoder is needed. With "neighbours" the bundle keeps the words of every
-    training document; leave it out where these are confidential."""
+    training document; leave it out where these are confidential. Other packages may register more
+    (`longtail.models.kinds`)."""
+    scorer_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Settings of scorers that other packages registered: by the scorer's name, then by their own.
+    """
     encoder: str = "packaged"
     """"packaged", a folder, or an id on the model hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
@@ -153,7 +156,10 @@ class TrainingConfig(_Section):
 
     @field_validator("scorers")
     @classmethod
-    def _scorers_that_go_together(cls, scorers: tuple[Scorer, ...]) -> tuple[Scorer, ...]:
+    def _scorers_that_go_together(cls, scorers: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in scorers if name not in scorer_names()]:
+            known = ", ".join(scorer_names())
+            raise ValueError(f"got {', '.join(map(repr, unknown))}, expected some of {known}")
         if len(set(scorers)) < len(scorers):
             raise ValueError("a scorer is named twice; name each once")
         if "sparse" not in scorers:
@@ -161,13 +167,14 @@ class TrainingConfig(_Section):
         for name, other in _BESIDE:
             if name in scorers and other not in scorers:
                 raise ValueError(f"{name!r} without {other!r}; add it, or leave both out")
-        return tuple(name for name in get_args(Scorer) if name in scorers)
+        return tuple(name for name in scorer_names() if name in scorers)
 
     @model_validator(mode="after")
     def _nothing_against_confidential(self) -> TrainingConfig:
+        keeping = [name for name in self.scorers if name in keeping_documents()]
         found = {
-            f"scorers has {NEIGHBOURS!r}, which keeps every document's words; leave it out":
-                NEIGHBOURS in self.scorers,
+            f"scorers has {', '.join(map(repr, keeping))}, which keeps every document's words; "
+            "leave it out": bool(keeping),
             f"warmup_texts is {self.warmup_texts}, expected 0": self.warmup_texts > 0,
             f"descriptions.num_keywords is {self.descriptions.num_keywords}, expected 0":
                 self.descriptions.num_keywords > 0,
@@ -210,8 +217,8 @@ class TrainingConfig(_Section):
     @property
     def encoder_free_scorers(self) -> tuple[str, ...]:
         """All scorers that need no encoder and that a run may have."""
-        names = (*WITHOUT_ENCODER, ENSEMBLE)
-        return tuple(name for name in names if name != NEIGHBOURS or not self.confidential)
+        names = (*without_encoder(), ENSEMBLE)
+        return tuple(x for x in names if not (self.confidential and x in keeping_documents()))
 
     @property
     def without_encoder(self) -> TrainingConfig:
@@ -234,6 +241,8 @@ class TrainingConfig(_Section):
         content = self.model_dump(mode="json", exclude={"excluded_words"})
         if not self.confidential:
             del content["confidential"]
+        if not self.scorer_settings:
+            del content["scorer_settings"]
         for section, name in _LEFT_TO_ENCODER:
             owner, key = (content[section], name) if name else (content, section)
             if owner[key] is None:

@@ -44,7 +44,7 @@ def settings_of(
         return read_config(path, overrides | {"encoder": encoder})
     settings = read_config(path, overrides)
     if settings.has_default_scorers:
-        found = settings.encoder_free_scorers
+        found = [name for name in settings.encoder_free_scorers if name in settings.scorers]
         scorers = [name for name in found if name != NAMES or has_label_texts]
         settings = read_config(path, overrides | {"scorers": scorers})
     if settings.is_dense:

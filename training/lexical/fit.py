@@ -22,16 +22,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
 from longtail.models.files.durable import read_json, write_json_durably
+from longtail.models.kinds.names import NAMES_FILE, arrays_of_names, names_of, texts_of_names
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel, named_label
-from longtail.models.parts.name_storage import (
-    NAMES_FILE,
-    arrays_of_names,
-    names_of,
-    texts_of_names,
-)
+from longtail.models.names import NAMES
+from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.word_counts import count_words, words_of
 from longtail.training.runtime.progress import progress_bar
 
@@ -67,6 +64,35 @@ class _Found:
 
     histories: list[FindHistory]
     parts: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+
+
+class NamesFitting(Fitting):
+    """Learns how often names are right that are found in documents."""
+
+    name = NAMES
+
+    def fit(
+        self, on: TrainingDocuments, settings: None, before: NameModel | None, folder: Path
+    ) -> NameModel | None:
+        """Return the model, which the folder keeps; or that of before, for all labels.
+
+        The names of labels that the model of before knows are its own: a bundle's catalogue need
+        not have all of them.
+        """
+        del settings
+        catalogue, tfidf = on.catalogue, on.sparse.tfidf
+        if before is not None:
+            if new := list(catalogue)[len(before.catalogue) :]:
+                before = before.with_labels(new)
+            catalogue = before.catalogue
+
+        def fit() -> NameModel | None:
+            return fit_name_model(
+                on.texts, on.truth, catalogue, tfidf.lemmas,
+                seed=on.seed, removes_markup=tfidf.removes_markup,
+            )  # fmt: skip
+
+        return kept_name_model(folder, fit) or before
 
 
 def kept_name_model(folder: Path, fit: Callable[[], NameModel | None]) -> NameModel | None:

@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32
@@ -15,7 +16,9 @@ from scipy.sparse import csr_array
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource
+from longtail.models.names import NEIGHBOURS
 from longtail.training.evaluation.metrics import join_truth, ndcg_at
+from longtail.training.fitting import DevDocuments, Fitting, TrainingDocuments
 
 logger = logging.getLogger(__name__)
 _CUT_OFF = 5
@@ -37,17 +40,24 @@ class Candidates:
 CANDIDATES = Candidates()
 
 
-@dataclass(frozen=True, slots=True)
-class DevDocuments:
-    """Documents that number and temperature are chosen on.
+class NeighboursFitting(Fitting):
+    """Remembers the training documents; how they are weighed is chosen on the dev split, once."""
 
-    Attributes:
-        features: Tf-idf of each.
-        truth: Ones where a document carries a label.
-    """
+    name = NEIGHBOURS
 
-    features: Float32[csr_array, "document feature"]
-    truth: Float32[csr_array, "document label"]
+    def fit(
+        self,
+        on: TrainingDocuments,
+        settings: None,
+        before: NeighbourMemory | None,
+        folder: Path,
+    ) -> NeighbourMemory:
+        """Return the memory of the documents."""
+        del settings, folder
+        if before is None:
+            return fit_memory(on.features, on.truth, on.ids(), on.dev())
+        chosen = Candidates((before.num_neighbours,), (before.temperature,))
+        return fit_memory(on.features, on.truth, on.ids(), None, chosen)
 
 
 def fit_memory(

@@ -18,10 +18,12 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError
 from longtail.models.extras import require
 from longtail.models.files.durable import read_json, write_json_durably
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
+from longtail.models.names import SPARSE
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.evaluation.by_frequency import ALL_LABELS
 from longtail.training.pipeline.dev_split import CHOICE_METRICS
+from longtail.training.pipeline.fittings import FITTINGS
 from longtail.training.pipeline.train import Run, check_run, train, with_dev_split
 from longtail.training.runtime.claims import claim, folder_of_run
 from longtail.training.runtime.run_log import read_stage_costs
@@ -35,10 +37,6 @@ BUDGET_NAME = "budget.json"
 """Marks a folder of such work."""
 _PLAN_NAME = "plan.json"
 _WITHOUT, _WITH = "without-encoder", "with-encoder"
-_SHARED = ("sparse", "sparse-all", "names", "names-all")
-"""What the second run takes over from the first."""
-_AGAIN = ("features", "features-all", "neighbours", "neighbours-all", "bundle")
-"""Stages of the first run that the second takes again."""
 _ON_DEV = ("probabilities", "dev metrics")
 _MORE_ON_DEV = 2.5
 """Times that the dev split takes with the scorers of an encoder, beside its vectors."""
@@ -175,7 +173,8 @@ def _plan(
 ) -> DensePlan | None:
     """Measure what the dense half takes, and return how long it may be."""
     spent = {each.stage: each.wall_s for each in read_stage_costs(run.folder / _WITHOUT)}
-    other = sum(spent.get(name, 0.0) for name in _AGAIN)
+    again = [x for x in _stages() if not (run.folder / _WITHOUT / x).is_dir()]
+    other = sum(spent.get(name, 0.0) for name in (*again, "bundle"))
     other += _MORE_ON_DEV * sum(spent.get(name, 0.0) for name in _ON_DEV)
     if left() <= other:
         costs = None
@@ -203,9 +202,16 @@ def _kept_plan(path: Path, make: Callable[[], DensePlan | None]) -> DensePlan | 
     return None if found is None else DensePlan(**found)
 
 
+def _stages() -> list[str]:
+    """Return the stages of both runs; what one keeps in a folder, the second run takes over."""
+    return [
+        f"{name}{suffix}" for name in ("features", SPARSE, *FITTINGS) for suffix in ("", "-all")
+    ]
+
+
 def _take_over(folder: Path) -> None:
     """Give the second run what the first trained."""
-    for name in _SHARED:
+    for name in _stages():
         found, place = folder / _WITHOUT / name, folder / _WITH / name
         if found.is_dir() and not place.exists():
             partial = place.with_name(f".{name}.partial")

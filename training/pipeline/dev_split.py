@@ -18,8 +18,8 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from longtail.models.files.durable import write_lines_durably
-from longtail.models.lexical.name_model import NameModel
-from longtail.models.names import BLENDABLE, ENSEMBLE, FAST, WITHOUT_ENCODER, Precision
+from longtail.models.kinds.registry import KINDS, without_encoder
+from longtail.models.names import ENSEMBLE, FAST, Precision
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend
@@ -103,7 +103,7 @@ def finish_on_dev(
         num_looked_for: Nothing is fitted on labels behind so many, as nobody looked for them in the
             documents: they would count as wrong where they are right. None: all were looked for.
     """
-    blends = {ENSEMBLE: BLENDABLE, FAST: WITHOUT_ENCODER}
+    blends = {ENSEMBLE: tuple(KINDS), FAST: without_encoder()}
     wanted: dict[str, tuple[str, ...]] = {
         name: made_of for name, made_of in blends.items() if name in scorers
     }
@@ -134,7 +134,7 @@ class DevSplit:
         dataset: With a dev split.
         predictor: The model, without probabilities and ensemble.
         num_training_documents: For the propensities.
-        names: Of the model, where it has them.
+        parts: Of the model.
         heed: Changes blends and default; None: nothing does.
         num_looked_for: As of `finish_on_dev`.
     """
@@ -142,7 +142,7 @@ class DevSplit:
     dataset: Dataset
     predictor: Predictor
     num_training_documents: int
-    names: NameModel | None
+    parts: ModelParts
     heed: Heed | None = None
     num_looked_for: int | None = None
     _batches: list[TextBatch] = field(default_factory=list)
@@ -164,7 +164,7 @@ class DevSplit:
         predictor = Predictor(parts, precision=precision)
         if parts.dense is not None and predictor.device == "cpu":
             take_fastest_backend(parts.dense.encoder)
-        return cls(dataset, predictor, num_training_documents, parts.names)
+        return cls(dataset, predictor, num_training_documents, parts)
 
     @property
     def _truth(self) -> Float32[csr_array, "document label"]:
@@ -258,7 +258,7 @@ class DevSplit:
         pairs, counts = self._collected(), catalogue.training_counts
         unseen = None
         if lacks_unseen_labels(pairs, counts):
-            unseen = pairs_without_documents(pairs, self._batches, counts, self.names)
+            unseen = pairs_without_documents(pairs, self._batches, counts, self.parts)
         rows = spread_rows(len(pairs.labels), _MAX_FITTED)
         return DevRanking.of(
             pairs.of_documents(rows), self._truth[rows], catalogue, num_documents,

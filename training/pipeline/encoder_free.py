@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.lexical.name_model import NameModel
-from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.names import NAMES, NEIGHBOURS
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
-from longtail.training.lexical.fit import fit_name_model, kept_name_model
-from longtail.training.memory.fit import CANDIDATES, Candidates, DevDocuments, fit_memory
+from longtail.training.fitting import DevDocuments, TrainingDocuments
+from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
@@ -39,16 +38,14 @@ class EncoderFree:
     Attributes:
         catalogue: The labels, with their numbers of training documents and pseudo descriptions.
         sparse: The sparse model.
-        names: The model of label names; None where there is to be none, or nothing to learn.
-        neighbours: The training documents that the bundle keeps; None where it is to keep none.
+        models: Those of the other scorers, by name; without those of which nothing was learned.
         features: What it reads of the training documents.
         truth: Their labels.
     """
 
     catalogue: LabelCatalogue
     sparse: SparseModel
-    names: NameModel | None
-    neighbours: NeighbourMemory | None
+    models: dict[str, Any]
     features: Float32[csr_array, "document feature"]
     truth: Float32[csr_array, "document label"]
 
@@ -81,7 +78,7 @@ def fit_encoder_free(
     *,
     engine: Executor = LOCAL,
     suffix: str = "",
-    candidates: Candidates = CANDIDATES,
+    before: Mapping[str, Any] | None = None,
 ) -> EncoderFree:
     """Fit all that needs no encoder, and describe the labels by the sparse model's keywords.
 
@@ -92,7 +89,8 @@ def fit_encoder_free(
         folder: Of the run; a fit that was killed resumes there.
         engine: What fits the sparse model.
         suffix: Tells this fit from another one of the same run.
-        candidates: What the neighbours are chosen from.
+        before: Models of the scorers that there are to be, fitted on a part of the documents; None:
+            those of the configuration are fitted for the first time.
 
     Raises:
         NoTokenError: No token is within the bounds.
@@ -116,28 +114,22 @@ def fit_encoder_free(
         catalogue = related(corpus.catalogue, config.descriptions)
         keywords = keywords_of_labels(sparse, catalogue, config.descriptions)
     texts = pseudo_descriptions(catalogue, keywords)
-    names = None
-    if NAMES in config.scorers:
-        with stage_cost(folder, f"names{suffix}"):
-            names = kept_name_model(
-                folder / f"names{suffix}",
-                lambda: fit_name_model(
-                    training.texts,
-                    truth,
-                    corpus.catalogue,
-                    tfidf.lemmas,
-                    seed=config.seed,
-                    removes_markup=tfidf.removes_markup,
-                ),
-            )
-    neighbours = None
-    if NEIGHBOURS in config.scorers:
-        with stage_cost(folder, f"neighbours{suffix}"):
-            ids = [document.id for document in training]
-            dev = _dev_documents(corpus, tfidf)
-            neighbours = fit_memory(features, truth, ids, dev, candidates)
+    on = TrainingDocuments(
+        texts=training.texts,
+        ids=lambda: [document.id for document in training],
+        features=features,
+        truth=truth,
+        catalogue=corpus.catalogue,
+        sparse=sparse,
+        dev=lambda: _dev_documents(corpus, tfidf),
+        seed=config.seed,
+    )
+    models = fit_scorers(
+        config.scorers if before is None else before, on, config.scorer_settings, folder,
+        suffix=suffix, before=before or {},
+    )  # fmt: skip
     catalogue = catalogue.replaced(pseudo_description=texts)
-    return EncoderFree(catalogue, sparse, names, neighbours, features, truth)
+    return EncoderFree(catalogue, sparse, models, features, truth)
 
 
 def _dev_documents(corpus: Dataset, tfidf: TfidfModel) -> DevDocuments | None:

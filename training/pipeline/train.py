@@ -18,18 +18,18 @@ from longtail.models.errors import DataError
 from longtail.models.extras import is_installed, needs, require
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
+from longtail.models.kinds.storage import write_parts
 from longtail.models.names import HYBRID, Precision
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import write_parts
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import record_of, with_splits_apart
 from longtail.training.data.survey import Survey, survey
-from longtail.training.memory.fit import CANDIDATES, Candidates
 from longtail.training.pipeline.default_scorer import DefaultScorer
 from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
 from longtail.training.pipeline.encoder_free import fit_encoder_free, with_markup_decided
+from longtail.training.pipeline.fittings import with_scorer_settings
 from longtail.training.runtime.claims import RUN_NAME, claim, folder_of_run
 from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.runtime.run_log import stage_cost
@@ -100,7 +100,7 @@ def check_run(run: Run, registry: Registry) -> Run:
         DataError: As `train`.
         ConfigError: As `train`.
     """
-    run = replace(run, config=_trainable(run.config))
+    run = replace(run, config=with_scorer_settings(_trainable(run.config)))
     _check_input(run)
     registry.check_writable()
     check_writable_folder(run.folder, "--work")
@@ -151,9 +151,8 @@ def _fitted(
 
         dense = train_dense(start, config, corpus, found, run.folder)
     parts = ModelParts(
-        found.catalogue, found.sparse, dense, found.names,
-        neighbours=found.neighbours, has_hybrid=HYBRID in config.scorers,
-    )  # fmt: skip
+        found.catalogue, found.sparse, dense, found.models, has_hybrid=HYBRID in config.scorers
+    )
     precision = start.machine.precision if start is not None else "float32"
     return _finished_on_dev(run, corpus, parts, precision)
 
@@ -165,9 +164,6 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
     descriptions that the label vectors encode.
     """
     config = run.config
-    candidates = CANDIDATES
-    if (memory := parts.neighbours) is not None:
-        candidates = Candidates((memory.num_neighbours,), (memory.temperature,))
     found = fit_encoder_free(
         run.dataset,
         config,
@@ -175,17 +171,13 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
         run.folder,
         engine=run.engine,
         suffix="-all",
-        candidates=candidates,
+        before=parts.models,
     )
     catalogue = found.catalogue
     if parts.dense is not None:
         texts = [label.pseudo_description for label in parts.catalogue]
         catalogue = catalogue.replaced(pseudo_description=texts)
-    # Names that only one of the two could learn from are measured nowhere, or stay as they are.
-    names = None if parts.names is None else found.names or parts.names
-    return replace(
-        parts, catalogue=catalogue, sparse=found.sparse, names=names, neighbours=found.neighbours
-    )
+    return replace(parts, catalogue=catalogue, sparse=found.sparse, models=found.models)
 
 
 def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:

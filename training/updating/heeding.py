@@ -20,8 +20,9 @@ from scipy.sparse import csr_array, vstack
 
 from longtail.models.bundle.learned_from import Followed
 from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.kinds.registry import KINDS, without_encoder
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.names import BLENDABLE, ENSEMBLE, WITHOUT_ENCODER
+from longtail.models.names import ENSEMBLE
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
@@ -119,7 +120,7 @@ class Heeding:
         """
         blends = {}
         for name, blend in fitted.blends.items():
-            allowed = BLENDABLE if name == ENSEMBLE else WITHOUT_ENCODER
+            allowed = tuple(KINDS) if name == ENSEMBLE else without_encoder()
             members = [x for x in allowed if x in fitted.calibrations or x in blend.weights]
             blends[name] = self._heeded(dev, blend, members, fitted.calibrations)
             if blends[name] != blend:

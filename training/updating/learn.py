@@ -19,8 +19,8 @@ from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
+from longtail.models.kinds.storage import read_parts, tensors_of, texts_of
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import read_parts, tensors_of, texts_of
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.feedback import Feedback

@@ -14,12 +14,11 @@ from scipy.sparse import csr_array, vstack
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import pseudo_description
-from longtail.models.lexical.name_model import NameModel
-from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.scorers.sparse import SparseModel
 from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
-from longtail.training.lexical.fit import fit_name_model, kept_name_model
+from longtail.training.fitting import TrainingDocuments
+from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.sparse.descriptions import keywords_of_labels
 from longtail.training.sparse.fit import fit_label_rows
 from longtail.training.updating.documents import ChangedDocuments
@@ -53,22 +52,24 @@ def refit(
     counts[changed.touched] = changed.counts[changed.touched]
     described = _labels_to_describe(catalogue, counts, len(before.catalogue))
     catalogue = _described(catalogue, described, sparse, counts, settings)
-    names, memory, dense = before.names, before.neighbours, before.dense
-    if names is not None:
-        new = list(catalogue)[len(before.catalogue) :]
-        names = _refit_names(names.with_labels(new), catalogue, changed, settings, folder / "names")
-    if memory is not None:
-        memory = NeighbourMemory.of_documents(
-            features, changed.labels, changed.ids(),
-            num_neighbours=memory.num_neighbours, temperature=memory.temperature,
-        )  # fmt: skip
-    if dense is not None:
+    on = TrainingDocuments(
+        texts=changed.texts,
+        ids=changed.ids,
+        features=features,
+        truth=changed.labels,
+        catalogue=catalogue,
+        sparse=sparse,
+        dev=lambda: None,
+        seed=settings["seed"],
+    )
+    models = fit_scorers(
+        before.models, on, settings.get("scorer_settings", {}), folder, before=before.models
+    )
+    if (dense := before.dense) is not None:
         assert manifest.encoder is not None  # else there would be no dense half
         prefix = manifest.encoder.label_prefix
         dense = _with_label_vectors(dense, catalogue, described, settings, prefix)
-    return replace(
-        before, catalogue=catalogue, sparse=sparse, names=names, neighbours=memory, dense=dense
-    )
+    return replace(before, catalogue=catalogue, sparse=sparse, models=models, dense=dense)
 
 
 def refit_sparse(
@@ -102,24 +103,6 @@ def refit_sparse(
     return SparseModel(
         model.tfidf, rows, np.concatenate([model.bias[kept], bias])[order], labels[order]
     )
-
-
-def _refit_names(
-    before: NameModel,
-    catalogue: LabelCatalogue,
-    changed: ChangedDocuments,
-    settings: Mapping[str, Any],
-    folder: Path,
-) -> NameModel:
-    """Return the scorer of names, or that of before where names have become too rarely right."""
-
-    def fit() -> NameModel | None:
-        return fit_name_model(
-            changed.texts, changed.labels, catalogue, before.lemmas,
-            seed=settings["seed"], removes_markup=before.removes_markup,
-        )  # fmt: skip
-
-    return kept_name_model(folder, fit) or before
 
 
 def _labels_to_describe(

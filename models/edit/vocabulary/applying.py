@@ -26,25 +26,20 @@ from longtail.models.edit.vocabulary.rows import (
     with_merged_labels,
 )
 from longtail.models.errors import DataError
+from longtail.models.kinds.neighbours import NEIGHBOURS_FILE
+from longtail.models.kinds.registry import KINDS, kinds_of_new_labels
+from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.changes.changes import VocabularyChanges
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.names import CLASSIFIER, LINEAR, NAMES
+from longtail.models.names import CLASSIFIER, LINEAR, NAMES, NEIGHBOURS
 from longtail.models.parts.dense_storage import read_label_vectors, read_linear, read_linear_model
 from longtail.models.parts.model_parts import (
     CLASSIFIER_FILE,
     LINEAR_FILE,
-    NEIGHBOURS_FILE,
     RETRIEVAL_FILE,
-    SPARSE_FILE,
 )
-from longtail.models.parts.name_storage import (
-    NAMES_FILE,
-    arrays_of_names,
-    read_names,
-    texts_of_names,
-)
-from longtail.models.parts.storage import arrays_of_sparse, read_neighbours, read_sparse
+from longtail.models.parts.sparse_storage import arrays_of_sparse, read_sparse
 from longtail.models.scorers.linear import LinearModel
 
 Arrays = dict[str, dict[str, np.ndarray]]
@@ -161,7 +156,7 @@ class _Application:
         self._changed = changed
         self._fit_rows = fit_rows
         self._sparse = read_sparse(bundle)
-        self._memory = read_neighbours(bundle, self._sparse)
+        self._memory: NeighbourMemory | None = self._read(NEIGHBOURS)
         num_new = len(changed.labels) - changed.num_before
         self._counts: Int64[np.ndarray, label] = np.concatenate(
             [bundle.catalogue.training_counts, np.zeros(num_new, dtype=np.int64)]
@@ -170,14 +165,26 @@ class _Application:
         self.catalogue: LabelCatalogue = catalogue_of(changed, counts)
         self._weights: Mapping[int, Weights] = {}
 
+    def _read(self, scorer: str) -> Any:
+        """Return the model of a scorer; None where the bundle lacks it."""
+        has_it = scorer in self._bundle.manifest.scorers
+        return KINDS[scorer].read(self._bundle, self._sparse) if has_it else None
+
+    def _with_labels(self, kind: ScorerKind) -> Any:
+        """Return a model for the labels as they are now; None where it stays as it is."""
+        model = kind.read(self._bundle, self._sparse)
+        if kind.name == NAMES:
+            return changed_names(model, self._changed)
+        new = self._changed.labels[self._changed.num_before :]
+        return kind.with_labels(model, new) if new and model is not None else None
+
     def files(self, progress: Callable[[int], object]) -> tuple[Arrays, dict[str, str]]:
         """Return the arrays and texts of the files that are others now."""
         tensors, texts = self._encoded(progress), dict[str, str]()
-        if NAMES in self._bundle.manifest.scorers:
-            names = changed_names(read_names(self._bundle), self._changed)
-            if names is not None:
-                tensors[NAMES_FILE] = arrays_of_names(names)
-                texts |= texts_of_names(names)
+        for kind in kinds_of_new_labels(self._bundle.manifest.scorers):
+            if (model := self._with_labels(kind)) is not None:
+                tensors |= kind.arrays(model)
+                texts |= kind.texts(model)
         if self._changed.into:
             tensors |= self._merged()
         return tensors, texts
@@ -205,7 +212,7 @@ class _Application:
             carried = {x: memory.to_arrays()[x] for x in ("labels", "label_indptr")}
             found[NEIGHBOURS_FILE] = kept | carried
         sparse, self._weights = merged_sparse(self._sparse, into, counts, memory, self._fit_rows)
-        found[SPARSE_FILE] = arrays_of_sparse(sparse)
+        found |= arrays_of_sparse(sparse)
         if CLASSIFIER in self._bundle.manifest.scorers:
             model = read_linear_model(self._bundle, CLASSIFIER_FILE)
             found[CLASSIFIER_FILE] = _arrays_of(merged_linear(model, into, counts))
@@ -232,7 +239,7 @@ class _Application:
             num_retired=int(labels.is_retired.sum()),
             num_new=len(labels) - self._changed.num_before,
             num_encoded=len(self._changed.texts_changed) if has_encoder else 0,
-            can_find_new=has_encoder or NAMES in manifest.scorers,
+            can_find_new=bool(kinds_of_new_labels(manifest.scorers)),
             merged=tuple(
                 Merged(labels[x].id, tuple(ids), labels[x].training_count, self._weights[x])
                 for x, ids in sorted(into.items())

@@ -10,12 +10,12 @@ from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.bundle.manifest import MANIFEST_NAME
 from longtail.models.bundle.registry import Registry
 from longtail.models.files.outputs import check_readable_file
+from longtail.models.kinds.names import named_labels
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.changes.changes import VocabularyChanges
 from longtail.models.labels.changes.difference import Replacements, difference
 from longtail.models.labels.files import MAX_PROBLEMS, form_of, read_label_file
 from longtail.models.names import NAMES
-from longtail.models.parts.name_storage import named_labels
 
 
 @dataclass(frozen=True, slots=True)

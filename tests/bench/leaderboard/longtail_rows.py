@@ -23,8 +23,8 @@ from row import name_of, with_dev, write_row
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
+from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.calibration import probabilities_of

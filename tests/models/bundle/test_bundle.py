@@ -21,9 +21,9 @@ from longtail.models.bundle.bundle import (
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.files.durable import read_json, write_json_durably
+from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import read_parts, write_parts
 
 FILES = (
     "classifier.safetensors",

@@ -19,7 +19,7 @@ from longtail.models.bundle.manifest import (
     digest_of,
 )
 from longtail.models.errors import BundleCorruptError, BundleError, BundleVersionError
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
 
 Lie = Callable[..., Path]
 

@@ -15,7 +15,7 @@ from longtail.models.bundle.warmup_texts import (
     read_probes,
 )
 from longtail.models.errors import BundleCorruptError
-from longtail.models.parts.storage import read_parts, write_parts
+from longtail.models.kinds.storage import read_parts, write_parts
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from longtail.models.edit.add_labels import add_labels, check_is_latest, equal_n
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.errors import BundleError, DataError
+from longtail.models.kinds.storage import write_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.options import RankingOptions
 from longtail.models.parts.dense_parts import DenseParts
-from longtail.models.parts.storage import write_parts
 from longtail.models.predict.predictor import Predictor
 
 NEW = (Label("N1", "grain"), Label("N2", "port", "milk and tax "), Label("N3", "the court"))

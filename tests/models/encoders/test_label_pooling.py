@@ -13,8 +13,8 @@ import torch
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
 from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
+from longtail.models.kinds.storage import write_parts
 from longtail.models.parts.dense_storage import read_dual_encoder
-from longtail.models.parts.storage import write_parts
 
 TEXTS = ["river", "law trade steel", "the court and the port"]
 

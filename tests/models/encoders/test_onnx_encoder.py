@@ -13,7 +13,7 @@ from torch import nn
 
 from longtail.models.encoders import onnx_export
 from longtail.models.encoders.onnx import OnnxTransformer, _open
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 
 for name in ("onnx", "onnxruntime", "onnxscript"):

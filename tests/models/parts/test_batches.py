@@ -11,7 +11,6 @@ import torch
 
 from longtail.models.encoders.pretrained import dtype_for
 from longtail.models.options import RankingOptions
-from longtail.models.parts import batches
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 
@@ -75,21 +74,16 @@ def test_in_bfloat16_the_vectors_are_nearly_the_same(trained, predictor):
     np.testing.assert_allclose(*vectors, rtol=0.1, atol=0.05)
 
 
-def test_texts_are_computed_once_and_batches_do_not_wait_for_each_other():
-    both = threading.Barrier(2, timeout=60)
+def test_texts_are_computed_once_and_batches_do_not_wait_for_each_other(predictor):
+    both, computed = threading.Barrier(2, timeout=60), []
 
-    class Batch:
-        num_computed = 0
+    def compute():
+        both.wait()  # only where the other batch is being computed, too
+        computed.append(1)
+        return np.ones(len(TEXTS))
 
-        @batches._Once
-        def vectors(self):
-            """What is computed."""
-            both.wait()  # only where the other batch is being computed, too
-            self.num_computed += 1
-            return self.num_computed
-
-    made = [Batch(), Batch()]
+    made = [predictor.read(TEXTS), predictor.read(TEXTS)]
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(lambda batch: batch.vectors, made)) == [1, 1]
-    assert [batch.vectors for batch in made] == [1, 1]
-    assert Batch.vectors.__doc__ == "What is computed."
+        list(pool.map(lambda batch: batch.once("mine", compute), made))
+    assert [batch.once("mine", compute).sum() for batch in made] == [len(TEXTS)] * 2
+    assert len(computed) == 2

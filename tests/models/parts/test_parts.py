@@ -14,10 +14,11 @@ import torch
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import BundleCorruptError
+from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import read_parts, read_sparse, write_parts
+from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
 
 Spoil = Callable[[DenseParts], DenseParts]

@@ -14,11 +14,11 @@ import pytest
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
 from longtail.models.errors import BundleCorruptError, RequestError
+from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import read_parts, write_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.aims import AIMS_NAME, Aim
 

@@ -14,10 +14,10 @@ import pytest
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
 from longtail.models.errors import RequestError
+from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import read_parts, write_parts
 from longtail.models.predict.predictor import Predictor
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
@@ -221,7 +221,7 @@ def test_a_blend_reads_what_its_scorers_read(
     assert needs == dict.fromkeys(ALL, True) | {"sparse": False}
     batch = predictor.read(TEXTS)
     lengths = predictor.prepare(batch, "ensemble")
-    assert "features" in vars(batch) and "vectors" not in vars(batch)
+    assert "features" in batch._kept and "vectors" not in batch._kept
     assert lengths == predictor.prepare(predictor.read(TEXTS), "retrieval")
     prepared = predictor.read(TEXTS)
     predictor.prepare(prepared, "hybrid")

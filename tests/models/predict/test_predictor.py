@@ -15,12 +15,12 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.errors import ConfigError, DataError, LongtailError, RequestError
+from longtail.models.kinds.placement import Placement
+from longtail.models.kinds.registry import KINDS
 from longtail.models.names import Precision
 from longtail.models.options import MAX_TAIL_DIAL, RankingOptions
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.predict.dense_scorers import make_dense
-from longtail.models.predict.placement import Placement
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
 
@@ -288,7 +288,7 @@ def test_text_vectors_that_are_not_finite_are_refused(predictor, scorer, bad) ->
     batch = predictor.read(TEXTS)
     vectors = batch.vectors.copy()
     vectors[1, 3] = bad
-    batch.__dict__["vectors"] = vectors
+    batch._kept["vectors"] = vectors
     with pytest.raises(
         DataError, match=r"1 \(the first in row 1\) of 4 text vectors are not finite"
     ):
@@ -316,8 +316,8 @@ def test_the_label_tree_stays_on_the_cpu(parts: ModelParts) -> None:
     """Also where the encoder is on a GPU: no GPU was measured to walk through it faster."""
     placement = Placement(device="meta", index_device="cpu", num_threads=1)
     assert parts.dense is not None
-    scorers = make_dense(parts.dense, parts.catalogue, placement)
-    assert scorers["linear"]._tree.uses_kernels
+    kind = KINDS["linear"]
+    assert kind.make(kind.model_of(parts), parts, placement)._tree.uses_kernels
 
 
 def test_an_encoder_that_the_gpu_has_no_room_for_is_told(dense: DenseParts, monkeypatch) -> None:

@@ -227,7 +227,7 @@ def test_the_card_takes_the_measures_of_this_model_alone(bundle, tmp_path):
         "scorers": scorers,
     }
     path.write_text(json.dumps({"figures": figures}))
-    card = model_card(bundle, Publication(evaluation=read_evaluation(path, bundle.manifest)))
+    card = model_card(bundle, Publication(evaluation=read_evaluation(path, bundle.manifest)), ())
     assert "On the test split (7 documents)" in card and "| `sparse` | 12.3 | - |" in card
     path.write_text(json.dumps({"figures": figures | {"model": "0" * 64}}))
     with pytest.raises(DataError, match="measures the model 000000000000"):

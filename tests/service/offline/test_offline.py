@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import longtail
 from longtail.models.errors import ConfigError
-from longtail.models.parts.storage import read_sparse
+from longtail.models.parts.sparse_storage import read_sparse
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.offline.predict import (
     CHUNK_LINES,

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.assessment import assess as assessment

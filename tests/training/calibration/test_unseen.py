@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from longtail.models.kinds.storage import read_parts
 from longtail.models.lexical.matcher import FindHistory
 from longtail.models.names import NAMES, RETRIEVAL, SPARSE
 from longtail.models.options import RankingOptions
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.calibration import log_odds_of
@@ -45,12 +45,13 @@ def collected(parts, tiny_corpus):
 
 def test_every_pair_of_a_label_with_one_document_comes_again_without_it(parts, counts, collected):
     pairs, batches = collected
-    found = pairs_without_documents(pairs, batches, counts, parts.names)
-    right = np.where((counts == 1)[:, None], 0, parts.names.history.right)
+    found = pairs_without_documents(pairs, batches, counts, parts)
+    names = parts.models[NAMES]
+    right = np.where((counts == 1)[:, None], 0, names.history.right)
     blind = Predictor(
         replace(
             parts,
-            names=replace(parts.names, history=FindHistory(parts.names.history.found, right)),
+            models={NAMES: replace(names, history=FindHistory(names.history.found, right))},
         ),
         device="cpu",
     )
@@ -81,7 +82,7 @@ def test_every_pair_of_a_label_with_one_document_comes_again_without_it(parts, c
 
 def test_without_a_label_of_one_document_there_are_none(parts, counts, collected):
     pairs, batches = collected
-    assert pairs_without_documents(pairs, batches, np.maximum(counts, 2), parts.names) is None
+    assert pairs_without_documents(pairs, batches, np.maximum(counts, 2), parts) is None
 
 
 def test_a_dev_split_without_unseen_labels_teaches_what_names_are_worth_to_them(
@@ -92,7 +93,7 @@ def test_a_dev_split_without_unseen_labels_teaches_what_names_are_worth_to_them(
     seen = np.maximum(counts, 1)
     members = (NAMES, SPARSE)
     calibrations = {name: fit_calibration(*pairs.of(name)) for name in members}
-    unseen = pairs_without_documents(pairs, batches, seen, parts.names)
+    unseen = pairs_without_documents(pairs, batches, seen, parts)
     with_them = fit_blend(pairs, members, calibrations, seen, unseen=unseen)
     without = fit_blend(pairs, members, calibrations, seen)
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from longtail.models.kinds.names import arrays_of_names, texts_of_names
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel
-from longtail.models.parts.name_storage import arrays_of_names, texts_of_names
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.fitting import TrainingDocuments
 from longtail.training.lexical import fit as module
-from longtail.training.lexical.fit import fit_name_model
+from longtail.training.lexical.fit import NamesFitting, fit_name_model
 from longtail.training.lexical.word_counts import count_words, words_of
 
 NUM_LABELS = 12
 NAMES = [f"{first} {second}" for first in ("river", "sea", "lake") for second in "abcd"]
 NUM_SEEN = 16
+EMPTY = (np.empty(0, np.float32), np.empty(0, np.int64))
 
 
 def catalogue_of(names: list[str]) -> LabelCatalogue:
@@ -179,6 +185,16 @@ def test_where_names_are_never_wrong_whole_names_come_first():
     assert scores[is_whole].min() > scores[~is_whole].max() > 0
 
 
+def test_names_without_words_make_no_scorer(caplog):
+    with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
+        found = fit_name_model(
+            lambda: ["..."], csr_array(np.ones((1, 2), np.float32)), catalogue_of(["...", "?"]), {},
+            seed=0,
+        )  # fmt: skip
+    assert found is None
+    assert "no label has a name with a word in it" in caplog.text
+
+
 # ---- counts of words ----
 
 
@@ -215,3 +231,22 @@ def test_of_very_many_matches_the_classifier_learns_from_those_of_some_documents
     (num_rows,) = seen
     assert 250 < num_rows <= 300  # whole documents
     np.testing.assert_array_equal(some.history.found, whole.history.found)  # of all documents
+
+
+def test_fitted_again_it_keeps_all_names_of_the_labels_that_it_knew(tmp_path):
+    """The catalogue of a bundle has only those names that label texts are to have."""
+    texts, truth = corpus(400)
+    named = [replace(label, alternative_names=("pond",)) for label in catalogue_of(NAMES)]
+    before = fit_name_model(lambda: texts, truth, LabelCatalogue(named), {}, seed=0)
+    new = Label("new", "harbour")
+    wide = csr_array(np.pad(truth.toarray(), ((0, 0), (0, 1))))
+    sparse = SparseModel(
+        TfidfModel(["x"], np.ones(1, np.float32)), csr_array((0, 1), dtype=np.float32), *EMPTY
+    )
+    on = TrainingDocuments(
+        lambda: texts, list, wide, wide, LabelCatalogue([*catalogue_of(NAMES), new]), sparse,
+        lambda: None, 0,
+    )  # fmt: skip
+    after = NamesFitting().fit(on, None, before, tmp_path / "names")
+    assert after.history.found[:-1].tolist() == before.history.found.tolist()
+    assert [x.alternative_names for x in after.catalogue] == [("pond",)] * NUM_LABELS + [()]

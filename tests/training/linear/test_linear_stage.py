@@ -10,7 +10,7 @@ import torch
 from scipy.sparse import csr_array
 
 from longtail.models.encoders.dual_encoder import encode_all
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
 from longtail.models.scorers.linear import LinearModel, TreeCorrection, corrected_scores
 from longtail.training.configuration.linear import LinearConfig
 from longtail.training.linear.stage import standardise, train_linear_scorer, unstandardised

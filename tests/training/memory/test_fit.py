@@ -10,7 +10,8 @@ from scipy.sparse import csr_array
 from longtail.models.memory.search import nearest_documents
 from longtail.models.memory.source import NeighbourSource
 from longtail.training.evaluation.metrics import join_truth, ndcg_at
-from longtail.training.memory.fit import Candidates, DevDocuments, fit_memory
+from longtail.training.fitting import DevDocuments
+from longtail.training.memory.fit import Candidates, fit_memory
 
 CONFIG = Candidates(num_neighbours=(4, 1, 20), temperature=(0.1, 0.5, 0.02))
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
 from longtail.training.data.dataset import open_dataset
 from longtail.training.neural.batching import BatchPlan
 from longtail.training.pipeline import budget, dense_costs

@@ -6,29 +6,29 @@ from dataclasses import replace
 
 import pytest
 
-from longtail.models.names import BLENDABLE, WITHOUT_ENCODER
+from longtail.models.kinds.registry import KINDS, without_encoder
+from longtail.models.kinds.storage import read_parts
 from longtail.models.parts.batches import TextBatch
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import assess
 from longtail.training.data.dataset import open_dataset
 from longtail.training.pipeline import dev_split as module
 from longtail.training.pipeline.dev_split import DevSplit
 
-BLENDS = {"ensemble": BLENDABLE, "fast": WITHOUT_ENCODER}
+BLENDS = {"ensemble": tuple(KINDS), "fast": without_encoder()}
 
 
 @pytest.fixture
 def encoded(monkeypatch) -> list[int]:
     """How many texts were encoded at a time."""
     found: list[int] = []
-    encode = TextBatch.vectors._compute
+    encode = TextBatch._vectors
 
     def counted(batch):
         found.append(len(batch.texts))
         return encode(batch)
 
-    monkeypatch.setattr(TextBatch.vectors, "_compute", counted)
+    monkeypatch.setattr(TextBatch, "_vectors", counted)
     return found
 
 
@@ -80,7 +80,7 @@ def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypat
     first = dev.blending(BLENDS, tmp_path)
     encoded.clear()
     monkeypatch.setattr(module, "fit_blending", lambda *_: pytest.fail("fitted again"))
-    again = DevSplit(dev.dataset, dev.predictor, 60, dev.names)
+    again = DevSplit(dev.dataset, dev.predictor, 60, dev.parts)
     assert again.blending(BLENDS, tmp_path) == first
     again.metrics(first)
     assert encoded == [20]

@@ -24,8 +24,8 @@ from longtail.models.encoders.pretrained import load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.errors import ConfigError
+from longtail.models.kinds.storage import read_parts
 from longtail.models.parts.dense_parts import DenseParts
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
 

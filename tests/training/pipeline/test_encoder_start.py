@@ -20,8 +20,8 @@ from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.pretrained import EncoderSource, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import Prefixes, tokenize_texts
 from longtail.models.encoders.vector_head import VectorHead
+from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.pipeline.encoder_start import StartingEncoder, load_encoder

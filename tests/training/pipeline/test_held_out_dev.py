@@ -11,7 +11,7 @@ import pytest
 
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import assess
 from longtail.training.configuration.run import TrainingConfig

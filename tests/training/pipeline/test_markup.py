@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from longtail.models.parts.storage import read_parts
+from longtail.models.kinds.storage import read_parts
+from longtail.models.names import NAMES
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
 from tests.conftest import write_lines
@@ -50,7 +51,7 @@ def test_tags_and_references_are_no_features_and_the_manifest_says_so(marked):
     parts = read_parts(marked)
     assert not {"quot", "li", "amp", "szlig", "gie", "ul"} & set(parts.sparse.tfidf.tokens)
     assert "gießkanne" in parts.sparse.tfidf.tokens
-    assert parts.names.removes_markup
+    assert parts.models[NAMES].removes_markup
 
 
 @pytest.mark.parametrize("scorer", ["sparse", "names", "neighbours"])

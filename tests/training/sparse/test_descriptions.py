@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import keyword_part
-from longtail.models.parts.storage import read_sparse
+from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel, tokenize
 from longtail.training.configuration.run import TrainingConfig
@@ -54,6 +54,11 @@ def keywords_of(model: SparseModel, *names: str, count: int = 20, **options: Any
 
 
 # ---- by weight ----
+
+
+def test_keywords_are_the_tokens_of_highest_weight_best_first():
+    model = model_of([[0.1, 0.4, 0.2, 0.3]], [0])
+    assert keywords_of(model, "food", count=3) == [("bread", "dates", "cheese")]
 
 
 @pytest.mark.parametrize("weights", [[0, 0, 0, 0], [-1, 0, -2, 0]])

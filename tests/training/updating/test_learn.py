@@ -14,9 +14,10 @@ from scipy.sparse import csr_array
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.trained_on import NO_DIGEST, digests_of, read_trained_on
 from longtail.models.errors import ConfigError, DataError
+from longtail.models.kinds.storage import read_parts
 from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.names import NAMES, NEIGHBOURS
 from longtail.models.options import RankingOptions
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.calibration.members import DevRanking
 from longtail.training.configuration.sections import SparseConfig
@@ -157,7 +158,7 @@ def test_neighbours_and_names_are_counted_as_training_counts_them(place, trained
     after = read_parts(here.registry.open(here.learn().version))
     documents = open_dataset(here.corpus).split("train")
     labels, texts = truth_after(here.corpus, lines, after.catalogue), [*documents.texts(), NEW_TEXT]
-    memory = after.neighbours
+    memory = after.models[NEIGHBOURS]
     expected = NeighbourMemory.of_documents(
         after.sparse.tfidf.transform(texts), labels, [x.id for x in documents] + ["x"],
         num_neighbours=memory.num_neighbours, temperature=memory.temperature,
@@ -166,15 +167,17 @@ def test_neighbours_and_names_are_counted_as_training_counts_them(place, trained
     for name in ("documents", "labels"):
         assert (getattr(memory, name) != getattr(expected, name)).nnz == 0
 
-    found = np.zeros_like(after.names.history.found)
+    named, known = (each.models[NAMES] for each in (after, read_parts(trained.bundle)))
+    found = np.zeros_like(named.history.found)
     right = np.zeros_like(found)
     for row, text in enumerate(texts):
-        matches = after.names.matcher.match([text])
+        matches = named.matcher.match([text])
         for label, kind in zip(matches.labels.tolist(), matches.kinds.tolist(), strict=True):
             found[label, kind] += 1
             right[label, kind] += int(labels[row, label])
-    assert after.names.history.found.tolist() == found.tolist()
-    assert after.names.history.right.tolist() == right.tolist()
+    assert named.history.found.tolist() == found.tolist()
+    assert named.history.right.tolist() == right.tolist()
+    assert list(named.catalogue)[:-1] == list(known.catalogue)
 
 
 def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, trained_sparse):
@@ -215,7 +218,7 @@ def test_deleted_feedback_is_forgotten(place, trained, write_feedback, lines):
     first, last = (here.registry.open(version) for version in (1, done.version))
     counts = last.catalogue.training_counts.tolist()
     assert counts == [*first.catalogue.training_counts.tolist(), 0]
-    old, new = read_parts(first).neighbours, read_parts(last).neighbours
+    old, new = (read_parts(each).models[NEIGHBOURS] for each in (first, last))
     assert new.ids == old.ids
 
 

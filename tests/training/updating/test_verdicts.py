@@ -12,8 +12,8 @@ import pytest
 
 import longtail
 from longtail.models.bundle.registry import Registry
+from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
-from longtail.models.parts.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.updating.heeding import Heeding
 

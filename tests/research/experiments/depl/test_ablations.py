@@ -9,10 +9,10 @@ import pytest
 
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
+from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.dense_storage import read_dual_encoder
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
-from longtail.models.parts.storage import read_parts
 from longtail.training.configuration.run import TrainingConfig
 from research.experiments.depl.ablations import (
     ABLATIONS,

@@ -8,35 +8,44 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.kinds.placement import Placement
+from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.memory.label_kernels import shares_of
 from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.names import NEIGHBOURS, CorrectionName
-from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.batches import NEAREST_SIMILARITY, TextBatch
+from longtail.models.parts.consistency import reading
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.predict.placement import Placement
-from longtail.models.predict.scorer import Scorer, ScorerTraits
+from longtail.models.parts.sparse_storage import shortest
 from longtail.models.ranking.threshold_algorithm import Sources
-from longtail.models.results import CarryingDocument, Evidence, SparseParts
+from longtail.models.results import CarryingDocument, Evidence
+from longtail.models.scorers.sparse import SparseModel
 
+NEIGHBOURS_FILE = "neighbours.safetensors"
+_IDS_FILE = "neighbours.json"
 _MAX_DOCUMENTS = 3
 """That are named as evidence for a label."""
 
 
-class NeighboursScorer:
+class NeighboursScorer(Scorer):
     """Scores labels by the nearest documents that carry them (see `longtail.models.memory`)."""
 
-    traits = ScorerTraits(reads="features")
-
-    def __init__(self, memory: NeighbourMemory, log_priors: Float32[np.ndarray, label]) -> None:
+    def __init__(
+        self, memory: NeighbourMemory, log_priors: Float32[np.ndarray, label], num_threads: int = 1
+    ) -> None:
         """Take the documents.
 
         Args:
             memory: They, with their labels.
             log_priors: log pi of each label of the catalogue, in nats.
+            num_threads: That search for many texts at the same time.
         """
         self._memory = memory
         self._log_priors = log_priors
+        self._num_threads = num_threads
 
     @property
     def labels(self) -> Int64[np.ndarray, covered]:
@@ -47,14 +56,7 @@ class NeighboursScorer:
         """Return the source of its scores: log-shares of neighbours, less tau log pi_y."""
         assert correction == "none"
         raised = -tail_dial * self._log_priors.astype(np.float64)
-        return [NeighbourSource(self._memory, batch.neighbours, raised)]
-
-    def contributions(
-        self, batch: TextBatch, text: int, labels: Sequence[int]
-    ) -> Mapping[int, SparseParts]:
-        """Return nothing: documents are what it reports (`carried_by`), and no tokens."""
-        del batch, text, labels
-        return {}
+        return [NeighbourSource(self._memory, self._nearest(batch), raised)]
 
     def evidence(
         self, batch: TextBatch, text: int, labels: Sequence[int]
@@ -71,7 +73,7 @@ class NeighboursScorer:
             text: Number of one of them.
             label: Index of the label; one that no neighbour carries has no documents.
         """
-        memory, neighbours = self._memory, batch.neighbours
+        memory, neighbours = self._memory, self._nearest(batch)
         documents, similarities = neighbours.documents[text], neighbours.similarities[text]
         shares = shares_of(documents, similarities, memory.temperature)
         carriers = csr_array(memory.labels[:, [label]]).nonzero()[0]
@@ -86,10 +88,47 @@ class NeighboursScorer:
             for place in carrying.tolist()
         ]
 
+    def _nearest(self, batch: TextBatch) -> Neighbours:
+        """Return the nearest documents of each text, which also say how familiar the text is."""
 
-def make_neighbours(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
-    """Return the scorer of the documents that a model remembers, if it does."""
-    del placement  # the batch knows its threads
-    if parts.neighbours is None:
-        return {}
-    return {NEIGHBOURS: NeighboursScorer(parts.neighbours, parts.catalogue.log_priors)}
+        def find() -> Neighbours:
+            memory = self._memory
+            found = nearest_documents(
+                memory, batch.features, memory.num_neighbours, num_threads=self._num_threads
+            )
+            if found.similarities.shape[1]:
+                batch.once(NEAREST_SIMILARITY, lambda: found.similarities[:, 0])
+            return found
+
+        return batch.once(NEIGHBOURS, find)
+
+
+class NeighboursKind(ScorerKind):
+    """The documents that a model remembers."""
+
+    name = NEIGHBOURS
+    may_find_nothing = True
+    keeps_documents = True
+
+    def arrays(self, model: NeighbourMemory) -> dict[str, dict[str, np.ndarray]]:
+        """Return the documents and their labels, in half precision."""
+        arrays = model.to_arrays()
+        return {NEIGHBOURS_FILE: arrays | {"data": shortest(arrays["data"])}}
+
+    def texts(self, model: NeighbourMemory) -> dict[str, str]:
+        """Return the ids of the documents."""
+        return {_IDS_FILE: model.ids_to_json()}
+
+    def read(self, bundle: Bundle, sparse: SparseModel) -> NeighbourMemory:
+        """Return the documents of a bundle."""
+        with reading(bundle, NEIGHBOURS_FILE):
+            return NeighbourMemory.from_arrays(
+                bundle.tensors(NEIGHBOURS_FILE),
+                bundle.text(_IDS_FILE),
+                len(sparse.tfidf.tokens),
+                len(bundle.catalogue),
+            )
+
+    def make(self, model: NeighbourMemory, parts: ModelParts, placement: Placement) -> Scorer:
+        """Return the scorer."""
+        return NeighboursScorer(model, parts.catalogue.log_priors, placement.num_threads)

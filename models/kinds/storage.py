@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float32
 
 from longtail.models.bundle.bundle import Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
-from longtail.models.errors import BundleCorruptError
+from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.extras import require
-from longtail.models.matrices import ArrayRule, check_arrays, stored_csr
-from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.names import HYBRID, NAMES, NEIGHBOURS, AimName
+from longtail.models.kinds.registry import KINDS, scorer_names
+from longtail.models.names import HYBRID, AimName
 from longtail.models.parts.consistency import check_parts, contradiction, reading
-from longtail.models.parts.model_parts import (
-    _NEIGHBOUR_IDS_FILE,
-    _VOCABULARY_FILE,
-    NEIGHBOURS_FILE,
-    SPARSE_FILE,
-    ModelParts,
-)
-from longtail.models.parts.name_storage import (
-    NAMES_FILE,
-    arrays_of_names,
-    read_names,
-    texts_of_names,
-)
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.aims import AIMS_NAME, Aim, aims_from_json, aims_to_json
 from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
 from longtail.models.scorers.promises import (
@@ -41,19 +28,9 @@ from longtail.models.scorers.promises import (
     promises_to_json,
 )
 from longtail.models.scorers.sparse import SparseModel
-from longtail.models.scorers.tfidf import TfidfModel
 
 if TYPE_CHECKING:
     from longtail.models.parts.dense_parts import DenseParts
-
-_SPARSE_RULES = {
-    "data": ArrayRule(("float16", "float32"), 1),
-    "indices": ArrayRule(("int32", "int64"), 1),
-    "indptr": ArrayRule(("int32", "int64"), 1),
-    "bias": ArrayRule(("float32",), 1),
-    "labels": ArrayRule(("int64",), 1, least=0),
-    "idf": ArrayRule(("float32",), 1),
-}
 
 
 def write_parts(
@@ -94,11 +71,10 @@ def write_parts(
 
 def texts_of(parts: ModelParts) -> dict[str, str]:
     """Return the text files of these parts, by name; the catalogue lies elsewhere."""
-    texts = {_VOCABULARY_FILE: parts.sparse.tfidf.to_json()}
-    if parts.names is not None:
-        texts |= texts_of_names(parts.names)
-    if parts.neighbours is not None:
-        texts[_NEIGHBOUR_IDS_FILE] = parts.neighbours.ids_to_json()
+    texts: dict[str, str] = {}
+    for kind in KINDS.values():
+        if (model := kind.model_of(parts)) is not None:
+            texts |= kind.texts(model)
     if parts.aims:
         texts[AIMS_NAME] = aims_to_json(parts.aims)
     if parts.familiar is not None:
@@ -110,12 +86,10 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
 
 def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
     """Return the arrays of these parts, by file name and name; the transformer's lie elsewhere."""
-    arrays = {SPARSE_FILE: arrays_of_sparse(parts.sparse)}
-    if parts.names is not None:
-        arrays[NAMES_FILE] = arrays_of_names(parts.names)
-    if parts.neighbours is not None:
-        remembered = parts.neighbours.to_arrays()
-        arrays[NEIGHBOURS_FILE] = remembered | {"data": _shortest(remembered["data"])}
+    arrays: dict[str, dict[str, np.ndarray]] = {}
+    for kind in KINDS.values():
+        if (model := kind.model_of(parts)) is not None:
+            arrays |= kind.arrays(model)
     if parts.dense is None:
         return arrays
     from longtail.models.parts.dense_storage import dense_arrays  # brings PyTorch
@@ -128,22 +102,23 @@ def read_parts(bundle: Bundle) -> ModelParts:
 
     Raises:
         BundleCorruptError: The parts contradict each other or the manifest.
+        BundleError: It has a scorer that is not registered here.
         ConfigError: It has an encoder, and the libraries of one are not installed.
     """
     manifest = bundle.manifest
     if manifest.encoder is not None:
         require("cpu", f"bundle {str(bundle.folder)!r}: its encoder")
+    _check_known(bundle)
     with reading(bundle, "its files"):
         sparse = read_sparse(bundle)
         parts = ModelParts(
             catalogue=bundle.catalogue,
             sparse=sparse,
             dense=_read_dense(bundle),
-            names=read_names(bundle) if NAMES in manifest.scorers else None,
+            models=_read_models(bundle, sparse),
             has_hybrid=HYBRID in manifest.scorers,
             calibrations=manifest.calibrations,
             blends=manifest.blends,
-            neighbours=read_neighbours(bundle, sparse),
             aims=_read_aims(bundle),
             familiar=_read_familiar(bundle),
             promises=read_promises(bundle),
@@ -153,6 +128,24 @@ def read_parts(bundle: Bundle) -> ModelParts:
     return parts
 
 
+def _check_known(bundle: Bundle) -> None:
+    if unknown := set(bundle.manifest.scorers).difference(scorer_names()):
+        raise BundleError(
+            f"bundle {bundle.folder.name!r}: nothing is registered for its scorers "
+            f"{', '.join(sorted(unknown))}; import the package that registers them "
+            "(longtail.models.kinds.registry.register) before the bundle is read"
+        )
+
+
+def _read_models(bundle: Bundle, sparse: SparseModel) -> dict[str, Any]:
+    """Return the models of the scorers that are stored in files of their own."""
+    found = {}
+    for name in filter(bundle.manifest.scorers.__contains__, KINDS):
+        with reading(bundle, f"the model of scorer {name!r}"):
+            found[name] = KINDS[name].read(bundle, sparse)
+    return {name: model for name, model in found.items() if model is not None}
+
+
 def _read_dense(bundle: Bundle) -> DenseParts | None:
     """Return the dense half of a bundle; None where it has none."""
     if bundle.manifest.encoder is None:
@@ -160,23 +153,6 @@ def _read_dense(bundle: Bundle) -> DenseParts | None:
     from longtail.models.parts.dense_storage import read_dense  # brings PyTorch
 
     return read_dense(bundle, bundle.manifest.encoder)
-
-
-def read_neighbours(bundle: Bundle, sparse: SparseModel) -> NeighbourMemory | None:
-    """Return the documents that a bundle remembers; None where it has no such scorer.
-
-    Raises:
-        BundleCorruptError: They contradict each other, the vocabulary or the catalogue.
-    """
-    if NEIGHBOURS not in bundle.manifest.scorers:
-        return None
-    with reading(bundle, NEIGHBOURS_FILE):
-        return NeighbourMemory.from_arrays(
-            bundle.tensors(NEIGHBOURS_FILE),
-            bundle.text(_NEIGHBOUR_IDS_FILE),
-            len(sparse.tfidf.tokens),
-            len(bundle.catalogue),
-        )
 
 
 def _read_aims(bundle: Bundle) -> dict[str, dict[AimName, Aim]]:
@@ -209,42 +185,3 @@ def read_promises(bundle: Bundle) -> tuple[Promise, ...]:
         said = f"promises of {sorted(odd)}, expected those of calibrated scorers"
         raise BundleCorruptError(contradiction(bundle, PROMISES_NAME, said))
     return promises
-
-
-def arrays_of_sparse(model: SparseModel) -> dict[str, np.ndarray]:
-    """Return the arrays of a sparse model."""
-    return {
-        "data": _shortest(model.weights.data),
-        "indices": model.weights.indices.astype(np.int32),
-        "indptr": model.weights.indptr.astype(np.int64),
-        "bias": model.bias,
-        "labels": model.labels,
-        "idf": model.tfidf.idf,
-    }
-
-
-def _shortest(values: Float32[np.ndarray, entry]) -> np.ndarray:
-    """Return the values in half precision where that loses nothing."""
-    with np.errstate(over="ignore"):
-        halves = values.astype(np.float16)
-    return halves if np.array_equal(halves, values) else values
-
-
-def read_sparse(bundle: Bundle) -> SparseModel:
-    """Return the sparse model of a verified bundle, without loading its encoder.
-
-    Raises:
-        BundleCorruptError: An array or the vocabulary is not what was written.
-    """
-    with reading(bundle, SPARSE_FILE):
-        arrays = bundle.tensors(SPARSE_FILE)
-        check_arrays(arrays, _SPARSE_RULES)
-        with reading(bundle, _VOCABULARY_FILE):
-            tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
-        weights = stored_csr(
-            arrays["data"].astype(np.float32, copy=False),
-            arrays["indices"],
-            arrays["indptr"],
-            (len(arrays["bias"]), len(tfidf.tokens)),
-        )
-        return SparseModel(tfidf, weights, arrays["bias"], arrays["labels"])

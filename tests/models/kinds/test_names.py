@@ -15,13 +15,14 @@ from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
 from longtail.models.bundle.manifest import Manifest, TensorInfo
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.errors import BundleCorruptError
+from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, FindHistory
 from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.models.names import NAMES
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.storage import read_parts, write_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.lexical.word_counts import count_words, words_of
 
@@ -57,7 +58,7 @@ def names(parts: ModelParts) -> NameModel:
 @pytest.fixture(scope="module")
 def named_parts(sparse_parts: ModelParts, names: NameModel) -> ModelParts:
     """A model without an encoder that has names."""
-    return replace(sparse_parts, names=names)
+    return replace(sparse_parts, models={NAMES: names})
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def scores_of(predictor: Predictor, texts: list[str] = TEXTS) -> np.ndarray:
 
 
 def test_what_was_written_is_read(named, names, named_parts):
-    found = read_parts(named).names
+    found = read_parts(named).models[NAMES]
     assert found is not None
     assert list(found.catalogue) == list(names.catalogue)
     assert (found.counts.words, found.lemmas) == (names.counts.words, names.lemmas)

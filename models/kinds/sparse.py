@@ -9,20 +9,19 @@ from jaxtyping import Float32, Int64
 
 from longtail.models.explain.label_facts import entries_of
 from longtail.models.explain.tokens import token_contributions
+from longtail.models.kinds.placement import Placement
+from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.names import SPARSE, CorrectionName
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.predict.placement import Placement
-from longtail.models.predict.scorer import Scorer, ScorerTraits
+from longtail.models.parts.sparse_storage import arrays_of_sparse, texts_of_sparse
 from longtail.models.ranking.threshold_algorithm import Sources
-from longtail.models.results import Evidence, SparseParts
+from longtail.models.results import SparseParts
 from longtail.models.scorers.sparse import SparseModel, SparseSource
 
 
-class SparseScorer:
+class SparseScorer(Scorer):
     """Scores labels by the sparse model."""
-
-    traits = ScorerTraits(reads="features")
 
     def __init__(
         self, model: SparseModel, log_priors: Float32[np.ndarray, label], num_threads: int
@@ -60,15 +59,24 @@ class SparseScorer:
         features = entries_of(batch.features, text)
         return token_contributions(self._model, batch.texts[text], features, labels)
 
-    def evidence(
-        self, batch: TextBatch, text: int, labels: Sequence[int]
-    ) -> Mapping[int, Evidence]:
-        """Return nothing: its tokens say why."""
-        del batch, text, labels
-        return {}
 
+class SparseKind(ScorerKind):
+    """The sparse model, which every model has: its features are what other scorers read, too."""
 
-def make_sparse(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
-    """Return the sparse scorer, which every model has."""
-    log_priors = parts.catalogue.log_priors
-    return {SPARSE: SparseScorer(parts.sparse, log_priors, placement.num_threads)}
+    name = SPARSE
+
+    def model_of(self, parts: ModelParts) -> SparseModel:
+        """Return the sparse model."""
+        return parts.sparse
+
+    def arrays(self, model: SparseModel) -> dict[str, dict[str, np.ndarray]]:
+        """Return its weights and idf."""
+        return arrays_of_sparse(model)
+
+    def texts(self, model: SparseModel) -> dict[str, str]:
+        """Return its vocabulary."""
+        return texts_of_sparse(model)
+
+    def make(self, model: SparseModel, parts: ModelParts, placement: Placement) -> Scorer:
+        """Return the scorer."""
+        return SparseScorer(model, parts.catalogue.log_priors, placement.num_threads)

@@ -1,23 +1,33 @@
-"""The model of label names on disk: from and to the files of a bundle."""
+"""The scorer `names`: labels whose names are found in the text, seen in training or not."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 
 import numpy as np
+from jaxtyping import Bool, Float32, Int64
+from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleCorruptError, DataError
 from longtail.models.files.json_text import parse_own_json, string_map_of, strings_of, truth_of
-from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.kinds.placement import Placement
+from longtail.models.kinds.scorer import Scorer, ScorerKind
+from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.boosted_trees import BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, WordCounts
 from longtail.models.lexical.name_model import NameModel
 from longtail.models.matrices import ArrayRule, check_arrays
-from longtail.models.names import MAX_DOCUMENTS
+from longtail.models.names import MAX_DOCUMENTS, NAMES, CorrectionName
+from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.consistency import contradiction, reading
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.ranking.listed import ListedSource
+from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.results import Evidence
+from longtail.models.scorers.sparse import SparseModel
 
 NAMES_FILE = "names.safetensors"
 NAME_WORDS_FILE = "names.json"
@@ -42,6 +52,102 @@ _RULES = {
     f"{_TREE}values": _VALUES,
     f"{_TREE}baseline": _VALUES,
 }
+
+
+class NamesScorer(Scorer):
+    """Scores labels by how their names occur in a text; those that don't occur get no score."""
+
+    gives_logits = True
+
+    def __init__(self, names: NameModel, log_priors: Float32[np.ndarray, label]) -> None:
+        """Take what gives scores, and what the tail dial needs.
+
+        Args:
+            names: Which has read the texts.
+            log_priors: log pi of each label of the catalogue, in nats.
+        """
+        self._names = names
+        self._log_priors = log_priors
+
+    @property
+    def labels(self) -> Int64[np.ndarray, covered]:
+        """All labels."""
+        return np.arange(len(self._log_priors), dtype=np.int64)
+
+    def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
+        """Return the source of its scores, less tau log pi_y of each label."""
+        assert correction == "none"
+        scores = self._scores(batch)
+        if tail_dial:
+            raised = tail_dial * self._log_priors[scores.indices].astype(np.float64)
+            dialled = (scores.data - raised).astype(np.float32)
+            scores = csr_array((dialled, scores.indices, scores.indptr), shape=scores.shape)
+        return [ListedSource(scores)]
+
+    def prepare(self, batch: TextBatch) -> None:
+        """Look for names."""
+        self._scores(batch)
+
+    def known_tokens(self, batch: TextBatch, *, is_alone: bool) -> Int64[np.ndarray, text]:
+        """Return how many different words stand in a name of a label.
+
+        In a blend only whether a name is found: others know the words of names, too.
+        """
+        if is_alone:
+            known: Int64[np.ndarray, text] = batch.once(
+                "words of names", lambda: self._names.num_known_words(batch.texts)
+            )
+            return known
+        num_found = np.diff(self._scores(batch).indptr)
+        is_found: Int64[np.ndarray, text] = np.minimum(num_found, 1).astype(np.int64)
+        return is_found
+
+    def evidence(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, Evidence]:
+        """Return the name of each label that was found in a text."""
+        found = self._names.found(batch.texts[text], frozenset(labels))
+        return {label: Evidence(name=match) for label, match in found.items()}
+
+    def _scores(self, batch: TextBatch) -> Float32[csr_array, "text label"]:
+        """Return the log-odds of the labels whose names are found (`NameModel.scores`)."""
+        return batch.once(NAMES, lambda: self._names.scores(batch.texts))
+
+
+class NamesKind(ScorerKind):
+    """The model of label names."""
+
+    name = NAMES
+    may_find_nothing = True
+    scores_new_labels = True
+
+    def arrays(self, model: NameModel) -> dict[str, dict[str, np.ndarray]]:
+        """Return the arrays of a model."""
+        return {NAMES_FILE: arrays_of_names(model)}
+
+    def texts(self, model: NameModel) -> dict[str, str]:
+        """Return the texts of a model."""
+        return texts_of_names(model)
+
+    def read(self, bundle: Bundle, sparse: SparseModel) -> NameModel:
+        """Return the model of a bundle."""
+        del sparse
+        return read_names(bundle)
+
+    def make(self, model: NameModel, parts: ModelParts, placement: Placement) -> Scorer:
+        """Return the scorer; its search is built now, not at the first query."""
+        del placement
+        _ = model.matcher
+        return NamesScorer(model, parts.catalogue.log_priors)
+
+    def with_labels(self, model: NameModel, labels: Sequence[Label]) -> NameModel:
+        """Return a model that looks for the names of more labels."""
+        return model.with_labels(labels)
+
+    def without_documents(self, model: NameModel, is_unseen: Bool[np.ndarray, label]) -> NameModel:
+        """Return a model that never saw some labels be right."""
+        right = np.where(is_unseen[:, None], 0, model.history.right)
+        return replace(model, history=FindHistory(model.history.found, right))
 
 
 def arrays_of_names(model: NameModel) -> dict[str, np.ndarray]:

@@ -1,20 +1,20 @@
-"""A new scorer is one file and one line: a toy one that matches the names of labels in a text."""
+"""A new scorer is one object: a toy one that matches the names of labels in a text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from longtail.models.errors import RequestError
+from longtail.models.kinds.placement import Placement
+from longtail.models.kinds.registry import KINDS
+from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.names import CorrectionName
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.predict import scorer_set
-from longtail.models.predict.placement import Placement
 from longtail.models.predict.predictor import Predictor
-from longtail.models.predict.scorer import Scorer, ScorerTraits
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
 from longtail.models.results import Evidence, NameMatch, SparseParts, TokenPart
@@ -41,15 +41,16 @@ class MatrixSource:
         return np.where(labels == NO_LABEL, np.float32(-np.inf), scores)
 
 
-class ToyScorer:
+class ToyScorer(Scorer):
     """Counts the words of a label's name that a text has."""
-
-    traits = ScorerTraits(reads="features")
 
     def __init__(self, parts: ModelParts) -> None:
         self._names = [label.name.split() for label in parts.catalogue]
         self._log_priors = parts.catalogue.log_priors
-        self.labels = np.arange(len(self._names), dtype=np.int64)
+
+    @property
+    def labels(self) -> np.ndarray:
+        return np.arange(len(self._names), dtype=np.int64)
 
     def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
         assert correction == "none"
@@ -70,25 +71,21 @@ class ToyScorer:
         return {label: Evidence(name=NAMED) for label in labels}
 
 
-def make_toy(parts: ModelParts, placement: Placement) -> dict[str, Scorer]:
-    del placement
-    return {TOY: ToyScorer(parts)}
+class ToyKind(ScorerKind):
+    """Has no model of its own: the labels are enough."""
 
+    name = TOY
 
-@dataclass(frozen=True, slots=True)
-class PartsWithToy(ModelParts):
-    """Parts that say that the toy is there."""
-
-    @property
-    def scorers(self) -> tuple[str, ...]:
-        return (*ModelParts.scorers.fget(self), TOY)
+    def make(self, model: bool, parts: ModelParts, placement: Placement) -> Scorer:
+        del model, placement
+        return ToyScorer(parts)
 
 
 @pytest.fixture(params=[True, False], ids=["with an encoder", "without"])
 def predictor(parts, request, monkeypatch):
-    monkeypatch.setattr(scorer_set, "MAKERS", (*scorer_set.MAKERS, make_toy))
+    monkeypatch.setitem(KINDS, TOY, ToyKind())
     dense = parts.dense if request.param else None
-    return Predictor(PartsWithToy(parts.catalogue, parts.sparse, dense), device="cpu")
+    return Predictor(ModelParts(parts.catalogue, parts.sparse, dense, {TOY: True}), device="cpu")
 
 
 def test_a_new_scorer_ranks_predicts_and_is_explained(predictor):

@@ -1,5 +1,6 @@
 """The scorer `neighbours` of a model: ranked, explained, stored and extended."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,15 +11,15 @@ from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.errors import BundleCorruptError
+from longtail.models.kinds import neighbours
+from longtail.models.kinds.neighbours import NeighboursScorer
+from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.catalogue import Label
 from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.names import NEIGHBOURS
 from longtail.models.options import RankingOptions
-from longtail.models.parts import batches
 from longtail.models.parts.batches import TextBatch
-from longtail.models.parts.storage import read_parts, write_parts
-from longtail.models.predict.neighbours_scorer import NeighboursScorer
 from longtail.models.predict.predictor import Predictor
-from longtail.models.predict.scorer import Scorer
 from longtail.models.ranking.top_k import NO_LABEL
 
 DOCUMENTS = ("river fish", "river law", "steel trade", "steel steel court", "grain milk", "milk")
@@ -45,7 +46,7 @@ def memory(parts):
 @pytest.fixture(params=[True, False], ids=["with an encoder", "without"])
 def remembering(parts, memory, request):
     dense = parts.dense if request.param else None
-    return replace(parts, dense=dense, neighbours=memory)
+    return replace(parts, dense=dense, models={NEIGHBOURS: memory})
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def stored(sparse_parts, sparse_manifest, memory, tmp_path):
     """A bundle of the sparse model and the neighbours."""
     write_parts(
         tmp_path / "stored",
-        replace(sparse_parts, neighbours=memory),
+        replace(sparse_parts, models={NEIGHBOURS: memory}),
         replace(sparse_manifest, scorers=("sparse", "neighbours")),
         tmp_path / "scratch",
     )
@@ -77,9 +78,9 @@ def test_labels_of_the_nearest_documents_come_first(predictor):
 
 def test_neighbours_are_sought_once_a_batch(predictor, monkeypatch):
     calls = []
-    search = batches.nearest_documents
+    search = neighbours.nearest_documents
     monkeypatch.setattr(
-        batches,
+        neighbours,
         "nearest_documents",
         lambda *args, **options: calls.append(1) or search(*args, **options),
     )
@@ -114,7 +115,6 @@ def test_probabilities_are_those_of_its_calibration(predictor):
 
 def test_documents_that_carried_a_label_are_told(predictor, memory):
     scorer = NeighboursScorer(memory, predictor.catalogue.log_priors)
-    assert isinstance(scorer, Scorer)
     batch = predictor.read(TEXTS)
     found = scorer.carried_by(batch, 0, 0)
     assert [each.document_id for each in found] == ["doc-0", "doc-1"]
@@ -128,13 +128,15 @@ def test_documents_that_carried_a_label_are_told(predictor, memory):
 
 def test_a_bundle_keeps_the_documents(stored, sparse_parts, memory):
     found = read_parts(stored)
-    assert found.scorers == ("sparse", "neighbours") and found.neighbours is not None
-    assert found.neighbours.ids == memory.ids
+    assert found.scorers == ("sparse", "neighbours") and found.models[NEIGHBOURS].ids == memory.ids
     assert stored.manifest.tensors["neighbours.safetensors"]["data"].dtype == "F16"
-    wanted = Predictor(replace(sparse_parts, neighbours=memory)).predict(
+    wanted = Predictor(replace(sparse_parts, models={NEIGHBOURS: memory})).predict(
         TEXTS, scorer="neighbours", k=3
     )
     assert Predictor(found).predict(TEXTS, scorer="neighbours", k=3) == wanted
+
+
+Spoil = Callable[[NeighbourMemory], NeighbourMemory]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ def test_documents_that_contradict_each_other_are_refused(
     sparse_parts, sparse_manifest, memory, tmp_path, spoil, message
 ):
     said = replace(sparse_manifest, scorers=("sparse", "neighbours"))
-    spoilt = replace(sparse_parts, neighbours=spoil(memory))
+    spoilt = replace(sparse_parts, models={NEIGHBOURS: spoil(memory)})
     write_parts(tmp_path / "spoilt", spoilt, said, tmp_path / "scratch")
     wanted = f"bundle 'spoilt': neighbours.safetensors can't be used: {message}.*; train again"
     with pytest.raises(BundleCorruptError, match=wanted):
@@ -174,7 +176,7 @@ def test_an_added_label_is_carried_by_no_document(parts, manifest, memory, tmp_p
     scorers = ("retrieval", "classifier", "linear", "sparse", "neighbours")
     write_parts(
         tmp_path / "before",
-        replace(parts, neighbours=memory),
+        replace(parts, models={NEIGHBOURS: memory}),
         replace(manifest, scorers=scorers),
         tmp_path / "scratch",
     )

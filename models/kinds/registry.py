@@ -1,0 +1,62 @@
+"""All scorers there are: those of this package, and those that others register."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from longtail.models.errors import ConfigError
+from longtail.models.kinds.dense import ClassifierKind, LinearKind, RetrievalKind
+from longtail.models.kinds.names import NamesKind
+from longtail.models.kinds.neighbours import NeighboursKind
+from longtail.models.kinds.scorer import ScorerKind
+from longtail.models.kinds.sparse import SparseKind
+from longtail.models.names import ENSEMBLE, FAST, HYBRID, HYBRID_OF
+
+KINDS: dict[str, ScorerKind] = {
+    kind.name: kind
+    for kind in (
+        RetrievalKind(),
+        ClassifierKind(),
+        LinearKind(),
+        SparseKind(),
+        NamesKind(),
+        NeighboursKind(),
+    )
+}
+"""By name, in the order in which they are listed; `ensemble` blends them."""
+
+
+def register(kind: ScorerKind) -> None:
+    """Add a scorer, which is then stored, read, ranked, blended and explained as all others.
+
+    Raises:
+        ConfigError: Its name is taken, or is no identifier.
+    """
+    if kind.name in scorer_names():
+        raise ConfigError(f"scorer {kind.name!r}: there is one of this name; choose another name")
+    if not kind.name.isidentifier():
+        raise ConfigError(
+            f"scorer {kind.name!r}: the name is no identifier; expected letters, digits and _"
+        )
+    KINDS[kind.name] = kind
+
+
+def without_encoder() -> tuple[str, ...]:
+    """Return the scorers that need no encoder; `fast` blends them."""
+    return tuple(name for name, kind in KINDS.items() if not kind.needs_encoder)
+
+
+def keeping_documents() -> tuple[str, ...]:
+    """Return the scorers whose models hold the words of training documents."""
+    return tuple(name for name, kind in KINDS.items() if kind.keeps_documents)
+
+
+def scorer_names() -> tuple[str, ...]:
+    """Return all scorers in their order, blends among them."""
+    others = [name for name in KINDS if name not in HYBRID_OF]
+    return (*HYBRID_OF, HYBRID, *others, FAST, ENSEMBLE)
+
+
+def kinds_of_new_labels(scorers: Collection[str]) -> list[ScorerKind]:
+    """Return which of these scorers can score labels that no training document carries."""
+    return [kind for kind in KINDS.values() if kind.name in scorers and kind.scores_new_labels]

@@ -1,0 +1,173 @@
+"""What a scorer is: one object for how it is stored and read, one that ranks and explains.
+
+To add a scorer, write a `ScorerKind` with its `Scorer` in one file, and what fits it
+(`longtail.training.fitting`) in another; register both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int64
+
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.kinds.placement import Placement
+from longtail.models.labels.catalogue import Label
+from longtail.models.names import CorrectionName
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.results import Evidence, SparseParts
+from longtail.models.scorers.sparse import SparseModel
+
+
+class Scorer(ABC):
+    """Scores the labels that it knows. By default it reads the tf-idf features of texts.
+
+    Attributes:
+        correction: What it was trained to be corrected with; "none" if it was trained without.
+        gives_logits: Whether its scores are log-odds as its training's cross-entropy fits them, so
+            that their sigmoid is a probability where none was calibrated.
+        compares_texts: Whether it compares a text with the label's own, whether or not the label
+            was ever right, so that it is overconfident (see `longtail.models.scorers.reliability`).
+    """
+
+    correction: CorrectionName = "none"
+    gives_logits: bool = False
+    compares_texts: bool = False
+
+    @property
+    @abstractmethod
+    def labels(self) -> Int64[np.ndarray, covered]:
+        """The labels that it can score, rising."""
+
+    @abstractmethod
+    def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
+        """Return what its scores of these texts are the sums of.
+
+        Args:
+            batch: The texts.
+            correction: "none", or its own.
+            tail_dial: tau, at least 0.
+        """
+
+    def prepare(self, batch: TextBatch) -> None:
+        """Read what it needs of the texts, but for what an encoder reads."""
+        _ = batch.features
+
+    def known_tokens(self, batch: TextBatch, *, is_alone: bool) -> Int64[np.ndarray, text]:
+        """Return how much of each text its vocabulary knows; 0: its scores say nothing.
+
+        Args:
+            batch: The texts.
+            is_alone: Whether no other scorer reads them. In a blend, the largest number counts.
+        """
+        del is_alone
+        return batch.num_known_features
+
+    def contributions(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, SparseParts]:
+        """Return what the tokens of one text add to the scores of labels; by default nothing.
+
+        Args:
+            batch: The texts.
+            text: Number of one of them.
+            labels: Of which those without an entry in the answer can't be explained by tokens.
+        """
+        del batch, text, labels
+        return {}
+
+    def evidence(
+        self, batch: TextBatch, text: int, labels: Sequence[int]
+    ) -> Mapping[int, Evidence]:
+        """Return what of a text, and of training documents, speaks for labels; by default nothing.
+
+        Args:
+            batch: The texts.
+            text: Number of one of them.
+            labels: Of the catalogue.
+        """
+        del batch, text, labels
+        return {}
+
+
+class ScorerKind(ABC):
+    """How the model of one scorer is stored and read, and what is known of it before that.
+
+    Attributes:
+        name: Of the scorer, and of its model among `ModelParts.models`.
+        needs_encoder: Whether it scores the vectors of texts.
+        may_find_nothing: Whether it lists only labels that it finds, which may be none.
+        keeps_documents: Whether its model holds the words of training documents, so that it is
+            refused where these are confidential.
+        scores_new_labels: Whether it can score labels that no training document carries.
+    """
+
+    name: str
+    needs_encoder: bool = False
+    may_find_nothing: bool = False
+    keeps_documents: bool = False
+    scores_new_labels: bool = False
+
+    def model_of(self, parts: ModelParts) -> Any:
+        """Return what it scores by; None where the parts lack it."""
+        return parts.models.get(self.name)
+
+    def arrays(self, model: Any) -> dict[str, dict[str, np.ndarray]]:
+        """Return the arrays of a model, by file name and name; by default none."""
+        del model
+        return {}
+
+    def texts(self, model: Any) -> dict[str, str]:
+        """Return the text files of a model, by name; by default none."""
+        del model
+        return {}
+
+    def read(self, bundle: Bundle, sparse: SparseModel) -> Any:
+        """Return the model of a bundle that has this scorer, for `ModelParts.models`.
+
+        By default None: the model is part of the sparse model or the dense half.
+
+        Args:
+            bundle: A verified one; it may have more labels than it was trained with.
+            sparse: Its sparse model, whose features the scorer may read.
+
+        Raises:
+            BundleCorruptError: The files are not what `arrays` and `texts` give (an error of
+                another kind becomes one, too).
+        """
+        del bundle, sparse
+
+    @abstractmethod
+    def make(self, model: Any, parts: ModelParts, placement: Placement) -> Scorer:
+        """Return the scorer, ready to rank.
+
+        Args:
+            model: Of `model_of`.
+            parts: All of the model.
+            placement: Where it computes.
+        """
+
+    def with_labels(self, model: Any, labels: Sequence[Label]) -> Any:
+        """Return a model that knows more labels, where it scores new ones; by default the same.
+
+        Args:
+            model: Of `ModelParts.models`.
+            labels: With all their names; they come after the others.
+        """
+        del labels
+        return model
+
+    def without_documents(self, model: Any, is_unseen: Bool[np.ndarray, label]) -> Any:
+        """Return a model as if no document had carried some labels; by default the same.
+
+        Args:
+            model: Of `ModelParts.models`.
+            is_unseen: Whether it is to be so, by label.
+        """
+        del is_unseen
+        return model

@@ -1,0 +1,67 @@
+"""The sparse model on disk: from and to the files of a bundle."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float32
+
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.matrices import ArrayRule, check_arrays, stored_csr
+from longtail.models.parts.consistency import reading
+from longtail.models.parts.model_parts import _VOCABULARY_FILE, SPARSE_FILE
+from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TfidfModel
+
+_SPARSE_RULES = {
+    "data": ArrayRule(("float16", "float32"), 1),
+    "indices": ArrayRule(("int32", "int64"), 1),
+    "indptr": ArrayRule(("int32", "int64"), 1),
+    "bias": ArrayRule(("float32",), 1),
+    "labels": ArrayRule(("int64",), 1, least=0),
+    "idf": ArrayRule(("float32",), 1),
+}
+
+
+def arrays_of_sparse(model: SparseModel) -> dict[str, dict[str, np.ndarray]]:
+    """Return the arrays of a sparse model, by file name and name."""
+    arrays = {
+        "data": shortest(model.weights.data),
+        "indices": model.weights.indices.astype(np.int32),
+        "indptr": model.weights.indptr.astype(np.int64),
+        "bias": model.bias,
+        "labels": model.labels,
+        "idf": model.tfidf.idf,
+    }
+    return {SPARSE_FILE: arrays}
+
+
+def texts_of_sparse(model: SparseModel) -> dict[str, str]:
+    """Return the text files of a sparse model, by name."""
+    return {_VOCABULARY_FILE: model.tfidf.to_json()}
+
+
+def shortest(values: Float32[np.ndarray, entry]) -> np.ndarray:
+    """Return the values in half precision where that loses nothing."""
+    with np.errstate(over="ignore"):
+        halves = values.astype(np.float16)
+    return halves if np.array_equal(halves, values) else values
+
+
+def read_sparse(bundle: Bundle) -> SparseModel:
+    """Return the sparse model of a verified bundle, without loading its encoder.
+
+    Raises:
+        BundleCorruptError: An array or the vocabulary is not what was written.
+    """
+    with reading(bundle, SPARSE_FILE):
+        arrays = bundle.tensors(SPARSE_FILE)
+        check_arrays(arrays, _SPARSE_RULES)
+        with reading(bundle, _VOCABULARY_FILE):
+            tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
+        weights = stored_csr(
+            arrays["data"].astype(np.float32, copy=False),
+            arrays["indices"],
+            arrays["indptr"],
+            (len(arrays["bias"]), len(tfidf.tokens)),
+        )
+        return SparseModel(tfidf, weights, arrays["bias"], arrays["labels"])

@@ -1,0 +1,111 @@
+"""All that fits scorers without an encoder, and how a run uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from longtail.models.errors import ConfigError
+from longtail.models.files.validation import problem_in_words
+from longtail.models.kinds.registry import KINDS
+from longtail.models.names import SPARSE
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.lexical.fit import NamesFitting
+from longtail.training.memory.fit import NeighboursFitting
+from longtail.training.runtime.run_log import stage_cost
+
+FITTINGS: dict[str, Fitting] = {each.name: each for each in (NamesFitting(), NeighboursFitting())}
+"""By the name of the scorer; the sparse model and those of an encoder are fitted by the run."""
+
+
+def register(fitting: Fitting) -> None:
+    """Add what fits a scorer that is registered in `longtail.models.kinds.registry`.
+
+    Raises:
+        ConfigError: There is no such scorer, it needs an encoder, or something fits it already.
+    """
+    kind = KINDS.get(fitting.name)
+    if kind is None or kind.needs_encoder or fitting.name in (SPARSE, *FITTINGS):
+        raise ConfigError(
+            f"scorer {fitting.name!r}: expected the name of a registered scorer without an encoder "
+            "that nothing fits yet; register its ScorerKind first"
+        )
+    FITTINGS[fitting.name] = fitting
+
+
+def with_scorer_settings(config: TrainingConfig) -> TrainingConfig:
+    """Return a configuration with all settings of scorers, defaults among them.
+
+    Raises:
+        ConfigError: A scorer has no such settings, or nothing fits it.
+    """
+    given = config.scorer_settings
+    if other := sorted(set(given).difference(config.scorers)):
+        raise ConfigError(f"scorer_settings: got {', '.join(other)}; expected names of `scorers`")
+    own = [x for x in config.scorers if x in KINDS and x != SPARSE and not KINDS[x].needs_encoder]
+    if unfitted := [name for name in own if name not in FITTINGS]:
+        raise ConfigError(
+            f"scorers: nothing is registered that fits {', '.join(unfitted)}; leave it out, or "
+            "import the package that registers it"
+        )
+    found = {name: settings_of(name, given.get(name, {})) for name in {*own, *given}}
+    kept = {name: each.model_dump(mode="json") for name, each in found.items() if each is not None}
+    return config.model_copy(update={"scorer_settings": kept})
+
+
+def settings_of(name: str, given: Mapping[str, Any]) -> BaseModel | None:
+    """Return the settings of a scorer; None where it has none.
+
+    Raises:
+        ConfigError: A setting is unknown or out of its range, or it has none.
+    """
+    settings = FITTINGS[name].settings if name in FITTINGS else None
+    if settings is None:
+        if given:
+            raise ConfigError(f"scorer_settings.{name}: this scorer has none; leave it out")
+        return None
+    try:
+        return settings.model_validate(given)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, item['loc']))}: {problem_in_words(item, repr)}"
+            for item in error.errors()
+        )
+        raise ConfigError(f"scorer_settings.{name}: {problems}") from error
+
+
+def fit_scorers(
+    scorers: Collection[str],
+    on: TrainingDocuments,
+    settings: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+    *,
+    suffix: str = "",
+    before: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the models of scorers that need no encoder, for `ModelParts.models`.
+
+    Args:
+        scorers: Those that are wanted.
+        on: The documents.
+        settings: By the name of the scorer.
+        folder: Of the run.
+        suffix: Tells this fit from another one of the same run.
+        before: Models that were fitted before on other documents; one stays where nothing is
+            learned from these.
+    """
+    found = {}
+    for name in filter(scorers.__contains__, FITTINGS):
+        known = before.get(name)
+        with stage_cost(folder, f"{name}{suffix}"):
+            of_scorer = settings_of(name, settings.get(name, {}))
+            model = FITTINGS[name].fit(on, of_scorer, known, folder / f"{name}{suffix}")
+        model = known if model is None else model
+        if model is not None:
+            found[name] = model
+    return found
