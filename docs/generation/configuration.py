@@ -1,83 +1,103 @@
-"""The keys of a training run's configuration, from the pydantic models that read it."""
+"""The keys of a training run's configuration, from the JSON schema of the models that read it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-
 from docs.generation.markdown import code, sentence, table
-from docs.generation.types import default_of, describe, sections_of
 from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import StageConfig
 
 _HEADINGS = ("key", "default", "values", "meaning")
+_KINDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}  # fmt: skip
+_INHERITED = StageConfig.model_json_schema()["properties"]
+"""Descriptions of keys whose default alone differs by stage."""
+
+Schema = dict[str, Any]
 
 
 def render() -> str:
-    """Return the part of the page: the top level, then each section, then each kind of a part."""
-    parts = ["## Top level", _keys(TrainingConfig)]
-    seen: set[type[BaseModel]] = {TrainingConfig}
-    for name, models in _sections(TrainingConfig, "", seen):
-        parts.append(f"## `{name}`")
-        for model in models:
-            kind = model.model_fields.get("kind")
-            if kind is not None:
-                parts.append(f"### `{name}: {{kind: {kind.default}}}`")
-            parts += [_about(model), _keys(model)]
+    """Return the part of the page: the top level, then each section and each kind of one, once."""
+    sections: dict[str, tuple[str, Schema]] = {}
+    for path, schema in schemas():
+        sections.setdefault(schema["title"], (path, schema))
+    parts: list[str] = []
+    for path, schema in sections.values():
+        kind = schema["properties"].get("kind", {}).get("const")
+        title = f"## `{path}: {{kind: {kind}}}`" if kind else f"## `{path}`"
+        parts += [title, sentence(schema.get("description"))] if path else ["## Top level"]
+        parts.append(table(_HEADINGS, [_row(*key) for key in keys_of(schema)]))
     return "\n\n".join(filter(None, parts))
 
 
-def _sections(
-    model: type[BaseModel], prefix: str, seen: set[type[BaseModel]]
-) -> Iterator[tuple[str, list[type[BaseModel]]]]:
-    """Yield the sections below a model, each with its models: several where there are kinds."""
-    for name, field in model.model_fields.items():
-        models = [section for section in sections_of(field.annotation) if section not in seen]
-        if not models:
-            continue
-        seen.update(models)
-        path = f"{prefix}{name}"
-        yield path, models
-        for section in models:
-            yield from _sections(section, f"{path}.", seen)
+def schemas() -> Iterator[tuple[str, Schema]]:
+    """Yield the schema of the top level and of every section, with the path of its key."""
+    whole = TrainingConfig.model_json_schema()
+    yield from _below("", whole, whole["$defs"])
 
 
-def sections_in(model: type[BaseModel]) -> Iterator[tuple[str, list[type[BaseModel]]]]:
-    """Yield the keys of a model that are sections, each with its models."""
-    for name, field in model.model_fields.items():
-        if models := sections_of(field.annotation):
-            yield name, models
+def keys_of(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield the keys of a section, without the one that names its kind."""
+    yield from ((name, key) for name, key in schema["properties"].items() if name != "kind")
 
 
-def _keys(model: type[BaseModel]) -> str:
-    rows = [
-        (f"`{name}`", _default(field), describe(field.annotation, tuple(field.metadata)),
-         meaning_of(model, name))
-        for name, field in model.model_fields.items()
-        if name != "kind"
-    ]  # fmt: skip
-    return table(_HEADINGS, rows)
+def parts_of(key: Schema) -> list[Schema]:
+    """Return the alternatives of a key, unfolded: references to sections, types of values."""
+    below = [*key.get("anyOf", ()), *key.get("oneOf", ())]
+    return [part for each in below for part in parts_of(each)] or [key]
 
 
-def _default(field: FieldInfo) -> str:
-    default = default_of(field)
-    if default is ...:
+def meaning_of(name: str, key: Schema) -> str:
+    """Return the description of a key in one line; empty for one that only leads to a section."""
+    return sentence(key.get("description") or _INHERITED.get(name, {}).get("description"))
+
+
+def _below(path: str, schema: Schema, named: dict[str, Schema]) -> Iterator[tuple[str, Schema]]:
+    yield path, schema
+    for name, key in keys_of(schema):
+        for part in parts_of(key):
+            if "$ref" in part:
+                section = named[part["$ref"].rpartition("/")[2]]
+                yield from _below(f"{path}.{name}".strip("."), section, named)
+
+
+def _row(name: str, key: Schema) -> tuple[str, str, str, str]:
+    words = filter(None, map(_values, parts_of(key)))
+    return f"`{name}`", _default(key), " or ".join(dict.fromkeys(words)), meaning_of(name, key)
+
+
+def _default(key: Schema) -> str:
+    if "default" not in key:
         return "required"
-    if isinstance(default, BaseModel):
-        kind: Any = getattr(default, "kind", None)
-        return f"`{{kind: {kind}}}`" if kind else "its defaults"
+    default = key["default"]
+    if isinstance(default, dict):
+        return f"`{{kind: {default['kind']}}}`" if "kind" in default else "its defaults"
     return code(default) or "none"
 
 
-def meaning_of(model: type[BaseModel], name: str) -> str:
-    """Return the description of a key: its own, else a base's, else that of its section."""
-    bases = [base for base in model.__mro__ if name in getattr(base, "model_fields", {})]
-    own = (base.model_fields[name].description for base in bases)
-    sections = sections_of(model.model_fields[name].annotation)
-    return sentence(next(filter(None, own), "")) or (_about(sections[0]) if sections else "")
+def _values(key: Schema) -> str:
+    """Return the values that a key takes; nothing for null."""
+    if "$ref" in key:
+        return "section"
+    if "enum" in key or "const" in key:
+        return ", ".join(map(code, key.get("enum") or [key["const"]]))
+    if key["type"] == "array":
+        return f"list of {_values(key['items'])}"
+    if key["type"] == "null":
+        return ""
+    kind = "path" if key.get("format") == "path" else _KINDS[key["type"]]
+    return ", ".join(filter(None, [kind, _bounds(key)]))
 
 
-def _about(model: type[BaseModel]) -> str:
-    return sentence(model.__doc__)
+def _bounds(key: Schema) -> str:
+    """Return the bounds of a number, as in "1 to 64"."""
+    lower = str(key["minimum"]) if "minimum" in key else ""
+    if "exclusiveMinimum" in key:
+        lower = f"above {key['exclusiveMinimum']}"
+    upper = str(key["maximum"]) if "maximum" in key else ""
+    if "exclusiveMaximum" in key:
+        upper = f"below {key['exclusiveMaximum']}"
+    if lower and upper:
+        return f"{lower} to {upper}"
+    return f"at least {lower}" if "minimum" in key else lower or (f"at most {upper}" * bool(upper))

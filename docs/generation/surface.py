@@ -9,15 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
-from pydantic import BaseModel
 
 import longtail
 from docs.generation.commands import commands_of
-from docs.generation.configuration import sections_in
+from docs.generation.configuration import parts_of, schemas
 from docs.generation.service import named_metrics, operations
 from longtail.models.kinds.registry import scorer_names
 from longtail.service.settings import PREFIX, Settings
-from longtail.training.configuration.run import TrainingConfig
 
 _INTRODUCTION = """\
 # Surface
@@ -49,7 +47,7 @@ def render() -> str:
 
 def _names() -> dict[str, list[str]]:
     return {
-        "Configuration keys": [*_keys(TrainingConfig, "")],
+        "Configuration keys": [*_keys()],
         "Settings": [f"{PREFIX}{name.upper()}" for name in Settings.model_fields],
         "Routes": [name for name, _ in operations()],
         "Metrics": [name for name, _ in named_metrics()],
@@ -72,12 +70,12 @@ def _options(command: Any) -> Iterator[str]:
             yield max(each.opts, key=len)
 
 
-def _keys(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    """Yield the configuration keys that take a value; `section.key` in a section."""
-    sections = dict(sections_in(model))
-    for name in model.model_fields:
-        if name not in sections:
-            yield f"{prefix}{name}"
-        else:
-            found = [key for kind in sections[name] for key in _keys(kind, f"{prefix}{name}.")]
-            yield from dict.fromkeys(found)
+def _keys() -> list[str]:
+    """Return the configuration keys that take a value, each once; `section.key` in a section."""
+    found = {
+        f"{path}.{name}".strip("."): None
+        for path, schema in schemas()
+        for name, key in schema["properties"].items()
+        if not any("$ref" in part for part in parts_of(key))
+    }
+    return list(found)

@@ -2,14 +2,12 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from pydantic import BaseModel
 
 import longtail
 from longtail.models.promotion.rules import PromotionRules
@@ -17,14 +15,13 @@ from longtail.service.middleware.security import ADMIN_OFF, NO_KEY
 from longtail.service.settings import describe_settings
 from longtail.service.web.problem_handlers import HTTP_KINDS
 from longtail.service.wire.problems import INTERNAL, INVALID, KINDS
-from longtail.training.configuration.run import TrainingConfig
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 from docs import generate  # noqa: E402
 from docs.generation import surface  # noqa: E402
 from docs.generation.commands import commands_of  # noqa: E402
-from docs.generation.configuration import meaning_of, sections_in  # noqa: E402
+from docs.generation.configuration import keys_of, meaning_of, schemas  # noqa: E402
 from docs.generation.service import named_metrics, openapi, operations  # noqa: E402
 
 
@@ -50,7 +47,9 @@ def test_every_name_is_in_the_reference(pages):
     expected = {
         "commands": [f"## `{name}`" for name, _ in commands()]
         + [f"| `{x.name}` | `{getattr(rules, x.name)}` |" for x in fields(rules)],
-        "configuration": [f"| `{name.rpartition('.')[2]}` |" for name, _ in keys(TrainingConfig)],
+        "configuration": [
+            f"| `{name}` |" for _, schema in schemas() for name, _ in keys_of(schema)
+        ],
         "errors": [
             f"| `{kind.slug}` | {kind.status} |"
             for kind in {*problems, INVALID, INTERNAL, NO_KEY, ADMIN_OFF}
@@ -73,7 +72,11 @@ def test_every_name_is_described():
             for parameter in command.params
             if parameter.name != "help" and name != "longtail serve"
         },
-        **dict(keys(TrainingConfig)),
+        **{
+            f"{schema['title']}.{name}": meaning_of(name, key) or key.get("$ref")
+            for _, schema in schemas()
+            for name, key in keys_of(schema)
+        },
         **{each.variable: each.help for each in describe_settings()},
         **{name: each.get("description") for name, each in operations()},
         **{name: metric._documentation for name, metric in named_metrics()},
@@ -88,13 +91,3 @@ def test_every_name_is_described():
 
 def commands() -> list[tuple[str, Any]]:
     return [*commands_of(typer.main.get_command(longtail.app), "longtail")]
-
-
-def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the configuration keys, each with its description."""
-    sections = dict(sections_in(model))
-    for name in model.model_fields:
-        for number, part in enumerate(sections.get(name, [])):
-            yield from keys(part, f"{prefix}{name}.{number}.")
-        if name != "kind":
-            yield f"{prefix}{name}", meaning_of(model, name)
