@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.match_kernels import NUM_SEEN, NameIndex, as_record, match_texts
 from longtail.models.lexical.terms import LabelTerms
-from longtail.models.lexical.words import SENTENCE_END, NameWords
+from longtail.models.lexical.words import NameWords, ReadText
 
 FEATURES = (
     "share of the name's idf in the text", "share in one sentence", "log(1 + free phrases)",
@@ -151,24 +151,17 @@ class NameMatcher:
 
     def match(self, texts: Sequence[str]) -> Matches:
         """Return the labels whose names occur in texts, in part at least."""
-        texts = [self.words.cleaned(text).strip() for text in texts]
-        read = [self.words.read(text) for text in texts]
+        return self.match_read([self.words.read_text(text) for text in texts])
+
+    def match_read(self, texts: Sequence[ReadText]) -> Matches:
+        """Return the labels whose names occur in texts that `words` has read."""
+        read = [text.words for text in texts]
         starts = np.concatenate([[0], np.cumsum([len(each) for each in read])]).astype(np.int64)
-        titles = np.array(
-            [self._title_length(*each) for each in zip(texts, read, strict=True)], dtype=np.int64
-        )
+        titles = np.array([text.title_length for text in texts], dtype=np.int64)
         pieces = np.concatenate([*read, np.empty(0, dtype=np.int32)])
         return Matches(
             *match_texts(pieces, starts, titles, self._index, _LEAST_SHARE, _NUM_NEAREST)
         )
-
-    def _title_length(self, text: str, read: np.ndarray) -> int:
-        """Return how many of a text's words are its title: its first line, or first sentence."""
-        line, _, rest = text.partition("\n")
-        if rest:
-            return len(self.words.read(line))
-        ends = np.flatnonzero(read == SENTENCE_END)
-        return int(ends[0]) if len(ends) else len(read)
 
 
 def pairs_of(terms: LabelTerms) -> Int64[np.ndarray, pair]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int32
@@ -54,6 +55,19 @@ def without_accents(word: str) -> str:
         return word
     taken_apart = unicodedata.normalize("NFKD", word)
     return "".join(each for each in taken_apart if not unicodedata.combining(each))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadText:
+    """A text as names are looked for in it.
+
+    Attributes:
+        words: The number of each word, with `UNKNOWN` and `SENTENCE_END`.
+        title_length: How many of them are its title: its first line, or its first sentence.
+    """
+
+    words: Int32[np.ndarray, piece]
+    title_length: int
 
 
 class NameWords:
@@ -104,13 +118,24 @@ class NameWords:
         """Return the number of each word of a text, with `UNKNOWN` and `SENTENCE_END`."""
         if len(self._by_form) > _MAX_KEPT_FORMS:
             self._by_form = {}
-        known, read = self._by_form, []
-        for piece in pieces(text):
-            number = known.get(piece)
-            if number is None:
-                number = known[piece] = self._number(piece)
-            read.append(number)
+        known, found = self._by_form, pieces(text)
+        read = list(map(known.get, found))
+        if None in read:
+            for piece in found:
+                if piece not in known:
+                    known[piece] = self._number(piece)
+            read = list(map(known.get, found))
         return np.array(read, dtype=np.int32)
+
+    def read_text(self, text: str) -> ReadText:
+        """Return a text as names are looked for in it."""
+        text = self.cleaned(text).strip()
+        words = self.read(text)
+        line, _, rest = text.partition("\n")
+        if rest:
+            return ReadText(words, len(self.read(line)))
+        ends = np.flatnonzero(words == SENTENCE_END)
+        return ReadText(words, int(ends[0]) if len(ends) else len(words))
 
     def read_name(self, name: str) -> list[int]:
         """Return the numbers of a name's words."""

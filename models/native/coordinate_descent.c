@@ -43,23 +43,34 @@ typedef struct {
     float score;
 } reached_document;
 
-// The memory of one call. The first four arrays are all zero between labels.
+// Rows of documents close together, with their features numbered from 0 in the order in which they
+// first occur, so that the weights of frequent ones lie close together, too.
 typedef struct {
-    double *weights;     // w, and b as the last
-    uint8_t *is_touched; // features that are in `touched`
-    float *scores;       // of the documents in a search
-    uint8_t *kind;       // what each document is to the label
+    int64_t *starts;
+    int32_t *indices; // numbers of features
+    float *data, *squares;
+    int64_t num_rows, indices_capacity, data_capacity;
 
-    int32_t *touched; // features that may have a weight, once each
-    int64_t num_touched;
+    int32_t *number_of;  // 1 + the number of a feature; 0 if it has none
+    int32_t *feature_of; // the feature of a number
+    double *weights;     // of each number
+    int64_t num_features;
+} close_rows;
+
+// The memory of one call.
+typedef struct {
+    close_rows close;
+    double bias;
+    float *scores; // of the documents in a search; all zero between searches
+    uint8_t *kind; // what each document is to the label; all ABSENT between labels
+
     keyed *ranked, *spare; // features in order
 
-    // The working set: documents, those of the label first, and for each its dual variable, whether
-    // that was ever other than 0, what is added to its curvature, and its upper bound.
-    int32_t *rows;
-    double *alpha;
-    uint8_t *is_updated;
-    double *diagonal, *most;
+    // The working set: documents, those of the label first, and for each its row among the close
+    // ones, its dual variable, what is added to its curvature, and its upper bound.
+    int32_t *documents;
+    int64_t *rows;
+    double *alpha, *diagonal, *most;
     int64_t *order;
     int64_t size, num_positive;
 
@@ -71,9 +82,11 @@ typedef struct {
 } memory;
 
 static void free_memory(memory *m) {
-    void *arrays[] = {m->weights, m->is_touched, m->scores,  m->kind,   m->touched, m->ranked,
-                      m->spare,   m->rows,       m->alpha,   m->is_updated, m->diagonal,
-                      m->most,    m->order,      m->reached, m->values, m->found};
+    close_rows *c = &m->close;
+    void *arrays[] = {c->starts,     c->indices, c->data,    c->squares, c->number_of, c->feature_of,
+                      c->weights,    m->scores,  m->kind,    m->ranked,  m->spare,     m->documents,
+                      m->rows,       m->alpha,   m->diagonal, m->most,   m->order,     m->reached,
+                      m->values,     m->found};
     for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays); i++) free(arrays[i]);
 }
 
@@ -81,24 +94,27 @@ static void free_memory(memory *m) {
 static bool allocate(memory *m, int64_t num_documents, int64_t num_features, int64_t capacity) {
     const size_t features = num_features + 1, documents = num_documents + 1, set = capacity + 1;
     *m = (memory){
-        .weights = calloc(features, sizeof(double)),
-        .is_touched = calloc(features, 1),
         .scores = calloc(documents, sizeof(float)),
         .kind = calloc(documents, 1),
-        .touched = malloc(features * sizeof(int32_t)),
         .ranked = malloc(features * sizeof(keyed)),
         .spare = malloc(features * sizeof(keyed)),
-        .rows = malloc(set * sizeof(int32_t)),
+        .documents = malloc(set * sizeof(int32_t)),
+        .rows = malloc(set * sizeof(int64_t)),
         .alpha = malloc(set * sizeof(double)),
-        .is_updated = malloc(set),
         .diagonal = malloc(set * sizeof(double)),
         .most = malloc(set * sizeof(double)),
         .order = malloc(set * sizeof(int64_t)),
         .found = malloc(documents * sizeof(int32_t)),
     };
-    return m->weights && m->is_touched && m->scores && m->kind && m->touched && m->ranked &&
-           m->spare && m->rows && m->alpha && m->is_updated && m->diagonal && m->most &&
-           m->order && m->found;
+    close_rows *c = &m->close;
+    c->starts = calloc(set + 1, sizeof(int64_t));
+    c->squares = malloc(set * sizeof(float));
+    c->number_of = calloc(features, sizeof(int32_t));
+    c->feature_of = malloc(features * sizeof(int32_t));
+    c->weights = malloc(features * sizeof(double));
+    return m->scores && m->kind && m->ranked && m->spare && m->documents && m->rows && m->alpha &&
+           m->diagonal && m->most && m->order && m->found && c->starts && c->squares &&
+           c->number_of && c->feature_of && c->weights;
 }
 
 // Return the output of splitmix64 for a state.
@@ -116,33 +132,73 @@ static int64_t below(uint64_t *random, int64_t limit) {
 }
 
 // Return the inner product of a row and the weights, by four sums that don't wait for another.
-static double product(const sparse_rows *rows, int64_t row, const double *weights) {
-    const int32_t *indices = rows->indices;
-    const float *data = rows->data;
-    const int64_t end = rows->indptr[row + 1];
-    double a = 0, b = 0, c = 0, d = 0;
-    int64_t k = rows->indptr[row];
+static double product(const close_rows *c, int64_t row) {
+    const int32_t *indices = c->indices;
+    const float *data = c->data;
+    const double *weights = c->weights;
+    const int64_t end = c->starts[row + 1];
+    double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    int64_t k = c->starts[row];
     for (; k + 4 <= end; k += 4) {
-        a += weights[indices[k]] * data[k];
-        b += weights[indices[k + 1]] * data[k + 1];
-        c += weights[indices[k + 2]] * data[k + 2];
-        d += weights[indices[k + 3]] * data[k + 3];
+        s0 += weights[indices[k]] * data[k];
+        s1 += weights[indices[k + 1]] * data[k + 1];
+        s2 += weights[indices[k + 2]] * data[k + 2];
+        s3 += weights[indices[k + 3]] * data[k + 3];
     }
-    for (; k < end; k++) a += weights[indices[k]] * data[k];
-    return (a + b) + (c + d);
+    for (; k < end; k++) s0 += weights[indices[k]] * data[k];
+    return (s0 + s1) + (s2 + s3);
+}
+
+// Add a multiple of a row to the weights.
+static void add_row(close_rows *c, int64_t row, double multiple) {
+    const int64_t end = c->starts[row + 1];
+    for (int64_t k = c->starts[row]; k < end; k++)
+        c->weights[c->indices[k]] += multiple * c->data[k];
+}
+
+// Copy the row of a document behind the close ones; false without memory.
+static bool draw_close(const sparse_rows *by_document, int64_t document, close_rows *c) {
+    const int64_t begin = by_document->indptr[document], end = by_document->indptr[document + 1];
+    int64_t to = c->starts[c->num_rows];
+    if (!reserve(&c->indices, &c->indices_capacity, to + end - begin, sizeof(int32_t)) ||
+        !reserve(&c->data, &c->data_capacity, to + end - begin, sizeof(float)))
+        return false;
+    for (int64_t k = begin; k < end; k++, to++) {
+        const int32_t feature = by_document->indices[k];
+        int32_t number = c->number_of[feature] - 1;
+        if (number < 0) {
+            number = (int32_t)c->num_features++;
+            c->number_of[feature] = number + 1;
+            c->feature_of[number] = feature;
+            c->weights[number] = 0;
+        }
+        c->indices[to] = number;
+        c->data[to] = by_document->data[k];
+    }
+    c->squares[c->num_rows] = by_document->squares[document];
+    c->starts[++c->num_rows] = to;
+    return true;
+}
+
+static void forget_rows(close_rows *c) {
+    for (int64_t i = 0; i < c->num_features; i++) c->number_of[c->feature_of[i]] = 0;
+    c->num_features = c->num_rows = 0;
+}
+
+static void forget_weights(close_rows *c) {
+    for (int64_t i = 0; i < c->num_features; i++) c->weights[i] = 0;
 }
 
 // Update the alpha of each active document once; return the spread of the projected gradients,
 // which is 0 at the optimum. Documents at a bound become inactive.
-static double pass_over(const sparse_rows *by_document, memory *m, int64_t *num_active) {
-    double *weights = m->weights, *bias = weights + by_document->num_columns;
+static double pass_over(memory *m, int64_t *num_active) {
     int64_t *order = m->order;
     double highest = 0, lowest = 0;
     for (int64_t s = 0; s < *num_active;) {
-        const int64_t i = order[s], document = m->rows[i];
+        const int64_t i = order[s], row = m->rows[i];
         const double sign = i < m->num_positive ? 1 : -1; // y_i: positives come first
         const double alpha = m->alpha[i], most = m->most[i];
-        const double score = *bias + product(by_document, document, weights);
+        const double score = m->bias + product(&m->close, row);
         // G_i = y_i (w x_i + b) - 1 + D_ii alpha_i
         const double gradient = sign * score - 1 + alpha * m->diagonal[i];
         if ((alpha == 0 && gradient >= 0) || (alpha == most && gradient <= 0)) {
@@ -154,18 +210,15 @@ static double pass_over(const sparse_rows *by_document, memory *m, int64_t *num_
         if (gradient > highest) highest = gradient;
         if (gradient < lowest) lowest = gradient;
         // alpha_i <- min(max(alpha_i - G_i / (Q_ii + D_ii), 0), U_i), exact along this coordinate
-        const double curvature = (double)by_document->squares[document] + 1 + m->diagonal[i];
+        const double curvature = (double)m->close.squares[row] + 1 + m->diagonal[i];
         double updated = alpha - gradient / curvature;
         if (updated < 0) updated = 0;
         if (updated > most) updated = most;
         const double step = (updated - alpha) * sign;
         m->alpha[i] = updated;
-        m->is_updated[i] = 1;
         // Invariant: w = sum of alpha_i y_i x_i, and b = sum of alpha_i y_i.
-        *bias += step;
-        const int64_t end = by_document->indptr[document + 1];
-        for (int64_t k = by_document->indptr[document]; k < end; k++)
-            weights[by_document->indices[k]] += step * by_document->data[k];
+        m->bias += step;
+        add_row(&m->close, row, step);
     }
     return highest - lowest;
 }
@@ -179,7 +232,7 @@ static void descend(const problem *p, memory *m, double share, double tolerance)
     // Q_ij = y_i y_j (x_i x_j + 1); the 1 is that of the bias.
     // Hinge: U_i = C_i, D = 0. Squared hinge: U_i = inf, D_ii = 1 / (2 C_i).
     for (int64_t i = 0; i < m->size; i++) {
-        const double cost = p->plan->cost * (m->kind[m->rows[i]] == SAMPLED ? share : 1);
+        const double cost = p->plan->cost * (m->kind[m->documents[i]] == SAMPLED ? share : 1);
         m->most[i] = p->plan->is_hinge ? cost : INFINITY;
         m->diagonal[i] = p->plan->is_hinge ? 0 : 0.5 / cost;
         m->order[i] = i;
@@ -192,70 +245,29 @@ static void descend(const problem *p, memory *m, double share, double tolerance)
             const int64_t j = i + below(&m->random, num_active - i), position = m->order[i];
             m->order[i] = m->order[j], m->order[j] = position;
         }
-        if (pass_over(p->by_document, m, &num_active) <= tolerance) {
+        if (pass_over(m, &num_active) <= tolerance) {
             if (is_complete) return;
             num_active = m->size; // the active ones are done: let all come back, and check
         }
     }
 }
 
-// Note the features of a document as touched.
-static void touch(const sparse_rows *by_document, int64_t document, memory *m) {
-    const int64_t end = by_document->indptr[document + 1];
-    for (int64_t k = by_document->indptr[document]; k < end; k++) {
-        const int32_t feature = by_document->indices[k];
-        if (!m->is_touched[feature]) {
-            m->is_touched[feature] = 1;
-            m->touched[m->num_touched++] = feature;
-        }
-    }
-}
-
-// Touch the features of all documents that have played a part.
-//
-// w = sum of alpha_i y_i x_i, so w_f can differ from 0 only where some x_i with alpha_i > 0, now or
-// earlier, has the feature.
-static void touch_updated(const sparse_rows *by_document, memory *m) {
-    m->num_touched = 0;
-    for (int64_t i = 0; i < m->size; i++)
-        if (m->is_updated[i]) touch(by_document, m->rows[i], m);
-    for (int64_t i = 0; i < m->num_touched; i++) m->is_touched[m->touched[i]] = 0;
-}
-
-// Leave the mean of the label's documents in the weights, and touch its features.
-static void set_centroid(const sparse_rows *by_document, memory *m) {
-    m->num_touched = 0;
-    for (int64_t i = 0; i < m->num_positive; i++) {
-        const int64_t document = m->rows[i];
-        const int64_t end = by_document->indptr[document + 1];
-        for (int64_t k = by_document->indptr[document]; k < end; k++)
-            m->weights[by_document->indices[k]] += by_document->data[k] / (double)m->num_positive;
-        touch(by_document, document, m);
-    }
-}
-
-// Forget the weights of touched features.
-static void forget(memory *m) {
-    for (int64_t i = 0; i < m->num_touched; i++) {
-        m->weights[m->touched[i]] = 0;
-        m->is_touched[m->touched[i]] = 0;
-    }
-    m->num_touched = 0;
-}
-
-// List the touched features of at least this weight, as float32 has it, and of any: in falling
-// order of the weight's magnitude, or rising; ties by the smaller feature. Return how many.
+// List the features of at least this weight, as float32 has it, and of any: in falling order of the
+// weight's magnitude, or rising; ties by the smaller feature. Return how many.
 static int64_t rank_features(memory *m, double least, bool is_by_weight) {
     int64_t count = 0;
-    for (int64_t i = 0; i < m->num_touched; i++) {
-        const int32_t feature = m->touched[i];
-        const double weight = m->weights[feature];
+    for (int64_t i = 0; i < m->close.num_features; i++) {
+        const double weight = m->close.weights[i];
         const float magnitude = fabsf((float)weight);
         if (magnitude >= least && magnitude > 0)
-            m->ranked[count++] = (keyed){is_by_weight ? -fabs(weight) : 0, feature};
+            m->ranked[count++] = (keyed){is_by_weight ? -fabs(weight) : 0, m->close.feature_of[i]};
     }
     sort_keyed(m->ranked, m->spare, count);
     return count;
+}
+
+static double weight_of(const memory *m, int64_t feature) {
+    return m->close.weights[m->close.number_of[feature] - 1];
 }
 
 // Find the highest-scoring of the documents that a search reached, and forget the scores; return
@@ -285,7 +297,7 @@ static int64_t best_of(memory *m, int64_t num_reached, float above, int64_t expe
 // Find up to `expected` documents without the label whose scores are highest, and > `above`; return
 // how many, or OUT_OF_MEMORY.
 //
-// Touched features are read in falling order of their weights' magnitude until the budget of
+// Features are read in falling order of their weights' magnitude until the budget of
 // postings, documents with a feature, is spent.
 static int64_t search(const sparse_rows *by_feature, memory *m, float least, float above,
                       int64_t expected, int64_t budget) {
@@ -305,7 +317,7 @@ static int64_t search(const sparse_rows *by_feature, memory *m, float least, flo
     int64_t size = 0;
     for (int64_t i = 0; i < num_read; i++) {
         const int64_t feature = m->ranked[i].index, end = by_feature->indptr[feature + 1];
-        const float weight = (float)m->weights[feature];
+        const float weight = (float)weight_of(m, feature);
         for (int64_t k = by_feature->indptr[feature]; k < end; k++) {
             const int32_t document = by_feature->indices[k];
             const float score = scores[document];
@@ -314,6 +326,13 @@ static int64_t search(const sparse_rows *by_feature, memory *m, float least, flo
         }
     }
     return best_of(m, size, above, expected);
+}
+
+// Leave the mean of the label's documents, which are the first close rows, in the weights.
+static void set_centroid(memory *m) {
+    close_rows *c = &m->close;
+    for (int64_t k = 0; k < c->starts[m->num_positive]; k++)
+        c->weights[c->indices[k]] += c->data[k] / (double)m->num_positive;
 }
 
 // Find the documents without the label that its weights rank highest; return how many, or
@@ -325,56 +344,61 @@ static int64_t find_hard(const problem *p, memory *m, int64_t expected, bool is_
     const int64_t budget =
         p->plan->postings + p->plan->postings_per_positive * m->num_positive;
     if (is_first) { // every document that shares a feature with the centroid has a score above 0
-        set_centroid(p->by_document, m);
+        set_centroid(m);
         const int64_t count = search(p->by_feature, m, CENTROID_BELOW, 0, expected, budget);
-        forget(m);
+        forget_weights(&m->close);
         return count;
     }
-    touch_updated(p->by_document, m);
     // A negative violates the margin where -(w x + b) < 1, that is w x > -1 - b.
-    const float above = (float)(-1 - m->weights[p->by_document->num_columns]);
-    return search(p->by_feature, m, SEARCH_BELOW, above, expected, budget);
+    return search(p->by_feature, m, SEARCH_BELOW, (float)(-1 - m->bias), expected, budget);
 }
 
-// Take a document into the set; one that was in it as a sample stands for itself now.
-static void add(memory *m, int32_t document, uint8_t kind) {
+// Take a document into the set; one that was in it as a sample stands for itself now. False without
+// memory.
+static bool add(const problem *p, memory *m, int64_t document, uint8_t kind) {
     if (m->kind[document] == ABSENT) {
-        m->rows[m->size] = document;
-        m->alpha[m->size] = 0;
-        m->is_updated[m->size++] = 0;
+        const bool are_all_close = p->plan->rounds == 0;
+        if (!are_all_close && !draw_close(p->by_document, document, &m->close)) return false;
+        m->documents[m->size] = (int32_t)document;
+        m->rows[m->size] = are_all_close ? document : m->close.num_rows - 1;
+        m->alpha[m->size++] = 0;
         m->kind[document] = kind;
     } else if (m->kind[document] == SAMPLED) { // it keeps its place in the set, and its alpha
         m->kind[document] = kind;
     }
+    return true;
 }
 
-// Add documents drawn uniformly, without repeats, from those that are not in the set.
-static void sample(memory *m, int64_t num_documents, int64_t expected) {
+// Add documents drawn uniformly, without repeats, from those that are not in the set; false without
+// memory.
+static bool sample(const problem *p, memory *m, int64_t expected) {
+    const int64_t num_documents = p->by_document->num_rows;
     int64_t num_absent = num_documents - m->size;
     expected = smaller(expected, num_absent);
     if (2 * expected < num_absent) { // few: draw until one is outside of the set
         while (expected > 0) {
             const int64_t document = below(&m->random, num_documents);
             if (m->kind[document] != ABSENT) continue;
-            add(m, (int32_t)document, SAMPLED);
+            if (!add(p, m, document, SAMPLED)) return false;
             expected--;
         }
-        return;
+        return true;
     }
     for (int64_t document = 0; document < num_documents; document++) {
         if (m->kind[document] != ABSENT) continue;
         // each with the probability that fills the sample
         if (below(&m->random, num_absent--) < expected) {
-            add(m, (int32_t)document, SAMPLED);
+            if (!add(p, m, document, SAMPLED)) return false;
             expected--;
         }
     }
+    return true;
 }
 
 // Return how many documents stand for others.
 static int64_t count_sampled(const memory *m) {
     int64_t count = 0;
-    for (int64_t i = 0; i < m->size; i++) count += m->kind[m->rows[i]] == SAMPLED;
+    for (int64_t i = 0; i < m->size; i++) count += m->kind[m->documents[i]] == SAMPLED;
     return count;
 }
 
@@ -401,8 +425,9 @@ static bool fit_rounds(const problem *p, memory *m, int64_t expected) {
     for (int64_t round = 0; round < p->plan->rounds; round++) {
         const int64_t num_hard = find_hard(p, m, expected, round == 0);
         if (num_hard == OUT_OF_MEMORY) return false;
-        for (int64_t i = 0; i < num_hard; i++) add(m, m->found[i], HARD);
-        if (round == 0) sample(m, num_documents, p->plan->sampled_negatives);
+        for (int64_t i = 0; i < num_hard; i++)
+            if (!add(p, m, m->found[i], HARD)) return false;
+        if (round == 0 && !sample(p, m, p->plan->sampled_negatives)) return false;
         // A sampled document that has become a hard one stands for itself: count what is left.
         const int64_t num_sampled = count_sampled(m);
         // Documents outside of positives and hard ones, a sampled one: N - (size - sampled) in all,
@@ -416,27 +441,27 @@ static bool fit_rounds(const problem *p, memory *m, int64_t expected) {
     return true;
 }
 
-// Leave a label's weights in the memory, and touch the features that may have one; false without
-// memory.
+// Leave a label's weights in the memory; false without memory.
 static bool fit_label(const problem *p, int64_t label, memory *m) {
     const int64_t num_documents = p->by_document->num_rows, num_own = num_positive(p, label);
+    m->bias = 0;
     if (num_own == num_documents) { // there is nothing to tell apart
-        m->weights[p->by_document->num_columns] = 1;
+        m->bias = 1;
         return true;
     }
     m->random = mixed((uint64_t)p->plan->seed ^ mixed((uint64_t)label));
     m->size = 0, m->num_positive = num_own;
     const int32_t *own = p->by_label->indices + p->by_label->indptr[label];
-    for (int64_t i = 0; i < num_own; i++) add(m, own[i], POSITIVE);
+    for (int64_t i = 0; i < num_own; i++)
+        if (!add(p, m, own[i], POSITIVE)) return false;
     if (p->plan->rounds == 0) {
         // Exact: min |w|^2 / 2 + b^2 / 2 + C sum over all documents of the loss of y (w x + b).
         for (int64_t document = 0; document < num_documents; document++)
-            add(m, (int32_t)document, HARD);
+            add(p, m, document, HARD);
         descend(p, m, 1, TOLERANCE);
     }
     if (!fit_rounds(p, m, num_expected(p, label))) return false;
-    for (int64_t i = 0; i < m->size; i++) m->kind[m->rows[i]] = ABSENT;
-    touch_updated(p->by_document, m);
+    for (int64_t i = 0; i < m->size; i++) m->kind[m->documents[i]] = ABSENT;
     return true;
 }
 
@@ -456,9 +481,10 @@ static bool keep(const problem *p, memory *m, fitted *f) {
     for (int64_t i = 0; i < count; i++) {
         const int64_t feature = m->ranked[i].index;
         f->features[f->size] = (int32_t)feature;
-        f->weights[f->size++] = (float)m->weights[feature];
+        f->weights[f->size++] = (float)weight_of(m, feature);
     }
-    forget(m);
+    forget_weights(&m->close);
+    if (p->plan->rounds > 0) forget_rows(&m->close);
     return true;
 }
 
@@ -475,11 +501,13 @@ KERNEL descent_fit(const sparse_rows *by_document, const sparse_rows *by_feature
     memory m;
     fitted f = {0};
     bool is_done = allocate(&m, by_document->num_rows, num_features, capacity);
+    if (plan->rounds == 0) // every label is trained on all documents
+        for (int64_t i = 0; i < by_document->num_rows && is_done; i++)
+            is_done = draw_close(by_document, i, &m.close);
     for (int64_t i = 0; i < num_labels && is_done; i++) {
         is_done = fit_label(&p, labels[i], &m) && keep(&p, &m, &f);
         starts[i + 1] = f.size;
-        bias[i] = (float)m.weights[num_features]; // b is the weight of a feature that is always 1
-        m.weights[num_features] = 0;
+        bias[i] = (float)m.bias;
     }
     free_memory(&m);
     if (!is_done) {

@@ -33,6 +33,7 @@ _RUNS = re.compile(rf"(?P<unspaced>[{UNSPACED_SCRIPTS}]+)|(?:(?![{UNSPACED_SCRIP
 _UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]+")
 _WORD_CHARACTER = re.compile(r"\w")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_ASCII_OTHERS = bytes(code for code in range(128) if not chr(code).isalpha())
 
 
 def placed_terms(lowered: str) -> Iterator[tuple[str, int, int]]:
@@ -76,8 +77,10 @@ class LetterCount:
 
     def add(self, text: str) -> None:
         """Count the letters of a text."""
-        self._num_letters += sum(map(len, _LETTERS.findall(text)))
-        if not text.isascii():
+        if text.isascii():
+            self._num_letters += len(text.encode().translate(None, _ASCII_OTHERS))
+        else:
+            self._num_letters += sum(map(len, _LETTERS.findall(text)))
             unspaced = "".join(_UNSPACED.findall(text))
             self._num_unspaced += sum(map(len, _LETTERS.findall(unspaced)))
 

@@ -27,6 +27,7 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
 from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.word_counts import count_words, words_of
@@ -37,16 +38,21 @@ logger = logging.getLogger(__name__)
 _NUM_FOLDS = 5
 _MAX_DOCUMENTS = 20_000
 """Whose matches the classifier learns from, at most; finds are counted in all documents."""
-_MAX_MATCHES = 1_000_000
+_MAX_MATCHES = 300_000
 """That the classifier learns from: of so many of these documents."""
+_MAX_KEPT = 50_000_000
+"""Words of the training documents that are kept between the two passes, at most; the documents
+behind them are read again."""
+_WORDS_OF_A_TEXT = 50
+"""As many words take as much memory as a document without words."""
 _BATCH = 256
 _LEAST_TRUE = 20
 """Right finds without which there is nothing to learn, and wrong ones."""
 _SHARE_IN_A_SENTENCE = FEATURES.index("share in one sentence")
 _ALMOST_ALL = 0.999
-_NUM_TREES = 200
+_NUM_TREES = 100
 _NUM_LEAVES = 15
-_LEARNING_RATE = 0.05
+_LEARNING_RATE = 0.1
 _LEAST_IN_A_LEAF = 200
 """Chosen, as the weight of the prior in `FindHistory`, on the dev split of the demo; with 20, trees
 learn single labels by heart and P@1 falls by 6 points."""
@@ -74,7 +80,7 @@ class NamesFitting(Fitting):
     def fit(
         self, on: TrainingDocuments, settings: None, before: NameModel | None, folder: Path
     ) -> NameModel | None:
-        """Return the model, which the folder keeps; or that of before, for all labels.
+        """Return the model, which the folder keeps; the classifier of one of before stays.
 
         The names of labels that the model of before knows are its own: a bundle's catalogue need
         not have all of them.
@@ -90,6 +96,7 @@ class NamesFitting(Fitting):
             return fit_name_model(
                 on.texts, on.truth, catalogue, tfidf.lemmas,
                 seed=on.seed, removes_markup=tfidf.removes_markup,
+                trees=None if before is None else before.trees,
             )  # fmt: skip
 
         return kept_name_model(folder, fit) or before
@@ -118,6 +125,7 @@ def fit_name_model(
     *,
     seed: int,
     removes_markup: bool = False,
+    trees: BoostedTrees | None = None,
 ) -> NameModel | None:
     """Fit the classifier of matches by cross-fitting, and count finds in all documents.
 
@@ -128,6 +136,7 @@ def fit_name_model(
         lemmas: Lemma of each lower-case surface form that has another one.
         seed: Of the folds, and of the documents that are learned from.
         removes_markup: Whether texts are read without HTML.
+        trees: The classifier, where it is not to be fitted, as most of these documents taught it.
 
     Returns:
         The model; None where names are hardly ever right, which teaches nothing.
@@ -136,34 +145,60 @@ def fit_name_model(
     if not len(words):
         logger.warning("names: no label has a name with a word in it, so there is no such scorer")
         return None
-    counts = count_words(texts(), catalogue, words)
-    matcher = NameMatcher(catalogue, words, counts)
-    found = _find(texts(), truth, matcher, seed)
+    read = _ReadTexts(texts, words)
+    counts = count_words(read, catalogue, words)
+    num_taught = 0 if trees is not None else _MAX_DOCUMENTS
+    found = _find(read, truth, NameMatcher(catalogue, words, counts), seed, num_taught)
     history = FindHistory.none(len(catalogue))
     for each in found.histories:
         history = history.plus(each)
-    trees = _fit_trees(found, history, seed)
+    if trees is None:
+        trees = _fit_trees(found, history, seed)
     if trees is None:
         return None
     labels = LabelCatalogue(map(named_label, catalogue))
     return NameModel(labels, counts, history, trees, dict(lemmas), removes_markup)
 
 
+class _ReadTexts:
+    """The training documents as names are looked for in them, read again and again."""
+
+    def __init__(self, texts: Callable[[], Iterable[str]], words: NameWords) -> None:
+        self._texts = texts
+        self._words = words
+        self._kept: list[ReadText] = []
+        self._room = _MAX_KEPT
+        self._are_all_kept = False
+
+    def __iter__(self) -> Iterator[ReadText]:
+        yield from self._kept
+        if self._are_all_kept:
+            return
+        for text in islice(self._texts(), len(self._kept), None):
+            read = self._words.read_text(text)
+            if self._room > 0:
+                self._kept.append(read)
+                self._room -= len(read.words) + _WORDS_OF_A_TEXT
+            yield read
+        self._are_all_kept = self._room > 0
+
+
 def _find(
-    texts: Iterable[str],
+    texts: Iterable[ReadText],
     truth: Float32[csr_array, "document label"],
     matcher: NameMatcher,
     seed: int,
+    num_taught: int,
 ) -> _Found:
-    """Match all documents; keep the matches of some."""
+    """Match all documents; keep the matches of some of them, at most `num_taught`."""
     num_documents, num_labels = truth.shape
     order = np.random.default_rng(seed).permutation(num_documents)
-    folds, is_kept = order % _NUM_FOLDS, order < _MAX_DOCUMENTS
+    folds, is_kept = order % _NUM_FOLDS, order < num_taught
     found = _Found([FindHistory.none(num_labels) for _ in range(_NUM_FOLDS)])
     first = 0
     with progress_bar(total=num_documents, desc="names", unit="document") as bar:
         for batch in _batches(texts):
-            matches = matcher.match(batch)
+            matches = matcher.match_read(batch)
             documents = first + matches.texts
             is_true = _is_true(truth, documents, matches.labels)
             _count(found.histories, folds[documents], matches, is_true)
@@ -178,7 +213,7 @@ def _find(
     return found
 
 
-def _batches(texts: Iterable[str]) -> Iterator[Sequence[str]]:
+def _batches(texts: Iterable[ReadText]) -> Iterator[Sequence[ReadText]]:
     rest = iter(texts)
     while batch := list(islice(rest, _BATCH)):
         yield batch

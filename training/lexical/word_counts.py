@@ -10,7 +10,7 @@ from jaxtyping import Int64
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.matcher import WordCounts, pairs_of
 from longtail.models.lexical.terms import LabelTerms, names_of
-from longtail.models.lexical.words import NameWords
+from longtail.models.lexical.words import NameWords, ReadText
 
 
 def words_of(
@@ -21,11 +21,13 @@ def words_of(
     return NameWords.of_names(names, lemmas, removes_markup=removes_markup)
 
 
-def count_words(texts: Iterable[str], catalogue: LabelCatalogue, words: NameWords) -> WordCounts:
+def count_words(
+    texts: Iterable[ReadText], catalogue: LabelCatalogue, words: NameWords
+) -> WordCounts:
     """Count the documents of the words, and of the pairs of words, that names have.
 
     Args:
-        texts: Training documents; read once.
+        texts: Training documents, as the words read them.
         catalogue: The labels.
         words: Of their names.
     """
@@ -34,7 +36,7 @@ def count_words(texts: Iterable[str], catalogue: LabelCatalogue, words: NameWord
     pair_documents = np.zeros(len(pairs), dtype=np.int64)
     num_documents = 0
     for text in texts:
-        read = words.read(words.cleaned(text)).astype(np.int64)
+        read = text.words.astype(np.int64)
         num_documents += 1
         documents[np.unique(read[read >= 0])] += 1
         pair_documents[_found_pairs(read, pairs)] += 1

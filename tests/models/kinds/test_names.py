@@ -40,7 +40,9 @@ def names(parts: ModelParts) -> NameModel:
     numbers = np.arange(len(FEATURES))
     return NameModel(
         catalogue=catalogue,
-        counts=count_words(["river policy", "fish and law"], catalogue, words),
+        counts=count_words(
+            map(words.read_text, ["river policy", "fish and law"]), catalogue, words
+        ),
         history=FindHistory(*(rng.integers(*x, (NUM_LABELS, 3)) for x in ((5, 9), (0, 5)))),
         trees=BoostedTrees(
             roots=3 * numbers,

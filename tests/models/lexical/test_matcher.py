@@ -32,7 +32,9 @@ KEYLESS_SHARE = 0.2
 def matcher_of(labels: list[Label], training: list[str] = TRAINING) -> NameMatcher:
     catalogue = LabelCatalogue(labels)
     words = words_of(catalogue, {})
-    return NameMatcher(catalogue, words, count_words(training, catalogue, words))
+    return NameMatcher(
+        catalogue, words, count_words(map(words.read_text, training), catalogue, words)
+    )
 
 
 class Oracle:

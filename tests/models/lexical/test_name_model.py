@@ -46,7 +46,7 @@ def model() -> NameModel:
     words = words_of(catalogue, {})
     return NameModel(
         catalogue=catalogue,
-        counts=count_words(TRAINING, catalogue, words),
+        counts=count_words(map(words.read_text, TRAINING), catalogue, words),
         history=FindHistory.none(len(LABELS)),
         trees=trees_of((SHARE, 0.99, -1.0, 1.0), (COSINE, 0.5, -0.5, 0.25), (17, 0.5, 0.0, 0.125)),
     )
@@ -94,7 +94,7 @@ def test_words_that_come_with_new_labels_are_as_good_as_counted_from_the_start(m
     new = [Label("N", "aardvark river"), Label("M", "tax", alternative_names=("zebra aardvark",))]
     catalogue = LabelCatalogue([*LABELS, *new])
     words = words_of(catalogue, {})
-    counts = count_words(TRAINING, catalogue, words)
+    counts = count_words(map(words.read_text, TRAINING), catalogue, words)
     texts = [*TEXTS, "an aardvark by the river. Zebra aardvark tax"]
     later = model.with_labels(new).matcher.match(texts)
     earlier = NameMatcher(catalogue, words, counts).match(texts)

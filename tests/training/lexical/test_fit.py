@@ -54,7 +54,9 @@ def matched(texts: list[str]) -> Matches:
     """The matches of documents that words are counted in, too."""
     catalogue = catalogue_of(NAMES)
     words = words_of(catalogue, {})
-    return NameMatcher(catalogue, words, count_words(texts, catalogue, words)).match(texts)
+    return NameMatcher(
+        catalogue, words, count_words(map(words.read_text, texts), catalogue, words)
+    ).match(texts)
 
 
 @pytest.fixture(autouse=True)
@@ -202,7 +204,7 @@ def test_documents_are_counted_once_for_each_word_and_pair():
     catalogue = catalogue_of(["river law", "law of tax"])
     words = words_of(catalogue, {})
     texts = ["River law, river laws", "law river", "tax of law of tax", "law. of", "zebra", ""]
-    counts = count_words(texts, catalogue, words)
+    counts = count_words(map(words.read_text, texts), catalogue, words)
     assert counts.words == ("law", "of", "river", "tax") == words.words
     assert counts.documents.tolist() == [4, 2, 2, 1]
     pairs = [tuple(counts.words[i] for i in divmod(pair, 2**32)) for pair in counts.pairs.tolist()]
