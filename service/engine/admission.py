@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
 
@@ -57,32 +57,31 @@ class Reservation:
     others out.
     """
 
-    def __init__(self, room: AbstractContextManager[None], parse_slots: asyncio.Semaphore) -> None:
+    def __init__(self, give_back: Callable[[], None], parse_slots: asyncio.Semaphore) -> None:
         """Hold the room.
 
         Args:
-            room: Entered now, and left when the reservation is released.
+            give_back: Gives it back; called when the reservation is released.
             parse_slots: Permits to parse a request.
         """
-        self._room: AbstractContextManager[None] | None = room
+        self._give_back: Callable[[], None] | None = give_back
         self._parse_slots = parse_slots
         self._has_parse_slot = False
         self._lapse = asyncio.get_running_loop().call_later(_RESERVATION_S, self.release)
-        room.__enter__()
 
     async def wait_for_parse_slot(self) -> None:
         """Wait until few other requests are being parsed; to be called when the body is whole."""
-        if self._room is not None and not self._has_parse_slot:
+        if self._give_back is not None and not self._has_parse_slot:
             self._lapse.cancel()  # what is to come now takes no client's time
             await self._parse_slots.acquire()
             self._has_parse_slot = True
 
     def release(self) -> None:
         """Release the room; releasing it again does nothing."""
-        room, self._room = self._room, None
-        if room is not None:
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
             self._lapse.cancel()
-            room.__exit__(None, None, None)
+            give_back()
         if self._has_parse_slot:
             self._has_parse_slot = False
             self._parse_slots.release()
@@ -149,8 +148,7 @@ class Admission:
     def expected_wait_s(self, tokens: int = 0) -> float:
         """Return the seconds that interactive work of the client at hand will wait, about.
 
-        As clients take turns (see `turn_s` in `longtail.service.engine.jobs`), it waits for as much
-        of each client as this one has, and at most for all that is unfinished.
+        Clients take turns (see `turn_s` in `longtail.service.engine.jobs`).
 
         Args:
             tokens: The work, beside what its client has unfinished.
@@ -158,18 +156,18 @@ class Admission:
         speed = self._tokens_a_second.value
         if speed is None:  # nothing has been computed yet
             return 0.0
-        return self._tokens_ahead(tokens) / (speed * max(1, self._num_workers()))
+        ahead = self._interactive.ahead(tokens)
+        return ahead / (speed * max(1, self._num_workers())) if ahead else 0.0
 
-    def _tokens_ahead(self, tokens: int) -> int:
-        shares = self._interactive
-        return min(shares.taken, shares.num_clients * (shares.taken_by_client + tokens))
-
-    def check(self, tokens: int, timeout_s: float) -> None:
+    def check(self, tokens: int, timeout_s: float) -> float:
         """Refuse interactive work that there is no room for.
 
         Args:
             tokens: How much it is.
             timeout_s: Its time limit.
+
+        Returns:
+            The seconds that it will wait, about.
 
         Raises:
             QueueFullError: Too much waits already, by all or by this client, or it would wait too
@@ -195,6 +193,7 @@ class Admission:
                 f"long for a time limit of {timeout_s:g} s; ask again later",
                 _retry_after_s(wait_s - _WAIT_SHARE * timeout_s),
             )
+        return wait_s
 
     def reserve(self, timeout_s: float) -> Reservation:
         """Hold room for the request at hand, as for one of usual size, before anything is read.
@@ -207,7 +206,7 @@ class Admission:
         """
         tokens = math.ceil(self._size.value or _FIRST_SIZE)
         self.check(tokens, timeout_s)
-        reservation = Reservation(self._interactive.hold(tokens), self._parse_slots)
+        reservation = Reservation(self._interactive.take(tokens), self._parse_slots)
         _RESERVATION.set(reservation)
         return reservation
 
@@ -225,12 +224,15 @@ class Admission:
         """
         if (reservation := _RESERVATION.get()) is not None:
             reservation.release()
-        self.check(tokens, timeout_s)
+        wait_s = self.check(tokens, timeout_s)
         self._size.add(tokens)
-        part = self._tokens_ahead(tokens) / self._max_tokens
-        turn_s = max(self.expected_wait_s(tokens), part * timeout_s)
-        with self._interactive.hold(tokens):
+        part = self._interactive.ahead(tokens) / self._max_tokens
+        turn_s = max(wait_s, part * timeout_s)
+        give_back = self._interactive.take(tokens)
+        try:
             yield turn_s
+        finally:
+            give_back()
 
     @asynccontextmanager
     async def admit_when_room(self, tokens: int) -> AsyncIterator[None]:

@@ -196,6 +196,9 @@ class WorkQueue:
 
     def _cut_batch(self) -> list[Item]:
         waiting = self._whose_turn()
+        self._num_batches += 1
+        if len(waiting) == 1:  # the usual case, which leaves nothing to choose
+            return [waiting.popitem()[0]]
         first = self._most_urgent(waiting)
         max_tokens = self._max_batch_tokens or first.job.model.predictor.batch_tokens
         window = [first]
@@ -215,7 +218,6 @@ class WorkQueue:
         batch = of_like_length(window, int(min(max_tokens, max(share, least))), padding_cost)
         for item in batch:
             del waiting[item]
-        self._num_batches += 1
         return batch
 
     def _most_urgent(self, waiting: dict[Item, None]) -> Item:

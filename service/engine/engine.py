@@ -1,17 +1,18 @@
 """Text to labels, whatever protocol asks; knows no HTTP.
 
-A query is admitted or refused, its texts are tokenised on one thread and computed on others, in
-batches that queries share. On a GPU there is one compute thread, as its indexes are not thread-safe
-even for reads. On processors there are several, each with few threads of the libraries.
+A query is admitted or refused. Its texts are tokenised on one thread where an encoder reads them,
+and computed on others, in batches that queries share. On a GPU there is one compute thread, as its
+indexes are not thread-safe even for reads. On processors there are several, each with few threads
+of the libraries.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from typing import TypeVar
@@ -22,9 +23,9 @@ from longtail.models.options import RankingOptions
 from longtail.models.results import LabelDetails, Prediction
 from longtail.service.engine.admission import Admission, Priority, estimate_tokens
 from longtail.service.engine.batching import WorkQueue
-from longtail.service.engine.jobs import EXPLANATION_TOKENS, Job, Seconds, extra_tokens
+from longtail.service.engine.jobs import EXPLANATION_TOKENS, Job, Seconds, extra_tokens, untokenised
 from longtail.service.engine.label_sets import LabelSets
-from longtail.service.engine.queries import Limits, Query, check_query
+from longtail.service.engine.queries import Limits, Query, check_query, options_for
 from longtail.service.engine.worker import (
     GpuWatch,
     Hooks,
@@ -35,6 +36,7 @@ from longtail.service.engine.worker import (
     tokenise_jobs,
 )
 from longtail.service.errors import DeadlineError
+from longtail.service.schemas.base import Options
 from longtail.service.versions.serving import LoadedModel, ModelManager
 
 T = TypeVar("T")
@@ -144,9 +146,7 @@ class Engine:
         reservation = self.admission.reserve(timeout_s)
         try:
             version = self._manager.serving().default  # a canary does not decide on readiness
-            return await self.predict(
-                Query((_OWN_TEXT,), RankingOptions(k=1), version=version, timeout_s=timeout_s)
-            )
+            return await self.predict(Query((_OWN_TEXT,), Options(k=1, version=version), timeout_s))
         finally:
             reservation.release()
 
@@ -163,15 +163,8 @@ class Engine:
         model, options, tokens = self._examine(query)
         most_s = self._limits.request_timeout_s
         timeout_s = min(query.timeout_s or most_s, most_s)
-        with self.admission.admit(tokens, timeout_s) as turn_s, self._counted(model, query):
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return await self._answer(model, query, options, timeout_s, turn_s)
-            except TimeoutError as error:
-                raise DeadlineError(
-                    f"there was no answer within {timeout_s:g} s; ask for fewer texts, allow more "
-                    "time, or ask again later"
-                ) from error
+        with self.admission.admit(tokens, timeout_s) as turn_s:
+            return await self._answer(model, query, options, timeout_s, turn_s)
 
     async def predict_in_stream(self, query: Query) -> EngineAnswer:
         """Return the best labels of each text as soon as there is room for them.
@@ -186,8 +179,7 @@ class Engine:
         _, _, tokens = self._examine(query)
         async with self.admission.admit_when_room(tokens):
             model, options, _ = self._examine(query)  # the model may be another one by now
-            with self._counted(model, query):
-                return await self._answer(model, query, options, None)
+            return await self._answer(model, query, options, None)
 
     async def describe(
         self, label_id: str, version: int | str | None = None
@@ -262,46 +254,14 @@ class Engine:
     def _examine(self, query: Query) -> tuple[LoadedModel, RankingOptions, int]:
         """Return who is to answer, what, and about how many tokens that is."""
         check_query(query, self._limits)
-        model = self._manager.get_to_predict(query.version)
-        check_language(model.predictor.catalogue, query.language)
-        scorer = query.options.scorer
-        scorer = model.predictor.default_scorer if scorer is None else scorer
-        label_filter = self.label_sets.filter_of(query.labels)
-        k, num_labels = query.options.k, len(model.predictor.catalogue)
-        options = replace(
-            query.options,
-            k=k if query.has_own_k else min(k, num_labels),
-            scorer=scorer,
-            label_filter=None if label_filter.is_empty else label_filter,
-        )
-        most = model.predictor.max_tokens if model.predictor.needs_encoder(scorer) else None
+        model = self._manager.get_to_predict(query.asked.version)
+        predictor = model.predictor
+        check_language(predictor.catalogue, query.asked.language)
+        options = options_for(query.asked, predictor, self.label_sets)
+        assert options.scorer is not None
+        most = predictor.max_tokens if predictor.needs_encoder(options.scorer) else None
         tokens = estimate_tokens(query.texts, most) + len(query.texts) * extra_tokens(options)
         return model, options, tokens
-
-    @contextmanager
-    def _counted(self, model: LoadedModel, query: Query) -> Iterator[None]:
-        """Count how a query that names no version ends, for the version that was chosen for it.
-
-        Canary and default can be compared by that: which of them a query gets depends on nothing
-        that it asks. A client that is gone, and a service that stops, say nothing of a version.
-
-        Yields:
-            While it is answered.
-
-        Raises:
-            NotReadyError: The service stops.
-        """
-        started = time.monotonic()
-        try:
-            yield
-        except NotReadyError:
-            raise
-        except Exception:
-            if query.version is None:
-                self._observer.count_failure(model.version)
-            raise
-        if query.version is None:
-            self._observer.observe_answer(model.version, time.monotonic() - started)
 
     async def _answer(
         self,
@@ -311,27 +271,81 @@ class Engine:
         timeout_s: float | None,
         turn_s: float = 0.0,
     ) -> EngineAnswer:
+        """Return the answer of a model; count how a query that names no version ends for it.
+
+        Canary and default can be compared by that: which of them a query gets depends on nothing
+        that it asks. A client that is gone, and a service that stops, say nothing of a version.
+
+        Raises:
+            NotReadyError: The service stops.
+        """
+        started = time.monotonic()
+        try:
+            job = await self._done(model, query.texts, options, timeout_s, turn_s)
+        except NotReadyError:
+            raise
+        except Exception:
+            if query.asked.version is None:
+                self._observer.count_failure(model.version)
+            raise
+        if query.asked.version is None:
+            self._observer.observe_answer(model.version, time.monotonic() - started)
+        self.num_answered += 1
+        catalogue, language = model.predictor.catalogue, query.asked.language
+        predictions = [in_language(each, catalogue, language) for each in job.answers]
+        return EngineAnswer(model, job.scorer, predictions, job.seconds)
+
+    async def _done(
+        self,
+        model: LoadedModel,
+        texts: Sequence[str],
+        options: RankingOptions,
+        timeout_s: float | None,
+        turn_s: float,
+    ) -> Job:
+        """Return a job that the threads have answered."""
         if self._is_closed:
             raise NotReadyError(_STOPPING)
-        done = asyncio.Event()
-        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, done.set)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        # None of these holds the job: no cycle may hold the model.
+        wake = partial(loop.call_soon_threadsafe, _end, done)
 
-        def on_done(_: Job) -> None:  # holds no job: no cycle may hold the model
+        def on_done(_: Job) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
                 wake()
 
         priority = Priority.BULK if timeout_s is None else Priority.INTERACTIVE
-        job = Job(model, query.texts, options, priority, on_done, turn_s=turn_s)
+        job = Job(model, texts, options, priority, on_done, turn_s=turn_s)
+        late = None
         if timeout_s is not None:
             job.deadline = time.perf_counter() + timeout_s
-        self._queue.add(job)
+            late = loop.call_later(timeout_s, _end, done, timeout_s)
+        if job.needs_encoder:
+            self._queue.add(job)
+        else:
+            self._queue.add_items(job, untokenised(job))
         try:
-            await done.wait()
+            await done
         finally:
             self._queue.drop(job)
+            if late is not None:
+                late.cancel()
         if job.error is not None:
             raise job.error
-        self.num_answered += 1
-        catalogue = model.predictor.catalogue
-        predictions = [in_language(each, catalogue, query.language) for each in job.answers]
-        return EngineAnswer(model, job.scorer, predictions, job.seconds)
+        return job
+
+
+def _end(done: asyncio.Future[None], timeout_s: float | None = None) -> None:
+    """Let no one wait for a job any longer: it is done, or it had this time and is not."""
+    if done.done():
+        return
+    if timeout_s is None:
+        done.set_result(None)
+        return
+    done.set_exception(
+        DeadlineError(
+            f"there was no answer within {timeout_s:g} s; ask for fewer texts, allow more time, or "
+            "ask again later"
+        )
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from longtail.models.options import RankingOptions
 from longtail.models.predict.protocol import PreparedTexts
 from longtail.models.results import Prediction
-from longtail.service.engine.admission import Priority
+from longtail.service.engine.admission import Priority, estimate_tokens
 from longtail.service.versions.serving import LoadedModel
 
 EXPLANATION_TOKENS = 16
@@ -62,7 +62,9 @@ class Job:
             waiting, the more (see `Admission.admit`). So clients take turns, however much each of
             them asks for.
         is_over: Whether nobody waits for it any more.
-        items: Its texts, once tokenised.
+        items: Its texts, once they are ready.
+        needs_encoder: Whether its scorer reads texts by the encoder, so that they are tokenised
+            before they wait to be computed.
     """
 
     model: LoadedModel
@@ -78,6 +80,11 @@ class Job:
     turn_s: float = 0.0
     is_over: bool = False
     items: Sequence[Item] = ()
+    needs_encoder: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask the model once."""
+        self.needs_encoder = self.model.predictor.needs_encoder(self.scorer)
 
     @property
     def urgency(self) -> float:
@@ -119,21 +126,20 @@ class Item:
     Attributes:
         job: Whose it is.
         number: Its number there.
-        batch: The text alone, tokenised.
+        batch: The text alone, tokenised; None where the scorer needs no encoder.
         tokens: That have to be read of it, and what else there is to do for it; at least 1, so that
             texts without a known token are computed together, and not all at once.
     """
 
     job: Job
     number: int
-    batch: PreparedTexts
+    batch: PreparedTexts | None
     tokens: int
 
     @property
     def kind(self) -> tuple[int, bool]:
         """What texts must have in common to be computed together."""
-        predictor = self.job.model.predictor
-        return id(predictor), predictor.needs_encoder(self.job.scorer)
+        return id(self.job.model.predictor), self.job.needs_encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,13 @@ class ThreadCall:
             self.future.set_exception(error)
         else:
             self.future.set_result(None)
+
+
+def untokenised(job: Job) -> list[Item]:
+    """Return the texts of a job without an encoder, as they are; tokens are estimated."""
+    extra = extra_tokens(job.options)
+    tokens = (max(1, estimate_tokens([text], None)) + extra for text in job.texts)
+    return [Item(job, number, None, size) for number, size in enumerate(tokens)]
 
 
 def jobs_of(items: Iterable[Item]) -> list[Job]:

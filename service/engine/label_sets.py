@@ -10,8 +10,8 @@ from pathlib import Path
 
 from longtail.models.errors import ConfigError, RequestError
 from longtail.models.labels.filters import LabelFilter, LabelSet
-from longtail.service.engine.queries import NamedLabels
 from longtail.service.process.reloading_file import ReloadingFile
+from longtail.service.schemas.base import Options
 
 logger = logging.getLogger(__name__)
 
@@ -62,17 +62,23 @@ class LabelSets:
             raise RequestError(self._unknown(name))
         return self._files[name].content
 
-    def filter_of(self, labels: NamedLabels) -> LabelFilter:
-        """Return the filter of labels that a query names.
+    def filter_of(self, asked: Options) -> LabelFilter:
+        """Return the filter of the labels that a request names.
 
         Raises:
             RequestError: There is no set of a name.
         """
         include_set, exclude_set = (
             None if name is None else self.get(name)
-            for name in (labels.include_set, labels.exclude_set)
+            for name in (asked.include_set, asked.exclude_set)
         )
-        return LabelFilter(labels.include, labels.exclude, include_set, exclude_set, labels.under)
+        return LabelFilter(
+            None if asked.include is None else tuple(asked.include),
+            tuple(asked.exclude),
+            include_set,
+            exclude_set,
+            tuple(asked.under),
+        )
 
     def all(self) -> list[LabelSet]:
         """Return all sets as their files are now, by name."""

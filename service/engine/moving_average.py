@@ -32,21 +32,17 @@ class MovingAverage:
         self._decay = decay
         self._lower = lower
         self._upper = upper
-        self._value = None if initial is None else self._clipped(initial)
-
-    @property
-    def value(self) -> float | None:
+        self.value = None if initial is None else self._clipped(initial)
         """The average; None before the first sample where no initial value was given."""
-        return self._value
 
     def add(self, sample: float) -> None:
         """Take one more sample; one that is not finite is ignored."""
         if not math.isfinite(sample):
             return
         new = self._clipped(sample)
-        if self._value is not None:
-            new = self._decay * self._value + (1 - self._decay) * new
-        self._value = self._clipped(new)  # once more, because sums are rounded
+        if self.value is not None:
+            new = self._decay * self.value + (1 - self._decay) * new
+        self.value = self._clipped(new)  # once more, because sums are rounded
 
     def _clipped(self, value: float) -> float:
         return min(max(value, self._lower), self._upper)

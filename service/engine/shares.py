@@ -7,9 +7,10 @@ to 4/5 of the room, and n greedy ones 4/(4n + 1) each: whoever comes next always
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 
 from longtail.service.errors import QueueFullError
 
@@ -40,10 +41,15 @@ class Shares:
         """What the client of the request at hand holds."""
         return self._taken_by.get(_CLIENT.get(), 0)
 
-    @property
-    def num_clients(self) -> int:
-        """Clients that hold something, and the one of the request at hand."""
-        return len(self._taken_by) + (_CLIENT.get() not in self._taken_by)
+    def ahead(self, amount: int) -> int:
+        """Return what goes before so much more of the client of the request at hand.
+
+        As clients take turns, that is as much of each client as this one has, and at most all that
+        is taken.
+        """
+        own = self.taken_by_client
+        num_clients = len(self._taken_by) + (own == 0)
+        return min(self.taken, num_clients * (own + amount))
 
     def has_room(self, amount: int) -> bool:
         """Whether there is so much room."""
@@ -53,19 +59,18 @@ class Shares:
         """Whether the client of the request at hand may take so much besides what it holds."""
         return self.taken_by_client + amount <= GREED * (self.size - self.taken)
 
-    @contextmanager
-    def hold(self, amount: int) -> Iterator[None]:
-        """Take some of the room, without asking, as long as the context lasts."""
+    def take(self, amount: int) -> Callable[[], None]:
+        """Take some of the room, without asking; return what gives it back, to be called once."""
         client = _CLIENT.get()
         self.taken += amount
         self._taken_by[client] = self._taken_by.get(client, 0) + amount
-        try:
-            yield
-        finally:
-            self.taken -= amount
-            left = self._taken_by.pop(client, 0) - amount
-            if left:
-                self._taken_by[client] = left
+        return partial(self._give_back, client, amount)
+
+    def _give_back(self, client: str, amount: int) -> None:
+        self.taken -= amount
+        left = self._taken_by.pop(client, 0) - amount
+        if left:
+            self._taken_by[client] = left
 
 
 class Slots:
@@ -89,8 +94,11 @@ class Slots:
     @contextmanager
     def one_more(self) -> Iterator[None]:
         """Count one as long as the context lasts."""
-        with self._shares.hold(1):
+        give_back = self._shares.take(1)
+        try:
             yield
+        finally:
+            give_back()
 
     def check(self) -> None:
         """Refuse one more where there are as many as may be, or too many of one client.

@@ -6,7 +6,6 @@ A failure belongs to the job that caused it: where several fail together, each i
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -161,7 +160,7 @@ def compute(items: Sequence[Item], observer: Observer) -> None:
         job.seconds.note("encode", started, encoded)
         job.seconds.note("rank", encoded, ranked)
     for item, prediction in answers:
-        _answer(item, prediction)
+        item.job.answer(item.number, prediction)
 
 
 def _tokenise_next(queue: WorkQueue, observer: Observer) -> bool:
@@ -262,10 +261,13 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
 
 
 def _encoded(items: Sequence[Item]) -> PreparedTexts:
-    job = items[0].job
-    batch: PreparedTexts = type(items[0].batch).joined([item.batch for item in items])
-    if job.model.predictor.needs_encoder(job.scorer):
-        job.model.predictor.encode(batch)
+    predictor = items[0].job.model.predictor
+    batches = [item.batch for item in items if item.batch is not None]
+    if not batches:
+        read: PreparedTexts = predictor.read([item.job.texts[item.number] for item in items])
+        return read
+    batch = type(batches[0]).joined(batches)
+    predictor.encode(batch)
     return batch
 
 
@@ -299,19 +301,3 @@ def _fail_or_split(
         return
     for job in jobs:
         try_again([item for item in items if item.job is job])
-
-
-def _answer(item: Item, prediction: Prediction) -> None:
-    """Give a job its answer, or the error that there is none in numbers."""
-    for label in prediction.labels:
-        if not math.isfinite(label.score) or not math.isfinite(label.probability or 0):
-            item.job.fail(
-                LongtailError(
-                    f"version {item.job.model.version}, scorer {item.job.scorer!r}: label "
-                    f"{label.id!r} got the score {label.score!r}; the model is damaged or "
-                    "numerically unstable: retrain it, or roll back with 'longtail registry "
-                    "rollback'"
-                )
-            )
-            return
-    item.job.answer(item.number, prediction)

@@ -66,9 +66,19 @@ class BodyLimits:
             BodyError: It is too long, comes too slowly, is not what its encoding says, or the
                 client is gone.
         """
+        pieces: list[bytes] = []
+        num_bytes, is_whole = 0, False
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._read_in_time(inflater, receive)
+                while not is_whole:
+                    sent, is_whole = await _next_piece(receive)
+                    for piece in (sent,) if inflater is None else inflater.feed(sent):
+                        num_bytes += len(piece)
+                        if num_bytes > self._max_bytes:
+                            raise self._too_long()
+                        pieces.append(piece)
+            if inflater is not None:
+                inflater.finish()
         except BadGzipError as error:
             raise BodyError(400, str(error)) from error
         except TimeoutError as error:
@@ -77,23 +87,6 @@ class BodyLimits:
                 "fewer texts in one request"
             )
             raise BodyError(408, detail, {"Connection": "close"}) from error
-
-    async def _read_in_time(self, inflater: Inflater | None, receive: Receive) -> bytes:
-        pieces: list[bytes] = []
-        num_bytes, is_whole = 0, False
-        while not is_whole:
-            message = await receive()
-            if message["type"] != "http.request":
-                raise BodyError(499, "The client hung up before its body was sent whole")
-            sent = message.get("body", b"")
-            for piece in (sent,) if inflater is None else inflater.feed(sent):
-                num_bytes += len(piece)
-                if num_bytes > self._max_bytes:
-                    raise self._too_long()
-                pieces.append(piece)
-            is_whole = not message.get("more_body", False)
-        if inflater is not None:
-            inflater.finish()
         return b"".join(pieces)
 
     def _too_long(self) -> BodyError:
@@ -102,3 +95,11 @@ class BodyLimits:
             f"The body has more than {self._max_bytes} bytes; "
             "send fewer or shorter texts in one request",
         )
+
+
+async def _next_piece(receive: Receive) -> tuple[bytes, bool]:
+    """Return more of a body, and whether that was all."""
+    message = await receive()
+    if message["type"] != "http.request":
+        raise BodyError(499, "The client hung up before its body was sent whole")
+    return message.get("body", b""), not message.get("more_body", False)

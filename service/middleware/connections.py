@@ -74,7 +74,11 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_in_head:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._is_in_head and self._is_head_too_large and not self.transport.is_closing():
+        if (
+            self._is_in_head
+            and self._head_bytes > MAX_HEAD_BYTES
+            and not self.transport.is_closing()
+        ):
             self.send_400_response("")
         self._note()
 
@@ -92,7 +96,7 @@ class LimitedProtocol(HttpToolsProtocol):
             HeadTooLargeError: It is refused; the parser stops at this.
         """
         self._head_bytes = len(self.url) + sum(len(x) + len(y) for x, y in self.headers)
-        if self._is_head_too_large:
+        if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLargeError
         super().on_headers_complete()
         self._is_in_head = False
@@ -123,7 +127,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         """Refuse what can't be a request, and close the connection."""
         kind, detail = _NOT_HTTP, "What came is no HTTP request; send one in HTTP/1.1"
-        if self._is_in_head and self._is_head_too_large:
+        if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
             kind = HTTP_KINDS[431]
             detail = (
                 f"The request's line and headers have more than {MAX_HEAD_BYTES} bytes; send "
@@ -150,10 +154,6 @@ class LimitedProtocol(HttpToolsProtocol):
     def may_be_aborted(self, now: float) -> bool:
         """Whether the client has had time to read."""
         return self.flow.write_paused and now - self._unread_since >= _UNREAD_GRACE_S
-
-    @property
-    def _is_head_too_large(self) -> bool:
-        return self._head_bytes > MAX_HEAD_BYTES
 
     def _state(self) -> tuple[object, float]:
         """Return what the connection waits for, equal as long as it is the same, and the limit."""

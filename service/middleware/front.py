@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 
 from fastapi.routing import APIRoute
@@ -99,12 +98,15 @@ class Front:
             return
         set_client(client_of(scope, self._service.keys.api))
         try:
-            exchange.reservation = self._shedding.reserve(scope, exchange.headers)
-        except QueueFullError as error:
-            await self._shedding.refuse(scope, exchange.send, error)
-            return
-        try:
-            await self._observe(exchange)
+            try:
+                exchange.reservation = self._shedding.reserve(scope, exchange.headers)
+            except QueueFullError as error:
+                await self._shedding.refuse(scope, exchange.send, error)
+            else:
+                await self._observe(exchange)
+        except Exception:
+            self._service.self_check.note_failure()
+            raise
         finally:
             if exchange.reservation is not None:
                 exchange.reservation.release()
@@ -117,18 +119,15 @@ class Front:
         answer: ASGIApp = partial(self._answer, exchange)
         if service.settings.cors_origins:
             answer = self._with_cross_origin(answer)
+        if service.tracing is not None:
+            answer = traced(answer, service.tracing, lambda: final_status(scope, exchange.status))
         try:
-            tracing = service.tracing
-            with nullcontext() if tracing is None else traced(tracing, scope, exchange.status_of):
-                await answer(scope, exchange.receive, exchange.send)
+            await answer(scope, exchange.receive, exchange.send)
             if exchange.status in _FAILURES:
                 service.self_check.note_failure()
-        except Exception:
-            service.self_check.note_failure()
-            raise
         finally:
             seconds = time.perf_counter() - started
-            route, status = route_of(scope), exchange.status_of()
+            route, status = route_of(scope), final_status(scope, exchange.status)
             service.telemetry.observe_request(scope["method"], route, status, seconds)
             _log(scope, route, status, seconds)
 
@@ -176,10 +175,6 @@ class _Exchange:
         self.status = 500
         self.has_begun = False
 
-    def status_of(self) -> int:
-        """Return the status that the request counts with."""
-        return final_status(self.scope, self.status)
-
     async def receive(self) -> Message:
         """Return the body whole, within its limits; then what the server says."""
         read, self.body_reader = self.body_reader, None
@@ -197,8 +192,8 @@ class _Exchange:
             headers = list(message.get("headers", ()))
             if b"upgrade" in self.headers:
                 headers = closing(headers)
-            present = {name for name, _ in headers}
-            headers += [each for each in RAW_SECURITY_HEADERS if each[0] not in present]
+            given = dict(headers)
+            headers += [each for each in RAW_SECURITY_HEADERS if each[0] not in given]
             headers.append((_ID, self.request_id.encode()))
             message = {**message, "headers": headers}
         await self._send(message)

@@ -65,7 +65,7 @@ def head_refusal(scope: Scope, service: Service) -> Response | None:
 
     Where a key is required all hosts are allowed: pages of other sites have no key.
     """
-    hosts = _values(scope, b"host")
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
     if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):  # RFC 9112, 3.2
         detail = f"The request has {len(hosts)} headers 'Host'; send one"
         return problem_response(Request(scope), BAD_HOST, detail)
@@ -78,7 +78,9 @@ def head_refusal(scope: Scope, service: Service) -> Response | None:
             "LONGTAIL_ALLOWED_HOSTS and restart"
         )
         return problem_response(Request(scope), OTHER_HOST, detail)
-    if _values(scope, b"upgrade") and _has_body(scope):
+    headers = dict(scope["headers"])
+    has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"").strip(b"0")
+    if b"upgrade" in headers and has_body:
         detail = (
             "The request has the header 'Upgrade' and a body; send it in HTTP/1.1 without that "
             "header (in Java: HttpClient.Version.HTTP_1_1)"
@@ -117,12 +119,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _has_body(scope: Scope) -> bool:
-    lengths = _values(scope, b"content-length")
-    return bool(_values(scope, b"transfer-encoding")) or any(x.strip(b"0") for x in lengths)
-
-
-def _values(scope: Scope, expected: bytes) -> list[bytes]:
-    return [value for name, value in scope["headers"] if name == expected]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from longtail.service.telemetry.logs import add_log_context
 from longtail.service.telemetry.tracing import Tracing
@@ -17,32 +16,32 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 
-@contextmanager
-def traced(tracing: Tracing, scope: Scope, status_of: Callable[[], int]) -> Iterator[None]:
-    """Make a span of a request that asks for work; health checks have none.
+def traced(app: ASGIApp, tracing: Tracing, status_of: Callable[[], int]) -> ASGIApp:
+    """Return an application that makes a span of a request for work; health checks have none.
 
     Args:
+        app: Answers the request.
         tracing: Makes the span.
-        scope: Of the request.
-        status_of: Returns how it ended, once it has.
-
-    Yields:
-        While the request is answered.
+        status_of: Returns how the request ended, once it has.
     """
-    if path_of(scope) in QUIET_ROUTES:
-        yield
-        return
-    from opentelemetry.trace import use_span
 
-    span = tracing.start_request(scope)
-    add_log_context(trace_id=format(span.get_span_context().trace_id, "032x"))
-    try:
-        # An exception's words could repeat a text.
-        with use_span(span, record_exception=False, set_status_on_exception=False):
-            yield
-    finally:
-        _describe(span, scope, status_of())
-        span.end()
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if path_of(scope) in QUIET_ROUTES:
+            await app(scope, receive, send)
+            return
+        from opentelemetry.trace import use_span
+
+        span = tracing.start_request(scope)
+        add_log_context(trace_id=format(span.get_span_context().trace_id, "032x"))
+        try:
+            # An exception's words could repeat a text.
+            with use_span(span, record_exception=False, set_status_on_exception=False):
+                await app(scope, receive, send)
+        finally:
+            _describe(span, scope, status_of())
+            span.end()
+
+    return answer
 
 
 def _describe(span: Span, scope: Scope, status: int) -> None:

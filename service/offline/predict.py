@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
@@ -20,7 +19,7 @@ from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.options import RankingOptions
 from longtail.models.predict.protocol import Predictor
 from longtail.service.engine.label_sets import LabelSets
-from longtail.service.engine.queries import query_of
+from longtail.service.engine.queries import options_for
 from longtail.service.offline.documents import as_question, document_lines
 from longtail.service.offline.tables import check_form
 from longtail.service.offline.unfinished import Task, check_left, finish, option_of, resume, working
@@ -102,7 +101,7 @@ def check_answerable(predictor: Predictor, task: Task) -> None:
     line = BatchLine(text="text", **task.defaults)
     try:
         check_language(predictor.catalogue, line.language)
-        options = _options_of(line, task, predictor.default_scorer)
+        options = _options_of(line, task, predictor)
         predictor.predict_batch(predictor.read([line.text]), options)
     except (RequestError, LineError) as error:
         raise ConfigError(f"predict: {error}") from error
@@ -237,7 +236,7 @@ def answers_to(
     for index, content in enumerate(lines, first):
         try:
             line = _parsed(content, task)
-            options = _options_of(line, task, predictor.default_scorer)
+            options = _options_of(line, task, predictor)
         except LineError as error:
             answers[index] = error_line(index, error.id, problem_of_error(error))
         else:
@@ -262,18 +261,12 @@ def _parsed(content: bytes | None, task: Task) -> BatchLine:
     return line
 
 
-def _options_of(line: BatchLine, task: Task, default_scorer: str) -> RankingOptions:
+def _options_of(line: BatchLine, task: Task, predictor: Predictor) -> RankingOptions:
     """Return what a line asks for, as it is computed together with others."""
     try:
-        query = query_of(line, (line.text,))
-        label_filter = task.label_sets.filter_of(query.labels)
+        return options_for(line, predictor, task.label_sets)
     except RequestError as error:
         raise LineError(KINDS[RequestError], str(error), known_by=line.id) from error
-    return replace(
-        query.options,
-        scorer=default_scorer if line.scorer is None else line.scorer,
-        label_filter=None if label_filter.is_empty else label_filter,
-    )
 
 
 def _answer_group(

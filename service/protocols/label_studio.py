@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.results import LabelScore, Prediction
-from longtail.service.engine.queries import query_of
+from longtail.service.engine.queries import Query as EngineQuery
 from longtail.service.protocols.annif import score_of
 from longtail.service.protocols.label_studio_labels import (
     ControlLabels,
@@ -97,7 +97,7 @@ async def set_up(
     try:
         labels = await run_in_threadpool(labels_of, body.schema_, model)
         asked = checked(PredictRequest, text="any", **_options_of(labels, model, service))
-        await service.engine.predict(query_of(asked, asked.all_texts))
+        await service.engine.predict(EngineQuery(asked.all_texts, asked))
     except (RequestError, RequestValidationError) as error:
         logger.warning("a project of Label Studio can't be predicted: %s", error)
         raise

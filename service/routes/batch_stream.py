@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from longtail.models.errors import LongtailError, NotReadyError, RequestError
 from longtail.service.engine.engine import Engine
-from longtail.service.engine.queries import query_of
+from longtail.service.engine.queries import Query
 from longtail.service.engine.shares import Slots
 from longtail.service.errors import DeadlineError
 from longtail.service.schemas.batch import BatchLine
@@ -304,9 +304,9 @@ class BatchResponse(Response):
         try:
             if isinstance(line, LineError):
                 raise line
-            query = query_of(line, (line.text,))
+            query = Query((line.text,), line)
             answer = await self._engine.predict_in_stream(query)
-            self._telemetry.observe_texts(query, answer)
+            self._telemetry.drift.observe(query, answer)
             (prediction,) = answer.predictions
             write = partial(
                 result_line, index, line, answer.model.version, answer.scorer, prediction

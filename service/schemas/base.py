@@ -144,13 +144,13 @@ class Options(BaseModel):
     include: Listed[str] | None = Field(None, examples=[["1264", "1309"]])
     """Ids of the only labels to return, together with those of `include_set`; all where neither is
     given. The answer stays exact."""
-    exclude: Listed[str] = Field([], examples=[["2136"]])
+    exclude: Listed[str] = Field(default_factory=list, examples=[["2136"]])
     """Ids of labels not to return, even if they are included."""
     include_set: LabelSetName | None = None
     """Name of a stored set of labels (`GET /v1/label-sets`) to return besides `include`."""
     exclude_set: LabelSetName | None = None
     """Name of a stored set of labels not to return besides `exclude`."""
-    under: Listed[str] = Field([], examples=[["5360"]])
+    under: Listed[str] = Field(default_factory=list, examples=[["5360"]])
     """Ids of labels: only these are returned, and those that stand below them in the vocabulary, of
     what the fields above let through."""
     language: Annotated[str, Field(max_length=100)] | None = None
@@ -160,6 +160,12 @@ class Options(BaseModel):
     """Whether to explain why each label was found."""
     version: Version | None = None
     """Model version, a number or `current`; the service's first where absent."""
+
+    @property
+    def filters_labels(self) -> bool:
+        """Whether only some of the labels may be returned."""
+        named = self.exclude or self.include_set or self.exclude_set or self.under
+        return self.include is not None or bool(named)
 
     @model_validator(mode="after")
     def _aim_or_tail_dial(self) -> Self:

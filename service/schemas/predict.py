@@ -38,7 +38,7 @@ class PredictRequest(Options):
 
     text: Text = Field("", validate_default=False)
     """The text to label; give either this or `texts`."""
-    texts: Listed[Text] = Field([], min_length=1)
+    texts: Listed[Text] = Field(default_factory=list, min_length=1)
     """Texts to label, answered in this order; give either this or `text`."""
     timeout_s: float | None = Field(None, ge=0.001, le=86400, allow_inf_nan=False)
     """Seconds after which the answer is no longer needed, at least 0.001; the service's own limit

@@ -9,12 +9,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from longtail.models.results import Prediction
 from longtail.service.engine.engine import EngineAnswer
-from longtail.service.engine.queries import NamedLabels, Query
+from longtail.service.engine.queries import Query
 from longtail.service.versions.serving import LoadedModel
 
 _COSINES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 _OUTCOMES = ("yes", "no", "unknown")
-_ANY_LABEL = NamedLabels()
 _MAX_VERSIONS = 8
 """Whose predicted labels are remembered, the last ones: a byte a label of each."""
 
@@ -134,10 +133,10 @@ class _Version:
 
 def _threshold_of(query: Query, answer: EngineAnswer) -> float | None:
     """Return the model's own threshold; None where the best label answered need not be the best."""
-    options = query.options
-    is_plain = query.labels == _ANY_LABEL and options.aim is None and options.tail_dial == 0
+    asked = query.asked
+    is_plain = not asked.filters_labels and asked.aim is None and asked.tail_dial == 0
     threshold = answer.model.thresholds.get(answer.scorer) if is_plain else None
-    if threshold is not None and (options.threshold or 0) > threshold:
+    if threshold is not None and (asked.threshold or 0) > threshold:
         return None
     return threshold
 

@@ -89,6 +89,9 @@ def configure_logging(level: str, form: str = "text") -> None:
         level: The least severe that is written.
         form: "text" or "json".
     """
+    # Of what a record could say, and no line of ours does (as logging's documentation advises).
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # finds the caller's file and line
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -6,13 +6,12 @@ A text never appears here. Label values come from small fixed sets, whatever a c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from longtail.service.engine.engine import EngineAnswer
-from longtail.service.engine.queries import Query
 from longtail.service.telemetry.drift_metrics import DriftMetrics
 from longtail.service.telemetry.feedback_metrics import FeedbackMetrics
 from longtail.service.telemetry.model_metrics import ModelMetrics
@@ -92,6 +91,11 @@ class Telemetry:
             ("version",),
             registry=self._registry,
         )
+        # The series of each set of label values, looked up once.
+        self._requests_of = cache(self._request_seconds.labels)
+        self._predictions_of = cache(self._predict_seconds.labels)
+        self._phases_of = cache(self._phase_seconds.labels)
+        self._answers_of = cache(self._answer_seconds.labels)
         self.models = ModelMetrics(self._registry)
         self.feedback = FeedbackMetrics(self._registry)
         self.drift = DriftMetrics(self._registry)
@@ -100,19 +104,15 @@ class Telemetry:
         """Count one answered request."""
         method = method if method in _METHODS else "other"
         status_class = f"{status // 100}xx"
-        self._request_seconds.labels(method, route, status_class).observe(seconds)
+        self._requests_of(method, route, status_class).observe(seconds)
 
     def observe_predict(self, scorer: str, version: int, seconds: float) -> None:
         """Count the model work of one request; only for scorers that the model has."""
-        self._predict_seconds.labels(scorer, str(version)).observe(seconds)
-
-    def observe_texts(self, query: Query, answer: EngineAnswer) -> None:
-        """Count what the texts of an answer say of drift."""
-        self.drift.observe(query, answer)
+        self._predictions_of(scorer, version).observe(seconds)
 
     def observe_answer(self, version: int, seconds: float) -> None:
         """Count an answer to what named no version, by the version that was chosen for it."""
-        self._answer_seconds.labels(str(version)).observe(seconds)
+        self._answers_of(version).observe(seconds)
 
     def count_failure(self, version: int) -> None:
         """Count what named no version and got no answer from the version chosen for it."""
@@ -120,7 +120,7 @@ class Telemetry:
 
     def observe_phase(self, phase: str, seconds: float) -> None:
         """Count one piece of work; phases are our own names."""
-        self._phase_seconds.labels(phase).observe(seconds)
+        self._phases_of(phase).observe(seconds)
 
     def observe_batch(self, num_texts: int, num_tokens: int) -> None:
         """Count one batch that was computed."""

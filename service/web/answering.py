@@ -9,7 +9,7 @@ from fastapi import Request
 
 from longtail.models.results import Prediction
 from longtail.service.engine.engine import EngineAnswer
-from longtail.service.engine.queries import query_of
+from longtail.service.engine.queries import Query
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.web.deps import Service, while_connected
 from longtail.service.web.json_body import off_the_loop
@@ -41,10 +41,10 @@ async def answer_request(request: Request, service: Service, body: PredictReques
         HTTPException: With status 499, when the client is gone.
     """
     add_log_fields(request.scope, texts=len(body.all_texts), k=body.k)
-    query = query_of(body, body.all_texts, body.timeout_s)
+    query = Query(body.all_texts, body, body.timeout_s)
     answer = await while_connected(request, service.engine.predict(query))
     service.telemetry.observe_predict(answer.scorer, answer.model.version, answer.seconds.compute)
-    service.telemetry.observe_texts(query, answer)
+    service.telemetry.drift.observe(query, answer)
     if service.tracing is not None:
         service.tracing.note_phases(answer.seconds.phases)
     add_log_fields(

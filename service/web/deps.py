@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.types import Message
 
 from longtail.models.bundle.change_log import Author
 from longtail.service.engine.engine import Engine
@@ -41,6 +42,9 @@ MAX_STREAMS = 16
 
 MAX_SEARCHES = 64
 """Searches for labels that are computed or wait."""
+
+_WATCHED_FROM_S = 0.02
+"""After which work counts as long, so that a client may hang up before it is done."""
 
 _Result = TypeVar("_Result")
 
@@ -107,6 +111,8 @@ async def require_known_query(request: Request) -> None:
     Raises:
         RequestValidationError: There are some.
     """
+    if not request.scope["query_string"]:
+        return
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     known = [field.alias for field in route.dependant.query_params]
@@ -124,7 +130,7 @@ async def require_known_query(request: Request) -> None:
 
 def media_type_of(request: Request) -> str:
     """Return the media type of a request's body, without its parameters."""
-    content_type = request.headers.get("content-type", "")
+    content_type: str = dict(request.scope["headers"]).get(b"content-type", b"").decode("latin-1")
     if content_type == "application/json":  # nearly always, and parsing takes a while
         return content_type
     message = email.message.Message()
@@ -146,14 +152,19 @@ async def while_connected(request: Request, work: Awaitable[_Result]) -> _Result
     worker = asyncio.current_task()
     assert worker is not None
     is_gone = False
+    gone: asyncio.Task[Message] | None = None
 
     def hang_up(_: object) -> None:
         nonlocal is_gone
         is_gone = True
         worker.cancel()
 
-    gone = asyncio.ensure_future(request.receive())
-    gone.add_done_callback(hang_up)
+    def watch() -> None:
+        nonlocal gone
+        gone = asyncio.create_task(_received(request))
+        gone.add_done_callback(hang_up)
+
+    begin = asyncio.get_running_loop().call_later(_WATCHED_FROM_S, watch)
     try:
         return await work
     except asyncio.CancelledError:
@@ -161,8 +172,14 @@ async def while_connected(request: Request, work: Awaitable[_Result]) -> _Result
             raise HTTPException(499, "The client hung up") from None
         raise
     finally:
-        gone.remove_done_callback(hang_up)
-        gone.cancel()
+        begin.cancel()
+        if gone is not None:
+            gone.remove_done_callback(hang_up)
+            gone.cancel()
+
+
+async def _received(request: Request) -> Message:
+    return await request.receive()
 
 
 async def _provide_service(request: Request) -> Service:

@@ -7,19 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from longtail.models.errors import LongtailError
 from longtail.models.files.validation import without_text
 from longtail.models.results import Prediction
-from longtail.service.schemas.base import SURROGATE
+from longtail.service.schemas.base import SURROGATE, Options
 from longtail.service.schemas.batch import (
     BatchEnd,
     BatchError,
     BatchLine,
-    BatchResult,
     BatchSummary,
 )
-from longtail.service.schemas.predict import AnswerWarning, ScoredLabel
 from longtail.service.schemas.problem import Problem, ProblemDetail
 from longtail.service.wire.json_text import check_elements, in_utf_8
 from longtail.service.wire.labels import explanation_of
@@ -145,23 +144,38 @@ def result_line(
     index: int, line: BatchLine, version: int, scorer: str, prediction: Prediction
 ) -> bytes:
     """Return the answer to a line."""
-    result = BatchResult(
-        index=index,
-        id=line.id,
-        version=version,
-        scorer=scorer,
-        correction=prediction.correction,
-        tail_dial=line.tail_dial,
-        **({} if line.aim is None else {"aim": line.aim}),
-        **text_fields(prediction),
-    )
-    return result.model_dump_json(exclude_unset=True).encode() + b"\n"
+    result = {"index": index, "id": line.id, "version": version}
+    result |= asked_fields(line, scorer, prediction) | text_fields(prediction)
+    return to_json(result) + b"\n"
+
+
+def asked_fields(asked: Options, scorer: str, prediction: Prediction) -> dict[str, Any]:
+    """Return the fields of a `PredictResponse` or `BatchResult` that say how labels were scored."""
+    fields: dict[str, Any] = {
+        "scorer": scorer,
+        "correction": prediction.correction,
+        "tail_dial": asked.tail_dial,
+    }
+    return fields if asked.aim is None else {**fields, "aim": asked.aim}
 
 
 def text_fields(prediction: Prediction) -> dict[str, Any]:
-    """Return the fields of a `TextResult`; warnings only where there are some."""
+    """Return the fields of a `TextResult`; warnings only where there are some.
+
+    They are numbers, texts and lists, which are not validated again: scores are finite since they
+    left the engine.
+    """
+    labels: list[dict[str, Any]] = [
+        {"id": x.id, "name": x.name, "score": x.score, "probability": x.probability}
+        for x in prediction.labels
+    ]
+    for label, scored in zip(labels, prediction.labels, strict=True):
+        if scored.accepted is not None:
+            label["accepted"] = scored.accepted
+    for label, why in zip(labels, prediction.explanations, strict=False):
+        label["explanation"] = explanation_of(why)
     fields: dict[str, Any] = {
-        "labels": scored_labels(prediction),
+        "labels": labels,
         "num_tokens": prediction.num_tokens,
         "num_text_tokens": prediction.num_text_tokens,
         "known_tokens": prediction.known_tokens,
@@ -174,30 +188,10 @@ def text_fields(prediction: Prediction) -> dict[str, Any]:
         fields |= {"abstained": True, "abstained_because": prediction.abstained_because}
     if prediction.warnings:
         fields["warnings"] = [
-            AnswerWarning(code=each.code, detail=each.detail, label_ids=list(each.label_ids))
+            {"code": each.code, "detail": each.detail, "label_ids": each.label_ids}
             for each in prediction.warnings
         ]
     return fields
-
-
-def scored_labels(prediction: Prediction) -> list[ScoredLabel]:
-    """Return the labels of a text as answers have them; those not explained don't say so."""
-    labels = [
-        ScoredLabel(
-            id=label.id,
-            name=label.name,
-            score=label.score,
-            probability=label.probability,
-            **({} if label.accepted is None else {"accepted": label.accepted}),
-        )
-        for label in prediction.labels
-    ]
-    if not prediction.explanations:
-        return labels
-    return [
-        label.model_copy(update={"explanation": explanation_of(why)})
-        for label, why in zip(labels, prediction.explanations, strict=True)
-    ]
 
 
 def problem_of_error(error: LongtailError) -> Problem:

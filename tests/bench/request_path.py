@@ -22,10 +22,9 @@ from longtail.service.app import create_app
 from longtail.service.server import uvicorn_options
 from longtail.service.settings import Settings
 
-PACKAGES = tuple(f"{Path(__file__).parents[2]}/{name}/" for name in ("models", "service"))
 BODY = json.dumps({"text": "Duties on imports of olive oil from third countries"})
 Call = tuple[str, str]
-"""A file and the qualified name of a function in it."""
+"""A module and the qualified name of a function in it."""
 
 
 def traced_calls(registry: Path, num_requests: int = 5) -> list[Call]:
@@ -34,10 +33,10 @@ def traced_calls(registry: Path, num_requests: int = 5) -> list[Call]:
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and "<" not in code.co_name:  # a comprehension is no function
-            path = code.co_filename.replace("/longtail/", "/")
-            if path.startswith(PACKAGES):
-                calls[path.removeprefix(PACKAGES[0]), code.co_qualname] = None
+        module = frame.f_globals.get("__name__", "")
+        is_written = "<" not in code.co_name + code.co_filename  # by us: no comprehension, say
+        if event == "call" and is_written and module.startswith("longtail."):
+            calls[module, code.co_qualname] = None
 
     threading.setprofile(note)  # for threads that start from now on
     settings = Settings(registry=registry, port=0, num_threads=1)
@@ -69,6 +68,6 @@ def traced_calls(registry: Path, num_requests: int = 5) -> list[Call]:
 
 if __name__ == "__main__":
     listed = traced_calls(Path(sys.argv[1]))
-    for number, (path, name) in enumerate(listed, 1):
-        print(f"{number:4} {path}: {name}")
-    print(f"{len(listed)} functions in {len({path for path, _ in listed})} files")
+    for number, (module, name) in enumerate(listed, 1):
+        print(f"{number:4} {module}: {name}")
+    print(f"{len(listed)} functions in {len({module for module, _ in listed})} files")

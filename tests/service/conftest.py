@@ -7,8 +7,8 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -269,9 +269,6 @@ def registry(two_versions, tmp_path):
     """A copy of it."""
     shutil.copytree(two_versions, tmp_path / "registry", symlinks=True)
     return Registry(tmp_path / "registry")
-
-
-OpenClient = Callable[..., AbstractContextManager[TestClient]]
 
 
 @contextmanager

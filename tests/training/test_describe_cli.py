@@ -9,12 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import longtail
-from longtail.models.encoders.pretrained import load_tokenizer
-from longtail.models.encoders.tokens import tokenize_texts
 from longtail.training.data.dataset import open_dataset
-from longtail.training.reports.labels import report_labels, write_reports
-
-MAX_TOKENS = 12  # of the trained run
+from longtail.training.reports.labels import write_reports
 
 
 @pytest.fixture
@@ -55,40 +51,6 @@ def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads
         for token, weight in found["keywords"]
     ]
     assert len(lines[6:]) == 7 and " * " in lines[6] and " * " not in lines[-1]
-
-
-# ---- what the encoder reads ----
-
-
-def test_the_pseudo_description_is_cut_where_the_encoder_stops(bundle):
-    tokenizer = load_tokenizer(bundle.encoder_folder)
-    reports = list(report_labels(bundle, range(len(bundle.catalogue)), 20))
-    whole = [label.pseudo_description for label in bundle.catalogue]
-    cut = [report.pseudo_description for report in reports]
-    assert all(text.startswith(part) for text, part in zip(whole, cut, strict=True))
-    assert sum(map(len, cut)) < sum(map(len, whole))
-    read, seen = (tokenize_texts(tokenizer, texts, MAX_TOKENS) for texts in (whole, cut))
-    assert read.ids.tolist() == seen.ids.tolist()
-    assert (seen.num_tokens <= MAX_TOKENS).all()
-
-
-# ---- without an encoder ----
-
-
-@pytest.fixture
-def describe_without_encoder(trained_sparse, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    registry = str(trained_sparse.registry.folder)
-    return lambda *arguments: CliRunner().invoke(
-        longtail.app, ["describe", "--registry", registry, *arguments], catch_exceptions=False
-    )
-
-
-def test_without_an_encoder_json_has_the_whole_description(describe_without_encoder, commonest):
-    found = json.loads(describe_without_encoder(commonest.id, "--json").stdout)
-    assert found["pseudo_description"] == commonest.pseudo_description
-    assert found["keywords_read"] is None
-    assert len(found["keywords"]) == 20
 
 
 # ---- the whole catalogue ----

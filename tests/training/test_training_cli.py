@@ -36,21 +36,6 @@ def call(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def fail(monkeypatch, capsys, tmp_path):
-    """Calls the command as the shell does and returns the error that it prints."""
-    monkeypatch.chdir(tmp_path)
-
-    def failing(*arguments: str | Path) -> str:
-        monkeypatch.setattr(sys, "argv", ["longtail", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            longtail.main()
-        assert caught.value.code == 1
-        return capsys.readouterr().err
-
-    return failing
-
-
-@pytest.fixture
 def evaluate(call, trained, tiny_corpus):
     """Evaluates the trained model; the files go to the folder `out`."""
     places = (tiny_corpus, "--registry", trained.registry.folder, "--output", "out")
@@ -142,20 +127,6 @@ def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
         assert printed["scorers"][name]["all"]["values"] == pytest.approx(subsets["all"])
     told = {name: each["threshold"] for name, each in printed["probabilities"]["micro_f1"].items()}
     assert told == trained.bundle.manifest.thresholds != {}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--version", "9"), "no version '9'; there are: 1"),
-        (("--split", "held-out"), "no split 'held-out'; it has 'train', 'dev', 'test'"),
-    ],
-)
-def test_evaluate_names_what_there_is_not_and_what_there_is(
-    fail, trained, tiny_corpus, options, message
-):
-    registry = ("--registry", trained.registry.folder)
-    assert message in fail("evaluate", tiny_corpus, *registry, *options)
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from transformers import AutoModel, BertConfig, DistilBertConfig, PreTrainedMode
 from longtail.models.encoders.dual_encoder import DualEncoder
 from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer
 from longtail.models.encoders.tokens import TokenBatch
-from longtail.models.encoders.vector_head import VectorHead
 from longtail.training.neural.layers import checkpoint_gradients
 
 SIZES = {
@@ -111,20 +110,6 @@ def forwards(monkeypatch):
         return calls
 
     return watch
-
-
-@pytest.mark.parametrize("role", ["document", "label"])
-@pytest.mark.parametrize("pooling", ["cls", "mean", "words", "last"])
-def test_a_dual_encoder_packs_for_gradients_alone(forwards, role, pooling):
-    head = VectorHead(document_pooling=pooling, label_pooling=pooling)
-    encoder = DualEncoder(transformer_of(CONFIGS["bert"]), head)
-    calls, batch = forwards(encoder.transformer), batch_of((3, 9, 4))
-    encoder.train()
-    trained = encoder(batch, role)
-    assert not calls
-    with torch.no_grad():
-        torch.testing.assert_close(encoder(batch, role), trained, atol=1e-5, rtol=1e-5)
-    assert calls == [1]
 
 
 def test_others_than_bert_and_layers_computed_twice_are_left_to_the_transformer(forwards):

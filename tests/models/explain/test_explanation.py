@@ -10,7 +10,6 @@ from longtail.models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST
 from longtail.models.explain.neighbours import VectorNeighbours
 from longtail.models.explain.spans import spans_of
 from longtail.models.explain.tokens import NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
-from longtail.models.labels.filters import LabelFilter
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
@@ -20,7 +19,6 @@ from longtail.models.scorers.tfidf import TfidfModel
 
 TEXTS = ["river law", "the steel trade and the milk tax, steel", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7
-UNTRAINED = {2, 5}
 KNOWING_ALL = ("retrieval", "hybrid", "ensemble")
 """Scorers that know the labels without training documents too."""
 
@@ -85,41 +83,7 @@ def test_each_part_is_what_it_says(predictor):
         assert parts["retrieval"].correction == parts["sparse"].correction == 0
 
 
-def test_labels_left_out_by_threshold_or_filter_are_not_explained(predictor):
-    found = predictor.predict(
-        TEXTS, k=4, threshold=0.5, explain=True, label_filter=LabelFilter(exclude=("L0", "L1"))
-    )
-    counts = [len(prediction.labels) for prediction in found]
-    assert [len(prediction.explanations) for prediction in found] == counts
-    assert len(set(counts)) > 1  # so that rows of unlike length were explained together
-
-
 # ---- tokens ----
-
-
-@pytest.mark.parametrize("scorer", ["sparse", "retrieval"])
-def test_contributions_add_up_to_the_sparse_score(predictor, parts, scorer):
-    rows = parts.sparse.tfidf.transform(TEXTS).toarray().astype(np.float64)
-    weights = parts.sparse.weights.toarray().astype(np.float64)
-    known = parts.sparse.labels.tolist()
-    found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, explain=True)
-    for row, prediction in enumerate(found):
-        for label, why in zip(prediction.labels, prediction.explanations, strict=True):
-            if label.index in UNTRAINED:
-                continue
-            place = known.index(label.index)
-            assert why.sparse is not None
-            for token in why.sparse.tokens:
-                column = parts.sparse.tfidf.tokens.index(token.token)
-                wanted = rows[row, column] * weights[place, column]
-                assert token.contribution == pytest.approx(wanted, abs=1e-7)
-                assert {TEXTS[row][start:end] for start, end in token.spans} == {token.token}
-            told = [token.contribution for token in why.sparse.tokens]
-            assert told == sorted(told, reverse=True)
-            total = sum(told) + why.sparse.rest + why.sparse.bias
-            assert total == pytest.approx(rows[row] @ weights[place] + parts.sparse.bias[place])
-            (own,) = (each for each in why.scores if each.scorer == "sparse")
-            assert total == pytest.approx(own.base, abs=1e-5)
 
 
 def long_model(parts: ModelParts) -> tuple[ModelParts, list[str]]:

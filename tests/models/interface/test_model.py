@@ -3,9 +3,8 @@
 import pytest
 
 from longtail.models.errors import DataError
-from longtail.models.interface.model import CHUNK_TEXTS, LoadedModel, Predictions
+from longtail.models.interface.model import LoadedModel, Predictions
 from longtail.models.predict.predictor import Predictor
-from longtail.service.offline.predict import CHUNK_LINES
 
 TEXTS = ["imports of olive oil", "<b>fishing</b> quotas"]
 
@@ -23,15 +22,6 @@ def test_one_text_has_one_prediction_and_many_have_many(model):
     assert list(many) == model.predictor.predict(TEXTS, k=3)
     assert many[1:].texts == (TEXTS[1],) and many[1:].documents == (1,)
     assert list(model.predict([])) == []
-
-
-def test_texts_are_ranked_some_at_a_time_as_by_the_command(model, monkeypatch):
-    assert CHUNK_TEXTS == CHUNK_LINES
-    sizes = []
-    read = model.predictor.read
-    monkeypatch.setattr(model.predictor, "read", lambda x: sizes.append(len(x)) or read(x))
-    found = model.predict(["oil"] * (CHUNK_TEXTS + 1), k=1)
-    assert sizes == [CHUNK_TEXTS, 1] and len(found) == CHUNK_TEXTS + 1
 
 
 def test_a_label_is_explained_by_id_or_name(model):

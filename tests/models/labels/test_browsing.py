@@ -10,30 +10,6 @@ def browser_of(labels, max_shown=3):
     return catalogue, LabelBrowser(catalogue, LabelHierarchy(catalogue), max_shown)
 
 
-def walk(browser, path=()):
-    """Yield each label with each path on which the levels show it."""
-    for node in browser.below(path):
-        below = (*path, node.element)
-        if node.row is not None:
-            yield node.row, below
-        if node.has_more:
-            yield from walk(browser, below)
-
-
-FLAT = ["oil", "olive", "olive oil", "Olives", "ore", "a", "", "ab", "abc", "abd", "abe", "olive"]
-
-
-def test_a_flat_catalogue_is_divided_by_letters():
-    catalogue, browser = browser_of(Label(f"L{i}", name) for i, name in enumerate(FLAT))
-    assert [node.element for node in browser.below()] == ["L6", "a…", "o…"]
-    assert [node.element for node in browser.below(["o…"])] == ["oil", "ol…", "ore"]
-    assert [node.element for node in browser.below(["o…", "ol…"])] == ["oli…"]
-    found = dict(walk(browser))
-    assert sorted(found) == list(range(len(catalogue)))
-    assert {row: browser.path_of(row) for row in found} == found
-    assert {browser.row_of(path[-1]) for path in found.values()} == set(found)
-
-
 def test_labels_stand_below_their_broader_ones():
     labels = [
         Label("1", "trade"),

@@ -1,6 +1,5 @@
 """The diagnosis of keywords: against naive loops, and as its command writes it."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +8,9 @@ from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 import longtail.models.parts.dense_storage
-from longtail.models.errors import ConfigError, DataError
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from research.__main__ import app
-from research.diagnosis import measure as diagnosis
 from research.diagnosis.measure import diagnose
 from research.diagnosis.theory import (
     keyword_bound,
@@ -95,54 +92,6 @@ def test_margins_and_bounds_are_what_naive_loops_find(seed):
     delta, epsilon = found.findings[0].delta_max, found.epsilon_min
     expected_bound = theorem_bound(epsilon, delta, found.num_negatives, DIM)
     assert (found.findings[0].bound == expected_bound).all()
-
-
-@pytest.mark.parametrize("least", [0.0, -1.0])
-def test_more_keywords_never_raise_delta_nor_what_is_missed(least):
-    found = diagnose(*case_of(least=least), dim=DIM, keyword_counts=(1, 2, 4, 8, 30)).findings
-    for fewer, more in pairwise(found):
-        assert (more.delta_max <= fewer.delta_max).all()
-        assert (more.delta_mean <= fewer.delta_mean).all()
-        assert (more.missed <= fewer.missed + 1e-9).all()
-
-
-def test_all_keywords_of_weights_that_are_not_negative_keep_everything():
-    (all_words,) = diagnose(
-        *case_of(least=0.0, has_bias=False), dim=DIM, keyword_counts=[30]
-    ).findings
-    assert all_words.delta_max == pytest.approx(0, abs=1e-7)
-    assert all_words.missed == pytest.approx(0, abs=1e-6)
-    assert (all_words.kept == 1).all()
-
-
-def test_the_size_of_the_blocks_changes_nothing(monkeypatch):
-    case = case_of(num_labels=9)
-    whole = diagnose(*case, dim=DIM).findings[0]
-    monkeypatch.setattr(diagnosis, "_MAX_ENTRIES", 1)
-    single = diagnose(*case, dim=DIM).findings[0]
-    for name in ("delta_max", "missed", "kept", "sharp_bound"):
-        assert getattr(single, name) == pytest.approx(getattr(whole, name), rel=1e-6)
-
-
-def test_a_document_without_words_keeps_nothing_and_spoils_nothing():
-    model, features, truth = case_of(1)
-    features = features.multiply(np.arange(25)[:, None] > 5).tocsr().astype(np.float32)
-    found = diagnose(model, csr_array(features), truth, dim=DIM)
-    assert found.epsilon_min.min() >= 0
-    assert np.isfinite(found.findings[0].sharp_bound).all()
-
-
-def test_a_document_whose_label_is_above_no_other_is_left_out():
-    model, features, truth = case_of()
-    all_labels = csr_array(np.ones(truth.shape, dtype=np.float32))
-    with pytest.raises(DataError, match="no document carries a label with a classifier that ranks"):
-        diagnose(model, features, all_labels, dim=DIM)
-
-
-@pytest.mark.parametrize("counts", [[], [8, 0]])
-def test_keyword_counts_below_one_are_refused(counts):
-    with pytest.raises(ConfigError, match="expected some of at least 1"):
-        diagnose(*case_of(), dim=DIM, keyword_counts=counts)
 
 
 # ---- python -m research diagnose ----

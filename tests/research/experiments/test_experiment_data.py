@@ -1,21 +1,11 @@
 """What an experiment learns from and is measured on."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.training.data.dataset import open_dataset
 from research.experiments.data import read_experiment_data, thirds
-
-
-def write_corpus(folder: Path, **splits: list[tuple[str, list[str]]]) -> Path:
-    for name, documents in splits.items():
-        lines = [json.dumps({"text": text, "labels": labels}) for text, labels in documents]
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    return folder
 
 
 def test_a_split_is_measured_with_the_labels_and_features_of_training(tiny_corpus):
@@ -31,15 +21,6 @@ def test_a_split_is_measured_with_the_labels_and_features_of_training(tiny_corpu
     )
     np.testing.assert_array_equal(data.counts, train.sum(axis=0)[is_trained])
     assert data.train.features.shape[1] == data.measured.features.shape[1]
-
-
-def test_documents_without_labels_are_measured_but_not_trained_on(tmp_path):
-    documents = [("red car", ["a"]), ("blue car", []), ("red bus", ["a"]), ("a blue bus", ["b"])]
-    data = read_experiment_data(
-        open_dataset(write_corpus(tmp_path, train=documents, dev=documents)), "dev"
-    )
-    assert data.train.truth.shape == (3, 2)
-    assert data.measured.truth.shape == (4, 2)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30))

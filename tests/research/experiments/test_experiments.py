@@ -2,19 +2,17 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from longtail.models.errors import ConfigError
 from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.record import PRINTED
-from research.experiments.runner import Experiment, Report, run_experiment, write_results
+from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.trials import (
     Estimate,
     Found,
     Trial,
     TrialStore,
-    found_to_json,
     settings_record,
 )
 
@@ -55,26 +53,6 @@ def test_a_folder_with_another_experiment_is_refused(tmp_path):
     TrialStore(tmp_path, {"n": [1, 2], "split": "dev"}).run(TRIALS, figures)
     with pytest.raises(ConfigError, match=r"another experiment \(its n, split differs\)"):
         TrialStore(tmp_path, {"n": 3, "split": "test"}).run(TRIALS, figures)
-
-
-def test_mean_and_standard_error():
-    values = (0.1, 0.4, 0.2, 0.5)
-    estimate = Estimate(values)
-    assert estimate.mean == pytest.approx(0.3)
-    assert estimate.standard_error == pytest.approx(np.std(values, ddof=1) / 2)
-    assert str(estimate) == "30.00 ± 9.13"
-    assert Estimate((0.5,)).standard_error is None
-    assert str(Estimate((0.5,))) == "50.00"
-
-
-def test_results_are_written_as_numbers_tables_and_a_picture(tmp_path):
-    found = TrialStore(tmp_path, {"n": 1}).run(TRIALS, figures)
-    content = {"configuration": {"n": 1}, "results": found_to_json(found)}
-    paths = write_results(tmp_path, content, "text\n", new_figure(1.0, 1.0))
-    assert json.loads(paths[0].read_text()) == content
-    assert content["results"]["task"]["a"]["x"]["values"] == [0.25, 0.75]
-    assert paths[1].read_text() == "text\n"
-    assert paths[2].read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_experiment_is_what_differs_from_the_others(tmp_path):

@@ -59,21 +59,6 @@ def test_verdicts(asked, p_value, verdict):
         assert tested.p_value == pytest.approx(p_value, abs=2e-3)
 
 
-@pytest.mark.parametrize("num_seeds", [2, 3, 5])
-def test_seeds_that_agree_to_the_digit_prove_no_more_than_their_signs(num_seeds):
-    """One more of a few pairs is found with each seed: that is no certainty."""
-    found = {
-        "task": {
-            "more": {"R": Estimate((0.02,) * num_seeds)},
-            "less": {"R": Estimate((0.01,) * num_seeds)},
-        }
-    }
-    (more,) = run_tests(found, [finding("more", "less")])
-    (less,) = run_tests(found, [finding("less", "more")])
-    assert more.p_value == 2.0**-num_seeds and less.p_value == 1
-    assert less.corrected_contrary == 2 * 2.0**-num_seeds
-
-
 def test_findings_are_corrected_for_how_many_were_looked_at():
     asked = [finding("good", "near"), finding("near", "far"), finding("near", "good")]
     alone = [run_tests(FOUND, [each])[0].p_value for each in asked]

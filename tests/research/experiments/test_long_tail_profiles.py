@@ -36,12 +36,6 @@ def shape(kind: str, num_classes: int = 3, imbalance: float = 10.0) -> ProfileSh
     return ProfileShape(kind, num_classes, imbalance)
 
 
-def test_sizes_by_hand():
-    assert profile_sizes(shape("EXP", imbalance=100.0), 200, 3).tolist() == [200, 20, 2]
-    assert profile_sizes(shape("STEP"), 50, 5).tolist() == [50, 50, 50, 5, 5]
-    assert profile_sizes(shape("STEP", imbalance=100.0), 20, 2).tolist() == [20, 1]
-
-
 @given(st.sampled_from(["EXP", "STEP"]), st.integers(100, 900), st.integers(2, 50))
 def test_sizes_fall_from_the_most_to_its_hundredth(kind, most, num_classes):
     sizes = profile_sizes(ProfileShape(kind), most, num_classes)

@@ -13,7 +13,6 @@ from research.experiments.negative_mining import (
     draw_negative_mining,
     learning_config,
     negative_mining_record,
-    ratio,
     run_negative_mining,
 )
 from research.experiments.trials import Estimate, Trial
@@ -67,20 +66,6 @@ def test_every_setting_learns_and_follows_from_the_seed(setting, data):
     found = run_negative_mining(data, PLAN, trial, 0.02, "cpu")
     assert found["R@1"] == found["P@1"] > 0.5
     assert found == run_negative_mining(data, PLAN, trial, 0.02, "cpu")
-
-
-def test_a_ratio_of_means_and_its_error():
-    above, below = Estimate((0.4, 0.6)), Estimate((0.2, 0.2))
-    value, error = ratio(above, below)
-    assert value == pytest.approx(2.5)
-    assert error == pytest.approx(above.standard_error / 0.2)
-    value, error = ratio(Estimate((0.4, 0.6)), Estimate((0.2, 0.3)))
-    assert (value, error) == (pytest.approx(2), pytest.approx(0))  # each seed has this ratio
-    assert ratio(Estimate((0.4, 0.6)), Estimate((0.2,))) == (pytest.approx(2), None)
-    shared = ratio(Estimate((0.4, 0.6, 0.8), (0, 1, 2)), Estimate((0.3, 0.4), (1, 2)))
-    assert shared == ratio(Estimate((0.6, 0.8)), Estimate((0.3, 0.4)))
-    assert ratio(Estimate((0.4,)), Estimate((0.2,))) == (pytest.approx(2), None)
-    assert ratio(Estimate((0.4,)), Estimate((0.0,))) == (float("inf"), None)
 
 
 def test_the_report_has_ratios_where_there_is_plain_sampling_and_a_curve():

@@ -45,14 +45,6 @@ def test_each_setting_has_the_rate_that_is_best_for_it_on_the_other_half(tmp_pat
     assert rates_record(found) == {"task": {"low": 0.1, "high": 10.0}}
 
 
-def test_a_search_that_was_stopped_goes_on(tmp_path):
-    first, second = Recorded(), Recorded()
-    run_with_rates(TrialStore(tmp_path, {}), TRIALS[:2], RATES, first.rated())
-    run_with_rates(TrialStore(tmp_path, {}), TRIALS, RATES, second.rated())
-    assert second.tuned == []
-    assert [seed for _, seed, _ in second.measured] == [1, 1]
-
-
 def documents(number: int) -> ExperimentData:
     rng = np.random.default_rng(0)
     words = csr_array(rng.random((number, 5)).astype(np.float32))

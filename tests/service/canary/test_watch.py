@@ -228,23 +228,6 @@ def test_a_watcher_that_was_killed_at_any_step_finishes_when_it_runs_again(
         assert events(log)[-1] == "done"
 
 
-def test_a_watcher_that_was_killed_while_it_watched_keeps_to_the_time_and_the_counts(log):
-    service = Played()
-
-    def kill(seconds: float) -> None:
-        if seconds == 30:
-            raise KilledError
-
-    service.on_sleep = kill
-    with pytest.raises(KilledError):
-        watch(service, log)
-    service.on_sleep = lambda _: None
-    decision = watch(service, log)
-    assert decision.promote and service.time == 1060.0
-    assert decision.figures["compared"]["requests"] == 600
-    assert service.calls == ["canary 2", "activate 2"]
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [

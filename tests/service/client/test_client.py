@@ -249,21 +249,6 @@ def test_lines_are_taken_only_as_fast_as_answers_are_read(client):
     assert next(taken) < 10_000
 
 
-def test_the_asyncio_client_streams_from_either_kind_of_iterator(server):
-    async def lines():
-        for text in ("a", "b"):
-            await asyncio.sleep(0)
-            yield text
-
-    async def ask():
-        async with AsyncClient(server) as client:
-            of_async = [one.index async for one in client.stream_batch(lines())]
-            of_sync = [one.index async for one in client.stream_batch(iter(["a", "b"]))]
-            return of_async, of_sync
-
-    assert asyncio.run(ask()) == ([0, 1], [0, 1])
-
-
 def test_a_busy_service_is_asked_again(answer_with):
     url = answer_with(BUSY, BUSY, answer(200, {"status": "ready", "newer": 1}))
     with Client(url, retry=FAST) as client, pytest.raises(ClientError, match="is no ModelList"):
@@ -310,16 +295,6 @@ def test_an_answer_that_does_not_come_is_an_error(answer_with):
             list(client.stream_batch(["a"]))
         with pytest.raises(NoAnswerError, match="did not answer in time"):
             client.models()
-
-
-def test_the_asyncio_client_tells_the_same_errors():
-    async def ask():
-        async with AsyncClient("http://127.0.0.1:9", retry=FAST) as client:
-            assert not await client.is_ready()
-            with pytest.raises(ConnectionFailedError):
-                await client.models()
-
-    asyncio.run(ask())
 
 
 def test_an_answer_of_something_else_is_an_error(answer_with):

@@ -66,19 +66,6 @@ def test_a_place_is_held_until_the_request_is_admitted():
     asyncio.run(play())
 
 
-def test_a_place_is_as_large_as_requests_have_been():
-    async def play():
-        admission = Admission(10**6)
-        for _ in range(1000):
-            with admission.admit(50, 10):
-                pass
-        reservation = admission.reserve(10)
-        assert admission.tokens == 50
-        reservation.release()
-
-    asyncio.run(play())
-
-
 def test_places_of_others_count():
     async def play():
         admission, reservations = Admission(40), []
@@ -262,20 +249,6 @@ def test_huge_requests_do_not_shut_out_others_before_they_are_read():
 
 
 # ---- shares of clients ----
-
-
-def test_a_client_that_takes_all_it_can_leaves_room_for_others():
-    admission = Admission(1000)
-    with ExitStack() as stack:
-        set_client("greedy")
-        for _ in range(80):
-            stack.enter_context(admission.admit(10, math.inf))
-        with pytest.raises(QueueFullError, match="of this client's texts"):
-            admission.check(10, math.inf)
-        set_client("polite")
-        for _ in range(10):
-            stack.enter_context(admission.admit(10, math.inf))
-    assert admission.tokens == 0
 
 
 def test_many_greedy_clients_leave_room_for_others_and_get_equal_shares():

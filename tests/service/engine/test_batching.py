@@ -1,6 +1,5 @@
 """Which texts are computed together, and in which order."""
 
-import threading
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 
@@ -107,41 +106,6 @@ def test_where_little_comes_what_waits_is_shared_among_the_workers():
     assert lengths_of(queue.next_work()) == [10] * 4
 
 
-@pytest.mark.parametrize(
-    ("tokens_a_second", "taken"),
-    [
-        (100, 4),  # 40 x 0.06 / 0.94 = 2 tokens would do: what waits is shared
-        (1000, 4),  # 40 x 0.55 / 0.45 = 49 tokens, which a fifth text would exceed
-        (1400, 8),  # 40 x 0.77 / 0.23 = 134 tokens: all that waits
-        (5000, 8),  # more than can be borne: the largest batches lose least
-    ],
-)
-def test_the_more_comes_the_larger_batches_are(tokens_a_second, taken):
-    queue, clock = queue_with(speed=1000)
-    waiting(queue, *[10] * 8)
-    clock.now += 60
-    queue._arrivals.add(2 * tokens_a_second, clock.now)  # two seconds' worth, which it remembers
-    assert len(queue.next_work()) == taken
-
-
-def test_other_threads_take_no_batches_before_they_are_to_help():
-    is_helped = False
-    queue = WorkQueue(100, is_helped=lambda: is_helped)
-    queue.add_worker()
-    assert queue.num_workers == 1
-    waiting(queue, 10, 10)
-    taken = []
-    helper = threading.Thread(target=lambda: taken.append(queue.next_work(takes_calls=False)))
-    helper.start()
-    waiting(queue, 10)  # wakes both, of whom only the first takes something: all
-    assert lengths_of(queue.next_work()) == [10, 10, 10]
-    is_helped = True
-    waiting(queue, 10)
-    helper.join(60)
-    assert [lengths_of(batch) for batch in taken] == [[10]]
-    assert queue.num_workers == 2
-
-
 def with_deadline(queue, clock, seconds, *lengths, turn_s=0.0, **options):
     """Let a job wait that is of use for so many seconds."""
     job = job_of(*("x" for _ in lengths), **options)
@@ -222,15 +186,6 @@ def test_interactive_texts_go_first_but_bulk_ones_get_every_eighth_turn():
     waiting(queue, *[10] * 16)
     order = [queue.next_work()[0].job is bulk for _ in range(19)]
     assert [i for i, is_bulk in enumerate(order) if is_bulk] == [7, 15, 18]
-
-
-def test_interactive_jobs_are_tokenised_first_and_in_bounded_portions():
-    queue = WorkQueue(10)
-    bulk = job_of("x", priority=Priority.BULK)
-    long = [job_of("x" * 40_000) for _ in range(3)]
-    for job in (bulk, *long):
-        queue.add(job)
-    assert [queue.next_jobs() for _ in range(4)] == [*([job] for job in long), [bulk]]
 
 
 def test_a_job_that_is_dropped_never_begins():

@@ -14,9 +14,9 @@ import pytest
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import NotReadyError, RequestError
-from longtail.models.options import RankingOptions
 from longtail.service.engine.engine import Engine, Limits, Query
 from longtail.service.errors import DeadlineError, QueueFullError
+from longtail.service.schemas.base import Options
 
 
 @dataclass
@@ -99,7 +99,7 @@ async def until(event):
 
 
 def query_of(texts, *, version=None, timeout_s=None, **options):
-    return Query(texts, RankingOptions(**options), version=version, timeout_s=timeout_s)
+    return Query(texts, Options(version=version, **options), timeout_s)
 
 
 def begin(engine, *texts, **options):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
-
 import pytest
 
-from longtail.models.errors import RequestError
 from longtail.models.options import RankingOptions
-from longtail.service.engine.queries import Query
+from longtail.service.engine.label_sets import LabelSets
+from longtail.service.engine.queries import options_for
+from longtail.service.schemas.base import Options
 
 
-def test_a_k_that_nobody_asked_for_is_at_most_the_number_of_labels(open_client):
-    asked = Query(("a",), RankingOptions(k=9), has_own_k=False)
-    with open_client(max_k=20) as client:
-        engine = client.app.state.service.engine
-        answer = asyncio.run(engine.predict(asked))
-        with pytest.raises(RequestError, match="k is 9"):
-            asyncio.run(engine.predict(replace(asked, has_own_k=True)))
-    assert len(answer.predictions[0].labels) == 8
+@pytest.mark.parametrize(("given", "k"), [({}, 3), ({"k": 5}, 5), ({"k": 2}, 2)])
+def test_only_a_k_that_nobody_asked_for_is_at_most_the_number_of_labels(given, k):
+    class Model:
+        default_scorer = "sparse"
+        catalogue = range(3)
+
+    assert options_for(Options(**given), Model(), LabelSets()) == RankingOptions(k, "sparse")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from longtail.models.errors import BundleCorruptError
-from longtail.service.engine import engine, self_check
+from longtail.service.engine import self_check
 from longtail.service.engine.admission import Admission
 from longtail.service.engine.engine import _OWN_TEXT
 from longtail.service.engine.self_check import SelfCheck
@@ -156,14 +156,6 @@ def test_a_service_that_cannot_even_admit_requests_is_not_ready(open_client, mon
         until_ready_is(client, 200)
 
 
-def test_lines_of_a_stream_that_fail_are_noticed_too(open_client, make_loader, fragile):
-    with open_client(make_loader(predictor_class=fragile)) as client:
-        fragile.failure = RuntimeError()
-        headers = {"content-type": "application/x-ndjson"}
-        client.post("/v1/batch", content=b'{"text": "some words"}\n', headers=headers)
-        until_ready_is(client, 503)
-
-
 def test_requests_that_fail_by_what_they_contain_do_not_touch_readiness(
     open_client, make_loader, fragile, monkeypatch
 ):
@@ -212,18 +204,6 @@ def test_a_service_whose_thread_hangs_is_not_ready_until_it_goes_on(
         gate.set()
         until_ready_is(client, 200)
     assert "no request was answered within 0.2 s" in problem["detail"]
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_service_whose_compute_thread_has_ended_says_so(
-    open_client, make_loader, fragile, monkeypatch
-):
-    monkeypatch.setattr(engine, "keep_running", lambda work: work())  # it can't begin anew
-    with open_client(make_loader(predictor_class=fragile), request_timeout_s=PATIENCE_S) as client:
-        fragile.failure = SystemExit()
-        assert ask(client) == 500  # and no wait for its time limit
-        detail = until_ready_is(client, 503)["detail"]
-    assert "the thread 'compute_0' has ended, its cause is in the log; restart" in detail
 
 
 def test_a_compute_thread_that_is_killed_begins_anew(open_client, make_loader, fragile, caplog):
@@ -318,11 +298,6 @@ def test_alone_a_full_queue_is_no_failure_while_others_are_answered():
     engine.failures = [refuse]
     assert run_check(engine) == [None]
     assert engine.num_asked == 1
-
-
-def test_alone_a_full_queue_without_any_answer_is_a_standstill():
-    problems = run_check(FakeEngine(QueueFullError("full", 1)), timeout_s=0.0)
-    assert "no request was answered within 0 s" in problems[0]
 
 
 def test_alone_work_that_waits_without_any_answer_starts_a_check():

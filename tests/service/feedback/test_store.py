@@ -7,7 +7,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 
@@ -75,21 +74,6 @@ def test_a_deleted_entry_leaves_its_id_and_never_comes_back(store, make_entry):
     kept, deleted = store.page(0, 10)
     assert (kept.id, deleted.id, deleted.sequence) == ("b", "a", 3)
     assert set(deleted.content) == {"deleted_at"}
-
-
-@pytest.mark.slow
-def test_who_opens_a_new_store_at_once_waits_for_the_others(tmp_path):
-    num_stores, num_openings = 4, 20
-    start = Barrier(num_stores)
-
-    def open_all(_):
-        for number in range(num_openings):
-            start.wait(60)
-            with FeedbackStore(tmp_path / str(number), wait_s=60) as store:
-                assert store.page(0, 1) == []
-
-    with ThreadPoolExecutor(num_stores) as pool:
-        list(pool.map(open_all, range(num_stores)))
 
 
 def test_who_writes_at_once_takes_each_id_once_and_readers_miss_nothing(place, make_entry):

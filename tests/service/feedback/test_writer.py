@@ -9,10 +9,6 @@ from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
 
 
-def ids_in(store):
-    return [record.id for record in store.page(0, 1000)]
-
-
 def test_many_threads_share_transactions(tmp_path, make_entry):
     class Counting(FeedbackStore):
         num_transactions = 0
@@ -42,17 +38,6 @@ def test_what_waits_is_bounded_and_a_large_request_is_taken_alone(tmp_path, make
     writer.start()
     writer.close()
     assert len(first.result(0)) == 5
-
-
-def test_who_no_longer_waits_is_passed_over(tmp_path, make_entry):
-    writer = FeedbackWriter(FeedbackStore(tmp_path), max_waiting=10)
-    gone, stays = writer.add([make_entry("a")]), writer.add([make_entry("b")])
-    assert gone.cancel()
-    writer.start()
-    writer.close()
-    assert stays.result(0)[0].id == "b"
-    with FeedbackStore(tmp_path) as store:
-        assert ids_in(store) == ["b"]
 
 
 def test_a_failure_reaches_all_who_wait_and_the_thread_goes_on(tmp_path, make_entry, caplog):

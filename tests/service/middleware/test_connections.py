@@ -137,19 +137,6 @@ def test_a_stream_may_pause_for_longer_than_a_body_may_take(impatient, clock):
     assert b'"complete": true, "num_lines": 2' in received
 
 
-def test_the_pause_between_requests_may_be_longer_than_a_head_may_take(impatient, clock):
-    url = httpx.URL(impatient)
-    connection = http.client.HTTPConnection(url.host, url.port, timeout=60)
-    connection.connect()
-    first = connection.sock
-    for _ in range(2):
-        connection.request("POST", "/v1/predict", BODY, {"Content-Type": "application/json"})
-        assert connection.getresponse().read().startswith(b'{"model"')
-        clock.move(3 * READ_TIMEOUT_S)  # within the time that connections are kept open
-    assert connection.sock is first
-    connection.close()
-
-
 def problem_of(answer):
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"content-type: application/problem+json" in head

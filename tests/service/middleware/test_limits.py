@@ -65,10 +65,3 @@ def test_a_body_that_is_not_the_gzip_that_it_says_is_a_400(small, body, words):
 def test_a_zip_bomb_is_refused(small):
     answer = small.post("/v1/predict", **packed(bytes(10**7)))
     assert answer.status_code == 413
-
-
-def test_another_encoding_is_a_415_that_says_which_are_read(small):
-    headers = JSON | {"content-encoding": "br"}
-    answer = small.post("/v1/predict", content=b"x", headers=headers)
-    assert answer.status_code == 415
-    assert answer.headers["accept-encoding"] == "identity, gzip, deflate"

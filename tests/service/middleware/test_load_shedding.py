@@ -1,10 +1,8 @@
 """Refused before anything is read: no body, no log line, but all that a client can use."""
 
-import logging
 from contextlib import ExitStack
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from longtail.service.middleware import load_shedding
 from longtail.service.wire.problems import problem_of
@@ -66,29 +64,6 @@ def test_whatever_asks_for_work_is_refused_unread(full, path):
 )  # fmt: skip
 def test_all_else_is_answered(full, method, path, status):
     assert full().request(method, path).status_code == status
-
-
-def test_what_is_refused_is_counted_by_its_route_but_logged_once_a_second(full, caplog):
-    client = full()
-    with caplog.at_level(logging.INFO):
-        for _ in range(3):
-            client.post("/v1/projects/v2-retrieval/suggest", data={"text": "a"})
-    lines = [
-        record.getMessage()
-        for record in caplog.records
-        if record.name.startswith("longtail.service")
-    ]
-    (line,) = [line for line in lines if "refused" in line]
-    assert line.startswith("overloaded: 1 requests refused unread; 10 tokens")
-    assert not [line for line in lines if "suggest" in line]
-    samples = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(client.get("/metrics").text)
-        for sample in family.samples
-    }
-    assert samples["longtail_problems_total", "overloaded"] == 3
-    route = "/v1/projects/{project_id}/suggest"
-    assert samples["longtail_http_request_duration_seconds_count", "POST", route, "4xx"] == 3
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,6 @@ def test_further_names_can_be_allowed(open_client, monkeypatch, allowed, host, s
         assert client.get("/v1/models", headers={"Host": host}).status_code == status
 
 
-def test_where_a_key_is_required_every_name_is_answered(open_client, keys):
-    (key, entry), _ = keys
-    headers = {"Host": "labels.example.org", "Authorization": f"Bearer {key}"}
-    with open_client(api_keys=entry) as client:
-        assert client.get("/v1/models", headers=headers).status_code == 200
-
-
 def test_a_request_with_upgrade_and_a_body_is_refused(client):
     answer = client.post("/v1/predict", json={"text": "a"}, headers={"Upgrade": "h2c"})
     assert (answer.status_code, answer.headers["connection"]) == (400, "close")

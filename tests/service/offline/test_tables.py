@@ -5,10 +5,7 @@ import gzip
 import io
 
 import pytest
-from typer.testing import CliRunner
 
-import longtail
-from longtail.models.errors import DataError
 from longtail.models.labels.cells import labels_of_cell
 from longtail.service.offline.predict import CHUNK_LINES, check_task, predict_file
 from longtail.service.offline.tables import ADDED, _cells, _harmless
@@ -84,26 +81,3 @@ def test_a_run_that_was_cut_off_ends_as_one_that_was_not(task, fake_predictor, r
     check_task(asked)
     predict_file(asked, fake_predictor(registry.open(1)))
     assert len(rows_of(asked.target)) == CHUNK_LINES + 10
-
-
-def test_rows_that_changed_while_they_were_answered_are_told(task, fake_predictor, registry):
-    class Adding(fake_predictor):
-        def predict(self, texts, **options):
-            with asked.source.open("a") as file:
-                file.write("more\n" * 2**19)
-            return super().predict(texts, **options)
-
-    asked = task("text\n" + "a\n" * 3)
-    asked.part.parent.mkdir(exist_ok=True)
-    with pytest.raises(DataError, match="has changed"):
-        predict_file(asked, Adding(registry.open(1)))
-
-
-def test_one_damaged_row_is_an_error_of_that_row(task, trained_sparse):
-    asked = task(b"text\n" + b"imports of fish \xc3\xb6\n" * 200 + b"\xff\n")
-    arguments = ["predict", "--input", str(asked.source), "--output", str(asked.target)]
-    registry = ["--registry", str(trained_sparse.registry.folder)]
-    run = CliRunner().invoke(longtail.app, [*arguments, *registry])
-    assert run.exit_code == 1  # 200 of 201 are answered
-    *_, last, damaged = asked.target.read_bytes().splitlines()
-    assert b"not UTF-8" in damaged and b"not UTF-8" not in last

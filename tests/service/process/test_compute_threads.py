@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import faiss
 import pytest
 import torch
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from longtail.service.process.compute_threads import ComputeSetup, limit_threads
 
@@ -94,26 +93,6 @@ def test_compute_threads_share_the_threads_of_the_libraries(
     assert setup.num_workers == count
     assert prepare(setup) is (count > 1)
     assert setup.libraries.torch_threads == setup.libraries.faiss_threads == each
-
-
-def test_on_a_gpu_one_thread_computes(monkeypatch):
-    assert ComputeSetup(8, 4, "cuda").num_workers == 1
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for device in (None, "cuda"):
-        setup = ComputeSetup(2, device=device)
-        assert not prepare(setup)
-        assert (setup.num_workers, setup.libraries.torch_threads) == (1, 2)
-
-
-def test_idle_threads_of_numpy_and_the_tokeniser_take_no_processor(monkeypatch):
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "to be unset")
-    monkeypatch.delenv("TOKENIZERS_PARALLELISM")
-    setup = ComputeSetup(2, device="cpu")
-    with threadpool_limits(user_api="blas"):  # as before at the end
-        prepare(setup)
-        blas = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
-    assert set(blas) == {1}
-    assert setup.libraries.tokeniser_threads == 1
 
 
 CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")

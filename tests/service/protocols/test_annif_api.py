@@ -8,19 +8,6 @@ SUGGEST = "/v1/projects/longtail/suggest"
 BATCH = "/v1/projects/longtail/suggest-batch"
 
 
-def test_there_is_a_project_for_what_is_served_and_for_each_scorer_and_version(open_client):
-    with open_client(versions=("current", 1)) as client:
-        projects = client.get("/v1/projects").json()["projects"]
-        vocabs = client.get("/v1/vocabs").json()["vocabs"]
-    assert [project["project_id"] for project in projects] == [
-        "longtail", "longtail-retrieval", "longtail-sparse", "longtail-1", "longtail-2",
-    ]  # fmt: skip
-    assert [project["backend"]["backend_id"] for project in projects][:3] == [
-        "retrieval", "retrieval", "sparse",
-    ]  # fmt: skip
-    assert [vocab["vocab_id"] for vocab in vocabs] == ["longtail-1", "longtail-2"]
-
-
 def test_a_project_is_described_as_annif_does(open_client):
     with open_client(language="fi") as client:
         project = client.get("/v1/projects/longtail-2-sparse").json()

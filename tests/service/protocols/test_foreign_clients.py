@@ -1,13 +1,10 @@
 """Clients that others wrote ask a running service: those of Triton and of Annif, as they are."""
 
-import asyncio
-
 import numpy as np
 import pytest
 import requests
 from annif_client import AnnifClient
 from tritonclient import http as triton
-from tritonclient.http import aio as triton_aio
 from tritonclient.http.auth import BasicAuth
 from tritonclient.utils import InferenceServerException
 
@@ -59,24 +56,6 @@ def test_triton_gets_labels_in_binary_tensors_as_it_asks_by_itself(triton_client
     assert found.get_response()["id"] == "mine"
 
 
-def test_tritons_asyncio_client_gets_labels(server):
-    async def ask():
-        async with triton_aio.InferenceServerClient(server.removeprefix("http://")) as client:
-            found = await client.infer("longtail", text_input(), timeout=20_000_000)
-            return found.as_numpy("scores")[:, 0].tolist()
-
-    assert asyncio.run(ask()) == [9, 13]
-
-
-def test_triton_is_told_what_was_wrong(triton_client):
-    with pytest.raises(InferenceServerException, match="k is 5000; expected 1 to 1000") as caught:
-        triton_client.infer("longtail", text_input(), parameters={"k": 5000})
-    assert caught.value.status() == "400"
-    with pytest.raises(InferenceServerException, match="no model 'other'") as caught:
-        triton_client.infer("other", text_input())
-    assert caught.value.status() == "404"
-
-
 def test_triton_and_annif_bring_a_key_as_password(open_server, keys):
     key, entry = keys[0]
     with open_server(api_keys=entry) as url:
@@ -102,15 +81,6 @@ def test_annif_gets_labels_of_documents(annif):
     found = annif.suggest_batch("longtail", documents, limit=1)
     assert [one["document_id"] for one in found] == ["d0", "d1"]
     assert [one["results"][0]["label"] for one in found] == ["Label 0"] * 2
-
-
-def test_annif_is_told_what_is_not_there(annif):
-    with pytest.raises(ValueError, match="Project 'other' not found"):
-        annif.suggest("other", "text")
-    with pytest.raises(ValueError, match="Look at /docs for all paths"):
-        annif.detect_language("text", ["en"])
-    with pytest.raises(requests.HTTPError, match="403"):
-        annif.learn("longtail", [])
 
 
 def test_annif_teaches(open_server, tmp_path):

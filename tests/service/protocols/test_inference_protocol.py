@@ -55,20 +55,6 @@ def test_the_outputs_hold_what_predict_answers(client):
     assert found["exact"]["data"] == [result["exact"] for result in results]
 
 
-def test_the_version_of_the_path_answers_and_the_id_comes_back(open_client):
-    with open_client(versions=("current", 1)) as client:
-        answers = [
-            client.post(
-                f"/v2/models/longtail{version}/infer",
-                json={"id": "mine", "inputs": [text_input("a")]},
-            ).json()
-            for version in ("", "/versions/1", "/versions/current")
-        ]
-    assert [answer["model_version"] for answer in answers] == ["2", "1", "2"]
-    assert {answer["id"] for answer in answers} == {"mine"}
-    assert answers[0]["parameters"]["scorer"] == "retrieval"
-
-
 def test_binary_tensors_go_both_ways(client):
     texts = ["olive oil", "ölive"]
     binary = b"".join(struct.pack("<I", len(t.encode())) + t.encode() for t in texts)

@@ -8,9 +8,7 @@ import pytest
 
 from longtail.models.errors import RequestError
 from longtail.service.feedback.store import FeedbackStore
-from longtail.service.protocols import label_studio_labels
 from longtail.service.protocols.label_config import controls_of
-from longtail.service.protocols.label_studio_labels import _find_labels
 
 CONFIG = """<View>
   <Text name="text" value="$text"/>
@@ -138,20 +136,6 @@ def send(client, event):
     return answer.json()["stored"]
 
 
-def test_all_labels_are_predicted_for_a_taxonomy_that_asks_for_them(client):
-    first, blank = predict(client, CONFIG, {"text": "abc"}, {"text": " "})
-    (region,) = first["result"]
-    assert (region["from_name"], region["to_name"], region["type"]) == (
-        "labels",
-        "text",
-        "taxonomy",
-    )
-    assert region["value"] == {"taxonomy": [[f"Label {i}"] for i in range(5)]}
-    assert first["score"] == pytest.approx(sum(1 / (i + 1) for i in range(5)) / 5)
-    assert first["model_version"] == "longtail-2"
-    assert (blank["result"], blank["score"]) == ([], 0)
-
-
 def test_only_choices_are_predicted_as_the_control_says(client):
     (answer,) = predict(client, CHOICES, {"body": {"text": "abc"}})
     assert answer["result"][0]["value"] == {"choices": ["Label 1", "L3"]}
@@ -160,18 +144,6 @@ def test_only_choices_are_predicted_as_the_control_says(client):
     assert answer["result"][0]["value"] == {"choices": ["Label 1"]}
     strict = CHOICES.replace("0.2", "0.9")
     assert predict(client, strict, {"body": {"text": "abc"}})[0]["result"] == []
-
-
-def test_paths_of_a_written_taxonomy(client):
-    (answer,) = predict(client, TAXONOMY, {"text": "abc"})
-    assert answer["result"][0]["value"] == {
-        "taxonomy": [
-            ["odd", "Label 1"],
-            ["Label 2"],
-            ["odd", "m", "Label 3"],
-            ["Label 2", "Label 4"],
-        ]
-    }
 
 
 def test_a_configuration_that_can_not_be_predicted_is_refused_and_logged(client, caplog):
@@ -210,13 +182,6 @@ def test_feedback_is_what_was_kept_removed_and_added(keeping, make_event):
         (record,) = store.page(0, 9)
     assert record.content["text"] == "olive oil"
     assert record.content["version"] == 2
-
-
-def test_a_prediction_that_is_not_told_is_made_again(keeping, make_event):
-    send(keeping, make_event(["Label 1", "Label 6"], parent_prediction=4))
-    assert stored(keeping) == [
-        {"accepted": ["L1"], "rejected": ["L0", "L2", "L3", "L4"], "added": ["L6"]}
-    ]
 
 
 def test_labels_that_the_model_lacks_are_proposed_but_headings_are_not(keeping, make_event):
@@ -312,18 +277,3 @@ def test_an_event_of_more_choices_than_feedback_has_is_refused(keeping, make_eve
     answer = keeping.post("/label-studio/webhook", json=event)
     assert answer.status_code == 422
     assert "3000 choices" in answer.json()["detail"]
-
-
-def test_the_choices_of_a_project_are_looked_up_once_in_an_event(keeping, make_event, monkeypatch):
-    event = make_event(
-        ["Label 1"],
-        action="ANNOTATIONS_CREATED",
-        config=TAXONOMY.replace('"t"', '"text"').replace('"c"', '"labels"'),
-    )
-    annotations = [event["annotation"] | {"id": number} for number in range(50)]
-    made = []
-    monkeypatch.setattr(
-        label_studio_labels, "_find_labels", lambda *x: made.append(x) or _find_labels(*x)
-    )
-    send(keeping, event | {"annotation": annotations, "task": [event["task"]]})
-    assert len(made) == 1

@@ -47,16 +47,6 @@ def test_the_query_speaks_for_lines_that_say_nothing(client):
     assert (len(second["labels"]), second["scorer"]) == (1, "retrieval")
 
 
-def test_lines_have_an_aim_of_their_own_or_that_of_the_query(client):
-    body = lines_of([{"text": "a"}, {"text": "a", "aim": "propensity"}])
-    first, second, _ = post(client, body, aim="coverage")
-    assert (first["aim"], second["aim"]) == ("coverage", "propensity")
-    body = lines_of([{"text": "a", "tail_dial": 0.5}, {"text": "a"}])
-    refused, answered, _ = post(client, body, aim="coverage")
-    assert "Give only one of 'aim' and 'tail_dial'" in refused["error"]["detail"]
-    assert answered["aim"] == "coverage"
-
-
 def test_bad_lines_are_answered_with_errors_and_the_others_as_ever(client):
     body = b'{"text": "a"}\nnonsense\n{"id": 5, "text": ""}\n{"id": 6, "text": "a", "k": 99}\n'
     *lines, end = post(client, body + b'{"text": "aa", "version": 1}\n{"text": "aaa"}')

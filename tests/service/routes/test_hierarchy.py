@@ -74,11 +74,3 @@ def test_the_tree_is_walked_from_the_top(client):
     assert client.get("/v1/labels", params={"narrower_of": "gone"}).status_code == 404
     found = client.get("/v1/labels", params={"query": "Label 0"}).json()["labels"][0]
     assert found["narrower_count"] == 2
-
-
-def test_a_label_shows_its_neighbours_in_the_tree(client):
-    label = client.get("/v1/labels", params={"id": "L3", "language": "fi"}).json()
-    assert label["name"] == "Kissa" and label["names"] == {"en": "Label 3", "fi": "Kissa"}
-    assert label["broader"] == [{"id": "L1", "name": "Label 1"}, {"id": "L2", "name": "Label 2"}]
-    assert label["narrower"] == [] and label["notation"] == "N1"
-    assert ids(client.get("/v1/labels/L0").json()["narrower"]) == ["L1", "L2"]

@@ -1,6 +1,5 @@
 """Labels over HTTP: included and excluded, explained, searched and shown."""
 
-import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +14,6 @@ from fastapi.testclient import TestClient
 from longtail.models.predict.predictor import Predictor
 from longtail.service.app import create_app
 from longtail.service.engine import shares
-from longtail.service.engine.engine import Engine, Limits
-from longtail.service.errors import DeadlineError
 from longtail.service.settings import Settings
 
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -91,12 +88,6 @@ def test_a_filter_that_can_not_be_met_is_refused(open_client, sets, body, words,
     assert words in answer.json()["detail"]
 
 
-def test_a_set_that_changes_changes_the_next_answer(set_client, sets):
-    assert predicted(set_client, include_set="low", k=8) == ["L0", "L1", "L2"]
-    (sets / "low.txt").write_text("L7\n")
-    assert predicted(set_client, include_set="low", k=8) == ["L7"]
-
-
 def post_batch(client, *lines, **query):
     content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     answer = client.post("/v1/batch", content=content, headers=NDJSON, params=query)
@@ -146,14 +137,6 @@ def test_labels_are_explained_where_asked(client):
         "documents": [{"id": "D7", "similarity": 0.5, "share": 0.75}],
         "blend": [{"scorer": "sparse", "weight": 1.5, "contribution": -0.25}],
     }  # fmt: skip
-
-
-def test_lines_of_a_batch_are_explained(client):
-    first, second = post_batch(client, {"text": "a", "explain": True}, {"text": "a"}, k=1)
-    assert first["labels"][0]["explanation"]["training_count"] == 3
-    assert "explanation" not in second["labels"][0]
-    (third,) = post_batch(client, {"text": "a"}, k=1, explain="true")
-    assert "explanation" in third["labels"][0]
 
 
 def test_only_so_many_labels_are_explained(open_client, monkeypatch):
@@ -277,39 +260,6 @@ def test_a_real_model_ranks_and_explains_over_http(real_client, real):
 
 
 # ---- the engine ----
-
-
-class Models:
-    def __init__(self, predictor):
-        self.model = type("Model", (), {"predictor": predictor, "version": 1})()
-
-    def get(self, version=None):
-        return self.model
-
-
-def engine_with(predictor, **limits):
-    return Engine(
-        Models(predictor), Limits(max_texts=1, max_text_characters=10, max_k=1, **limits), None
-    )
-
-
-def test_a_description_that_nobody_waits_for_any_more_is_let_go(fake_predictor, registry):
-    engine = engine_with(fake_predictor(registry.open(1)), request_timeout_s=0.01)
-
-    async def ask():
-        with pytest.raises(DeadlineError, match=r"within 0\.01 s"):
-            await engine.describe("L1")
-        waiting = asyncio.ensure_future(engine.describe("L1"))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert engine.admission.tokens == 0
-
-    asyncio.run(ask())
-    engine.start()  # what still waits is done, and the thread goes on
-    assert engine.run(lambda: 7) == 7
-    engine.close()
 
 
 class Catalogued:

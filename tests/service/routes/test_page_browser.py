@@ -1,6 +1,5 @@
 """The page in headless Chromium, driven over the WebDriver protocol (W3C, 2018)."""
 
-import re
 import shutil
 import socket
 import subprocess
@@ -17,7 +16,6 @@ import pytest
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
-from longtail.models.labels.selection import LabelSelector
 from longtail.models.results import (
     AnswerWarning,
     BlendPart,
@@ -282,13 +280,6 @@ def bars(page: Browser) -> list[float]:
     )
 
 
-def test_the_page_says_how_much_of_a_long_text_was_read(page):
-    ask(page, "word " * 120)
-    assert "only the first 100 of 120 tokens read" in words(page, ".summary")
-    ask(page, "word " * 100)
-    page.wait("!document.querySelector('.summary').textContent.includes('only the first')")
-
-
 def test_labels_of_a_text_without_a_known_word_do_not_look_like_an_answer(page):
     ask(page, "olive oil")
     assert words(page, ".cautions") == ""
@@ -421,19 +412,6 @@ def test_all_can_be_done_with_keys(page):
     page.wait("document.querySelector('.excerpt mark')")
 
 
-def problem_words(page: Browser, text: str) -> str:
-    page.run("text.value = arguments[0]; go.click()", text)
-    page.wait("!document.querySelector('.panel .problem').hidden")
-    return page.run("return document.querySelector('.panel .problem').innerText")
-
-
-def test_a_full_queue_says_when_to_come_back(page):
-    shown = problem_words(page, "too much")
-    assert "Too much work is waiting" in shown
-    assert re.search(r"Try again in [67] seconds", shown)
-    assert page.run("return document.querySelector('.panel .problem button').disabled")
-
-
 def test_the_catalogue_is_searched_and_shows_a_label(page):
     page.run("location.hash = '#labels'")
     page.wait("document.querySelectorAll('#label-list a').length === 8")
@@ -556,58 +534,6 @@ def test_a_file_that_cannot_be_read_is_told(page, name, content, told):
     page.wait("!document.getElementById('many-problem').hidden")
     assert told in words(page, "#many-problem")
     assert page.run("return document.getElementById('many-start').disabled")
-
-
-@pytest.fixture
-def arranged_page(browser, open_server, make_loader, fake_predictor):
-    """The page of a vocabulary: 0 over 1 and 2, 1 over 3; two names are Finnish too."""
-    broader = {"L1": ("L0",), "L2": ("L0",), "L3": ("L1",)}
-
-    class Arranged(fake_predictor):  # type: ignore[misc,valid-type]
-        def __init__(self, bundle: Any) -> None:
-            super().__init__(bundle)
-            self.catalogue = LabelCatalogue(
-                Label(
-                    f"L{i}",
-                    f"Label {i}",
-                    broader=broader.get(f"L{i}", ()),
-                    names={"en": f"Label {i}"} | ({"fi": f"Nimi {i}"} if i < 2 else {}),
-                )
-                for i in range(len(COUNTS))
-            )
-            self.selector = LabelSelector(self.catalogue)
-            self.label_search = LabelSearch(self.catalogue)
-
-    with open_server(make_loader(predictor_class=Arranged)) as url:
-        open_page(browser, url)
-        yield browser
-
-
-def tree_names(page: Browser) -> list[str]:
-    return page.run(
-        "return [...document.querySelectorAll('#tree .node a')].map((a) => a.textContent)"
-    )
-
-
-def test_the_tree_is_walked_with_the_keyboard(arranged_page):
-    page = arranged_page
-    page.run("location.hash = '#labels'")
-    page.wait("!document.getElementById('tree-open').hidden")
-    page.run("document.getElementById('tree-open').click()")
-    page.wait("document.querySelectorAll('#tree .node').length")
-    assert tree_names(page) == ["Label 0"]
-    page.run("document.querySelector('#tree [role=treeitem]').focus()")
-    page.press("right")
-    page.wait("document.querySelectorAll('#tree .node').length === 3")
-    assert tree_names(page) == ["Label 0", "Label 1", "Label 2"]
-    page.press("down", "right")
-    page.wait("document.querySelectorAll('#tree .node').length === 4")
-    page.press("right", "enter")
-    page.wait("document.querySelector('#label-detail h2')?.textContent === 'Label 3'")
-    assert page.run("return location.hash") == "#labels/L3"
-    page.run("document.querySelector('#tree [data-id=L1]').focus()")
-    page.press("left", "left", "left")
-    assert tree_names(page) == ["Label 0"]
 
 
 @pytest.fixture

@@ -6,12 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 
-def test_an_aim_stands_in_the_answer_to_a_request_that_has_one(client):
-    answer = client.post("/v1/predict", json={"text": "four", "aim": "rare_labels"}).json()
-    assert (answer["aim"], answer["tail_dial"]) == ("rare_labels", 0.0)
-    assert "aim" not in client.post("/v1/predict", json={"text": "four"}).json()
-
-
 @pytest.mark.parametrize(
     ("options", "pointer", "words"),
     [
@@ -47,13 +41,6 @@ def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, re
             "exact": True,
         }
     ]
-
-
-def test_scorer_and_threshold_reach_the_model(client):
-    body = {"text": "x", "k": 8, "scorer": "sparse", "threshold": 0.5}
-    answer = client.post("/v1/predict", json=body).json()
-    assert answer["scorer"] == "sparse"
-    assert len(answer["results"][0]["labels"]) == 2
 
 
 @pytest.mark.parametrize(("version", "answered"), [(1, 1), (2, 2), ("current", 2), (None, 1)])

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from longtail.models.options import RankingOptions
 from longtail.models.results import Familiarity
-from longtail.service.engine.queries import NamedLabels, Query
+from longtail.service.engine.queries import Query
+from longtail.service.schemas.base import Options
 from longtail.service.telemetry.drift_metrics import DriftMetrics
 
-ASKED = Query(("a text",), RankingOptions())
+ASKED = Query(("a text",))
 
 
 def label(index, probability=None):
@@ -58,10 +58,10 @@ def test_texts_by_whether_a_label_reaches_the_threshold(drift, value):
 @pytest.mark.parametrize(
     "query",
     [
-        Query(("a",), RankingOptions(tail_dial=0.5)),
-        Query(("a",), RankingOptions(aim="coverage")),
-        Query(("a",), RankingOptions(threshold=0.6)),
-        Query(("a",), labels=NamedLabels(include=("L1",))),
+        Query(("a",), Options(tail_dial=0.5)),
+        Query(("a",), Options(aim="coverage")),
+        Query(("a",), Options(threshold=0.6)),
+        Query(("a",), Options(include=["L1"])),
     ],
 )
 def test_what_is_not_the_best_of_all_says_nothing(drift, value, query):

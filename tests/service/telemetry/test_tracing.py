@@ -1,12 +1,10 @@
 """Traces: a span for each request that asks for work, spans of its phases, and no texts."""
 
-import logging
 import threading
 from types import SimpleNamespace
 
 import pytest
 
-from longtail.models.extras import PACKAGES
 from longtail.service.app import create_app
 from longtail.service.settings import Settings
 from longtail.service.telemetry import tracing as tracing_module
@@ -106,15 +104,3 @@ def test_the_end_does_not_wait_for_a_collector_that_is_gone(monkeypatch):
     Tracing(provider).close()
     assert not is_back.is_set()
     is_back.set()
-
-
-@pytest.fixture
-def without_packages(monkeypatch):
-    monkeypatch.setitem(PACKAGES, "otel", ("absent.sdk",))
-
-
-def test_a_variable_without_the_packages_is_a_warning(without_packages, monkeypatch, caplog):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    with caplog.at_level(logging.WARNING, "longtail.service.telemetry.tracing"):
-        assert make_tracing("1") is None
-    assert "no traces: OpenTelemetry needs absent.sdk" in caplog.text

@@ -1,13 +1,10 @@
 """The thread that loads models: tasks in order, looks in between, an end that waits for none."""
 
-import os
-import sys
 import threading
 from concurrent.futures import CancelledError
 
 import pytest
 
-from longtail.service.process.priority import lower_priority
 from longtail.service.versions.loader_thread import LoaderThread
 
 
@@ -23,16 +20,6 @@ def open_thread():
     yield start
     for thread in threads:
         thread.stop()
-
-
-def test_tasks_are_done_in_order_and_tell_how_they_ended(open_thread):
-    thread, seen = open_thread(), []
-    futures = [thread.submit(seen.append, number) for number in range(5)]
-    with pytest.raises(ZeroDivisionError):
-        thread.submit(lambda: 1 / 0).result(60)
-    assert thread.submit(len, seen).result(60) == 5
-    assert seen == list(range(5))
-    assert all(future.done() for future in futures)
 
 
 def test_a_look_that_fails_is_logged_and_not_the_last(open_thread, caplog):
@@ -54,14 +41,6 @@ def test_a_task_that_was_given_up_is_not_done(open_thread):
     given_up.cancel()
     gate.set()
     assert thread.submit(len, seen).result(60) == 0
-
-
-def test_priority_is_lowered_for_the_thread_alone(open_thread):
-    thread = open_thread()
-    thread.submit(lower_priority).result(60)
-    here, there = os.getpriority(os.PRIO_PROCESS, 0), thread.submit(os.nice, 0).result(60)
-    if sys.platform == "linux":
-        assert there == min(here + 5, 19)
 
 
 def test_stopping_cancels_what_waits_and_does_not_wait_for_what_has_begun(open_thread):

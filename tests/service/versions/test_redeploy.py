@@ -207,20 +207,6 @@ def test_a_registry_out_of_reach_leaves_the_old_one_until_it_is_back(deploy, reg
     assert deployment.sample("registry_problem") == 0
 
 
-def test_a_target_that_fails_is_tried_less_and_less_until_it_moves(deploy, registry, publish):
-    tried = []
-    deployment = deploy()
-    deployment.loader._load = lambda bundle: tried.append(bundle.folder.name) or 1 / 0
-    version = publish()
-    for _ in range(16):
-        deployment.look()
-    assert len(tried) == 5  # at looks 1, 2, 4, 8 and 16
-    registry.activate(1)
-    deployment.look()
-    assert tried[-1] == "1"
-    assert deployment.redeployer.state_of(version)[0] == "failed"
-
-
 def test_what_failed_at_the_start_is_tried_again(deploy, registry, make_loader):
     loader = make_loader(failure=OSError("inner path"))
     deployment = deploy(loader, watch_interval_s=3600)
@@ -397,18 +383,6 @@ def test_in_place_a_model_that_requests_keep_holding_stays(deploy):
     with pytest.raises(ChangeError, match="requests still hold version 2 after 0 s"):
         deployment.do("activate", 1)
     assert deployment.manager.get().predictor is in_flight.predictor
-
-
-def test_in_place_a_request_that_ends_in_time_is_waited_for(deploy):
-    deployment = deploy(swap_mode="resource-preserving", drain_timeout_s=WAIT_S)
-    held = [deployment.manager.get()]
-    deployment.loader._load.loaded.clear()
-    wish = deployment.redeployer.activate(1)
-    while deployment.redeployer.state_of(2)[0] != "draining":
-        assert not wish.done()
-    held.clear()
-    wish.result(WAIT_S)
-    assert deployment.loaded == [1]
 
 
 def test_stopping_between_two_first_models_serves_none(registry, make_loader):

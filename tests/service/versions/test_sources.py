@@ -4,7 +4,6 @@ import json
 import shutil
 from collections import namedtuple
 
-import fsspec
 import pytest
 
 from longtail.models.bundle.manifest import FileInfo
@@ -32,16 +31,6 @@ def test_versions_and_the_alias_are_copied_whole(source, registry, mirror):
     assert mirror.current() == 2
     assert mirror.open(2).manifest.digest == registry.open(2).manifest.digest
     assert mirror.versions() == [2]
-
-
-def test_a_registry_in_another_file_system_is_as_good(registry, mirror):
-    memory = fsspec.filesystem("memory")
-    memory.put(str(registry.folder), "/registry", recursive=True)
-    source = RegistrySource("memory://registry", mirror)
-    source.refresh()
-    source.fetch(1)
-    assert mirror.open(1).manifest.digest == registry.open(1).manifest.digest
-    memory.rm("/registry", recursive=True)
 
 
 def test_what_is_here_is_not_copied_again(source, registry, mirror):
@@ -111,13 +100,6 @@ def _full(real, path):
     return Full()
 
 
-def test_a_source_that_ends_while_copying_leaves_nothing(source, registry, mirror):
-    (registry.folder / "2" / "retrieval.safetensors").unlink()
-    with pytest.raises(BundleError, match=r"retrieval\.safetensors' is missing"):
-        source.fetch(2)
-    assert mirror.versions() == []
-
-
 @pytest.mark.parametrize("name", ["../../x", "/etc/x", "a\\..\\x"])
 def test_a_manifest_that_names_files_outside_is_refused(registry, mirror, monkeypatch, name):
     source = RegistrySource(registry.folder.as_uri(), mirror)
@@ -145,11 +127,3 @@ def test_a_service_serves_and_follows_a_registry_elsewhere(open_admin, registry,
         redeployer.look().result(20)
         assert "no registry.json" in client.get("/v1/models").json()["problem"]
         assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
-
-
-def test_a_service_waits_for_an_alias_that_names_nothing_yet(open_client, registry, tmp_path):
-    there = tmp_path / "there"
-    there.mkdir()
-    (there / "registry.json").write_text('{"current": null, "history": [], "published_at": {}}')
-    with open_client(registry_source=there.as_uri()) as client:
-        assert "no version 'current'" in client.get("/readyz").json()["detail"]

@@ -15,13 +15,6 @@ def test_work_is_done_in_order_on_one_prepared_thread():
     assert found == ["warm-up"] * 2 and prepared == ["warm-up"]
 
 
-def test_the_caller_gets_the_error_of_the_work():
-    with TrialThread(int, 60) as try_out:
-        for error in (ValueError("no"), TimeoutError("mine")):
-            with pytest.raises(type(error), match=str(error)):
-                try_out(lambda raised=error: (_ for _ in ()).throw(raised))
-
-
 def test_work_that_does_not_end_fails_and_so_does_what_comes_after_it():
     gate = threading.Event()
     with TrialThread(int, 0.01) as try_out:

@@ -1,20 +1,15 @@
 """What a model is tried on before it answers."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from longtail.models.bundle.manifest import FileInfo
-from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
 from longtail.models.errors import LongtailError
 from longtail.service.versions.warmup import (
-    DEFAULT_TEXTS,
     best_labels,
     check_scorers,
     overlap,
     warm_up,
-    warmup_texts_of,
 )
 
 
@@ -88,12 +83,3 @@ def test_what_only_lists_what_it_finds_may_find_nothing(predictor, scorer, reads
             check_scorers(predictor, run, ["a", "b"])
     else:
         check_scorers(predictor, run, ["a", "b"])
-
-
-@pytest.mark.parametrize(("texts", "tried"), [(["one"], ("one",)), ([" "], DEFAULT_TEXTS)])
-def test_a_bundle_may_bring_its_own_texts(registry, tmp_path, texts, tried):
-    bundle = registry.open(1)
-    (tmp_path / PROBES_NAME).write_text(probes_to_jsonl(texts))
-    files = {PROBES_NAME: FileInfo("0" * 64, 0)}
-    brings = replace(bundle, folder=tmp_path, manifest=replace(bundle.manifest, files=files))
-    assert warmup_texts_of(brings) == tried

@@ -114,19 +114,3 @@ def test_an_unexpected_error_is_a_500_that_tells_nothing_but_is_logged(
         assert "inner path" not in str(assert_problem(answer, 500, "internal"))
         assert client.post("/v1/predict", json={"text": "b"}).status_code == 200
     assert "unexpected RuntimeError" in caplog.text
-
-
-@pytest.mark.parametrize("score", [float("nan"), float("inf"), -float("inf")])
-def test_a_score_that_is_no_number_is_a_500_and_never_json(
-    open_client, make_loader, fake_predictor, score
-):
-    class Broken(fake_predictor):
-        def predict(self, texts, **options):
-            predictions = super().predict(texts, **options)
-            if list(texts) == ["a"]:  # not of the texts that it is tried on at loading
-                object.__setattr__(predictions[0].labels[0], "score", score)
-            return predictions
-
-    with open_client(make_loader(predictor_class=Broken)) as client:
-        answer = client.post("/v1/predict", json={"text": "a"})
-    assert "label 'L0' got the score" in assert_problem(answer, 500, "model")["detail"]

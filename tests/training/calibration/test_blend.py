@@ -1,26 +1,19 @@
 """Blends by rarity as they are fitted, and dev splits that teach little."""
 
 from dataclasses import replace
-from unittest import mock
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from scipy.special import expit
 
 from longtail.models.bundle.manifest import RarityBlend
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.scorers.blending import FittedBlend
 from longtail.models.scorers.calibration import IDENTITY
-from longtail.training.calibration import ensemble
 from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, fit_blend
-from longtail.training.calibration.ensemble import Blending
-from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
 NUM_LABELS = 30
-BLENDS = {"ensemble": ("retrieval", "linear", "sparse"), "fast": ("sparse",)}
 COUNTS = np.array([0, 1, 3, 10, 30, 100], dtype=np.int64)
 
 
@@ -34,14 +27,6 @@ def pairs_of(truth: np.ndarray, scores: dict[str, np.ndarray]) -> ScoredPairs:
         weights=np.ones(shape, dtype=np.float32),
         scores={name: some.astype(np.float32) for name, some in scores.items()},
     )
-
-
-def fit_blending(pairs: ScoredPairs, catalogue: LabelCatalogue, blends) -> Blending:
-    """Fit blends of all their scorers: which are left out is `test_members`'s question."""
-    truth = csr_array(np.where(pairs.is_true, 1.0, 0.0).astype(np.float32))
-    dev = DevRanking.of(pairs, truth, catalogue, 100)
-    with mock.patch.object(DevRanking, "choose", lambda _, names, __: tuple(names)):
-        return ensemble.fit_blending(dev, blends)
 
 
 def drawn(weights: dict[str, list[float]], intercepts: list[float], num: int, seed: int = 0):
@@ -203,45 +188,3 @@ def pairs(truth):
     scores = {"retrieval": 2 * truth + noise[0], "sparse": truth + noise[1], "linear": noise[2]}
     scores["sparse"][:, 0] = -np.inf
     return pairs_of(truth, scores)
-
-
-def log_loss(log_odds: np.ndarray, is_true: np.ndarray) -> float:
-    return float(np.logaddexp(0, np.where(is_true, -log_odds, log_odds)).mean())
-
-
-def blend_of(found: Blending, name: str, catalogue: LabelCatalogue) -> FittedBlend:
-    fitted = found.blends[name]
-    calibrations = [found.calibrations[each] for each in fitted.weights]
-    return FittedBlend(fitted, calibrations, catalogue.training_counts, catalogue.log_priors)
-
-
-def test_the_scorer_that_is_right_decides_most(pairs, catalogue):
-    found = fit_blending(pairs, catalogue, BLENDS)
-    blend = blend_of(found, "ensemble", catalogue)
-    assert blend.members == ("linear", "retrieval", "sparse")  # as in the manifest
-    scores = np.stack([pairs.scores[name] for name in blend.members])
-    spreads = blend.evidence(scores[:, :, 1:], pairs.labels[:, 1:]).std(axis=(1, 2))
-    assert spreads[1] > 1.5 * spreads[2] > 3 * spreads[0]
-    assert list(found.blends["fast"].weights) == ["sparse"]
-    assert set(found.calibrations) == {"retrieval", "linear", "sparse", "ensemble", "fast"}
-
-
-def test_a_blend_says_more_than_each_of_its_scorers(pairs, catalogue):
-    blends = {"all": BLENDS["ensemble"]} | {f"only {x}": (x,) for x in BLENDS["ensemble"]}
-    found = fit_blending(pairs, catalogue, blends)
-    losses = {}
-    for name in blends:
-        blend = blend_of(found, name, catalogue)
-        scores = np.stack([pairs.scores[member] for member in blend.members])
-        losses[name] = log_loss(blend.log_odds(scores, pairs.labels), pairs.is_true)
-    assert min(losses, key=losses.get) == "all"
-
-
-def test_scorers_of_weight_0_everywhere_are_left_out():
-    blend = RarityBlend(
-        (0, 1), (0.0, 0.0), {"a": (0.0, 0.0), "b": (0.0, 0.5)}, {"a": -1.0, "b": -2.0}
-    )
-    found = ensemble.without_idle(blend)
-    assert (found.weights, found.floors) == ({"b": (0.0, 0.5)}, {"b": -2.0})
-    nothing = replace(blend, weights={"a": (0.0, 0.0), "b": (0.0, 0.0)})
-    assert list(ensemble.without_idle(nothing).weights) == ["a"]

@@ -120,27 +120,6 @@ def test_every_format_gives_the_same_corpus(files, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("form", ["json lines", "csv", "repository"])
-def test_labels_may_have_other_names_and_parents(form, tmp_path):
-    rich = {"alternative_names": ["pome", " "], "parents": [7, "c", "gone"]}
-    cells = {"alternative_names": "pome;", "parents": "7; c"}
-    labels = [*LABELS, {"id": "7", "name": "food"}]
-    files = {"labels__jsonl": json_lines([labels[0] | rich, *labels[1:]])}
-    if form == "csv":
-        plain = {"description": "", "alternative_names": "", "parents": ""}
-        rows = [plain | labels[0] | cells, *(plain | label for label in labels[1:])]
-        files = {"labels__csv": csv_lines(rows)}
-    documents = {"train__jsonl": json_lines(DOCUMENTS)}
-    if form == "repository":
-        named = {"uid": "id", "title": "name", "alt": "alternative_names", "parents": "parents"}
-        rows = [labels[0] | rich, *labels[1:]]
-        files = {"lbl__json": json_lines([{k: x.get(v) for k, v in named.items()} for x in rows])}
-        documents = {"trn__json": json_lines(indexed(EXPECTED))}
-    apples, bread, *_ = open_dataset(write(tmp_path, **documents, **files)).labels
-    assert (apples.alternative_names, apples.parents) == (("pome",), ("food", "cheese; hard"))
-    assert (bread.alternative_names, bread.parents) == ((), ())
-
-
 def test_text_is_the_title_a_line_feed_and_the_content(tmp_path):
     titled = [
         {"title": "T", "content": "C", "labels": ["x"]},
@@ -255,16 +234,6 @@ def test_skipped_lines_are_counted_and_the_rest_keeps_its_order(half_bad):
 # Files and folders that can't be used.
 
 
-def test_label_file_must_be_right_in_every_line_even_when_skipping(tmp_path):
-    labels = json_lines([{"id": "a", "name": "x"}, {"id": "b"}, 3, {"id": "a", "name": "y"}])
-    write(tmp_path, train__jsonl=json_lines(DOCUMENTS), labels__jsonl=labels)
-    with pytest.raises(DataError) as caught:
-        open_dataset(tmp_path, CorpusOptions(skip_bad=True))
-    assert "3 labels can't be used" in str(caught.value)
-    assert "line 2: no 'name'; the line has 'id'" in str(caught.value)
-    assert "line 4: id 'a' again, as on line 1" in str(caught.value)
-
-
 def test_blank_line_among_indexed_labels_is_refused_as_it_would_shift_them(tmp_path):
     labels = XC_LABELS.replace(b"\n", b"\n\n", 1)
     write(tmp_path, trn__json=json_lines(indexed(EXPECTED)), lbl__json=labels)
@@ -288,12 +257,6 @@ def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, 
     write(tmp_path, train__jsonl=json.dumps(DOCUMENTS * 20).encode(), labels__csv=b"id,name\na,b\n")
     with pytest.raises(DataError, match=r"line 1: longer than 1000 bytes; expected one document a"):
         open_dataset(tmp_path).split("train").scan()
-
-
-def test_training_documents_without_any_label_are_refused_where_they_must_tell_the_labels(tmp_path):
-    write(tmp_path, train__jsonl=json_lines([{"text": "t", "labels": []}]))
-    with pytest.raises(DataError, match="has a label; give some, or a label file"):
-        open_dataset(tmp_path).catalogue  # noqa: B018
 
 
 # What it costs.

@@ -1,13 +1,12 @@
 """Corpora as people bring them: encodings, delimiters, and labels that only look right."""
 
-import gzip
 import json
 from pathlib import Path
 
 import pytest
 
 from longtail.models.errors import DataError
-from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.options import CorpusOptions
 
 CSV = 'text,labels\nGrüße aus Köln,a;b\n"zwei\nZeilen",b\n'
@@ -60,16 +59,6 @@ def test_another_encoding_is_refused_with_what_to_do(name, said, tmp_path):
 
 
 # Delimiters and columns.
-
-
-@pytest.mark.parametrize(("delimiter", "name"), [(";", "semicolon"), ("\t", "tab")])
-def test_delimiter_is_recognised_and_logged(delimiter, name, tmp_path, caplog):
-    lines = ["id,text,labels", '"1","a, b; c",x', '2,d,"x;y"']
-    content = "\n".join(line.replace(",", delimiter) for line in lines).replace(
-        f"a{delimiter}", "a,"
-    )
-    assert read(corpus(tmp_path, train__csv=content)) == [("a, b; c", ("x",)), ("d", ("x", "y"))]
-    assert f"train.csv: columns are taken to be separated by {name}s" in caplog.text
 
 
 # Label cells.
@@ -130,23 +119,6 @@ def test_json_that_is_no_json_lines_is_refused_with_what_to_do(content, said, sk
 # Labels as Python writes lists, NUL, and files that are none of their name.
 
 
-NUL_IN = {
-    "train.jsonl": b'{"text": "ab\\u0000c", "labels": ["x"]}\n{"text": "c", "labels": ["x"]}\n',
-    "train.csv": b"text,labels\nab\0c,x\nc,x\n",
-    "train.csv.gz": gzip.compress(b"text,labels\nab\0c,x\nc,x\n"),
-    "train.tsv": b"ab\0c\t<u:1>\nc\t<u:1>\n",
-}
-
-
-@pytest.mark.parametrize(("name", "content"), NUL_IN.items(), ids=NUL_IN)
-def test_nul_is_refused_in_every_form(name, content, tmp_path):
-    (tmp_path / name).write_bytes(content)
-    message = refusal(tmp_path)
-    assert "1 line can't be used" in message
-    assert "text holds a NUL character at position 2; remove it" in message
-    assert [text for text, _ in read(tmp_path, skip_bad=True)] == ["c"]
-
-
 # Labels of other splits.
 
 
@@ -185,14 +157,3 @@ def test_measured_documents_are_never_skipped_for_a_label_that_the_file_lacks(tm
         "documents), or take them out of the documents\n  dev.jsonl, line 1: unknown label 'z'"
         in message
     )
-
-
-def test_training_documents_may_be_skipped_for_unknown_labels(tmp_path):
-    split_corpus(tmp_path, labels__csv="id,name\na,a\ny,y\nz,z\n")
-    (tmp_path / "dev.jsonl").write_text('{"text": "v", "labels": ["z", "a"]}\n')
-    (tmp_path / "test.jsonl").unlink()
-    train = tmp_path / "train.jsonl"
-    train.write_text(train.read_text() + '{"text": "s", "labels": ["a"]}\n')
-    dataset: Dataset = open_dataset(tmp_path, CorpusOptions(skip_bad=True))
-    dataset.check()
-    assert [document.text for document in dataset.split("train")] == ["s"]

@@ -6,12 +6,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.data.held_out import LEAST_HELD_OUT, held_out_rows, with_held_out_dev
+from longtail.training.data.held_out import held_out_rows, with_held_out_dev
 
 TEXTS = st.lists(st.text("abé\ud800", max_size=3), max_size=60)
 SHARES = st.floats(0, 1)
@@ -78,37 +77,3 @@ def test_the_parts_have_all_documents_once_in_their_order(tmp_path):
     assert sorted(parts["train"] + parts["dev"], key=whole.index) == whole
     assert all(part == sorted(part, key=whole.index) for part in parts.values())
     assert not {x.text for x in parts["dev"]} & {x.text for x in parts["train"]}
-
-
-def test_labels_and_fingerprint_are_the_corpus_own_and_counts_those_of_the_rest(tmp_path):
-    dataset = write(tmp_path, documents(400))
-    whole = dataset.catalogue.training_counts
-    view = with_held_out_dev(dataset, 0.1)
-    assert view.fingerprint == dataset.fingerprint
-    assert [label.id for label in view.catalogue] == [label.id for label in dataset.catalogue]
-    kept = view.split("train").scan().labels.sum(axis=0)
-    assert view.catalogue.training_counts.tolist() == kept.tolist()
-    assert dataset.catalogue.training_counts.tolist() == whole.tolist()
-    assert (kept < whole).any()
-
-
-@pytest.mark.parametrize(("count", "is_divided"), [(199, False), (200, True)])
-def test_too_few_documents_are_not_divided(tmp_path, caplog, count, is_divided):
-    distinct = [{"text": f"text {number}", "labels": ["a"]} for number in range(count)]
-    found = with_held_out_dev(write(tmp_path, distinct), 0.1)
-    assert (found is not None) == is_divided
-    assert LEAST_HELD_OUT == 20
-    said = "no dev split, and 19 of 199 training documents would be too few for one (at least 20"
-    assert (said in caplog.text) != is_divided
-
-
-@pytest.mark.parametrize("is_labelled_if_held_out", [True, False])
-def test_a_part_without_labels_is_not_made(tmp_path, caplog, is_labelled_if_held_out):
-    texts = [f"text {number}" for number in range(300)]
-    chosen = held_out_rows(texts, 0.1)
-    records = [
-        {"text": text, "labels": ["a"] if is_chosen == is_labelled_if_held_out else []}
-        for text, is_chosen in zip(texts, chosen, strict=True)
-    ]
-    assert with_held_out_dev(write(tmp_path, records), 0.1) is None
-    assert "of two parts of the training documents one would carry no label" in caplog.text

@@ -35,9 +35,3 @@ def test_a_name_of_several_labels_of_the_model_is_refused(tmp_path):
     known = LabelCatalogue([*KNOWN, Label("c", "bread")])
     with pytest.raises(DataError, match=r"line 2: 2 labels are named 'bread'.*use the id"):
         open_dataset(corpus(tmp_path, "Bread,bread"), known=known).check()
-
-
-def test_labels_of_training_documents_win_over_known_ones(tmp_path):
-    corpus(tmp_path, "Cheese,cheese")
-    dataset = open_dataset(corpus(tmp_path, "Cheese,cheese", "train.csv"), known=KNOWN)
-    assert [label.id for label in dataset.labels] == ["cheese"]

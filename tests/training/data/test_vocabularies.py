@@ -36,9 +36,3 @@ def test_concepts_are_labels_and_deprecated_ones_only_where_documents_carry_them
     assert (cod.name, cod.alternative_names, cod.names["fi"]) == ("cod", ("turska",), "turska")
     assert fish.notation == "639"
     assert "1 deprecated concepts are no labels" in caplog.text
-
-
-def test_documents_may_name_notations(corpus):
-    (corpus / "train.tsv").unlink()
-    (corpus / "train.jsonl").write_text('{"text": "swims", "labels": ["639", "cod"]}\n')
-    assert open_dataset(corpus).catalogue.training_counts.tolist() == [1, 1]

@@ -13,10 +13,8 @@ from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleCorruptError, DataError
 from longtail.training.estimators.classifier import LongtailClassifier
-from longtail.training.estimators.invalid_input import InvalidInputError
 
 SPARSE = {"scorers": ["sparse"]}
 
@@ -57,17 +55,6 @@ def test_a_saved_estimator_is_loaded_with_its_classes(fitted, test, tmp_path):
     assert clone(loaded).k == fitted.k
 
 
-def test_the_k_best_labels_of_each_text_are_stored(fitted, test, training):
-    found = fitted.predict_proba(test.texts)
-    assert found.shape == (len(test.texts), len(training.classes)) and found.dtype == np.float64
-    assert set(np.diff(found.indptr)) == {10}
-    scores = fitted.decision_function(test.texts)
-    assert scores.dtype == np.float32 and np.array_equal(scores.indices, found.indices)
-    for row in range(len(test.texts)):
-        at = slice(scores.indptr[row], scores.indptr[row + 1])
-        assert np.array_equal(np.argsort(-scores.data[at]), np.argsort(-found.data[at]))
-
-
 def test_labels_above_the_threshold_are_predicted_however_many(fitted, test):
     manifest = fitted.bundle_.manifest
     threshold = manifest.thresholds[manifest.default_scorer]
@@ -94,36 +81,6 @@ def test_lists_and_a_matrix_of_the_same_labels_train_the_same(training, fitted_s
     dense = LongtailClassifier(config=SPARSE, classes=training.classes)
     dense.fit(np.array(training.texts), training.matrix.toarray())
     assert dense.bundle_.manifest.digest == fitted_sparse.bundle_.manifest.digest
-
-
-def test_it_trains_what_the_command_trains(training, tmp_path):
-    estimator = LongtailClassifier(config=SPARSE, work=tmp_path / "work")
-    estimator.fit(training.texts, training.labels)
-    (corpus,) = (tmp_path / "work").glob("corpus-*")
-    options = ["--registry", str(tmp_path / "registry"), "--work", str(tmp_path / "other")]
-    run = CliRunner().invoke(longtail.app, ["train", str(corpus), "--only-sparse", *options])
-    assert run.exit_code == 0, run.output
-    command = Registry(tmp_path / "registry").open().manifest
-    assert command.digest == estimator.bundle_.manifest.digest
-
-
-def test_few_documents_give_scores_but_no_probabilities(training):
-    few = LongtailClassifier(config=SPARSE, k=3).fit(training.texts[:30], training.labels[:30])
-    with pytest.raises(InvalidInputError, match=r"no probabilities.*use decision_function"):
-        few.predict_proba(training.texts[:2])
-    best = few.decision_function(training.texts[:5])
-    found = few.predict(training.texts[:5])
-    assert np.diff(found.indptr).tolist() == [1] * 5
-    for row in range(5):
-        at = slice(best.indptr[row], best.indptr[row + 1])
-        assert found.indices[row] == best.indices[at][best.data[at].argmax()]
-
-
-def test_a_copy_carries_its_bundle(fitted_sparse, test):
-    copied = pickle.loads(pickle.dumps(fitted_sparse))  # noqa: S301
-    assert copied.bundle_.folder != fitted_sparse.bundle_.folder
-    found = copied.decision_function(test.texts)
-    assert equal(found, fitted_sparse.decision_function(test.texts))
 
 
 def test_a_damaged_copy_is_refused(fitted_sparse):

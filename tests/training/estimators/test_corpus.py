@@ -6,18 +6,6 @@ from longtail.training.estimators.corpus import Documents, kept_corpus, write_co
 TEXTS = ["Oil from olives", 'a "quoted"\nline', "\u2028 separators \u00e9"]
 
 
-def test_labels_have_the_texts_that_are_given(tmp_path):
-    documents = Documents(TEXTS[:2], [["1", "x"], ["x", "y"]])
-    texts = {2: "never seen", "1": {"name": "one", "description": "the first"}}
-    corpus = kept_corpus(
-        tmp_path, lambda folder: write_corpus(folder, documents, texts), "the texts"
-    )
-    found = [(x.id, x.name, x.description) for x in corpus.labels]
-    assert found == [
-        ("2", "never seen", ""), ("1", "one", "the first"), ("x", "x", ""), ("y", "y", "")
-    ]  # fmt: skip
-
-
 def test_equal_documents_have_one_folder_and_others_another(tmp_path):
     def written(labels):
         documents = Documents(TEXTS[:1], [labels])

@@ -1,12 +1,10 @@
 """Cross-validation, searches and pipelines of scikit-learn take the estimator and the scorers."""
 
 import pytest
-import sklearn
-from joblib.externals.loky import get_reusable_executor
 from sklearn.model_selection import KFold, cross_validate
 
 from longtail.training.estimators.classifier import LongtailClassifier
-from longtail.training.estimators.scorers import metrics_at_k, precision_at_k, psp_at_k
+from longtail.training.estimators.scorers import precision_at_k, psp_at_k
 
 pytestmark = pytest.mark.slow
 
@@ -26,21 +24,3 @@ def test_sets_of_labels_are_cross_validated_each_fold_with_its_own_classes(train
     texts, labels = ([of[row] for row in rows] for of in (training.texts, sets))
     assert found["test_P@5"][0] == precision_at_k(5)(first, texts, labels) > 0.1
     assert 0 < found["test_PSP@5"].min() <= found["test_PSP@5"].max() < 1
-
-
-def test_a_sparse_matrix_is_cross_validated_in_two_processes(training):
-    estimator = LongtailClassifier(config=SPARSE, classes=training.classes)
-    options = {"cv": 2, "scoring": metrics_at_k(3), "error_score": "raise"}
-    with sklearn.config_context(skip_parameter_validation=True):  # which wants a dense y
-        alone = cross_validate(estimator, training.texts, training.matrix, **options)
-        try:
-            beside = cross_validate(
-                estimator, training.texts, training.matrix,
-                n_jobs=2, return_estimator=True, **options,
-            )  # fmt: skip
-        finally:
-            get_reusable_executor().shutdown(wait=True)
-    for name in ("test_P@3", "test_nDCG@3", "test_PSP@3"):
-        assert alone[name].tolist() == beside[name].tolist()
-    for each in beside["estimator"]:
-        assert each.decision_function(training.texts[:2]).nnz == 20

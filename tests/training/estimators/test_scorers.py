@@ -1,13 +1,11 @@
 """The scorers give the metrics of the evaluation, for Longtail and for other estimators."""
 
 import numpy as np
-import pytest
 from scipy.sparse import csr_array
 
 import longtail
 from longtail.training.data.dataset import open_dataset
 from longtail.training.estimators.corpus import write_documents, write_labels
-from longtail.training.estimators.invalid_input import InvalidInputError
 from longtail.training.estimators.scorers import (
     metrics_at_k,
     ndcg_at_k,
@@ -38,11 +36,3 @@ def test_ties_go_to_the_smaller_class_and_only_stored_scores_are_ranked():
     assert ranked_classes(dense, 4).tolist() == [[1, 0, 2, -1], [0, 2, 1, -1]]
     stored = csr_array(([-2.0, -1.0, 0.0], [2, 0, 1], [0, 2, 3]), shape=(2, 3))
     assert ranked_classes(stored, 2).tolist() == [[0, 2], [1, -1]]
-
-
-def test_an_estimator_without_scores_is_refused(test):
-    class Silent:
-        classes_ = np.arange(2)
-
-    with pytest.raises(InvalidInputError, match="Silent has neither decision_function nor"):
-        precision_at_k(1)(Silent(), ["a"], np.ones((1, 2)))

@@ -19,16 +19,6 @@ def test_a_matrix_is_read_in_any_form(form):
     assert found.classes.tolist() == [0, 1, 2]
 
 
-def test_lists_are_sorted_into_classes():
-    for rows in ([["b", " a "], ["b", "b"], []], [{"a", "b"}, {"b"}, set()]):
-        found = targets_of(rows, more_classes=["c"])
-        assert found.classes.tolist() == ["a", "b", "c"]
-        assert found.truth.toarray().tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 0]]
-    array = np.empty(2, dtype=object)
-    array[:] = [["a"], ("b",)]
-    assert list(targets_of(array).label_ids()) == [["a"], ["b"]]
-
-
 def test_unknown_labels_get_columns_behind_the_classes():
     truth = truth_for([["b", "q"], ["p"]], np.array(["a", "b"]))
     assert truth.toarray().tolist() == [[0, 1, 0, 1], [0, 0, 1, 0]]

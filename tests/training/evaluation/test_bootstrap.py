@@ -95,17 +95,6 @@ def best_ranking() -> RankedEvaluation:
     return join_truth(TRUTH.toarray().argsort(axis=1, kind="stable")[:, ::-1], TRUTH)
 
 
-def test_seeds_that_differ_widen_the_interval(by_seed):
-    def width(seeds: list[RankedEvaluation]) -> float:
-        draws = Draws.of(np.arange(30), len(seeds))
-        found = interval_of(measured_on(draws, seeds, WEIGHTS, {})["P@5"])
-        return found.high - found.low
-
-    alone = width(by_seed[:1])
-    assert width(by_seed[:1] * 3) == pytest.approx(alone, rel=0.25)
-    assert width([*by_seed[:2], best_ranking()]) > 1.5 * alone
-
-
 def test_a_difference_is_beyond_chance_where_no_draw_turns_it():
     draws = Draws.of(np.arange(30), 1)
     worse = join_truth(ranking(0), TRUTH)

@@ -154,15 +154,6 @@ def test_a_ranking_that_puts_the_heaviest_true_labels_first_is_perfect(problem):
     assert propensity_scored_ndcg_at(judged, k, weights) == pytest.approx(1)
 
 
-@given(problems())
-def test_equal_propensities_make_psp_precision_over_the_best_attainable_precision(problem):
-    ranked, true, num_labels, k = problem
-    judged = judged_of(ranked, true, num_labels)
-    best = precision_at(judged_of([sorted(wanted) for wanted in true], true, num_labels), k)
-    value = propensity_scored_precision_at(judged, k, np.full(num_labels, 3.0))
-    assert value * best == pytest.approx(precision_at(judged, k))
-
-
 def test_documents_without_true_labels_are_counted_and_score_zero():
     judged = judged_of([[0], [0]], [{0}, set()], 1)
     assert judged.num_documents_without_labels == 1

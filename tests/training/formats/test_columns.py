@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.columns import ColumnNames, find_columns
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
@@ -92,19 +92,6 @@ def test_what_was_recognised_is_said(present, options, said):
     assert find_columns(present.split(), chosen).remarks(present.split(), chosen) == said
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"text_columns": ("a", " ")}, "got a blank name"),
-        ({"text_columns": ("a",), "label_column": "a"}, "got 'a', 'a'; expected each once"),
-        ({"label_delimiter": ""}, "--label-delimiter: got nothing"),
-    ],
-)
-def test_options_that_cannot_be_meant_are_refused(options, said):
-    with pytest.raises(ConfigError, match=said):
-        CorpusOptions(**options)
-
-
 # JSON lines, whose lines may differ.
 
 
@@ -137,9 +124,3 @@ def test_a_string_is_divided_only_at_a_delimiter_that_is_given(tmp_path):
     assert len(open_dataset(tmp_path, CorpusOptions(label_delimiter="|")).labels) == 2
     with pytest.raises(DataError, match=r"labels is 'x\|y' .*; expected a list"):
         open_dataset(tmp_path).check()
-
-
-def test_objects_of_annif_name_labels_by_uri_or_label(tmp_path):
-    subjects = [{"uri": "<urn:1>", "label": "one"}, {"label": "two"}]
-    write(tmp_path, {"text": "t", "subjects": subjects})
-    assert [label.id for label in open_dataset(tmp_path).labels] == ["two", "urn:1"]

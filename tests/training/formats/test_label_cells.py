@@ -39,11 +39,6 @@ def test_a_cell_is_divided(cell, options, expected):
     assert labels_of_text(cell, "labels", CorpusOptions(**options)) == expected
 
 
-def test_a_known_label_holds_the_delimiter():
-    known = {"a|b"}.__contains__
-    assert labels_of_text(" a|b ", "labels", CorpusOptions(label_delimiter="|"), known) == [" a|b "]
-
-
 @pytest.mark.parametrize(
     "cell",
     ["['a', 'b'", "['a', nan]", "['a' ... 'b']", "['a''b']", '["a", b]', "{'a': 1}",

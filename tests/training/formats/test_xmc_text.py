@@ -74,10 +74,3 @@ def test_another_number_of_lines_than_the_header_says_is_refused(tmp_path, said,
     path.write_text(f"{said} 12\n2:3\nbad\n")
     with pytest.raises(DataError, match=f"the header says {what} it; is the file whole"):
         read(path)
-
-
-def test_a_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
-    path = write(tmp_path, ["2:3 " * 1000])
-    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 1000)
-    with pytest.raises(DataError, match="line 2: longer than 1000 bytes"):
-        read(path)

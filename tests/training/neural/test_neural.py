@@ -1,6 +1,5 @@
 """Neural training: its steps, its schedule, and that a broken run goes on as if never broken."""
 
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -104,14 +103,6 @@ def test_keeping_the_classifier_adds_its_loss(new_model, texts, subsets):
     assert losses[True] - losses[False] == pytest.approx(alone, rel=1e-4)
 
 
-def test_without_the_classifier_it_gets_no_gradient(new_model, texts, subsets):
-    model = new_model()
-    step = retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=False)
-    step(np.arange(6), np.random.default_rng(3)).backward()
-    assert model.classifier.weight.grad is None
-    assert model.encoder.label_pooler.weight.grad.abs().sum() > 0
-
-
 def test_start_scores_give_the_mean_pair_the_odds_of_few_positives(new_model, texts):
     model = new_model().encoder
     start_scores(model, texts)
@@ -122,15 +113,6 @@ def test_start_scores_give_the_mean_pair_the_odds_of_few_positives(new_model, te
 
 
 # ---- stages ----
-
-
-def test_every_epoch_takes_each_document_once_in_another_order(new_model, texts, tmp_path):
-    model, seen = new_model(), []
-    run_stage(texts, tmp_path, model, recording(classifier_step(model, texts, CPU), seen))
-    epochs = [list(chain(*(rows for rows, _ in seen[i : i + 4]))) for i in (0, 4)]
-    assert [len(rows) for rows, _ in seen] == [16, 16, 16, 12] * 2
-    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(60))
-    assert epochs[0] != epochs[1]
 
 
 def test_a_seed_gives_the_same_weights_and_another_one_others(new_model, texts, tmp_path):

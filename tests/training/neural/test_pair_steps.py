@@ -19,7 +19,7 @@ from longtail.training.learning.sampling import step_generator
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel, TrainingTexts
 from longtail.training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
-from longtail.training.neural.steps import Step, classifier_step, start_scores
+from longtail.training.neural.steps import Step, start_scores
 from longtail.training.runtime.machine import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
@@ -197,18 +197,6 @@ def test_documents_without_labels_cost_nothing(new_model, texts, hard, tmp_path)
     loss.backward()
     assert loss.item() == 0
     assert not model.encoder.document_pooler.weight.grad.any()
-
-
-def test_keeping_the_classifier_adds_its_loss(new_model, texts, hard, tmp_path):
-    model, config = new_model().eval(), config_of("within_batch")
-    kept, without = (
-        step_of(model, texts, hard, config, tmp_path, keep_classifier=keep)(
-            ROWS, np.random.default_rng(3)
-        ).item()
-        for keep in (True, False)
-    )
-    alone = classifier_step(model, texts, CPU)(ROWS, np.random.default_rng(3)).item()
-    assert kept - without == pytest.approx(alone, rel=1e-4)
 
 
 def test_negatives_are_drawn_in_float32_though_scores_are_not(new_model, texts, hard, tmp_path):

@@ -125,10 +125,3 @@ def test_a_run_that_was_killed_after_the_move_is_told_as_done(registry, held_out
     assert events(log)[-1] == "done"
     with pytest.raises(ConfigError, match="--candidate 2: is the current version already"):
         promote(registry, 2, held_out, RULES, log)
-
-
-def test_a_candidate_without_a_readable_manifest_is_refused_in_the_log(registry, held_out, log):
-    (registry.folder_of(2) / "manifest.json").write_text("{")
-    done = promote(registry, 2, held_out, RULES, log)
-    assert not done.decision.promote and "can't be loaded" in done.decision.reasons[0]
-    assert log.entries()[0]["candidate_digest"] == ""

@@ -83,17 +83,6 @@ def test_what_is_suspicious_is_told(tmp_path):
         assert said in told
 
 
-def test_labels_that_the_vocabulary_lacks_are_told_and_do_not_stop_it(tmp_path):
-    write(tmp_path, ODD)
-    (tmp_path / "labels.csv").write_text("id,name\nc,c\n")
-    found = inspected(tmp_path)
-    assert "test: 1 line with labels that are not in the vocabulary: test.jsonl, line 2: unkn" in (
-        "\n".join(found.oddities)
-    )
-    assert found.label_file == "labels.csv"
-    assert found.splits["train"].problems.num_bad == 3
-
-
 # The command.
 
 

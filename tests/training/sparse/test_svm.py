@@ -77,12 +77,6 @@ def test_a_working_set_of_all_documents_gives_the_exact_classifier():
     assert cosines(classifiers(everything), classifiers(exact_problem())).min() > 0.999
 
 
-def test_a_sample_alone_stands_for_all_documents():
-    options = {"hard_negatives": 0, "hard_negatives_per_positive": 0, "sampled_negatives": 150}
-    found = classifiers(random_problem(**options))
-    assert cosines(found, classifiers(exact_problem())).min() > 0.9
-
-
 def test_hard_negatives_and_rounds_come_closer_to_the_exact_classifier():
     exact = classifiers(exact_problem())
     options = {"hard_negatives_per_positive": 0, "sampled_negatives": 40}
@@ -116,12 +110,3 @@ def test_a_label_of_every_document_has_no_weights(exact_documents):
     fitted = SvmProblem(FEATURES, everyone, config, seed=0).fit(np.array([0]))
     assert fitted.sizes.tolist() == [0]
     assert fitted.bias.tolist() == [1]
-
-
-def test_a_label_of_one_empty_document_has_a_bias_only():
-    lonely = np.zeros((1, NUM_DOCUMENTS), dtype=np.float32)
-    lonely[0, 0] = 1
-    config = SparseConfig(exact_documents=0)
-    fitted = SvmProblem(FEATURES, csr_array(lonely), config, seed=0).fit(np.array([0]))
-    assert (fitted.weights < 0).all()  # no word speaks for it
-    assert -1.1 < fitted.bias[0] < 0

@@ -159,22 +159,6 @@ def test_other_architectures_are_refused(config, message):
         UnpaddedBert(encoder_of(config))
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.model_type)
-def test_in_float32_it_is_as_near_as_roundings_are(config):
-    transformer = exact_of(encoder_of(config))
-    with torch.inference_mode():
-        unpadded = choose_backend(transformer)
-        assert isinstance(unpadded, UnpaddedBert)
-        assert unpadded.dtype == torch.float32
-        for lengths in LENGTHS:
-            batch = batch_of(lengths)
-            is_token = batch["attention_mask"].bool()
-            wanted = transformer(**batch).last_hidden_state
-            found = unpadded(**batch).last_hidden_state
-            assert distance(found[is_token], wanted[is_token]) < 1e-5
-            assert distance(unpadded.first_states(**batch), wanted[:, 0]) < 1e-5
-
-
 def test_an_encoder_that_computes_something_else_stays_as_it_is(caplog):
     """One whose code differs from BERT's, although its configuration says it is one."""
     bert = encoder_of(CONFIGS[0])

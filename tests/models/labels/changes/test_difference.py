@@ -87,20 +87,6 @@ def test_every_label_is_in_the_lists_that_dictionaries_tell(seed):
 
 
 @pytest.mark.parametrize(
-    ("merges", "told"),
-    [
-        ({"x": ("a",)}, "merges: 'x' is the id of no label"),
-        ({"a": ("x",)}, "merges: 'x' is the id of no label"),
-        ({"a": ("b",), "b": ("a",)}, "'a' is to be replaced by 'b', which the new vocabulary"),
-    ],
-)
-def test_merges_of_labels_that_there_are_not_are_refused(merges, told):
-    labels = [Label("a", "a"), Label("b", "b")]
-    with pytest.raises(DataError, match=told):
-        difference(labels, labels, merges)
-
-
-@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("[]", "expected what 'longtail"),

@@ -18,7 +18,6 @@ from research.experiments.adversarial.trial_runner import (
     TREE,
     TRUE,
     AdversarialPlan,
-    Stopwatch,
     TrialRunner,
     curve_points,
     measure_with,
@@ -37,11 +36,6 @@ PLAN = AdversarialPlan(
 def task():
     """A mixture of few labels, with many documents each."""
     return MixtureProblem(12, documents_a_label=40, dim=6).make(200)
-
-
-def test_points_double_up_to_the_last_step():
-    assert curve_points(100, 4) == [0, 13, 25, 50, 100]
-    assert curve_points(2, 5) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -76,18 +70,6 @@ def test_the_adversarial_curve_starts_at_the_tree_alone(task):
     assert tree["regulariser"] == 1.0
 
 
-def test_judging_is_not_counted(task, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(runner_module.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(runner_module.time, "process_time", lambda: 2 * now[0])
-    watch = Stopwatch()
-    for passed in (1.0, 2.0):
-        with watch.running():
-            now[0] += passed
-        now[0] += 100
-    assert (watch.wall_s, watch.cpu_s) == (3.0, 6.0)
-
-
 @pytest.mark.parametrize("most", [1, 700, 2**24])
 def test_judging_with_known_noise_in_parts_is_judging(most, task, monkeypatch):
     monkeypatch.setattr(runner_module, "_MAX_SCORES", most)
@@ -118,14 +100,3 @@ def test_a_task_is_tuned_with_one_seed_and_its_best_run_with_all(task, tmp_path)
             repeated = [f[worth].values for f in own.values() if len(f[worth].values) == 3]
             assert best in [values[0] for values in repeated]
             assert len(repeated) <= 2
-
-
-def test_a_task_that_was_stopped_goes_on_with_the_tree_it_had(task, tmp_path, monkeypatch):
-    run_task(TrialStore(tmp_path, {}), TrialRunner(task, PLAN, "cpu"), ["tree"], 1)
-    runner = TrialRunner(task, PLAN, "cpu")
-    run_task(TrialStore(tmp_path, {}), runner, ["adversarial", "uniform"], 1)
-    again = TrialRunner(task, PLAN, "cpu")
-    monkeypatch.setattr(TrialRunner, "run_candidate", lambda *_: pytest.fail("it was kept"))
-    run_task(TrialStore(tmp_path, {}), again, ["adversarial", "uniform"], 1)
-    assert again.tree_regulariser == runner.tree_regulariser == 1.0
-    assert len(TrialStore(tmp_path, {}).read()[task.name]) == 4

@@ -9,12 +9,10 @@ from scipy.stats import norm
 
 from longtail.models.ranking.top_k import Ranking, top_of_scores
 from longtail.training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
-from longtail.training.evaluation.metrics import join_truth, label_f1_at
-from longtail.training.evaluation.plots import macro_f1_by_rank
+from longtail.training.evaluation.metrics import join_truth
 from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
 from research.experiments.depl.claims import ablation_record
 from research.experiments.depl.evidence import Arm, Difference, Evidence, judge
-from research.experiments.depl.picture import draw_ablations
 from research.experiments.report import report_markdown
 from research.experiments.trials import Estimate
 
@@ -145,18 +143,3 @@ def test_the_record_has_findings_comparisons_settings_and_times(evidence):
     assert record["time"]["rows"][0] == ["base", 1.5]
     page = report_markdown("depl", record, "dev split: 50 documents.")
     assert "dev split" in page and "## tables, hybrid" in page
-
-
-def test_the_picture_has_the_scorers_by_rank_the_texts_and_the_differences(evidence):
-    ranks, texts, differences = draw_ablations(evidence).axes
-    lines = {line.get_label(): line for line in ranks.get_lines()}
-    f1 = np.mean([label_f1_at(judged(DEPL, seed), 5) for seed in range(NUM_SEEDS)], axis=0)
-    shown = np.asarray(lines["retrieval"].get_ydata())
-    assert shown == pytest.approx(100 * macro_f1_by_rank(f1, COUNTS)[1])
-    names = [tick.get_text() for tick in texts.get_xticklabels()]
-    assert names == ["classifier", "base", "name_only", "tokens_8", "sparse"]
-    bars = [bar.get_height() for bar in texts.patches]
-    figures = evidence.found["retrieval"]["name_only"]
-    assert bars[2] == pytest.approx(100 * figures["macro-F1@5 (1-9)"].mean)
-    places = [tick.get_text() for tick in differences.get_xticklabels()]
-    assert places == [f"{name}\n- base" for name in ("name_only", "tokens_8", "hard_0")]
