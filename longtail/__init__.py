@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
 
     from longtail.model import Model
     from longtail.models.bundle.registry import Registry
+    from longtail.models.interface.arrow import ArrowPredictor, arrow_predictor
     from longtail.models.predict.predictor import Predictor
     from longtail.models.promotion.decision import TryOnService
     from longtail.training.assessment.assess import Assessment
@@ -56,16 +57,19 @@ if TYPE_CHECKING:  # they bring PyTorch or Typer
     from longtail.training.formats.options import CorpusOptions
 
 __all__ = [
-    "CorpusOptions", "LongtailClassifier", "LongtailError", "Model", "Predictor", "Registry",
-    "evaluate", "learn", "load", "metrics_at_k", "ndcg_at_k", "precision_at_k", "psp_at_k", "train",
+    "ArrowPredictor", "CorpusOptions", "LongtailClassifier", "LongtailError", "Model", "Predictor",
+    "Registry", "arrow_predictor", "evaluate", "learn", "load", "metrics_at_k", "ndcg_at_k",
+    "precision_at_k", "psp_at_k", "train",
 ]  # fmt: skip
 
 _LAZY = {
+    "ArrowPredictor": "longtail.models.interface.arrow",
     "CorpusOptions": "longtail.training.formats.options",
     "LongtailClassifier": "longtail.training.estimators.classifier",
     "Model": "longtail.model",
     "Predictor": "longtail.models.predict.predictor",
     "Registry": "longtail.models.bundle.registry",
+    "arrow_predictor": "longtail.models.interface.arrow",
     "metrics_at_k": "longtail.training.estimators.scorers",
     "ndcg_at_k": "longtail.training.estimators.scorers",
     "precision_at_k": "longtail.training.estimators.scorers",
@@ -89,7 +93,8 @@ def load(
     """Return a trained model.
 
     Args:
-        source: The folder of a registry, or of a bundle.
+        source: The folder of a registry, or of a bundle; or a URI of either ("s3://...",
+            "hf://owner/name"), which is copied to the cache first (see `find_model`).
         version: A version's number, or "current"; of a registry.
         device: "cpu" or "cuda"; None: a GPU if there is one.
         num_threads: Of PyTorch and FAISS, for the whole process; None: as they are.
@@ -97,26 +102,16 @@ def load(
     Raises:
         BundleNotFoundError: There is no such version, or no bundle.
         BundleCorruptError: The bundle is not as it was written.
+        BundleError: The URI can't be reached, or the copy can't be stored.
         ConfigError: There is no such device, the number of threads is none from 1, or a version of
             a bundle is asked for.
     """
     from longtail.model import Model
-    from longtail.models.bundle.bundle import open_bundle
-    from longtail.models.bundle.manifest import MANIFEST_NAME
-    from longtail.models.bundle.registry import Registry
-    from longtail.models.errors import ConfigError
     from longtail.models.predict.predictor import Predictor
+    from longtail.models.sharing.addresses import find_model
 
-    folder = Path(source)
-    is_bundle = (folder / MANIFEST_NAME).is_file()
-    if is_bundle and version != "current":
-        raise ConfigError(
-            f"version is {version!r}, but {str(source)!r} is one bundle, without versions; leave "
-            "the version out, or give the folder of the registry"
-        )
-    bundle = open_bundle(folder) if is_bundle else Registry(folder).open(version)
-    predictor = Predictor.of_bundle(bundle, device=device, num_threads=num_threads)
-    return Model(bundle, predictor)
+    bundle = find_model(source, version).open()
+    return Model(bundle, Predictor.of_bundle(bundle, device=device, num_threads=num_threads))
 
 
 def train(

@@ -43,17 +43,21 @@ def check_several(data: object, what: str = "texts") -> None:
 
 
 def _check(number: int, text: object) -> None:
+    if (fault := fault_of(text)) is not None:
+        raise RequestError(f"text {number} {fault}")
+
+
+def fault_of(text: object) -> str | None:
+    """Return why a text can't be ranked and what to do, as the end of a sentence; None: it can."""
     if not isinstance(text, str):
-        shown = repr(text)[:40]
-        raise RequestError(f"text {number} is {shown} ({type(text).__name__}), expected a string")
+        return f"is {repr(text)[:40]} ({type(text).__name__}), expected a string"
     if not text.strip():
-        raise RequestError(f"text {number} is blank; give it some words, or leave it out")
+        return "is blank; give it some words, or leave it out"
     if NUL in text:
-        raise RequestError(f"text {number} holds a NUL character; remove it")
+        return "holds a NUL character; remove it"
     if not _is_unicode(text):
-        raise RequestError(
-            f"text {number} holds half of a surrogate pair; send well-formed Unicode"
-        )
+        return "holds half of a surrogate pair; send well-formed Unicode"
+    return None
 
 
 def _is_unicode(text: str) -> bool:

@@ -16,7 +16,12 @@ from typing import Any, TypeAlias
 
 from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
 from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, FileInfo, Manifest
-from longtail.models.bundle.registry import Registry
+from longtail.models.bundle.registry import (
+    STATE_NAME,
+    Registry,
+    RegistryState,
+    state_from_json,
+)
 from longtail.models.errors import (
     BundleCorruptError,
     BundleError,
@@ -142,6 +147,28 @@ def read_manifest(open_file: OpenFile, where: str) -> tuple[Manifest, bytes]:
         if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
             raise BundleCorruptError(f"{where}: the manifest names a file outside it: {name!r}")
     return manifest, text
+
+
+def read_state(open_file: OpenFile, where: str) -> RegistryState:
+    """Return what the file of a registry elsewhere says.
+
+    Raises:
+        BundleNotFoundError: There is none.
+        BundleError: It can't be read.
+    """
+    try:
+        with closing(open_file(STATE_NAME)) as file, reaching(where):
+            content: bytes = file.read()
+        return state_from_json(content)
+    except KeyError:
+        raise BundleNotFoundError(
+            f"{where}: there is no {STATE_NAME}; publish a version to it, or check the address"
+        ) from None
+    except ValueError as error:
+        raise BundleError(
+            f"{where}: {STATE_NAME} can't be read ({error}); mend it there, or publish a version "
+            "to it; until then a service keeps what it has"
+        ) from error
 
 
 def fetch(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from longtail.models.errors import ConfigError, DataError
 from longtail.models.options import DEFAULT_K, MAX_TAIL_DIAL
 from longtail.service.commands.options import (
     DEFAULT_REGISTRY,
@@ -20,25 +23,27 @@ from longtail.service.commands.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from longtail.service.offline.unfinished import Task
+    from longtail.models.bundle.bundle import Bundle
+    from longtail.service.engine.label_sets import LabelSets
+    from longtail.service.offline.documents import DocumentColumns
     from longtail.service.wire.tally import Tally
 
 
 def predict(
     source: Annotated[
-        Path,
+        str,
         typer.Option(
             "--input",
             help="JSON lines with a text (or title and content) each; .csv; .txt, a text a line; "
-            "each also with .gz.",
+            "each also with .gz. Or Parquet: path or URI, such as 's3://docs/*.parquet'.",
         ),
     ],
     target: Annotated[
-        Path,
+        str,
         typer.Option(
             "--output",
             help="File for the answers: .jsonl; or .csv or .tsv, the rows of the input with "
-            "columns for the labels; packed with .gz.",
+            "columns for the labels; packed with .gz. Of Parquet: folder or URI.",
         ),
     ],
     registry: RegistryOption = DEFAULT_REGISTRY,
@@ -128,32 +133,29 @@ def predict(
     num_threads: ThreadsOption = None,
     precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or onnx-int8.")] = "auto",
     engine: Annotated[
-        str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
+        str,
+        typer.Option(
+            help="local; or of Parquet, ray: workers on a cluster (RAY_ADDRESS), or here."
+        ),
     ] = "local",
     workers: Annotated[int, typer.Option(min=1, help="With ray: processes with a model each.")] = 1,
 ) -> None:
     """Label every text of a file, without a service; the same command resumes unfinished work.
 
     A line that can't be answered gets an error as its answer. The exit status is 0 if all lines
-    were answered, and 1 if one was not.
+    were answered, and 1 if one was not. Parquet files are answered one at a time.
     """
     from longtail.models.bundle.registry import Registry
-    from longtail.models.bundle.trained_on import read_trained_on
     from longtail.models.files.outputs import check_readable_file
     from longtail.service.engine.label_sets import LabelSets
-    from longtail.service.offline.documents import (
-        DocumentColumns,
-        check_source,
-        columns_as_trained,
-    )
+    from longtail.service.offline.documents import DocumentColumns
+    from longtail.service.offline.parts import is_parquet
     from longtail.service.offline.predict import (
         check_options,
-        check_task,
         checked_engine,
         checked_options,
         checked_precision,
     )
-    from longtail.service.offline.unfinished import Task
 
     options = {
         "k": k,
@@ -176,58 +178,118 @@ def predict(
         checked_precision(precision),
         checked_engine(engine),
     )
-    check_readable_file(source, "--input")
+    if not is_parquet(source):
+        check_readable_file(Path(source), "--input")
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)
     bundle = store.open(number)
-    record = read_trained_on(bundle)
-    columns = columns_as_trained(
-        source,
-        DocumentColumns.named(text_columns, id_column),
-        () if record is None else record.text_columns,
-    )
-    remarks = check_source(source, columns)
-    if columns.text and text_columns is None:
-        remarks.append(f"The text is that of {', '.join(columns.text)}, as in the training.")
     defaults.setdefault("k", min(DEFAULT_K, bundle.manifest.label_count))
-    task = Task(source, target, number, bundle.manifest.digest, defaults, sets, columns)
-    check_task(task, registry, overwrite=overwrite)
     check_options(bundle, defaults, sets)
+    columns = DocumentColumns.named(text_columns, id_column)
+    computing = {"device": device, "num_threads": num_threads, "precision": checked}
+    asked = _Asked(
+        source, target, registry, number, bundle, defaults, sets, columns, computing, overwrite
+    )
+    answer = _answer_parts if is_parquet(source) else _answer_lines
+    tally = answer(asked, workers if by == "ray" else 0)
+    _report(tally, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the command line says, checked."""
+
+    source: str
+    target: str
+    registry: Path
+    version: int
+    bundle: Bundle
+    defaults: dict[str, Any]
+    sets: LabelSets
+    columns: DocumentColumns
+    computing: dict[str, Any]
+    overwrite: bool
+
+    @property
+    def trained_columns(self) -> tuple[str, ...]:
+        """Columns of the texts that the model was trained on, where it knows them."""
+        from longtail.models.bundle.trained_on import read_trained_on
+
+        record = read_trained_on(self.bundle)
+        return () if record is None else record.text_columns
+
+
+def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
+    """Answer the lines of a file, which workers can't."""
+    from longtail.models.predict.predictor import Predictor
+    from longtail.service.offline.documents import check_source, columns_as_trained
+    from longtail.service.offline.predict import check_answerable, check_task, predict_file
+    from longtail.service.offline.unfinished import Task
+
+    if num_workers:
+        raise ConfigError(
+            f"--engine ray: --input {asked.source!r} is not Parquet, whose parts a cluster can "
+            "answer; convert it, or leave the engine out"
+        )
+    source = Path(asked.source)
+    columns = columns_as_trained(source, asked.columns, asked.trained_columns)
+    remarks = check_source(source, columns)
+    if columns.text and not asked.columns.text:
+        remarks.append(f"The text is that of {', '.join(columns.text)}, as in the training.")
+    model = (asked.version, asked.bundle.manifest.digest)
+    task = Task(source, Path(asked.target), *model, asked.defaults, asked.sets, columns)
+    check_task(task, asked.registry, overwrite=asked.overwrite)
     for remark in remarks:
         typer.echo(remark, err=True)
-    if by == "ray":
-        from longtail.service.offline.ray import Workers, predict_on_ray
-
-        on_cluster = Workers(
-            registry.resolve(), label_sets, workers, num_threads or 1, device or "cpu", checked
-        )
-        with _progress_bar(source) as progress:
-            tally = predict_on_ray(task, on_cluster, progress)
-    else:
-        from longtail.models.predict.predictor import Predictor
-        from longtail.service.offline.predict import check_answerable, predict_file
-
-        predictor = Predictor.of_bundle(
-            bundle, device=device, num_threads=num_threads, precision=checked
-        )
-        check_answerable(predictor, task)
-        with _progress_bar(source) as progress:
-            tally = predict_file(task, predictor, progress)
-    _report(tally, task)
+    predictor = Predictor.of_bundle(asked.bundle, **asked.computing)
+    check_answerable(predictor, task)
+    with _progress_bar(source) as progress:
+        return predict_file(task, predictor, progress)
 
 
-def _report(tally: Tally, task: Task) -> None:
-    """Print what became of the lines."""
-    from longtail.models.errors import DataError
+def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
+    """Answer the rows of Parquet files, here or on some workers of a Ray cluster."""
+    from longtail.models.files.outputs import check_output_folder
+    from longtail.models.interface.arrow import arrow_predictor
+    from longtail.service.offline import parts as of_parquet
+    from longtail.service.offline.documents import form_of
+    from longtail.service.offline.predict import keywords_of
 
+    computing, defaults = asked.computing, asked.defaults
+    if "explain" in defaults:
+        raise ConfigError("--explain: Parquet files have no column for it; ask with JSON lines")
+    if form_of(Path(asked.target)) in {".parquet", ".jsonl", ".ndjson", ".csv", ".tsv"}:
+        raise ConfigError(f"--output {asked.target!r}: expected a folder, as --input is Parquet")
+    if "://" not in asked.target:
+        check_output_folder(Path(asked.target), (), registry=asked.registry)
+    answer: of_parquet.Answer = of_parquet.answer_here
+    if num_workers:
+        device, num_threads = computing["device"] or "cpu", computing["num_threads"] or 1
+        computing = {**computing, "device": device, "num_threads": num_threads}
+        answer = partial(of_parquet.answer_on_ray, num_workers, num_threads, device)
+    text, key = asked.columns.text or asked.trained_columns or ("text",), asked.columns.id
+    options = {**keywords_of(defaults, asked.sets), "language": defaults.get("language")}
+    registry, version = asked.registry.resolve(), asked.version
+    predictor = arrow_predictor(registry, text, key, version=version, **computing, **options)
+    same = {
+        "digest": predictor.digest,
+        "defaults": {**defaults, "text_columns": [*text], "id_column": key},
+        "label_sets": asked.sets.digest(),
+    }
+    parts = of_parquet.Parts(asked.source, asked.target, predictor, same)
+    return of_parquet.predict_parts(parts, answer, overwrite=asked.overwrite)
+
+
+def _report(tally: Tally, asked: _Asked) -> None:
+    """Print what became of the documents."""
     typer.echo(
         f"{tally.num_lines} documents: {tally.num_results} answered, {tally.num_errors} with "
-        f"errors, {tally.num_truncated} texts cut. Written: {task.target}"
+        f"errors, {tally.num_truncated} texts cut. Written: {asked.target}"
     )
     if tally.num_errors:
         whole = "" if tally.num_results else "all "
         raise DataError(
-            f"{whole}{tally.num_errors} of {tally.num_lines} documents of {str(task.source)!r} "
+            f"{whole}{tally.num_errors} of {tally.num_lines} documents of {asked.source!r} "
             f"could not be answered; the first: {tally.first_error}"
         )
 

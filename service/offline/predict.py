@@ -16,7 +16,7 @@ from longtail.models.files.outputs import check_output_file
 from longtail.models.files.validation import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.names import OnnxPrecision, Precision
-from longtail.models.options import RankingOptions
+from longtail.models.options import RankingKeywords, RankingOptions
 from longtail.models.predict.protocol import Predictor
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.engine.queries import options_for
@@ -90,6 +90,22 @@ def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -
                 f"{option_of(name)}: got {unknown[0]!r}, expected the id of a label of the model; "
                 "'longtail describe NAME' tells ids"
             )
+
+
+def keywords_of(options: Mapping[str, Any], sets: LabelSets) -> dict[str, Any]:
+    """Return options as keyword arguments of `longtail.models.options.RankingOptions`.
+
+    Args:
+        options: What `checked_options` returned.
+        sets: The stored sets of labels.
+
+    Raises:
+        RequestError: There is no such stored set.
+    """
+    asked = BatchLine(text="text", **options)
+    names = RankingKeywords.__annotations__.keys() & options.keys()
+    label_filter = sets.filter_of(asked) if asked.filters_labels else None
+    return {**{name: getattr(asked, name) for name in names}, "label_filter": label_filter}
 
 
 def check_answerable(predictor: Predictor, task: Task) -> None:

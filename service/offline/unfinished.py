@@ -165,7 +165,7 @@ def check_left(task: Task) -> dict[str, Any]:
         raise DataError(f"input {str(task.source)!r}: {error.strerror}") from error
     if task.state.exists():
         found = _read_state(task.state)
-        if differing := _differences(found, expected):
+        if differing := differences(found, expected):
             raise ConfigError(
                 f"{str(task.part)!r} holds unfinished answers of another run ({differing}); give "
                 f"the same command to resume it, or remove {task.part.name!r} and "
@@ -192,8 +192,8 @@ def _read_state(path: Path) -> dict[str, Any]:
     return found
 
 
-def _differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Return in words what differs between two runs; empty where nothing does."""
+def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    """Return in words what differs between the notes of two runs; empty where nothing does."""
     reasons = {
         "source": "its --input is another file",
         "size": "its --input has changed since",
@@ -201,7 +201,7 @@ def _differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
         "digest": "its model is another version",
         "label_sets": "a stored label set has changed since",
     }
-    words = [words for name, words in reasons.items() if found.get(name) != expected[name]]
+    words = [words for name, words in reasons.items() if found.get(name) != expected.get(name)]
     before, now = found["defaults"], expected["defaults"]
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):

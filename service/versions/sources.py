@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from contextlib import closing
 from dataclasses import asdict
 
-from longtail.models.bundle.registry import STATE_NAME, Registry, state_from_json
+from longtail.models.bundle.registry import STATE_NAME, Registry, RegistryState
 from longtail.models.errors import BundleError
 from longtail.models.files.durable import sync_folder, write_json_durably
-from longtail.models.sharing.places import Place, reaching
-from longtail.models.sharing.transfer import fetch, read_manifest
+from longtail.models.sharing.places import Place
+from longtail.models.sharing.transfer import fetch, read_manifest, read_state
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ class RegistrySource:
         self._where = f"registry source {uri!r}"
         self._place = Place(uri)
         self._registry = registry
-        self._seen: bytes | None = None
+        self._seen: RegistryState | None = None
 
     def refresh(self) -> None:
         """Take over the alias and its history, if they have changed.
@@ -46,24 +45,9 @@ class RegistrySource:
             BundleError: They can't be read or stored.
         """
         with self._place.reading() as open_file:
-            try:
-                file = open_file(STATE_NAME)
-            except KeyError:
-                raise BundleError(
-                    f"{self._where}: there is no {STATE_NAME}; publish a version to it, or check "
-                    "the address"
-                ) from None
-            with closing(file), reaching(self._where):
-                content: bytes = file.read()
-        if content == self._seen:
+            state = read_state(open_file, self._where)
+        if state == self._seen:
             return
-        try:
-            state = state_from_json(content)
-        except ValueError as error:
-            raise BundleError(
-                f"{self._where}: {STATE_NAME} can't be read ({error}); mend it there, or publish a "
-                "version to it; until then the service keeps what it has"
-            ) from error
         try:
             self._registry.folder.mkdir(parents=True, exist_ok=True)
             write_json_durably(self._registry.folder / STATE_NAME, asdict(state))
@@ -72,7 +56,7 @@ class RegistrySource:
                 f"registry {str(self._registry.folder)!r}: {STATE_NAME} can't be stored ({error}); "
                 "make room"
             ) from error
-        self._seen = content
+        self._seen = state
 
     def fetch(self, number: int) -> None:
         """Copy a version, unless it is here; it appears whole or not at all.

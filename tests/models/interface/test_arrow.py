@@ -1,0 +1,105 @@
+"""Labels for Arrow batches: those of `predict`, to the bit, wherever the function is sent."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+import longtail
+from longtail.models.errors import BundleCorruptError, ConfigError, DataError, RequestError
+from longtail.models.interface import arrow
+
+TEXTS = ["imports of olive oil", " ", "fish of the Baltic Sea", None, "milk\0", "fresh milk"]
+GOOD = [0, 2, 5]
+
+
+@pytest.fixture
+def label(trained):
+    def make(**options):
+        found = longtail.arrow_predictor(trained.registry.folder, **({"k": 3} | options))
+        return pickle.loads(pickle.dumps(found))  # noqa: S301  # as engines send it
+
+    return make
+
+
+def batch_of(texts, **columns):
+    return pa.RecordBatch.from_pydict(
+        {"id": [*map(str, range(len(texts)))], "text": texts, **columns}
+    )
+
+
+def test_labels_are_those_of_predict_to_the_bit(label, trained):
+    model = longtail.load(trained.registry.folder, num_threads=1)
+    predictions = model.predict([TEXTS[i] for i in GOOD], k=3)
+    whole = batch_of(TEXTS)
+    first, second = label(id="id")(iter([whole, whole.slice(0, 0)]))
+    found = first.to_pylist()
+    assert [row["id"] for row in found] == ["0", "1", "2", "3", "4", "5"]
+    for i, prediction in zip(GOOD, predictions, strict=True):
+        row = found[i]
+        assert row["error"] is None
+        assert row["scores"] == [each.score for each in prediction.labels]
+        assert row["probabilities"] == [each.probability for each in prediction.labels]
+        assert row["label_ids"] == [each.id for each in prediction.labels]
+        assert row["label_names"] == [each.name for each in prediction.labels]
+        assert row["remarks"][-1:] == ["truncated"] * prediction.truncated
+    assert [row["label_ids"] is None for row in found] == [i not in GOOD for i in range(6)]
+    assert ["text" in row["error"] for row in found if row["error"]] == [True] * 3
+    assert {row["version"] for row in found} == {trained.version}
+    assert {row["digest"] for row in found} == {trained.bundle.manifest.digest}
+    assert (second.num_rows, second.schema) == (0, first.schema)
+
+
+def test_a_table_keeps_its_columns_and_its_texts_may_be_several(label):
+    title = pa.chunked_array([["imports"], ["fish"]], pa.large_string())
+    content = pa.chunked_array([["of olive oil"], [None]], pa.string())
+    table = pa.table({"title": title, "n": [1, 2], "content": content})
+    found = label(text=["title", "content"], scorer="sparse").table(table)
+    assert found.column_names[:3] == ["title", "n", "content"]
+    whole = pa.table({"text": ["imports\nof olive oil", "fish"]})
+    assert found.column("scores") == label(scorer="sparse").table(whole).column("scores")
+
+
+def test_a_text_that_is_no_utf_8_costs_its_row(label):
+    bad = pa.array([b"milk", b"\xff"]).view(pa.string())
+    (found,) = label()([batch_of(["x"] * 2).set_column(1, "text", bad)])
+    assert found.column("error").is_valid().to_pylist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "words"),
+    [
+        ({"text": "body"}, {}, "0 columns 'body', expected 1; there are: id, text"),
+        ({"id": "uid"}, {}, "0 columns 'uid'"),
+        ({"text": "n"}, {"n": [1]}, "column 'n' has the type int64, expected string"),
+        ({}, {"scores": [1]}, "column 'scores' has the name of an added one"),
+    ],
+)
+def test_a_wrong_batch_is_named_with_its_column(label, options, columns, words):
+    good = batch_of(["milk"], n=["n"], body=["b"], uid=["u"])
+    with pytest.raises(DataError, match=f"^batch 1: .*{words}"):
+        list(label(**options)([good, batch_of(["milk"], **columns)]))
+
+
+def test_options_are_checked_where_it_is_made(trained, monkeypatch):
+    folder = trained.registry.folder
+    with pytest.raises(ConfigError, match="scorer is 'magic'"):
+        longtail.arrow_predictor(folder, scorer="magic")
+    with pytest.raises(ConfigError, match="k is 9999"):
+        longtail.arrow_predictor(folder, k=9999)
+    with pytest.raises(RequestError, match="no option 'speed'"):
+        longtail.arrow_predictor(folder, speed=2)
+    monkeypatch.setattr("longtail.models.extras._is_found", lambda name: name != "pyarrow")
+    with pytest.raises(ConfigError, match=r"longtail\[parquet\]"):
+        longtail.arrow_predictor(folder)
+
+
+def test_a_process_loads_a_model_once_and_no_other_one(label, trained, monkeypatch):
+    arrow._loaded.cache_clear()
+    first, second = label(k=1), label(id="id")
+    assert first.load() is second.load()
+    load = arrow._loaded.__wrapped__
+    with pytest.raises(BundleCorruptError, match="where the work began"):
+        load(str(trained.registry.folder), trained.version, "0" * 64, "cpu", 1, "float32")

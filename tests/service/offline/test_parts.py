@@ -1,0 +1,262 @@
+"""`longtail predict` over Parquet parts: here and elsewhere, cut off and resumed, on Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+
+import fsspec
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+import longtail
+from longtail.models.errors import BundleError, ConfigError, DataError
+from longtail.service.offline import parts as module
+from longtail.service.offline.parts import (
+    MANIFEST,
+    RECORDS,
+    Parts,
+    answer_here,
+    answer_on_ray,
+    predict_parts,
+)
+
+NAMES = ("a.parquet", "day=1/a.parquet", "day=2/b.parquet")
+ROWS = 7
+pytestmark = pytest.mark.filterwarnings("ignore:.*Ray:FutureWarning")
+
+
+@pytest.fixture(params=["local", "memory"])
+def place(request, tmp_path):
+    """A folder with three parts, by its address."""
+    uri = str(tmp_path) if request.param == "local" else "memory://work"
+    files, root = fsspec.core.url_to_fs(uri)
+    for number, name in enumerate(NAMES):
+        files.makedirs(f"{root}/in/{name}".rpartition("/")[0], exist_ok=True)
+        texts = [f"imports of olive oil {number} {row}" for row in range(ROWS)]
+        with files.open(f"{root}/in/{name}", "wb") as file:
+            ids = [f"{name}-{row}" for row in range(ROWS)]
+            parquet.write_table(pa.table({"id": ids, "text": [*texts[1:], ""]}), file)
+    yield SimpleNamespace(uri=uri, files=files, root=root)
+    if request.param == "memory":
+        files.rm(root, recursive=True)
+
+
+@pytest.fixture
+def parts(trained_sparse, place, monkeypatch):
+    monkeypatch.setattr(module, "BATCH_ROWS", 3)
+
+    def make(**options):
+        predictor = longtail.arrow_predictor(trained_sparse.registry.folder, id="id", **options)
+        asked = {"digest": predictor.digest, "defaults": options}
+        return Parts(f"{place.uri}/in/**/*.parquet", f"{place.uri}/out", predictor, asked)
+
+    return make
+
+
+def contents(place):
+    """All files of the answers, by name."""
+    return {
+        path.removeprefix(f"{place.root}/out/"): place.files.cat_file(path)
+        for path in place.files.find(f"{place.root}/out")
+    }
+
+
+def test_every_part_is_answered_and_noted(parts, place):
+    asked = parts()
+    tally = predict_parts(asked, answer_here)
+    assert (tally.num_lines, tally.num_errors, tally.num_results) == (21, 3, 18)
+    assert "part 'a.parquet', row 6" in tally.first_error
+    found = contents(place)
+    assert found.keys() == {*NAMES, MANIFEST}
+    for line in found[MANIFEST].splitlines():
+        record = json.loads(line)
+        name, digest = record["part"], asked.predictor.digest
+        source = place.files.cat_file(f"{place.root}/in/{name}")
+        assert record["input"]["sha256"] == sha256(source).hexdigest()
+        assert record["output"]["sha256"] == sha256(found[name]).hexdigest()
+        assert (record["rows"], record["errors"], record["digest"]) == (ROWS, 1, digest)
+        table = parquet.read_table(pa.BufferReader(source))
+        assert parquet.read_table(pa.BufferReader(found[name])) == asked.predictor.table(table)
+
+
+@pytest.mark.parametrize("step", ["put_file", "mv"])
+def test_a_killed_part_costs_that_part(parts, place, monkeypatch, step):
+    asked, real = parts(), getattr(type(place.files), step)
+
+    def killed(files, source, target, **options):
+        if step == "put_file":  # in the middle of the second part
+            files.pipe_file(target, b"PAR1")
+        if "day=1" in target:
+            raise KeyboardInterrupt
+        return real(files, source, target, **options)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(place.files), step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            predict_parts(asked, answer_here)
+    answered = []
+
+    def answer(parts, names):
+        answered.extend(names)
+        return answer_here(parts, names)
+
+    assert predict_parts(asked, answer).num_lines == 21
+    assert answered == [*NAMES[1:]]
+    assert contents(place).keys() == {*NAMES, MANIFEST}  # nothing of the killed one is left
+    before = contents(place)
+    assert predict_parts(asked, answer).num_lines == 21
+    assert (contents(place), answered) == (before, [*NAMES[1:]])
+
+
+def test_answers_to_something_else_are_refused_or_replaced(parts, place):
+    predict_parts(parts(k=2), answer_here)
+    with pytest.raises(ConfigError, match="-k was 2 and is now 3"):
+        predict_parts(parts(k=3), answer_here)
+    predict_parts(parts(k=3), answer_here, overwrite=True)
+    table = parquet.read_table(pa.BufferReader(contents(place)[NAMES[1]]))
+    assert {len(x) for x in table.column("label_ids").to_pylist() if x} == {3}
+    with place.files.open(f"{place.root}/in/{NAMES[1]}", "wb") as file:
+        parquet.write_table(pa.table({"id": ["1"], "text": ["milk"]}), file)
+    with pytest.raises(ConfigError, match="its input has changed"):
+        predict_parts(parts(k=3), answer_here)
+    assert predict_parts(parts(k=3), answer_here, overwrite=True).num_lines == 15
+
+
+def test_files_of_others_are_never_touched(parts, place):
+    place.files.makedirs(f"{place.root}/out", exist_ok=True)
+    place.files.pipe_file(f"{place.root}/out/{NAMES[0]}", b"mine")
+    with pytest.raises(ConfigError, match="is there already"):
+        predict_parts(parts(), answer_here)
+    place.files.pipe_file(f"{place.root}/out/c.parquet", b"mine")
+    with pytest.raises(ConfigError, match=r"'c\.parquet' is not the answer to a part"):
+        predict_parts(parts(), answer_here, overwrite=True)
+    asked = parts()
+    within = Parts(asked.source, f"{place.uri}/in", asked.predictor, asked.asked)
+    with pytest.raises(DataError, match="of --input"):
+        predict_parts(within, answer_here, overwrite=True)
+    nothing = Parts(f"{place.uri}/none/*.parquet", asked.target, asked.predictor, asked.asked)
+    with pytest.raises(DataError, match="no such file"):
+        nothing.names()
+
+
+def test_a_part_that_is_not_as_it_should_be_is_named(parts, place):
+    with place.files.open(f"{place.root}/in/{NAMES[1]}", "wb") as file:
+        parquet.write_table(pa.table({"id": ["1"], "body": ["milk"]}), file)
+    with pytest.raises(DataError, match=rf"part '{NAMES[1]}'.*'text'"):
+        predict_parts(parts(), answer_here)
+    place.files.pipe_file(f"{place.root}/in/{NAMES[1]}", b"no Parquet")
+    with pytest.raises(BundleError, match=f"part '{NAMES[1]}'"):
+        predict_parts(parts(), answer_here)
+    assert place.files.exists(f"{place.root}/out/{RECORDS}{NAMES[0]}.json")
+
+
+class FakePool:
+    """Stands in for Ray's pool of actors: everything is done here."""
+
+    def __init__(self, actors):
+        self._actors = actors
+
+    def map_unordered(self, call, names):
+        for number, name in reversed(list(enumerate(names))):
+            yield call(self._actors[number % len(self._actors)], name)
+
+
+def test_workers_of_a_cluster_write_the_same_files(parts, place, monkeypatch):
+    made = []
+
+    def start(*given):
+        def actor(*fields):
+            made.append(Parts(*fields))
+            return SimpleNamespace(answer=SimpleNamespace(remote=made[-1].answer))
+
+        return SimpleNamespace(
+            remote=lambda **_: lambda kind: SimpleNamespace(remote=actor),
+            util=SimpleNamespace(ActorPool=FakePool),
+        )
+
+    monkeypatch.setattr(module, "start_ray", start)
+    predict_parts(parts(), answer_here)
+    expected = contents(place)
+    place.files.rm(f"{place.root}/out", recursive=True)
+    predict_parts(parts(), partial(answer_on_ray, 2, 1, "cpu"))
+    assert (contents(place), len(made)) == (expected, 2)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_killing_a_worker_costs_its_part(ray_cluster, parts, place):
+    predict_parts(parts(), answer_here)
+    expected = contents(place)
+    place.files.rm(f"{place.root}/out", recursive=True)
+    killed = []
+
+    def answer(asked, names):
+        for record in answer_on_ray(2, 1, "cpu", asked, names):
+            if not killed:
+                killed.append(worker_pid())
+                os.kill(killed[0], signal.SIGKILL)
+            yield record
+
+    predict_parts(parts(), answer)
+    assert killed and contents(place) == expected
+
+
+def worker_pid() -> int:
+    """The process of a worker with a model."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        if re.match(rb"ray::.*Parts", path.read_bytes()):
+            return int(path.parent.name)
+    raise AssertionError("no worker")
+
+
+def run(*given):
+    return CliRunner().invoke(longtail.app, ["predict", *map(str, given)])
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_the_command_answers_parts(place, trained_sparse, tmp_path):
+    ids = [label.id for label in trained_sparse.bundle.catalogue]
+    given = ["--input", tmp_path / "in" / "day=*" / "*.parquet", "--output", tmp_path / "out"]
+    given += ["--registry", trained_sparse.registry.folder, "-k", 2, "--id-column", "id"]
+    ran = run(*given, "--exclude", ids[0], "--threshold", 0.0)
+    assert ran.exit_code == 1  # a text of each part is blank
+    assert "14 documents: 12 answered, 2 with errors" in ran.output
+    table = parquet.read_table(tmp_path / "out" / NAMES[1])
+    assert table.column_names[0] == "id"
+    assert not any(ids[0] in x for x in table.column("label_ids").to_pylist() if x)
+    assert "--exclude was" in str(run(*given).exception)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--output", "out", "--explain"], "--explain"),
+        (["--output", "out.jsonl"], "expected a folder"),
+        (["--output", "out", "--engine", "spark"], r"--engine: got 'spark'"),
+        (["--output", "out", "--scorer", "magic"], r"--scorer: got 'magic'"),
+        (["--output", "out", "--engine", "ray"], r"longtail\[ray\]"),
+        (["--output", "{registry}/1"], "lies in the registry"),
+        (["--input", "{lines}", "--output", "out.jsonl", "--engine", "ray"], "is not Parquet"),
+    ],
+)
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_the_command_refuses_before_it_computes(
+    place, trained_sparse, tmp_path, monkeypatch, given, words
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    Path("in.jsonl").write_text('{"text": "milk"}\n')
+    registry = trained_sparse.registry.folder
+    given = [x.format(registry=registry, lines="in.jsonl") for x in given]
+    ran = run("--input", "in/*.parquet", "--registry", registry, *given)
+    assert re.search(words, str(ran.exception)), ran.exception
+    assert not Path("out").exists() or not list(Path("out").glob("*.parquet"))
