@@ -170,10 +170,10 @@ def _loaded(
 
 
 def _labels_of(prediction: Prediction) -> dict[str, Any]:
-    labels, remarks = prediction.labels, [each.code for each in prediction.warnings]
+    labels, reason = prediction.labels, prediction.abstained_because
+    remarks: list[str] = [each.code for each in prediction.warnings]
     remarks += ["truncated"] if prediction.truncated else []
-    if reason := prediction.abstained_because:
-        remarks.append(f"abstained: {reason}")
+    remarks += [f"abstained: {reason}"] if reason else []
     return {
         "label_ids": [label.id for label in labels],
         "label_names": [label.name for label in labels],

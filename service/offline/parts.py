@@ -212,6 +212,17 @@ class Parts:
         return files, path.rstrip("/") + "/"
 
 
+class PartWorker:
+    """A process of a cluster, which Ray makes of a class that is not frozen."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def answer(self, name: str) -> Record:
+        """Answer one part (see `Parts.answer`)."""
+        return self._parts.answer(name)
+
+
 def predict_parts(parts: Parts, answer: Answer, *, overwrite: bool = False) -> Tally:
     """Answer all parts that have no answers yet; show on stderr how many are done.
 
@@ -230,7 +241,7 @@ def predict_parts(parts: Parts, answer: Answer, *, overwrite: bool = False) -> T
     names = parts.names()
     records = parts.kept(names, overwrite=overwrite)
     left = [name for name in names if name not in records]
-    answers = answer(parts, left)
+    answers = answer(parts, left) if left else ()
     for record in tqdm(answers, "predict", len(names), initial=len(records), unit=" parts"):
         records[record["part"]] = record
     done = [records[name] for name in names]
@@ -263,9 +274,8 @@ def answer_on_ray(
     """
     ray = start_ray("--engine ray", num_workers * num_threads)
     options = {"num_cpus": num_threads, "num_gpus": int(device == "cuda")}
-    worker = ray.remote(**options, max_restarts=-1, max_task_retries=-1)(Parts)
-    fields = (parts.source, parts.target, parts.predictor, parts.asked)
-    pool = ray.util.ActorPool([worker.remote(*fields) for _ in names[:num_workers]])
+    worker = ray.remote(**options, max_restarts=-1, max_task_retries=-1)(PartWorker)
+    pool = ray.util.ActorPool([worker.remote(parts) for _ in names[:num_workers]])
     yield from pool.map_unordered(lambda each, name: each.answer.remote(name), names)
 
 

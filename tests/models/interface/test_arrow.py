@@ -1,7 +1,5 @@
 """Labels for Arrow batches: those of `predict`, to the bit, wherever the function is sent."""
 
-from __future__ import annotations
-
 import pickle
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Models by any address: a copy is made once, verified, and opened like a folder."""
 
-from __future__ import annotations
-
 import fsspec
 import pytest
 

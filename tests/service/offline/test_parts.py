@@ -1,7 +1,5 @@
 """`longtail predict` over Parquet parts: here and elsewhere, cut off and resumed, on Ray."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -174,14 +172,15 @@ def test_workers_of_a_cluster_write_the_same_files(parts, place, monkeypatch):
     made = []
 
     def start(*given):
-        def actor(*fields):
-            made.append(Parts(*fields))
-            return SimpleNamespace(answer=SimpleNamespace(remote=made[-1].answer))
+        def remote(kind):
+            def make(asked):
+                made.append(kind(asked))
+                return SimpleNamespace(answer=SimpleNamespace(remote=made[-1].answer))
 
-        return SimpleNamespace(
-            remote=lambda **_: lambda kind: SimpleNamespace(remote=actor),
-            util=SimpleNamespace(ActorPool=FakePool),
-        )
+            return SimpleNamespace(remote=make)
+
+        pool = SimpleNamespace(ActorPool=FakePool)
+        return SimpleNamespace(remote=lambda **_: remote, util=pool)
 
     monkeypatch.setattr(module, "start_ray", start)
     predict_parts(parts(), answer_here)
@@ -193,7 +192,8 @@ def test_workers_of_a_cluster_write_the_same_files(parts, place, monkeypatch):
 
 @pytest.mark.ray
 @pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_killing_a_worker_costs_its_part(ray_cluster, parts, place):
+def test_killing_a_worker_costs_its_part(ray_cluster, parts, place, monkeypatch):
+    monkeypatch.undo()  # workers have batches of the usual size
     predict_parts(parts(), answer_here)
     expected = contents(place)
     place.files.rm(f"{place.root}/out", recursive=True)
@@ -210,10 +210,10 @@ def test_killing_a_worker_costs_its_part(ray_cluster, parts, place):
     assert killed and contents(place) == expected
 
 
-def worker_pid() -> int:
+def worker_pid():
     """The process of a worker with a model."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        if re.match(rb"ray::.*Parts", path.read_bytes()):
+        if re.match(rb"ray::.*PartWorker", path.read_bytes()):
             return int(path.parent.name)
     raise AssertionError("no worker")
 
