@@ -98,18 +98,6 @@ def test_every_record_stands_in_a_page():
     assert [name_of(x) for x in RECORDS if asked(x) not in used] == []
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"command": "make"}, {"date": "today"}, {"commit": None}, {"more": 1},
-        {"processor": {"model": "x", "flags": ["no-flag"], "cores": 1}},
-    ],
-)  # fmt: skip
-def test_a_record_with_a_fault_is_found(changes):
-    path = RESULTS / "soak.json"
-    assert len(list(faults_of(path, read(path) | changes))) == 1
-
-
 def test_the_leaderboard_that_sorts_is_that_of_the_records():
     made = leaderboard_page.page(RESULTS / "leaderboard")
     assert render.BOARD.read_text("utf-8") == made, "stale: run 'python docs/render.py'"

@@ -18,10 +18,3 @@ def test_a_model_goes_by_zip_file_from_one_registry_to_another(place, run):
         asked = ("--registry", registry, "--input", "docs.jsonl", "--output", f"{registry}.jsonl")
         assert run("predict", *asked).status == 0
     assert (place / "colleague.jsonl").read_text() == (place / "registry.jsonl").read_text()
-
-
-def test_a_record_of_another_model_is_refused(place, run):
-    (place / "record.json").write_text(json.dumps({"figures": {"model": "0", "scorers": {}}}))
-    outcome = run("push", "model.zip", "--evaluation", "record.json")
-    assert outcome.status == 1 and "measures the model 0" in outcome.last_line
-    assert not (place / "model.zip").exists()

@@ -7,8 +7,6 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 from longtail.models.matrices import ArrayRule, check_arrays, csr_of, stored_csr, transposed
-from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.parts.sparse_storage import read_sparse
 
 
 @pytest.fixture
@@ -26,23 +24,6 @@ def test_indices_that_fit_have_32_bits_whatever_came(matrix, wide):
         assert each.indices.dtype == each.indptr.dtype == np.int32
     assert np.array_equal(made.toarray(), matrix.toarray())
     assert np.array_equal(columns.toarray(), matrix.toarray().T)
-
-
-def test_what_is_loaded_holds_small_indices(matrix, bundle):
-    ids = [str(row) for row in range(30)]
-    kept = NeighbourMemory.of_documents(
-        csr_array(matrix, dtype=np.float32),
-        csr_array(matrix > 0, dtype=np.float32),
-        ids,
-        num_neighbours=3,
-        temperature=0.1,
-    )
-    memory = NeighbourMemory.from_arrays(kept.to_arrays(), kept.ids_to_json(), *[50] * 2)
-    sparse = read_sparse(bundle)
-    for each in (
-        sparse.weights, sparse.weights_by_feature, memory.documents, memory.postings, memory.labels,
-    ):  # fmt: skip
-        assert each.indices.dtype == each.indptr.dtype == np.int32
 
 
 def spoilt(matrix: csr_array, **changes) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from longtail.models.errors import BundleCorruptError, BundleError
+from longtail.models.errors import BundleCorruptError
 from longtail.service.cli import add_commands
 from longtail.service.commands.serve import serve_command
 from longtail.service.settings import Settings
@@ -54,13 +54,6 @@ def test_activate_and_rollback_move_current_and_say_so(run, registry):
     assert registry.current() == 1
     assert json.loads(run("registry", "rollback", "--json")) == {"before": 1, "current": 2}
     assert registry.current() == 2
-
-
-def test_remove_deletes_a_version_but_not_the_current_one(run, registry):
-    assert "Version 1 is removed." in run("registry", "remove", "1")
-    assert registry.versions() == [2]
-    with pytest.raises(BundleError, match="version 2 is the current one"):
-        run("registry", "remove", "2")
 
 
 def test_serve_has_an_option_for_every_setting_and_no_other():

@@ -3,14 +3,12 @@
 import json
 import shutil
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner, Result
 
 import longtail
 from longtail.training.data.dataset import open_dataset
-from longtail.training.reports.labels import write_reports
 
 
 @pytest.fixture
@@ -54,17 +52,6 @@ def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads
 
 
 # ---- the whole catalogue ----
-
-
-def test_an_interrupted_export_leaves_the_old_file_and_nothing_else(bundle, tmp_path, monkeypatch):
-    path = tmp_path / "labels.jsonl"
-    path.write_text("old\n")
-    interrupt = Mock(side_effect=[(), (), KeyboardInterrupt])
-    monkeypatch.setattr("longtail.training.reports.labels._weighed_keywords", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        write_reports(bundle, path, 3)
-    assert path.read_text() == "old\n"
-    assert [each.name for each in tmp_path.iterdir()] == ["labels.jsonl"]
 
 
 def test_the_export_is_a_label_file_that_a_corpus_can_have(describe, bundle, tiny_corpus, tmp_path):

@@ -111,14 +111,6 @@ def test_bounds_of_tokens_give_way_where_none_is_left(
     assert len(read_parts(trained.bundle).sparse.tfidf.tokens) > 0
 
 
-def test_texts_of_signs_alone_are_counted_and_trained_on(sparse_config, train_in, tmp_path, caplog):
-    texts = ["\U0001f600\U0001f389", "?!", "alpha beta", "alpha gamma", "beta gamma"]
-    train = [{"text": text, "labels": ["x"]} for text in texts]
-    trained = train_in(tmp_path, sparse_config, write(tmp_path / "corpus", train=train))
-    assert "train.jsonl: of 5 documents, 2 have no word, only signs" in caplog.text
-    assert len(read_parts(trained.bundle).sparse.tfidf.tokens) > 0
-
-
 @pytest.mark.parametrize("method", get_args(MethodName))
 def test_methods_of_the_linear_scorer_work_with_two_labels(
     method, default_config, train_in, tmp_path

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,14 +39,6 @@ def evaluate(call, trained, tiny_corpus):
     """Evaluates the trained model; the files go to the folder `out`."""
     places = (tiny_corpus, "--registry", trained.registry.folder, "--output", "out")
     return lambda *options: call("evaluate", *places, *options)
-
-
-def figures(result: Result) -> dict[str, Any]:
-    """What `--json -` printed, without what says how it was measured."""
-    record = json.loads(result.stdout)
-    assert list(record) == ["command", "commit", "date", "processor", "seeds", "figures"]
-    found: dict[str, Any] = record["figures"]
-    return found
 
 
 @pytest.fixture
@@ -119,14 +110,6 @@ def test_evaluate_begins_with_sentences_and_prints_all_tables_when_asked(evaluat
     pictures = ["out/by_frequency.png", "out/reliability.png"]
     assert result.stdout.splitlines()[-2:] == [f"Written: {path}" for path in pictures]
     assert all(Path(path).stat().st_size > 20_000 for path in pictures)
-
-
-def test_evaluating_dev_gives_the_metrics_of_the_manifest(evaluate, trained):
-    printed = figures(evaluate("--json", "-", "--split", "dev", "--no-baselines"))
-    for name, subsets in trained.bundle.manifest.metrics["dev"].items():
-        assert printed["scorers"][name]["all"]["values"] == pytest.approx(subsets["all"])
-    told = {name: each["threshold"] for name, each in printed["probabilities"]["micro_f1"].items()}
-    assert told == trained.bundle.manifest.thresholds != {}
 
 
 @pytest.mark.slow

@@ -66,16 +66,6 @@ def test_reading_the_parts_gives_what_was_written(bundle: Bundle, parts: ModelPa
     }
 
 
-def test_a_bundle_of_the_sparse_model_alone_holds_no_more_than_it(
-    sparse_bundle: Bundle, sparse_parts: ModelParts
-) -> None:
-    wanted = ["labels.jsonl", "manifest.json", "sparse.json", "sparse.safetensors"]
-    assert files_of(sparse_bundle.folder) == wanted
-    found = read_parts(sparse_bundle)
-    assert (found.dense, found.scorers) == (None, ("sparse",))
-    assert (found.sparse.weights != sparse_parts.sparse.weights).nnz == 0
-
-
 def test_writing_the_same_parts_twice_gives_the_same_digest(
     parts: ModelParts, manifest: Manifest, bundle: Bundle, tmp_path: Path
 ) -> None:

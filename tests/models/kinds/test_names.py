@@ -129,26 +129,15 @@ def broken(named: Bundle, lie: Callable[..., Path]) -> Callable[..., Bundle]:
     ("name", "change"),
     [
         ("documents", lambda x: x[:-1]),
-        ("documents", lambda x: x + 3),  # more than all documents
-        ("documents", lambda x: x - 9),
         ("pair_documents", lambda x: x + 3),
-        ("pair_documents", lambda x: x[1:]),
         ("pairs", lambda x: x[::-1].copy()),
-        ("pairs", lambda x: x + 1),  # pairs that no name has
         ("num_documents", lambda x: x[:0]),
-        ("num_documents", lambda x: x * 0),
-        ("found", lambda x: x[:-1]),
         ("found", lambda x: x[:, :-1].copy()),
-        ("found", lambda x: x * 0),  # fewer than right ones
         ("right", lambda x: x - 99),
         ("tree_features", lambda x: np.where(x == 17, 18, x)),
-        ("tree_features", lambda x: x[:-1]),
         ("tree_roots", lambda x: x + 99),
-        ("tree_lefts", lambda x: x * 0),
         ("tree_rights", lambda x: x + 999),
         ("tree_values", lambda x: x * np.nan),
-        ("tree_thresholds", lambda x: x * np.nan),
-        ("tree_baseline", lambda x: x / 0.0),
         ("tree_baseline", lambda x: x[:0]),
     ],
 )
@@ -164,12 +153,9 @@ def test_arrays_that_contradict_each_other_are_refused(broken, name, change):
     ("file", "changed"),
     [
         ("names.json", {"words": ["fish"]}),
-        ("names.json", {"words": ["fish"] * 8}),
         ("names.json", {"words": None}),
         ("names.json", {"lemmas": ["wolf"]}),
-        ("names.jsonl", {"text": '{"id": "A", "name": "fish"}\n'}),
         ("names.jsonl", {"text": "{"}),
-        ("names.jsonl", {"text": ""}),
     ],
 )
 def test_texts_that_are_none_of_names_are_refused(broken, file, changed):

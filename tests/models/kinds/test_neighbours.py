@@ -1,6 +1,5 @@
 """The scorer `neighbours` of a model: ranked, explained, stored and extended."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -134,9 +133,6 @@ def test_a_bundle_keeps_the_documents(stored, sparse_parts, memory):
         TEXTS, scorer="neighbours", k=3
     )
     assert Predictor(found).predict(TEXTS, scorer="neighbours", k=3) == wanted
-
-
-Spoil = Callable[[NeighbourMemory], NeighbourMemory]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from longtail.models.label_tree.arrays import depth_of, one_sided_biases
 from longtail.models.label_tree.corrected_top_k import CorrectedSource, corrected_sources
-from longtail.models.label_tree.search import TreeSource
 from longtail.models.label_tree.tree import LabelTree
-from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.index import InnerProductIndex
 from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source
 
@@ -135,26 +134,3 @@ def test_both_ways_score_given_labels_as_they_rank_them():
     unknown = np.setdiff1d(np.arange(60), problem.index.labels)[None].repeat(3, axis=0)
     assert np.isneginf(source.score(rows, unknown)).all()
     assert np.isneginf(source.score(rows, np.full((3, 1), NO_LABEL))).all()
-
-
-class Counting:
-    """A source that keeps the labels whose score it was asked for."""
-
-    def __init__(self, source: TreeSource) -> None:
-        self.source, self.touched = source, set()
-        self.num_queries, self.num_labels, self.top = 1, source.num_labels, source.top
-
-    def score(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        self.touched |= set(labels[labels != NO_LABEL].tolist())
-        return self.source.score(rows, labels)
-
-
-def test_few_labels_are_touched_where_the_best_stand_out():
-    problem = Problem(3001, seed=5, share=1.0, rows=1)
-    vectors = problem.index.vectors.copy()
-    vectors[[7, 1700]] = 20 * problem.vectors[0]
-    index = InnerProductIndex(vectors, problem.index.labels)
-    counting = Counting(TreeSource(problem.tree, problem.vectors))
-    found = rank([[InnerProductSource(index, problem.vectors), counting]], SUM, 2, 3001)
-    assert sorted(found.labels[0].tolist()) == [7, 1700]
-    assert 2 <= len(counting.touched) <= 256

@@ -199,14 +199,6 @@ def test_the_sum_of_two_trees_is_ranked_exactly(size, seed, k):
     assert_same(found, top_of_scores((first + second).numpy(), k))
 
 
-@given(SIZES, SEEDS)
-@settings(max_examples=15)
-def test_arrays_make_the_same_tree_again(size, seed):
-    tree = tree_of(size, seed=seed)
-    again = LabelTree.from_arrays(tree.to("cpu").to_arrays())
-    assert torch.equal(again.log_probs(features_of(again, 2)), tree.log_probs(features_of(tree, 2)))
-
-
 def broken(name: str, change) -> dict:
     arrays = arrays_of(5)
     arrays[name] = change(arrays[name].copy())

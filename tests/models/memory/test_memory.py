@@ -117,15 +117,6 @@ def test_neighbours_are_the_same_in_every_batch_and_by_any_number_of_threads():
         np.testing.assert_array_equal(found.similarities, together.similarities)
 
 
-def test_a_text_without_known_words_has_no_neighbour_and_no_label():
-    memory = memory_of(np.random.default_rng(5))
-    nothing = csr_array((2, NUM_FEATURES), dtype=np.float32)
-    found = nearest_documents(memory, nothing, 3)
-    assert (found.documents == NO_DOCUMENT).all()
-    ranking = NeighbourSource(memory, found).top(np.arange(2), 4)
-    assert (ranking.labels == NO_LABEL).all() and np.isneginf(ranking.scores).all()
-
-
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**16), m=st.integers(1, NUM_LABELS))
 def test_labels_are_ranked_by_the_shares_of_their_documents(seed, m):

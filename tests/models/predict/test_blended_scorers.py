@@ -205,12 +205,6 @@ def test_scores_that_were_changed_have_no_probability(
         predictor.predict(TEXTS[:1], scorer="linear", threshold=0.5, **options)
 
 
-@pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
-def test_another_correction_of_a_blend_is_refused(predictor: Predictor, scorer: str) -> None:
-    with pytest.raises(RequestError, match=r"correction is 'tree' and scorer .* expected 'none'$"):
-        predictor.predict(TEXTS, scorer=scorer, correction="tree")
-
-
 # ---- what a blend reads ----
 
 

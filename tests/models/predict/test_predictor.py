@@ -15,9 +15,6 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.errors import ConfigError, DataError, LongtailError, RequestError
-from longtail.models.kinds.placement import Placement
-from longtail.models.kinds.registry import KINDS
-from longtail.models.names import Precision
 from longtail.models.options import MAX_TAIL_DIAL, RankingOptions
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts
@@ -186,16 +183,12 @@ def test_a_prior_corrects_by_the_log_of_label_frequencies(parts: ModelParts, dia
         ({"k": 0}, "k is 0"),
         ({"k": 8}, "1 to 7, the number of labels"),
         ({"scorer": "svm"}, "'svm' is not in"),
-        ({"scorer": ""}, "'' is not in"),
         ({"scorer": "sparse", "correction": "tree"}, "correction is 'tree'"),
-        ({"scorer": "linear", "correction": "prior"}, "expected 'none' or 'tree'"),
         ({"tail_dial": -0.1}, "tail_dial is -0.1"),
         ({"tail_dial": math.inf}, "tail_dial is inf"),
-        ({"scorer": "sparse", "tail_dial": 1001.0}, "tail_dial is 1001"),
         ({"threshold": 0.5, "tail_dial": 0.1}, "with a tail dial"),
         ({"threshold": 1.1}, "threshold is 1.1"),
         ({"threshold": math.nan}, "threshold is nan"),
-        ({"threshold": 0.5, "scorer": "sparse"}, "no probabilities"),
         ({"texts": ["river", "\n\u3000"]}, "text 1 is blank"),
         ({"texts": ["river", "law \ud800"]}, "text 1 holds half of a surrogate pair"),
     ],
@@ -267,20 +260,6 @@ def test_a_gpu_that_is_not_there_is_refused(
         Predictor(parts, device=device)
 
 
-def test_the_number_of_threads_is_set_for_the_whole_process(bundle: Bundle) -> None:
-    before = torch.get_num_threads(), faiss.omp_get_max_threads()
-    Predictor.of_bundle(bundle, device="cpu", num_threads=1)
-    assert (torch.get_num_threads(), faiss.omp_get_max_threads()) == (1, 1)
-    torch.set_num_threads(before[0])
-    faiss.omp_set_num_threads(before[1])
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_device_and_precision_are_told(bundle: Bundle, precision: Precision) -> None:
-    predictor = Predictor.of_bundle(bundle, device="cpu", precision=precision)
-    assert (predictor.device, predictor.encoder_precision) == ("cpu", precision)
-
-
 @pytest.mark.parametrize("scorer", SCORERS[:3])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_text_vectors_that_are_not_finite_are_refused(predictor, scorer, bad) -> None:
@@ -310,20 +289,3 @@ def test_scores_that_are_not_finite_are_refused(parts: ModelParts) -> None:
     broken = Predictor(replace(parts, sparse=sparse), device="cpu")
     with pytest.raises(LongtailError, match=r"scorer 'sparse' gave label 'L\d' the score inf; the"):
         broken.predict(TEXTS, scorer="sparse", k=2)
-
-
-def test_the_label_tree_stays_on_the_cpu(parts: ModelParts) -> None:
-    """Also where the encoder is on a GPU: no GPU was measured to walk through it faster."""
-    placement = Placement(device="meta", index_device="cpu", num_threads=1)
-    assert parts.dense is not None
-    kind = KINDS["linear"]
-    assert kind.make(kind.model_of(parts), parts, placement)._tree.uses_kernels
-
-
-def test_an_encoder_that_the_gpu_has_no_room_for_is_told(dense: DenseParts, monkeypatch) -> None:
-    def fail(*given: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore.")
-
-    monkeypatch.setattr(type(dense.encoder), "to", fail)
-    with pytest.raises(ConfigError, match=r"too small for the encoder \(CUDA .* 2\.00 GiB\.\); "):
-        Placement("cpu", "cpu", 1).place(dense, "float32")

@@ -12,15 +12,6 @@ def log(tmp_path):
     return PromotionLog(tmp_path / "registry" / "promotions.jsonl")
 
 
-def test_lines_are_kept_in_order_with_their_time(log):
-    assert log.entries() == []
-    log.append("judged", PAIR | {"verdict": "passed"})
-    log.append("done", PAIR)
-    first, second = log.entries()
-    assert (first["event"], second["event"]) == ("judged", "done")
-    assert first["verdict"] == "passed" and first["at"].endswith("+00:00")
-
-
 def test_a_line_that_was_not_written_to_its_end_is_replaced_by_the_next(log):
     log.append("judged", PAIR)
     with log.path.open("ab") as file:

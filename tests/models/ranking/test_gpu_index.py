@@ -5,10 +5,8 @@ import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
-import faiss
 import numpy as np
 import pytest
-import torch
 
 from longtail.models.errors import ConfigError
 from longtail.models.ranking import gpu_index
@@ -101,16 +99,6 @@ def test_too_little_memory_for_an_index_is_told(gpu, has_cuvs):
     free_gpu_bytes()
     assert gpu.num_live == 0 and len(gpu.made) == 1  # what was half made is destroyed, there too
     assert len(on_gpu(random(0, 50, 8))) == 50
-
-
-def test_too_little_memory_for_a_search_is_told(gpu, monkeypatch):
-    def fail(*given: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore.")
-
-    monkeypatch.setattr(faiss.GpuIndexFlatIP, "search", fail)
-    index = on_gpu(random(0, 500, 8))
-    with pytest.raises(ConfigError, match=r"a search of 19 labels for 2 texts .*2\.00 GiB\.\);"):
-        index.top(random(1, 2, 8), 3)
 
 
 def test_the_thread_of_the_gpu_hands_errors_over_and_holds_nothing():

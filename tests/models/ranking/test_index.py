@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
-from longtail.models.ranking.top_k import Ranking, Source, top_of_scores
+from longtail.models.ranking.index import InnerProductIndex
+from longtail.models.ranking.top_k import Ranking, top_of_scores
 
 DIM = 24
 Problem = tuple[np.ndarray, np.ndarray]  # label vectors, queries
@@ -109,17 +109,6 @@ def test_only_the_labels_of_the_index_are_ranked(k):
     scores = np.full((len(queries), 1000), -np.inf, dtype=np.float32)
     scores[:, labels] = exact_products(vectors, queries)
     assert_same(InnerProductIndex(vectors, labels).top(queries, k), top_of_scores(scores, k))
-
-
-def test_the_source_is_bound_to_its_queries():
-    vectors, queries = plain()
-    index = InnerProductIndex(vectors, all_labels(vectors))
-    source = InnerProductSource(index, queries)
-    rows = np.array([3, 1])
-    assert isinstance(source, Source) and (source.num_queries, source.num_labels) == (20, 500)
-    assert_same(source.top(rows, 5), index.top(queries[rows], 5))
-    labels = np.tile(np.arange(4), (2, 1))
-    np.testing.assert_array_equal(source.score(rows, labels), index.score(queries[rows], labels))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

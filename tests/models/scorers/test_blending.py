@@ -283,17 +283,6 @@ def test_labels_have_the_same_weights_to_the_bit_among_few_and_many(data):
     assert found.tobytes() == whole[:, first:stop].tobytes()
 
 
-def test_what_each_scorer_adds_and_the_intercept_make_the_blend():
-    weights = {"0": (0.5, 0.1), "1": (2.0, 0.0)}
-    fitted = RarityBlend((0, 10), (0.25, -0.5), weights, {"0": -9.0, "1": -1.5})
-    scores = np.array([[[3.0, -20.0, -1.0]], [[-np.inf, 0.0, 2.0]]], dtype=np.float32)
-    counts, labels = np.array([0, 3, 90]), np.arange(3)[None]
-    blend = fitted_blend(fitted, counts)
-    intercepts = np.interp(np.log1p(counts), np.log1p([0, 10]), fitted.intercepts)
-    total = blend.evidence(scores, labels).sum(axis=0) + intercepts
-    np.testing.assert_allclose(total, blend.log_odds(scores, labels), rtol=1e-12)
-
-
 @given(
     counts=st.lists(st.integers(0, 10**6), max_size=30),
     knots=st.sampled_from([*KNOTS, (0, 5, 10**5)]),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.models.explain.spans import spans_of
-from longtail.models.scorers.character_terms import unspaced_share, words_of
+from longtail.models.scorers.character_terms import unspaced_share
 from longtail.models.scorers.tfidf import TfidfModel, terms_of
 
 
@@ -34,14 +34,6 @@ def test_terms_are_n_grams_within_a_run_of_one_script():
 )
 def test_share_of_letters_in_scripts_without_spaces(text, share):
     assert unspaced_share([text]) == share
-
-
-def test_length_is_in_characters_of_scripts_without_spaces_and_words_of_others():
-    assert words_of("新手机 Phone X") == ["新", "手", "机", "phone", "x"]
-    model = TfidfModel(["a"], np.ones(1, dtype=np.float32), analyzer="char")
-    assert model.read(["新手机"])[1].tolist()[0][0] == 3
-    words = TfidfModel(["a"], np.ones(1, dtype=np.float32))
-    assert words.read(["新手机 a b"])[1].tolist() == [[1, 0]]
 
 
 @given(st.text())

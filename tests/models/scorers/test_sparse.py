@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from longtail.models.errors import BundleCorruptError
 from longtail.models.ranking.top_k import NO_LABEL, Source, top_of_scores
 from longtail.models.scorers.sparse import SparseModel, SparseSource
-from longtail.models.scorers.tfidf import TfidfModel, terms_of, tokenize, weigh_counts
+from longtail.models.scorers.tfidf import TfidfModel, tokenize
 
 TEXTS = [
     "The river, the RIVER and its fish",
@@ -48,15 +48,6 @@ def test_lemmas_replace_the_forms_they_are_for():
     assert found[1] / found[0] == pytest.approx(1 + np.log(2))
 
 
-def test_counts_of_one_token_are_summed_before_they_are_weighed():
-    counts = csr_array(
-        (np.array([1.0, 2.0, 1.0]), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 2)
-    )
-    found = weigh_counts(counts, np.ones(2, dtype=np.float32)).toarray()[0]
-    assert found[0] / found[1] == pytest.approx(1 + np.log(3))
-    assert counts.nnz == 3  # the caller's
-
-
 def test_the_vocabulary_comes_back_from_json():
     idf = np.array([1, 2], dtype=np.float32)
     model = TfidfModel(["čeština", "b"], idf, {"bs": "b"}, max_ngram=2)
@@ -65,14 +56,6 @@ def test_the_vocabulary_comes_back_from_json():
     np.testing.assert_array_equal(
         found.transform(["bs Čeština"]).toarray(), model.transform(["bs Čeština"]).toarray()
     )
-
-
-def test_terms_are_the_words_and_then_the_phrases():
-    assert terms_of("Olive oils, cold", {"oils": "oil"}, 1) == ["olive", "oil", "cold"]
-    assert terms_of("Olive oils, cold", {"oils": "oil"}, 3) == [
-        "olive", "oil", "cold", "olive oil", "oil cold", "olive oil cold",
-    ]  # fmt: skip
-    assert terms_of("Olive", {}, 3) == ["olive"]
 
 
 @pytest.mark.parametrize(

@@ -123,14 +123,6 @@ def test_what_is_no_concept_and_what_is_left_out_is_counted(tmp_path):
     assert "1 names are resources of SKOS-XL" in remarks
 
 
-def test_files_without_concepts_or_of_another_kind_are_refused(tmp_path):
-    assert "no concepts; expected resources with a URI" in refusal(written(tmp_path, ""))
-    blank = refusal(written(tmp_path, TURTLE + "[] a skos:Concept ."))
-    assert "no concepts" in blank and "1 concepts have no URI" in blank
-    assert "no vocabulary by its name" in refusal(written(tmp_path, "", "v.txt"))
-    assert "can't be read: there is no such file" in refusal(tmp_path / "none.nt")
-
-
 def test_annifs_tsv(tmp_path):
     text = "<u:b>\tnetwork\n<u:a>\t science\t42.42\r\n\n<u:c>\n"
     for name in ("v.tsv", "v.tsv.gz"):

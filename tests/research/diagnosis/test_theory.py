@@ -17,7 +17,6 @@ from research.diagnosis.theory import (
     keyword_weights,
     least_margin,
     normalise,
-    row_dots,
     theorem_bound,
 )
 
@@ -181,10 +180,6 @@ def test_projections_err_as_often_as_the_exact_probability_and_the_bound_say(rng
     assert np.mean(wrong) <= keyword_bound(np.array([0.3]), 20)
 
 
-def test_the_keyword_bound_is_one_without_a_margin_and_zero_for_parallel_vectors():
-    assert keyword_bound(np.array([-0.5, 0.0, 1.0]), 384).tolist() == [1, 1, 0]
-
-
 def test_the_keyword_bound_is_below_that_of_theorem_3():
     left = np.linspace(0.01, 1, 100)
     theirs = theorem_bound(left, np.zeros(100), np.ones(100, dtype=np.int64), 384)
@@ -226,19 +221,6 @@ def test_the_normalisation_of_a_real_model_meets_the_conditions(real):
     assert w.min() >= 0 and np.linalg.norm(w, axis=1).max() == pytest.approx(1)
 
 
-def test_weights_that_meet_the_conditions_are_only_scaled():
-    norm = normalise(model_of([[3.0, 4.0], [0.0, 1.0]], bias=[-1.0, -1.0]))
-    assert norm.shift.tolist() == [0, 0] and norm.bias.tolist() == [0, 0]
-    assert (norm.constant, norm.scale) == (0, 5)
-
-
-@pytest.mark.parametrize("bias", [[0.0, 0.0], [0.5, -0.5]])
-def test_weights_of_zero_can_be_normalised(bias):
-    x, w = transformed(model_of(np.zeros((2, 3)), bias), np.eye(3))
-    assert np.isfinite(w).all()
-    assert np.diff(x @ w.T, axis=1).ravel().tolist() == pytest.approx([bias[1] - bias[0]] * 3, 2)
-
-
 # ---- keyword vectors ----
 
 
@@ -251,14 +233,3 @@ def test_keyword_weights_are_the_first_positive_weights(real, count):
         expected = np.zeros(model.weights.shape[1], dtype=np.float32)
         expected[columns] = weights
         assert (keywords[[row]].toarray()[0] == expected).all()
-
-
-def test_of_equal_weights_the_smaller_column_is_a_keyword():
-    weights = csr_array(np.array([[-1, 2, 1, 2, 2], [0, 0, -1, 0, 0]], dtype=np.float32))
-    assert keyword_weights(weights, 2).toarray().tolist() == [[0, 2, 0, 2, 0], [0] * 5]
-
-
-def test_row_dots_are_inner_products_of_rows(rng):
-    left, right = rng.normal(size=(2, 4, 6)).astype(np.float32)
-    found = row_dots(csr_array(left), csr_array(right))
-    assert found == pytest.approx((left * right).sum(axis=1), abs=1e-6)

@@ -67,17 +67,6 @@ def test_a_worse_canary_is_called_worse():
     assert share_called_worse((0.05, 0.005), 2, significance=0.05) > 0.95
 
 
-@pytest.mark.slow
-def test_the_mean_of_values_that_are_shares_stays_within_its_bounds():
-    rng = np.random.default_rng(3)
-    shares = rng.beta(0.5, 1.5, (NUM_CANARIES, 300))
-    lower, upper = rate_bounds(
-        shares.cumsum(axis=1), np.tile(np.arange(1.0, 301.0), (NUM_CANARIES, 1)), 0.05
-    )
-    is_outside = ((lower > 0.25) | (upper < 0.25)).any(axis=1)
-    assert is_outside.mean() <= 0.05
-
-
 def arm(answered: float, failed: float = 0.0, quick: float | None = None, **more: float) -> Arm:
     return Arm(answered, failed, {0.1: answered if quick is None else quick}, **more)
 

@@ -145,13 +145,6 @@ def test_a_canary_that_fails_is_rolled_back_long_before_its_end(log):
     assert service.time < 1030.0 and (service.default, service.share) == (1, 0.0)
 
 
-def test_what_was_counted_before_the_canary_does_not_count(log):
-    service = Played()
-    for _ in range(500):
-        service.telemetry.count_failure(2)
-    assert watch(service, log).promote
-
-
 def test_versions_that_do_not_agree_are_rolled_back_at_once(log):
     service = Played(common=1)
     decision = watch(service, log)

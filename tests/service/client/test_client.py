@@ -152,14 +152,6 @@ def test_what_are_no_texts_is_refused_before_it_is_sent(texts, words):
             next(client.stream_batch(texts))
 
 
-def test_labels_are_found_and_shown(client):
-    found = client.labels("label", limit=2, offset=1)
-    assert (found.total, [label.id for label in found.labels]) == (8, ["L1", "L2"])
-    assert client.label("L3", version=2).name == "Label 3"
-    with pytest.raises(ProblemError, match="404"):
-        client.label("a/b?c")
-
-
 def test_options_go_along_in_body_and_query(client):
     (found,) = client.predict("olive", include=["L3", "L4"], explain=True).results
     assert [label.id for label in found.labels] == ["L3", "L4"]

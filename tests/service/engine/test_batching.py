@@ -11,7 +11,7 @@ from longtail.models.options import RankingOptions
 from longtail.service.engine import batching
 from longtail.service.engine.admission import Priority
 from longtail.service.engine.batching import WorkQueue, of_like_length
-from longtail.service.engine.jobs import Item, Job, ThreadCall
+from longtail.service.engine.jobs import Item, Job
 
 
 @dataclass(frozen=True)
@@ -198,24 +198,6 @@ def test_a_job_that_is_dropped_never_begins():
     queue.add_items(gone, [Item(gone, 0, None, 10)])  # it was dropped while it was tokenised
     assert [item.job for item in queue.next_work()] == [stays]
     assert queue.drain() == set()
-
-
-def test_several_threads_share_what_waits():
-    queue = WorkQueue(100)
-    queue.add_worker()
-    waiting(queue, *[10] * 6)
-    assert [len(queue.next_work()) for _ in range(3)] == [3, 1, 1]
-    waiting(queue, *[10] * 60)
-    assert len(queue.next_work()) == 10  # there is more than one batch for each
-
-
-def test_only_the_first_thread_takes_calls():
-    queue = WorkQueue(100)
-    queue.add_worker()
-    queue.call(lambda: None)
-    waiting(queue, 10)
-    assert len(queue.next_work(takes_calls=False)) == 1
-    assert isinstance(queue.next_work(), ThreadCall)
 
 
 def test_a_closed_queue_gives_nothing_and_keeps_nothing():

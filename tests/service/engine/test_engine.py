@@ -187,22 +187,6 @@ def test_a_failure_belongs_to_the_query_that_caused_it(make_predictor, where):
     assert isinstance(bad, ZeroDivisionError)
 
 
-def test_what_a_group_asks_for_in_vain_fails_at_once_for_all_of_it(make_predictor):
-    predictor = make_predictor()
-
-    async def play(engine):
-        first = begin(engine, "wait")
-        await until(predictor.busy)
-        tasks = [begin(engine, "a", k=8, scorer="magic"), begin(engine, "b", k=8, scorer="magic")]
-        await all_queued(engine, 0)
-        predictor.gate.set()
-        return await asyncio.gather(first, *tasks, return_exceptions=True)
-
-    with engine_of(predictor) as engine:
-        _, *errors = asyncio.run(play(engine))
-    assert [type(error) for error in errors] == [RequestError, RequestError]
-
-
 def test_a_deadline_ends_the_wait_and_drops_what_has_not_begun(make_predictor):
     predictor = make_predictor()
 
@@ -343,16 +327,6 @@ def test_a_second_thread_computes_while_the_first_is_busy(make_predictor):
         assert scores(asyncio.run(play(engine))) == [1]
         assert engine.num_workers == 2
     assert predictor.threads == {"compute_1"}
-
-
-def test_it_does_not_where_models_may_be_computed_by_one_thread_only(make_predictor):
-    predictor = make_predictor()
-    with helped_engine(predictor, may_help=False) as engine:
-        engine._threads[-1].join(60)
-        assert not engine._threads[-1].is_alive()
-        assert engine.num_workers == 1
-        assert scores(asyncio.run(engine.predict(Query(["a"])))) == [1]
-    assert predictor.threads == {"compute_0"}
 
 
 def test_a_model_is_let_go_as_soon_as_its_last_answer_is_given(make_predictor):

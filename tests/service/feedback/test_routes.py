@@ -154,14 +154,6 @@ def test_deleting_is_for_good(client, tmp_path):
     assert (answer.status_code, slug(answer)) == (404, "feedback-not-found")
 
 
-def test_an_export_comes_in_pages(client):
-    give(client, *[SAID | {"id": f"e{number}"} for number in range(5)])
-    first = exported(client, limit=3)
-    second = exported(client, limit=3, after=first[-1]["sequence"])
-    assert [line["id"] for line in first + second] == [f"e{number}" for number in range(5)]
-    assert exported(client, after=second[-1]["sequence"]) == []
-
-
 def test_what_is_accepted_is_counted_by_version_an_entry_each(client):
     half = {"document_id": "half", "accepted": ["L1"], "rejected": ["L2"]}
     give(client, half, {"document_id": "none", "rejected": ["L2", "L3"], "version": 2})

@@ -152,16 +152,6 @@ def test_a_full_store_is_told_and_keeps_what_it_has(tmp_path, make_entry):
         assert store.append([[make_entry("small", "x")]])
 
 
-def test_the_database_of_another_program_is_left_alone(tmp_path, make_entry):
-    other = sqlite3.connect(tmp_path / FILE_NAME)
-    other.execute("CREATE TABLE mine (x)")
-    other.close()
-    before = (tmp_path / FILE_NAME).read_bytes()
-    with FeedbackStore(tmp_path) as store, pytest.raises(FeedbackStoreError, match="of another"):
-        store.append([[make_entry("a")]])
-    assert (tmp_path / FILE_NAME).read_bytes() == before
-
-
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_url_is_refused_and_not_shown(kind):
     with pytest.raises(ConfigError, match="expected a folder") as caught:

@@ -48,15 +48,6 @@ def test_other_content_under_an_id_is_refused_with_all_its_group(store, make_ent
     assert ids_in(store) == ["a", "c"]
 
 
-def test_one_id_twice_in_a_group_is_one_entry_or_a_conflict(store, make_entry):
-    same, other = store.append(
-        [[make_entry("a"), make_entry("a")], [make_entry("b"), make_entry("b", "another text")]]
-    )
-    assert [each.is_new for each in same] == [True, False]
-    assert isinstance(other, FeedbackConflictError)
-    assert ids_in(store) == ["a"]
-
-
 def test_pages_follow_each_other_and_show_deletions_last(store, make_entry):
     store.append([[make_entry(f"e{number}") for number in range(5)]])
     assert [record.id for record in store.page(2, 2)] == ["e2", "e3"]

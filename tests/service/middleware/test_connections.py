@@ -168,18 +168,6 @@ def test_a_head_without_end_is_a_431_and_the_end_of_its_connection(impatient, cl
     assert "more than 65536 bytes" in problem["detail"]
 
 
-def test_a_whole_head_that_is_too_large_is_a_431(impatient):
-    answers = []
-    for size in (2**16 - 200, 2**16):
-        with connect(impatient) as connection:
-            connection.sendall(b"GET /v1/models HTTP/1.1\r\nConnection: close\r\nHost: x\r\n")
-            connection.sendall(b"X: " + b"x" * size + b"\r\n\r\n")
-            answers.append(read_to_end(connection))
-    assert answers[0].startswith(b"HTTP/1.1 200")
-    status, problem = problem_of(answers[1])
-    assert (status, problem["instance"]) == (431, "/v1/models")
-
-
 @pytest.mark.parametrize("sent", [b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00", b"GET / HTP\r\n\r\n"])
 def test_what_is_no_http_is_a_problem_document(impatient, sent):
     with connect(impatient) as connection:

@@ -27,11 +27,3 @@ def test_circles_are_freed_even_where_they_were_left_out_before():
         assert gc.get_freeze_count() > 0
     finally:
         gc.enable()
-
-
-def test_a_service_that_is_ready_leaves_out_what_it_has_loaded(open_client, monkeypatch):
-    monkeypatch.setattr("longtail.service.versions.redeploy.gc", gc)
-    before = gc.get_freeze_count()
-    with open_client() as client:
-        assert client.get("/readyz").status_code == 200
-        assert gc.get_freeze_count() > before

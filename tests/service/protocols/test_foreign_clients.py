@@ -68,14 +68,6 @@ def test_triton_and_annif_bring_a_key_as_password(open_server, keys):
         assert AnnifClient(f"http://anybody:{key}@{host}/v1/").projects
 
 
-def test_annif_sees_the_projects(annif):
-    assert annif.api_info["title"] == "Annif REST API"
-    assert [project["project_id"] for project in annif.projects] == [
-        "longtail", "longtail-retrieval", "longtail-sparse", "longtail-2",
-    ]  # fmt: skip
-    assert annif.get_project("longtail-2")["is_trained"]
-
-
 def test_annif_gets_labels_of_documents(annif):
     documents = [{"text": text, "document_id": f"d{i}"} for i, text in enumerate(TEXTS)]
     found = annif.suggest_batch("longtail", documents, limit=1)

@@ -30,16 +30,6 @@ def test_health_needs_no_key_and_the_rest_does(open_client):
     assert all(answer.json()["error"] for answer in refused)
 
 
-def test_metadata_names_versions_and_tensors(open_client):
-    with open_client(versions=("current", 1)) as client:
-        server, model = client.get("/v2").json(), client.get("/v2/models/longtail").json()
-        version = client.get("/v2/models/longtail/versions/current").json()
-    assert (server["name"], server["extensions"]) == ("longtail", ["binary_tensor_data"])
-    assert (model["versions"], version["versions"]) == (["1", "2"], ["2"])
-    assert model["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
-    assert {"name": "scores", "datatype": "FP32", "shape": [-1, -1]} in model["outputs"]
-
-
 def test_the_outputs_hold_what_predict_answers(client):
     found = tensors(ask(client, "olive", "imports of olive oil", k=3, scorer="sparse"))
     body = {"texts": ["olive", "imports of olive oil"], "k": 3, "scorer": "sparse"}

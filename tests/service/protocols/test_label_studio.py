@@ -217,14 +217,6 @@ def test_of_a_deleted_annotation_nothing_is_left(keeping, make_event):
     assert stored(keeping) == []
 
 
-def test_annotations_of_other_projects_are_others(keeping, make_event):
-    send(keeping, make_event(["Label 1"], ["L1"]))
-    other = make_event(["Label 2"], ["L1"])
-    other["project"]["created_at"] = "2026-03-01T10:00:00Z"
-    assert send(keeping, other) == 1
-    assert len(stored(keeping)) == 2
-
-
 @pytest.mark.parametrize(
     "changes",
     [

@@ -60,13 +60,6 @@ def test_the_log_of_changes_names_the_key_and_the_request(admin, registry):
     assert first["key"] == second["key"] and "user" not in first
 
 
-def test_load_and_unload(admin):
-    assert admin.post("/v1/admin/models/1/load").json()["loaded"] == [1, 2]
-    answer = admin.post("/v1/predict", json={"text": "a", "version": 1})
-    assert answer.json()["model"]["version"] == 1
-    assert admin.post("/v1/admin/models/1/unload").json()["loaded"] == [2]
-
-
 def test_a_canary_gets_its_share_and_metrics_of_its_own(admin):
     body = {"version": 1, "share": 0.25}
     assert admin.put("/v1/admin/canary", json=body).json()["canary"] == body

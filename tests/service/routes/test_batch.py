@@ -1,7 +1,6 @@
 """What `POST /v1/batch` answers: a line for each line, in order, and an end."""
 
 import asyncio
-import gzip
 import json
 import logging
 
@@ -64,16 +63,6 @@ def test_a_line_over_the_limit_is_an_error_and_the_next_is_answered(open_client)
     assert first["error"]["status"] == 413
     assert "more than 1024 bytes" in first["error"]["detail"]
     assert best_score(second) == 2.0
-    assert end["summary"]["complete"]
-
-
-def test_gzip_goes_in_and_out(client):
-    body = gzip.compress(lines_of([{"text": "a"}, {"text": "bb"}]))
-    headers = NDJSON | {"content-encoding": "gzip", "accept-encoding": "gzip"}
-    answer = client.post("/v1/batch", content=body, headers=headers)
-    assert answer.headers["content-encoding"] == "gzip"
-    *lines, end = [json.loads(line) for line in answer.text.splitlines()]
-    assert [best_score(line) for line in lines] == [1.0, 2.0]
     assert end["summary"]["complete"]
 
 

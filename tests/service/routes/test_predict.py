@@ -43,13 +43,6 @@ def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, re
     ]
 
 
-@pytest.mark.parametrize(("version", "answered"), [(1, 1), (2, 2), ("current", 2), (None, 1)])
-def test_a_request_chooses_among_the_loaded_versions(open_client, version, answered):
-    with open_client(versions=(1, 2)) as client:
-        answer = client.post("/v1/predict", json={"text": "x", "version": version})
-    assert answer.json()["model"]["version"] == answered
-
-
 def test_current_stays_the_loaded_version_when_the_alias_moves(client, registry):
     registry.activate(1)
     answer = client.post("/v1/predict", json={"text": "x", "version": "current"})

@@ -49,16 +49,6 @@ def test_model_work_is_timed_by_scorer_and_version(client):
     ]
 
 
-def test_problems_are_counted_by_reason(client):
-    for _ in range(2):
-        client.post("/v1/predict", json={})
-    client.get("/nothing")
-    counts = samples(client, "longtail_problems_total")
-    found = {sample.labels["reason"]: sample.value for sample in counts}
-    found.pop("not-ready", None)  # from waiting for the models
-    assert found == {"invalid-body": 2.0, "not-found": 1.0}
-
-
 def test_strangers_cannot_make_new_label_values(client):
     for index in range(20):
         client.request(f"METHOD{index}", f"/nothing/{index}")

@@ -8,7 +8,7 @@ import pytest
 from longtail.service.app import create_app
 from longtail.service.settings import Settings
 from longtail.service.telemetry import tracing as tracing_module
-from longtail.service.telemetry.tracing import ENDPOINT_VARIABLES, Tracing, make_tracing
+from longtail.service.telemetry.tracing import ENDPOINT_VARIABLES, Tracing
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -91,10 +91,6 @@ def test_an_unexpected_error_is_said_without_its_words(traced, exporter):
     span = spans_of(exporter)["POST /v1/predict"]
     assert (span.status.status_code.name, span.events) == ("ERROR", ())
     assert "secret" not in span.to_json()
-
-
-def test_without_being_asked_for_there_is_none():
-    assert make_tracing("1") is None
 
 
 def test_the_end_does_not_wait_for_a_collector_that_is_gone(monkeypatch):

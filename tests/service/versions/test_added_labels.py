@@ -1,6 +1,5 @@
 """Labels added to a version: by the command, and in the answers of a service after the swap."""
 
-import json
 import shutil
 import time
 
@@ -64,17 +63,6 @@ def wait_until(is_so):
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def test_current_moves_only_when_asked_to(add, copied):
-    said = add("NEW-1", "fishing rights", "--description", "who may fish")
-    assert "Version 2 has" in said
-    assert "Current is version 1." in said
-    assert copied.open(2).catalogue[-1].description == "who may fish"
-    made = json.loads(add("NEW-2", "whales", "--version", "2", "--activate", "--json"))
-    assert (made["version"], made["from_version"], made["num_added"]) == (3, 2, 1)
-    assert (made["current"], copied.current()) == (3, 3)
-    assert made["digest"] == copied.open().manifest.digest
 
 
 @pytest.mark.slow

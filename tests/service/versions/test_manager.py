@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from longtail.models.errors import BundleNotFoundError, NotReadyError
+from longtail.models.errors import NotReadyError
 from longtail.service.versions.serving import Canary, LoadedModel, ModelManager, Serving
 
 
@@ -38,12 +38,6 @@ def test_draining_ends_readiness_but_not_answers(manager):
     assert manager.get().version == 1
 
 
-def test_a_version_that_is_not_loaded_says_how_to_load_it(manager):
-    manager.publish(serving(1))
-    with pytest.raises(BundleNotFoundError, match="POST /v1/admin/models/3/load"):
-        manager.get(3)
-
-
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_a_canary_gets_its_share_evenly_however_requests_alternate(manager, share, stride):
@@ -59,8 +53,3 @@ def test_a_canary_gets_the_same_requests_every_time():
         manager.publish(serving(1, 2, canary=Canary(2, 0.3)))
         runs.append([manager.get_to_predict().version for _ in range(50)])
     assert runs[0] == runs[1]
-
-
-def test_what_is_not_a_prediction_does_not_meet_the_canary(manager):
-    manager.publish(serving(1, 2, canary=Canary(2, 0.5)))
-    assert {manager.get().version for _ in range(20)} == {1}

@@ -99,13 +99,6 @@ def test_a_default_of_a_fixed_number_stays_when_the_alias_moves(deploy, registry
     assert deployment.manager.get("current").version == version
 
 
-def test_a_service_of_fixed_versions_follows_nothing(deploy, registry):
-    deployment = deploy(versions=(2,))
-    registry.activate(1)
-    deployment.look()
-    assert deployment.loaded == [2]
-
-
 def test_the_watch_follows_by_itself(deploy, registry, make_loader):
     loader = make_loader(gate=threading.Event())
     loader.gate.set()

@@ -33,13 +33,6 @@ def test_versions_and_the_alias_are_copied_whole(source, registry, mirror):
     assert mirror.versions() == [2]
 
 
-def test_what_is_here_is_not_copied_again(source, registry, mirror):
-    source.fetch(2)
-    shutil.rmtree(registry.folder)
-    source.fetch(2)
-    assert mirror.versions() == [2]
-
-
 def test_an_alias_moved_here_stays_until_it_moves_there(source, registry, mirror):
     source.refresh()
     source.fetch(1)

@@ -2,8 +2,6 @@
 
 import pytest
 
-from longtail.models.errors import ConfigError
-from longtail.service.settings import load_settings
 from longtail.service.web.paths import path_of
 
 ROOT = "/our/labels"
@@ -67,9 +65,3 @@ def test_the_path_is_what_the_router_looks_at(root, path, found):
 
     scope = {"path": path, "root_path": root}
     assert path_of(scope) == get_route_path(scope) == found
-
-
-@pytest.mark.parametrize("wrong", ["labels", "/labels/", "/", "/a b", "/a?b", "//a"])
-def test_a_prefix_that_is_none_stops_the_start(wrong):
-    with pytest.raises(ConfigError, match="--root-path: got"):
-        load_settings(root_path=wrong)

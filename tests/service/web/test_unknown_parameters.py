@@ -24,12 +24,6 @@ def test_a_get_route_refuses_what_it_does_not_know(client, path, wanted):
     ]
 
 
-def test_an_admin_route_does_nothing_where_a_parameter_is_unknown(open_admin):
-    with open_admin() as client:
-        assert client.post("/v1/admin/models/1/activate?dry_run=true").status_code == 422
-        assert client.get("/v1/models").json()["models"][1]["current"]
-
-
 @pytest.mark.parametrize("path", ["/livez?x=1", "/readyz?x=1", "/metrics?name=y"])
 def test_probes_and_scrapers_may_send_what_they_like(client, path):
     assert client.get(path).status_code == 200

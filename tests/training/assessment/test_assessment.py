@@ -17,7 +17,6 @@ from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.assessment import assess as assessment
 from longtail.training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.reports.report import report_page
 
 
 @pytest.fixture(scope="module")
@@ -155,24 +154,6 @@ def test_labels_that_the_model_lacks_count_as_missed(found, predictor, grown, tm
     unseen.write(tmp_path / "files")
     written = json.loads((tmp_path / "files" / "evaluation.json").read_text())
     assert written["unseen_labels"]["num_missed"] == sum(missed)
-
-
-@pytest.mark.slow
-def test_baselines_and_the_report_know_no_label_that_the_model_lacks(
-    predictor, parts, trained, copied_corpus
-):
-    with (copied_corpus / "labels.jsonl").open("a") as file:
-        file.write('{"id": "new", "name": "new"}\n')
-    for split in ("train", "test"):
-        path = copied_corpus / f"{split}.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        lines = [line | {"labels": [*line["labels"], "new"]} for line in lines]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    data = open_dataset(copied_corpus)
-    measured = {"num_training_documents": 60, "tfidf": parts.sparse.tfidf, "reliability": True}
-    found = assess(predictor, data, "test", **measured)
-    assert all((x.labels < len(predictor.catalogue)).all() for x in found.rankings.values())
-    assert "one that the model lacks" in report_page(trained.bundle, 1, data, "test", found)
 
 
 def test_labels_without_training_documents_come_from_retrieval_alone(predictor, dataset):

@@ -63,18 +63,6 @@ def test_a_file_that_is_no_mapping_of_names_is_refused(tmp_path, content, messag
 
 
 @pytest.mark.parametrize(
-    ("loss", "message"),
-    [
-        ({"kind": "softmax"}, "loss 'softmax' needs 'negatives': distribution, weighting and"),
-        ({"kind": "soft_top_k", "k": 8}, "k is 8, with label_subset_size 8"),
-    ],
-)
-def test_a_retrieval_loss_that_a_label_subset_can_not_have_is_refused(loss, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        read_config(None, {"retrieval": {"loss": loss, "label_subset_size": 8}})
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"loss": {"kind": "depl"}}, "loss 'depl' is taken over the batch's label subset; drop"),

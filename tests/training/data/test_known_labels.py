@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.training.data.dataset import open_dataset
 
@@ -29,9 +26,3 @@ def test_labels_that_the_model_lacks_come_after_its_own(tmp_path):
     (document,) = dataset.split("test")
     assert document.labels == (1, 2)
     assert [label.id for label in dataset.labels] == ["a", "b", "cheese"]
-
-
-def test_a_name_of_several_labels_of_the_model_is_refused(tmp_path):
-    known = LabelCatalogue([*KNOWN, Label("c", "bread")])
-    with pytest.raises(DataError, match=r"line 2: 2 labels are named 'bread'.*use the id"):
-        open_dataset(corpus(tmp_path, "Bread,bread"), known=known).check()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.hashed_parts import (
     LEAST_DIVIDED,
@@ -86,17 +85,6 @@ def test_with_ids_an_edited_text_stays_in_its_split(tmp_path, caplog):
         assert all(slow_part_of(each) == name for each in ids)
     assert "divided by a hash of their id into" in caplog.text
     assert open_dataset(tmp_path / "a.jsonl", division="text").fingerprint != before.fingerprint
-
-
-def test_lines_that_cannot_be_used_are_those_of_training(tmp_path):
-    path = write(tmp_path / "all.jsonl", TEXTS[:LEAST_DIVIDED])
-    path.write_text(path.read_text() + '{"text": " ", "labels": []}\nnot JSON\n')
-    with pytest.raises(DataError, match=r"2 lines can't be used") as caught:
-        open_dataset(path).check()
-    assert str(caught.value).count("all.jsonl, line 201") == 1
-    dataset = open_dataset(path, CorpusOptions(skip_bad=True))
-    dataset.check()
-    assert sum(dataset.split(name).scan().num_skipped for name in dataset.split_names) == 2
 
 
 def test_the_fingerprint_knows_options_and_division(tmp_path):

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail.models.bundle.trained_on import digests_of
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.data.overlap import record_of, with_splits_apart
+from longtail.training.data.overlap import with_splits_apart
 from longtail.training.formats.options import CorpusOptions
 
 
@@ -61,14 +60,3 @@ def test_documents_of_a_group_are_in_one_split(tmp_path):
     dataset = open_dataset(tmp_path / "all.jsonl", CorpusOptions(group_column="who"))
     groups = [{x.group for x in dataset.split(name)} for name in ("train", "dev", "test")]
     assert sum(map(len, groups)) == len(set.union(*groups)) == 300
-
-
-def test_ids_are_recorded_where_they_tell_documents_apart(tmp_path):
-    train, test = numbered(0, 100), numbered(100, 200)
-    record = record_of(corpus(tmp_path, train=train, test=test))
-    ids = digests_of((x for x, _ in numbered(0, 100)), is_id=True)
-    assert record.digests["train_ids"].tolist() == sorted(ids.tolist())
-    counted = [(f"d{row}", text) for row, (_, text) in enumerate(test)]
-    again = record_of(corpus(tmp_path, train=train, test=counted))
-    assert not again.has_ids and len(again.digests["train_texts"]) == 100
-    assert record_of(open_dataset(tmp_path), has_digests=False).digests == {}

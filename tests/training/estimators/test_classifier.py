@@ -1,15 +1,11 @@
 """The estimator: what it learns, what it answers, what it refuses, and where its bundle lies."""
 
-import gc
 import json
-import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
 import longtail
@@ -88,22 +84,6 @@ def test_a_damaged_copy_is_refused(fitted_sparse):
     state["bundle_"]["labels.jsonl"] += b"\n"
     with pytest.raises(BundleCorruptError, match=r"labels\.jsonl"):
         LongtailClassifier().__setstate__(state)
-
-
-def test_the_bundle_goes_with_the_estimator(fitted_sparse):
-    copied = pickle.loads(pickle.dumps(fitted_sparse))  # noqa: S301
-    folder = Path(copied.bundle_.folder)
-    assert folder.is_dir()
-    del copied
-    gc.collect()
-    assert not folder.exists()
-
-
-def test_a_clone_has_the_parameters_and_nothing_else(fitted_sparse):
-    again = clone(fitted_sparse)
-    assert repr(again.get_params()) == repr(fitted_sparse.get_params())
-    with pytest.raises(NotFittedError):
-        again.predict(["text"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from longtail.training.evaluation.by_frequency import (
     label_subsets,
     measure,
 )
-from longtail.training.evaluation.metrics import join_truth, label_f1_at, ndcg_at, recall_at
+from longtail.training.evaluation.metrics import join_truth
 
 COUNTS = np.array([0, 0, 1, 2, 9, 10, 99, 100, 5000])
 
@@ -63,15 +63,6 @@ def test_macro_f1_of_a_bin_counts_false_positives_on_all_documents():
     tail = measure(judged, COUNTS, 6000, ks=(1,))["1"]
     assert tail.num_documents == 1
     assert tail.values["macro-F1@1"] == pytest.approx(2 / 3)
-
-
-def test_all_labels_are_measured_on_all_documents():
-    judged = join_truth(GOOD.labels, TRUTH)
-    whole = measure(judged, COUNTS, 6000, ks=(3,))["all"]
-    assert whole.num_documents == 4
-    assert whole.values["nDCG@3"] == ndcg_at(judged, 3)
-    assert whole.values["R@3"] == recall_at(judged, 3) == 0.75
-    assert whole.values["macro-F1@3"] == pytest.approx(label_f1_at(judged, 3).mean())
 
 
 def test_shot_groups_are_measured_with_their_own_labels_as_truth_in_the_whole_ranking():

@@ -167,20 +167,6 @@ def test_inverse_propensities_follow_jain_et_al():
 
 
 @pytest.mark.parametrize(
-    ("counts", "num_documents", "b", "words"),
-    [
-        ([1], 0, 1.5, "got 0 training documents"),
-        ([1, 8], 5, 1.5, "from 1 to 8, expected 0 to 5"),
-        ([-1], 5, 1.5, "from -1 to -1"),
-        ([1], 5, 0.0, "b=0.0, expected"),
-    ],
-)
-def test_impossible_propensities_are_refused(counts, num_documents, b, words):
-    with pytest.raises(DataError, match=words):
-        inverse_propensities(np.array(counts), num_documents, b=b)
-
-
-@pytest.mark.parametrize(
     ("labels", "words"),
     [
         ([[0, 1]], "1 rows, the truth 2"),

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.ranking.top_k import Ranking, top_of_scores
 from longtail.training.evaluation.figures import write_figure
-from longtail.training.evaluation.plots import draw_by_frequency, macro_f1_by_rank
+from longtail.training.evaluation.plots import draw_by_frequency
 
 COUNTS = np.repeat([500, 20, 3, 1, 0], [2, 10, 18, 20, 20])
 TRUTH = csr_array((np.random.default_rng(1).random((30, 70)) < 0.1).astype(np.float32))
@@ -20,14 +20,6 @@ def ranking_of(seed: int, num_documents: int = 30) -> Ranking:
 @pytest.fixture
 def figure():
     return draw_by_frequency({"retrieval": ranking_of(1), "sparse": ranking_of(2)}, TRUTH, COUNTS)
-
-
-def test_bins_average_f1_from_rare_to_common():
-    ranks, f1 = macro_f1_by_rank(
-        np.array([0.9, 0.1, 0.3, 0.5]), np.array([50, 0, 2, 2]), labels_per_bin=2
-    )
-    assert ranks.tolist() == [1.5, 3.5]
-    assert f1 == pytest.approx([(0.1 + 0.3) / 2, (0.5 + 0.9) / 2])
 
 
 @pytest.mark.parametrize(("name", "magic"), [("f.png", b"\x89PNG"), ("f.svg", b"<?xml")])

@@ -49,14 +49,6 @@ def test_what_begins_as_a_list_and_is_none_is_no_label(cell):
         labels_of_text(cell, "labels", CorpusOptions())
 
 
-@pytest.mark.parametrize("cell", ['["a"]', "['a', 'b']"])
-def test_a_list_is_refused_where_labels_are_said_to_stand_otherwise(cell):
-    with pytest.raises(DataError, match=r", a list; leave out --label-delimiter"):
-        labels_of_text(cell, "labels", CorpusOptions(label_delimiter=","))
-    with pytest.raises(DataError, match=r", a list; leave out --one-row-per-label"):
-        labels_of_text(cell, "labels", CorpusOptions(one_row_per_label=True))
-
-
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [(" a ", "a"), (3, "3"), ("<u:1>", "u:1"), ("<a>", "<a>"), ({"uri": "<u:1>"}, "u:1"),

@@ -47,27 +47,6 @@ def test_what_was_written_is_read_to_the_bit(tmp_path, rows, name):
     assert read(tmp_path / name) == [list(row.items()) for row in rows]
 
 
-REASONS = {
-    "12:1": "label '12' of '12:1': expected 0 to 11",
-    "x:1 -1:2": "label 'x' of 'x:1': expected 0 to 11; label '-1' of '-1:2': expected 0 to 11",
-    ":1": "label '' of ':1': expected 0 to 11",
-    "1:2 5": "'5' is no pair; expected label:score",
-    "5:": "score '' of label 5 is no decimal number",
-    "5:nan": "score 'nan' of label 5 is no decimal number",
-    "5:-inf": "score '-inf' of label 5 is no decimal number",
-    "5:1_0": "score '1_0' of label 5 is no decimal number",
-    "5:1:2": "score '1:2' of label 5 is no decimal number",
-    "5:1e39": "score '1e39' of label 5 exceeds 32 bits",
-    "5:1 6:2 05:3": "label 5 occurs twice",
-}
-
-
-@pytest.mark.parametrize(("line", "reason"), REASONS.items())
-def test_a_bad_line_is_told_with_all_that_is_wrong_with_it(tmp_path, line, reason):
-    items = read(write(tmp_path, ["2:3", line, "2:3"]))
-    assert items == [[(2, 3.0)], BadLine(3, reason), [(2, 3.0)]]
-
-
 @pytest.mark.parametrize(("said", "what"), [(3, "3 lines, 2 follow"), (1, "1 lines, 2 follow")])
 def test_another_number_of_lines_than_the_header_says_is_refused(tmp_path, said, what):
     path = tmp_path / "some.txt"

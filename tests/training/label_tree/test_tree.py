@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import DataError
 from longtail.training.label_tree.fit import FittedTree, fit_tree, principal_components
 from longtail.training.label_tree.levels import GrownTree, grow_tree
 
@@ -286,16 +286,6 @@ def test_constant_vectors_give_the_label_frequencies(num_labels):
     assert fitted.log_likelihood == pytest.approx(frequency_log_likelihood(truth), abs=1e-4)
 
 
-def test_labels_without_a_pair_get_small_probabilities():
-    vectors, truth = corpus(num_labels=5)
-    wider = csr_array((truth.data, truth.indices, truth.indptr), shape=(truth.shape[0], 13))
-    fitted = fit_tree(vectors, wider, num_components=3, regulariser=0.1)
-    probabilities = fitted.tree.log_probs(features_of(fitted, vectors)).double().exp()
-    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
-    assert bool((probabilities[:, 5:] > 0).all())
-    assert float(probabilities[:, 5:].mean()) < 0.01
-
-
 def test_principal_components_are_those_of_a_singular_value_decomposition():
     vectors = corpus(dim=7)[0] * np.linspace(1, 3, 7, dtype=np.float32) + 2
     with mock.patch("longtail.training.label_tree.fit._DOCUMENTS_AT_A_TIME", 100):
@@ -315,14 +305,6 @@ def test_cross_validation_takes_a_weak_regulariser_where_vectors_tell_and_a_stro
     shuffled = np.random.default_rng(1).permutation(vectors)
     untold = fit_tree(shuffled, truth, num_components=4)
     assert told.regulariser < untold.regulariser
-
-
-def test_the_chosen_regulariser_is_better_than_ten_times_more_and_less():
-    fitted = fit_tree(*corpus(150, 6), num_components=4)
-    best = fitted.held_out.pop(fitted.regulariser)
-    assert all(best > other for other in fitted.held_out.values())
-    exponent = round(np.log10(fitted.regulariser))
-    assert {10.0 ** (exponent - 1), 10.0 ** (exponent + 1)} <= set(fitted.held_out)
 
 
 def test_held_out_likelihoods_are_those_of_trees_fitted_without_the_documents():
@@ -350,21 +332,6 @@ def path_log_probability(grown: GrownTree, features: np.ndarray, label: int) -> 
         total -= np.logaddexp(0, -sign * (grown.weights[parent] @ features + grown.biases[parent]))
         node = parent
     return total
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"num_components": 7}, "7 principal components of document vectors with 6 dimensions"),
-        ({"num_components": 0}, "0 principal components"),
-        ({"num_components": 2, "regulariser": 0.0}, "regulariser 0.0; expected a finite number"),
-        ({"num_components": 2, "regulariser": float("nan")}, "regulariser nan"),
-        ({"num_components": 2, "regulariser": float("inf")}, "regulariser inf"),
-    ],
-)
-def test_options_out_of_range_are_refused(options, words):
-    with pytest.raises(ConfigError, match=words):
-        fit_tree(*corpus(20, 3), **options)
 
 
 def with_vector(value: float) -> tuple[np.ndarray, csr_array]:

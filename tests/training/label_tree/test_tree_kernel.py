@@ -40,11 +40,6 @@ def test_the_weights_of_two_labels_are_those_of_the_optimum(num_rows, num_featur
     assert value == pytest.approx(log_likelihood(weights), abs=1e-5 * float(counts.sum()))
 
 
-def test_an_ascent_ends_where_rounding_hides_the_optimum():
-    nodes = nodes_of(*rows_of(256, 2, 1e4))
-    assert np.isfinite(fit_node(nodes, 2, strength=1e-12)[2]).all()
-
-
 def rows_of(num_rows: int, num_features: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """Random features, and how often each row carries either of two labels."""
     rng = np.random.default_rng(num_features)

@@ -43,18 +43,6 @@ def test_values_are_those_of_the_papers():
     assert contrastive_negative(margins).tolist() == [1, 0, 0, 0]
 
 
-@pytest.mark.parametrize("name", SURROGATES)
-def test_surrogates_bound_the_step_from_above(name):
-    margins = torch.linspace(-3, 3, 61, dtype=torch.float64)
-    assert (SURROGATES[name](margins) >= (margins <= 0).double()).all()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_losses_do_not_rise_on_cosines(name):
-    values = ALL[name](torch.linspace(-1, 1, 41, dtype=torch.float64))
-    assert (values.diff() <= 0).all()
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_gradients_are_those_of_finite_differences(name):
     margins = torch.tensor([-1.3, -0.2, 0.3, 0.6, 1.4], dtype=torch.float64, requires_grad=True)

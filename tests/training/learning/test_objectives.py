@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from longtail.models.errors import ConfigError
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.learning.model_distributions import ClusterNegatives
 from longtail.training.learning.objectives import SamplerInputs, make_objective, make_subset_loss
@@ -182,22 +181,6 @@ def test_mining_weighs_by_the_labels_there_are():
     )
     assert objective.rank_weights.tolist() == [[pytest.approx(2.9)]]
     assert objective(pairs_of(scorer), scorer, torch.Generator().manual_seed(0)) > 0
-
-
-@pytest.mark.parametrize("kind", ["hard", "softmax", "clusters", "tree"])
-def test_a_distribution_without_its_inputs_is_refused(kind):
-    config = LearningConfig.model_validate(
-        {
-            "negatives": {
-                "distribution": {"kind": kind},
-                "weighting": "constant",
-                "num_negatives": 2,
-            },
-            "loss": {"kind": "softmax"},
-        }
-    )
-    with pytest.raises(ConfigError, match="which the run lacks; give it to SamplerInputs"):
-        make_objective(config, SamplerInputs(COUNTS, "cpu"))
 
 
 @pytest.mark.parametrize(

@@ -163,15 +163,3 @@ def test_lemma_2_theta_of_top_k_mining(k, num_sampled):
     assert sum(x * x for x in theta) <= bound + 1e-9
     last_positive = K - 1 - (num_sampled - k)
     assert [x > 0 for x in theta] == [True] * last_positive + [False] * (num_sampled - k)
-
-
-def test_top_k_mining_weighs_the_k_hardest_alike():
-    weights = mining_weights(2, num_labels=101, num_sampled=10)
-    assert weights.tolist() == [[5.0, 5.0]]
-
-
-def test_plain_negative_sampling_is_top_b_mining():
-    v = [0.4, 1.1, -0.3, 0.45]
-    weights = mining_weights(3, num_labels=K, num_sampled=3)
-    mean = sum(max(0.0, 1 - v[0] + u) for u in v[1:]) / 3
-    assert value("hinge", "pairwise", v, weights) == pytest.approx(mean * (K - 1) / 3)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtail.training.learning.margin_losses import contrastive_negative, contrastive_positive
-from longtail.training.learning.pair_losses import DECOUPLED_LOSSES, DecoupledLoss, softmax_loss
+from longtail.training.learning.pair_losses import DECOUPLED_LOSSES, softmax_loss
 
 Y = 1  # the positive label
 OTHERS = [0, 2, 3, 4]
@@ -53,13 +52,6 @@ def test_decoupled_losses_equal_a_loop(name):
     loss = DECOUPLED_LOSSES[name]
     total = loss.of_positive(SCORES[Y]) + sum(W[y] * loss.of_negative(-SCORES[y]) for y in OTHERS)
     assert loss_over(loss, OTHERS, W) == pytest.approx(float(total))
-
-
-def test_the_contrastive_loss_wants_positives_near_and_negatives_not_near():
-    loss = DecoupledLoss(contrastive_positive, contrastive_negative)
-    near, far = torch.tensor([0.9]), torch.tensor([[-0.9]])
-    assert float(loss(near, far, torch.zeros(1, 1))) == pytest.approx(0.01)
-    assert float(loss(far[0], near[None], torch.zeros(1, 1))) == pytest.approx(1.9**2 + 0.81)
 
 
 @pytest.mark.parametrize("name", ALL_LOSSES)

@@ -37,14 +37,6 @@ def test_batches_hold_every_pair_once_in_the_order_of_the_documents(labels, batc
     assert all(len(documents) == batch_size for documents, _ in batches[:-1])
 
 
-def test_the_stream_reads_no_further_than_it_must():
-    truth = truth_of([[0], [1], [2], [3]])
-    order = np.array([2, 0, 3, 99])  # 99: no such document
-    stream = pair_batches(truth, order, 2)
-    documents, labels = next(stream)
-    assert (documents.tolist(), labels.tolist()) == ([2, 0], [2, 0])
-
-
 @given(label_lists)
 def test_numbered_pairs_are_those_of_a_double_loop(labels):
     expected = [(document, label) for document, x in enumerate(labels) for label in x]

@@ -173,14 +173,6 @@ def test_within_the_batch_negatives_are_the_other_positives():
     torch.testing.assert_close(negatives.log_q[0], rest[labels].log())
 
 
-def test_without_exclusion_only_its_own_place_is_left_out():
-    pairs = Pairs(torch.arange(3), torch.tensor([0, 0, 3]), NOTHING[:3])
-    log_prior = torch.from_numpy(log_frequencies(COUNTS).astype(np.float32))
-    negatives = WithinBatch(log_prior).draw(pairs, seeded())
-    assert negatives.is_drawn.tolist() == (~torch.eye(3, dtype=torch.bool)).tolist()
-    torch.testing.assert_close(negatives.log_q[1], log_prior[pairs.labels])
-
-
 def test_batches_of_independent_pairs_draw_from_the_training_distribution():
     prior = COUNTS / COUNTS.sum()
     drawn = torch.multinomial(torch.from_numpy(prior), 4000, replacement=True, generator=seeded())
@@ -238,14 +230,6 @@ def test_clusters_come_closer_to_the_softmax_than_uniform_draws():
     divergence = float((log_p.exp() * (log_p - log_q)).sum())
     uniform = float((log_p.exp() * (log_p + np.log(1000))).sum())
     assert divergence < 0.5 * uniform
-
-
-def test_refreshed_clusters_keep_their_members_and_follow_the_vectors():
-    before = clusters()
-    after = before.refreshed(2 * VECTORS, BIASES + 1)
-    assert torch.equal(after.members, before.members)
-    torch.testing.assert_close(after.means, 2 * before.means)
-    torch.testing.assert_close(after.biases, before.biases + 1)
 
 
 @pytest.mark.parametrize("num_labels", [8, 9, 40])

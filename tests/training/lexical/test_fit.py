@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -187,16 +186,6 @@ def test_where_names_are_never_wrong_whole_names_come_first():
     assert scores[is_whole].min() > scores[~is_whole].max() > 0
 
 
-def test_names_without_words_make_no_scorer(caplog):
-    with caplog.at_level(logging.WARNING, "longtail.training.lexical.fit"):
-        found = fit_name_model(
-            lambda: ["..."], csr_array(np.ones((1, 2), np.float32)), catalogue_of(["...", "?"]), {},
-            seed=0,
-        )  # fmt: skip
-    assert found is None
-    assert "no label has a name with a word in it" in caplog.text
-
-
 # ---- counts of words ----
 
 
@@ -216,23 +205,6 @@ def test_documents_are_counted_once_for_each_word_and_pair():
     assert counts.num_documents == 6
     idf = counts.idf(counts.documents)
     np.testing.assert_allclose(idf, np.log(7 / (1 + counts.documents)) + 1, rtol=1e-6)
-
-
-def test_of_very_many_matches_the_classifier_learns_from_those_of_some_documents(monkeypatch):
-    texts, truth = corpus(400)
-    whole = fitted(texts, truth)
-    seen = []
-    learner = module.HistGradientBoostingClassifier.fit
-    monkeypatch.setattr(
-        module.HistGradientBoostingClassifier,
-        "fit",
-        lambda self, rows, is_true: seen.append(len(rows)) or learner(self, rows, is_true),
-    )
-    monkeypatch.setattr(module, "_MAX_MATCHES", 300)
-    some = fitted(texts, truth)
-    (num_rows,) = seen
-    assert 250 < num_rows <= 300  # whole documents
-    np.testing.assert_array_equal(some.history.found, whole.history.found)  # of all documents
 
 
 def test_fitted_again_it_keeps_all_names_of_the_labels_that_it_knew(tmp_path):

@@ -62,12 +62,6 @@ def test_the_corrected_scores_of_tables_are_log_p_data_whatever_negatives_were_d
     np.testing.assert_allclose(found, LOG_DATA, atol=0.2)
 
 
-@pytest.mark.parametrize("name", ["adversarial", "frequency"])
-def test_without_the_correction_they_are_biased(name):
-    model, _ = trained(name)
-    assert np.abs(log_probs(model, None).numpy() - LOG_DATA).max() > 0.3
-
-
 def test_before_the_first_step_the_adversarial_method_is_the_tree_as_a_classifier():
     method = make_method("adversarial", VECTORS, TRUTH, tree=TREE)
     untrained = LinearTrainer(VECTORS, TRUTH, method.objective, LinearOptions()).model()

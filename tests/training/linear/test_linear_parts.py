@@ -9,16 +9,13 @@ import torch
 from pydantic import ValidationError
 from scipy.sparse import csr_array
 
-from longtail.models.errors import ConfigError
 from longtail.models.scorers.linear import LinearScorer
 from longtail.training.configuration.linear import LinearConfig
-from longtail.training.configuration.run import TrainingConfig
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.learning.document_distributions import PartlyUniform
 from longtail.training.linear.losses import ProjectedTree
 from longtail.training.linear.methods import make_pair_objective
 from longtail.training.linear.stage import train_linear_scorer
-from longtail.training.pipeline.dense import start_dense
 
 TREE = {"kind": "tree", "regulariser": 0.1}
 SOFTMAX = {"kind": "softmax"}
@@ -72,20 +69,6 @@ def test_every_q_trains(problem, tmp_path, name):
     assert (scorer.correction, scorer.tree) == ("none", None)
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        {"kind": "decoupled", "part": "squared_hinge"},
-        {"kind": "ordered", "form": "pairwise", "rank_weights": 2},
-    ],
-    ids=["decoupled", "ordered"],
-)
-def test_every_loss_trains(problem, tmp_path, loss):
-    w = None if loss["kind"] == "ordered" else "importance"
-    content = parts("uniform_subset", w) | {"loss": loss}
-    assert accuracy(problem, trained(problem, tmp_path, content)) > 0.95
-
-
 def test_the_draws_of_a_tree_are_partly_uniform_where_labels_are_excluded(problem):
     vectors, truth = problem
     tree = fit_tree(vectors, truth, num_components=3, regulariser=0.1).tree
@@ -125,22 +108,6 @@ def test_scores_lack_log_q_where_weights_are_constant(name, w, exclude, loss, co
     assert LinearConfig.model_validate(content).correction == correction
 
 
-def test_methods_keep_their_corrections():
-    corrections = {
-        name: LinearConfig(method=name).correction for name in ("adversarial", "frequency", "nce")
-    }
-    assert corrections == {"adversarial": "tree", "frequency": "prior", "nce": "none"}
-
-
-def test_parts_are_what_they_were_after_a_round_trip():
-    config = LinearConfig.model_validate(parts("tree"))
-    assert LinearConfig.model_validate(config.model_dump(mode="json")) == config
-    assert (config.method, config.tree, config.num_negatives) == (None, None, None)
-    assert config.tree_fit is not None
-    assert config.tree_fit.regulariser == 0.1
-    assert LinearConfig(method="uniform").learning is None
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -157,18 +124,3 @@ def test_parts_are_what_they_were_after_a_round_trip():
 def test_what_can_not_be_is_refused(content, words):
     with pytest.raises(ValidationError, match=words):
         LinearConfig.model_validate(content)
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        (parts(num_negatives=50), "num_negatives is 50, but distribution 'uniform' has 4 labels"),
-    ],
-)
-def test_what_the_labels_or_the_encoder_make_impossible_is_refused_at_the_start(
-    tiny_content, section, message
-):
-    config = TrainingConfig.model_validate({**tiny_content, "linear": section})
-    truth = csr_array(np.ones((3, 5), dtype=np.float32))
-    with pytest.raises(ConfigError, match=message):
-        start_dense(config, truth)

@@ -68,15 +68,6 @@ def test_corrected_scores_find_the_labels_of_made_up_documents(tmp_path: Path) -
     assert is_right.mean() > 0.95
 
 
-def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = train_linear_scorer(*made_up(), config(), seed=0, device="cpu", folder=tmp_path)
-    monkeypatch.setattr("longtail.training.label_tree.kept.fit_tree", None)
-    monkeypatch.setattr("longtail.training.linear.trainer.LinearTrainer.step", None)
-    again = train_linear_scorer(*made_up(), config(), seed=0, device="cpu", folder=tmp_path)
-    np.testing.assert_array_equal(again.model.weight, first.model.weight)
-    np.testing.assert_array_equal(again.model.bias, first.model.bias)
-
-
 def test_documents_are_encoded_part_by_part_and_once(
     trained, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,15 +95,3 @@ def test_documents_are_encoded_part_by_part_and_once(
     monkeypatch.setattr(document_vectors, "encode_all", counted)
     np.testing.assert_array_equal(encode_documents(dense.encoder, tokens, **options), found)
     assert calls == [7]
-
-
-@pytest.mark.parametrize(
-    "labels", [[[1], [1], [1]], [[1, 0], [0, 1], [1, 1]], [[1, 1, 1], [1, 1, 1], [0, 0, 0]]]
-)
-def test_the_default_copes_with_few_labels(labels: list, tmp_path: Path) -> None:
-    truth = csr_array(np.array(labels, dtype=np.float32))
-    vectors = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
-    config = LinearConfig(epochs=2)
-    scorer = train_linear_scorer(vectors, truth, config, seed=0, device="cpu", folder=tmp_path)
-    assert np.isfinite(scorer.model.weight).all()
-    assert scorer.model.labels.tolist() == np.flatnonzero(truth.toarray().any(axis=0)).tolist()

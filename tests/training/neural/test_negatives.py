@@ -51,17 +51,6 @@ def test_hard_negatives_come_by_rank_before_uniform_draws(seed):
     assert drawn & {12, 14}
 
 
-def test_a_rank_that_does_not_fit_is_shared_out_by_chance():
-    drawn = [set(draw([[1], [2]], [[11], [13]], size=3, seed=seed)) for seed in range(20)]
-    assert all(len(x & {11, 13}) == 1 for x in drawn)
-    assert set.union(*drawn) >= {11, 13}
-
-
-def test_padding_among_the_hard_negatives_and_shared_ones_take_no_room():
-    drawn = draw([[1], [2]], [[5, NO_LABEL], [5, 6]], size=4)
-    assert drawn == [1, 2, 5, 6]
-
-
 def test_random_fill_is_uniform_over_the_labels_that_are_left():
     rng = np.random.default_rng(12)
     subsets = LabelSubsets(truth_of([[0], [1]], 20), NO_HARD, 7)

@@ -13,7 +13,7 @@ from longtail.training.neural import loop as stages
 from longtail.training.neural.layers import freeze_layers
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel, TrainingTexts
-from longtail.training.neural.steps import Step, classifier_step, retrieval_step, start_scores
+from longtail.training.neural.steps import Step, classifier_step, retrieval_step
 from longtail.training.runtime.machine import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
@@ -103,15 +103,6 @@ def test_keeping_the_classifier_adds_its_loss(new_model, texts, subsets):
     assert losses[True] - losses[False] == pytest.approx(alone, rel=1e-4)
 
 
-def test_start_scores_give_the_mean_pair_the_odds_of_few_positives(new_model, texts):
-    model = new_model().encoder
-    start_scores(model, texts)
-    documents = encode_all(model, texts.documents, "document", pad_id=0)
-    labels = encode_all(model, texts.labels.first(256), "label", pad_id=0)
-    logits = model.scores(torch.from_numpy(documents), torch.from_numpy(labels)).detach()
-    assert logits.mean().item() == pytest.approx(-4, abs=0.01)
-
-
 # ---- stages ----
 
 
@@ -180,14 +171,3 @@ def test_frozen_layers_and_all_below_them_keep_their_weights(
     assert frozen <= unchanged
     if count < 2:
         assert any(f"layer.{count}" in name for name in set(after) - unchanged)
-
-
-def test_no_gradient_goes_back_into_frozen_layers(new_model, texts):
-    model = new_model()
-    freeze_layers(model.encoder, 1)
-    lowest, above = model.encoder.transformer.encoder.layer
-    outputs: list[torch.Tensor] = []
-    for layer in (lowest, above):
-        layer.output.LayerNorm.register_forward_hook(lambda _, __, output: outputs.append(output))
-    classifier_step(model, texts, CPU)(np.arange(4), np.random.default_rng(0))
-    assert [output.requires_grad for output in outputs] == [False, True]

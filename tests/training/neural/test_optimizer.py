@@ -3,30 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from longtail.training.configuration.sections import ClassifierConfig
 from longtail.training.neural.layers import (
     begin_training,
     checkpoint_gradients,
 )
-from longtail.training.neural.optimizer import make_optimizer, set_rates
+from longtail.training.neural.optimizer import make_optimizer
 
 CONFIG = ClassifierConfig(encoder_learning_rate=1e-3)
-
-
-def factors(total: int) -> list[float]:
-    optimizer = torch.optim.AdamW([{"params": [nn.Parameter(torch.zeros(1))], "peak": 2.0}])
-    found = []
-    for number in range(total):
-        set_rates(optimizer, number, total)
-        found.append(optimizer.param_groups[0]["lr"] / 2)
-    return found
-
-
-def test_rates_rise_to_the_peak_and_fall_towards_zero():
-    expected = [0.5, 1, *(left / 18 for left in range(18, 0, -1))]
-    assert factors(20) == pytest.approx(expected)
 
 
 def test_transformer_poolers_and_classifier_have_rates_of_their_own(new_model):
@@ -47,15 +32,3 @@ def test_nothing_is_dropped_in_training(new_model, texts, is_checkpointed):
         checkpoint_gradients(model.encoder)
     begin_training(model)
     assert torch.equal(model.encode(batch, "document"), model.encode(batch, "document"))
-
-
-def test_layers_are_computed_twice_without_dropout_too(new_model, texts):
-    model = new_model()
-    checkpoint_gradients(model.encoder)
-    calls: list[int] = []
-    model.encoder.transformer.encoder.layer[0].intermediate.register_forward_hook(
-        lambda *_: calls.append(1)
-    )
-    begin_training(model)
-    model.encode(texts.documents.batch(np.arange(4), 0, "cpu"), "document").sum().backward()
-    assert len(calls) == 2

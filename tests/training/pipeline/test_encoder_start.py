@@ -19,7 +19,6 @@ from longtail.models.edit.add_labels import add_labels
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.pretrained import EncoderSource, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import Prefixes, tokenize_texts
-from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label
 from longtail.models.predict.predictor import Predictor
@@ -143,18 +142,6 @@ def test_a_label_that_is_added_is_read_with_the_prefix_of_training(
     tokens = tokenize_texts(changed.dense.tokenizer, ["of music of the world"], 12)
     expected = encode_all(changed.dense.encoder, tokens, "label", pad_id=0)
     assert changed.dense.label_vectors[-1] == pytest.approx(expected[0], abs=1e-5)
-
-
-def test_the_configuration_decides_where_it_says_something(started, sentence_encoder):
-    found = started(
-        sentence_encoder,
-        document_pooling="cls",
-        document_prefix="",
-        label_prefix="people ",
-        retrieval={"label_pooling": "last"},
-    )
-    assert found.encoder.head == VectorHead("cls", "last", "tanh", is_normalized=True)
-    assert found.prefixes == Prefixes("", "people ")
 
 
 def test_known_tokens_are_those_of_the_text_and_not_of_its_prefix(tiny_encoder):

@@ -22,7 +22,7 @@ from transformers import BertConfig, BertModel
 
 from longtail.models.bundle.manifest import blend_of
 from longtail.models.bundle.registry import Registry
-from longtail.models.encoders.pretrained import find_encoder, load_transformer
+from longtail.models.encoders.pretrained import find_encoder
 from longtail.models.errors import ConfigError, DataError, RequestError
 from longtail.models.kinds.registry import KINDS, without_encoder
 from longtail.models.kinds.storage import read_parts
@@ -349,36 +349,6 @@ def test_only_trained_labels_have_rows_in_sparse_and_classifier(trained):
         assert bundle.tensors(name)["labels"].tolist() == covered
     vectors = bundle.tensors("retrieval.safetensors")["label_vectors"]
     assert vectors.shape == (len(bundle.catalogue), 16)
-
-
-def test_without_its_classifier_a_bundle_has_no_such_scorer(
-    train_in, tiny_config, tiny_corpus, tmp_path
-):
-    config = changed(tiny_config, scorers=["sparse", "retrieval"])
-    bundle = train_in(tmp_path, config, tiny_corpus).bundle
-    assert bundle.manifest.scorers == ("retrieval", "sparse")
-    assert (bundle.manifest.blends, set(bundle.manifest.calibrations)) == (
-        {},
-        {"retrieval", "sparse"},
-    )
-    assert not {"classifier.safetensors", "linear.safetensors"} & set(bundle.manifest.files)
-    assert (bundle.manifest.linear_correction, "linear" in bundle.manifest.training) == (
-        None,
-        False,
-    )
-    assert Predictor.of_bundle(bundle, device="cpu").scorers == ("retrieval", "sparse")
-
-
-@pytest.mark.slow
-def test_frozen_layers_are_published_as_they_came(train_in, tiny_config, tiny_corpus, tmp_path):
-    bundle = train_in(tmp_path, changed(tiny_config, frozen_layers=1), tiny_corpus).bundle
-    after, before = (
-        load_transformer(folder).state_dict()
-        for folder in (bundle.encoder_folder, Path(tiny_config.encoder))
-    )
-    same = {name for name in before if torch.equal(before[name], after[name])}
-    lowest = {name for name in before if name.startswith(("embeddings", "encoder.layer.0"))}
-    assert same == lowest | {"pooler.dense.weight", "pooler.dense.bias"}  # the last two are unused
 
 
 def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(

@@ -3,12 +3,9 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from typer.testing import CliRunner
 
-import longtail
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.options import CorpusOptions
 from longtail.training.reports.inspection import Inspection, inspect_dataset
@@ -84,19 +81,3 @@ def test_what_is_suspicious_is_told(tmp_path):
 
 
 # The command.
-
-
-def run(*words: object) -> Any:
-    return CliRunner().invoke(longtail.app, ["inspect", *map(str, words)])
-
-
-def test_the_command_prints_json_and_takes_columns(tmp_path):
-    path = tmp_path / "posts.csv"
-    path.write_text("titel,body,topics\nT,B,x|y\n")
-    done = run(
-        path, "--json", "-", "--text-columns", "titel, body", "--label-column", "topics",
-        "--label-delimiter", "|",
-    )  # fmt: skip
-    figures = json.loads(done.stdout)["figures"]
-    assert figures["examples"] == [{"id": "2", "text": "T\nB", "labels": ["x", "y"]}]
-    assert figures["format"] == "CSV"

@@ -90,17 +90,3 @@ def test_texts_are_escaped_and_cut(page, outline):
     assert "&lt;script&gt;alert(&#x27;&amp;amp;&#x27;)&lt;/script&gt;" in page
     shown = re.findall(r"<dt>Text</dt><dd>(.*?)</dd>", page)
     assert shown and all(len(text) < 500 for text in shown)
-
-
-@pytest.mark.slow
-def test_a_model_without_an_encoder_has_a_page_without_a_run_too(
-    trained_sparse, tiny_corpus, tmp_path
-):
-    options = ("--registry", trained_sparse.registry.folder, "--json", tmp_path / "x.json")
-    found = Outline(report(tmp_path / "sparse.html", tiny_corpus, *options)).text
-    assert "30-NN tf-idf" in found
-    assert "Encodernone" in found
-    assert "peak memory" not in found
-    figures = json.loads((tmp_path / "x.json").read_text())["figures"]
-    assert set(figures["scorers"]) == {"sparse", "30-NN tf-idf", "label names"}
-    assert "run" not in figures

@@ -83,15 +83,6 @@ def test_a_save_that_breaks_leaves_the_checkpoint_before(tmp_path, monkeypatch, 
     assert load_checkpoint(tmp_path, *fresh(9)) == 1
 
 
-def test_what_a_killed_run_left_is_deleted_with_the_next_save(tmp_path):
-    model, optimizer = fresh(0)
-    leftover = tmp_path / ".incoming-1"
-    leftover.mkdir()
-    (leftover / "model.safetensors").write_bytes(b"half")
-    save_checkpoint(tmp_path, 2, model, optimizer)
-    assert [path.name for path in tmp_path.iterdir()] == ["2"]
-
-
 def test_a_stage_is_done_when_it_was_saved_without_its_optimizer(tmp_path):
     model, optimizer = fresh(0)
     assert not is_done(tmp_path)

@@ -83,13 +83,6 @@ def on_ranks(monkeypatch):
     return run
 
 
-def test_what_the_first_process_makes_all_have(on_ranks):
-    assert (
-        on_ranks(3, lambda processes: processes.from_first(lambda: processes.rank + 10)) == [10] * 3
-    )
-    assert on_ranks(2, lambda processes: processes.is_first) == [True, False]
-
-
 def test_tensors_of_the_first_process_are_copied_by_name_and_in_place(on_ranks):
     def copied(processes: Processes):
         own, number = torch.full((2,), float(processes.rank)), torch.tensor(7 + processes.rank)

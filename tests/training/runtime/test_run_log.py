@@ -5,12 +5,9 @@ import json
 import pytest
 
 from longtail.training.runtime.run_log import (
-    STAGES_NAME,
     ProgressLog,
     progress_path,
     read_progress,
-    read_stage_costs,
-    stage_cost,
 )
 
 
@@ -35,14 +32,3 @@ def test_a_resumed_stage_has_no_step_twice_and_its_time_goes_on(checkpoints):
     seconds = [point.seconds for point in read_progress(path)]
     assert seconds[:3] == [100.0] * 3
     assert min(seconds[3:]) >= 100.0
-
-
-def test_the_costs_of_a_stage_add_up_over_its_sessions(tmp_path):
-    for stage in ("sparse", "linear", "sparse"):
-        with stage_cost(tmp_path, stage):
-            pass
-    sparse, linear = read_stage_costs(tmp_path)
-    lines = [json.loads(line) for line in (tmp_path / STAGES_NAME).read_text().splitlines()]
-    assert (sparse.stage, sparse.num_sessions, linear.num_sessions) == ("sparse", 2, 1)
-    assert sparse.wall_s == lines[0]["wall_s"] + lines[2]["wall_s"]
-    assert sparse.is_done

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import keyword_part
 from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
-from longtail.models.scorers.tfidf import TfidfModel, tokenize
+from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
 from longtail.training.data.dataset import open_dataset
@@ -48,24 +47,7 @@ def named(*names: str) -> LabelCatalogue:
     return LabelCatalogue(Label(str(index), name) for index, name in enumerate(names))
 
 
-def keywords_of(model: SparseModel, *names: str, count: int = 20, **options: Any):
-    config = DescriptionConfig(num_keywords=count, **options)
-    return keywords_of_labels(model, named(*names), config)
-
-
 # ---- by weight ----
-
-
-def test_keywords_are_the_tokens_of_highest_weight_best_first():
-    model = model_of([[0.1, 0.4, 0.2, 0.3]], [0])
-    assert keywords_of(model, "food", count=3) == [("bread", "dates", "cheese")]
-
-
-@pytest.mark.parametrize("weights", [[0, 0, 0, 0], [-1, 0, -2, 0]])
-def test_a_label_without_a_positive_weight_is_described_by_its_name(weights):
-    keywords = keywords_of(model_of([weights], [0]), "food")
-    assert keywords == [()]
-    assert pseudo_descriptions(named("food"), keywords) == ["food"]
 
 
 def naive_keywords(
@@ -110,16 +92,6 @@ def test_a_fitted_label_s_keywords_are_those_of_a_naive_loop(fitted):
     weights = model.weights.toarray()
     for row, label in enumerate(model.labels.tolist()):
         assert keywords[label] == naive_keywords(weights[row], model.tfidf.tokens, config)
-
-
-def test_without_lemmas_keywords_are_words_of_the_label_s_own_documents(fitted):
-    dataset, model = fitted
-    words = [set() for _ in dataset.catalogue]
-    for document in dataset.split("train"):
-        for label in document.labels:
-            words[label] |= set(tokenize(document.text, {}))
-    keywords = keywords_of_labels(model, dataset.catalogue, DescriptionConfig())
-    assert all(set(found) <= own for found, own in zip(keywords, words, strict=True))
 
 
 def test_with_lemmas_keywords_are_dictionary_forms_and_no_stems(tmp_path):

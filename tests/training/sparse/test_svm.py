@@ -96,13 +96,6 @@ def test_labels_fitted_alone_are_to_the_bit_those_fitted_together():
         np.testing.assert_array_equal(getattr(alone, name), getattr(together, name))
 
 
-def test_features_rise_and_no_weight_is_small_or_zero():
-    fitted = random_problem(prune_below=0.05).fit(EVERY_LABEL)
-    assert np.abs(fitted.weights).min() >= 0.05
-    for features in np.split(fitted.features, np.cumsum(fitted.sizes)[:-1]):
-        assert (np.diff(features) > 0).all()
-
-
 @pytest.mark.parametrize("exact_documents", [0, NUM_DOCUMENTS])
 def test_a_label_of_every_document_has_no_weights(exact_documents):
     everyone = csr_array(np.ones((1, NUM_DOCUMENTS), dtype=np.float32))

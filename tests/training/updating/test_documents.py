@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.formats.hashed_parts import part_of
@@ -90,14 +89,6 @@ def test_labels_that_a_former_feedback_changed_are_fitted_again(tmp_path):
     retired = corpus.catalogue.replaced(is_retired=[x == 2 for x in range(NUM_LABELS)])
     verdicts = Verdicts(retired, 0, [said("old 0", [1])], (), 0, 0)
     assert not len(change_documents(corpus, verdicts, has_dev=False).touched)  # they keep rows
-
-
-@pytest.mark.parametrize(("has_dev", "num_dev"), [(True, 1), (False, 0)])
-def test_only_documents_of_frequent_labels_join_the_dev_split(tmp_path, has_dev, num_dev):
-    corpus = corpus_of(tmp_path / "corpus", [{0, 1}] * (module.LEAST_DOCUMENTS - 1) + [{0}])
-    text = next(f"text {x}" for x in range(99) if part_of(f"text {x}") == "dev")
-    changed = change(corpus, [said(text, [0]), said(text, [0, 1])], has_dev=has_dev)
-    assert len(changed.dev) == num_dev and len(changed.new) == 2 - num_dev
 
 
 def test_the_dev_corpus_has_chosen_documents_and_those_of_the_feedback(tmp_path, monkeypatch):

@@ -19,7 +19,6 @@ from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import NAMES, NEIGHBOURS
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.training.calibration.members import DevRanking
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.feedback import open_feedback
@@ -138,18 +137,6 @@ def test_a_model_with_all_scorers_learns_and_ranks_the_new_label(place, trained)
     before = read_parts(here.registry.open(1))
     vectors = parts.dense.label_vectors
     assert vectors[:-1].tobytes() == before.dense.label_vectors.tobytes() and vectors[-1].any()
-
-
-@pytest.mark.slow
-def test_a_blend_stays_one_of_the_scorers_that_training_chose(place, trained, monkeypatch):
-    monkeypatch.setattr(DevRanking, "choose", lambda *_: pytest.fail("chosen again"))
-    here = place(trained)
-    done = here.learn()
-    before, after = (here.registry.open(x).manifest.blends for x in (1, done.version))
-    assert done.learned.is_calibrated and before.keys() == after.keys() != set()
-    for name, blend in after.items():
-        assert blend.weights.keys() <= before[name].weights.keys()
-        assert blend != before[name]
 
 
 @pytest.mark.slow

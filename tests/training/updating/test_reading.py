@@ -83,11 +83,6 @@ def test_a_proposed_label_gets_its_id_that_of_its_name_or_a_new_one(read):
     assert again.num_new == 0 and again.texts == found.texts
 
 
-def test_unknown_ids_are_told_and_a_text_with_no_other_verdict_is_left_out(read):
-    found = read(entry(["1", "x"], text="one"), entry("y", text="two"))
-    assert found.unknown == ("x", "y") and [x.text for x in found.texts] == ["one"]
-
-
 def test_a_retired_label_counts_as_its_replacement_and_its_name_is_free(read):
     retired = [
         Label("old", "oil duty", is_retired=True, replaced_by=("older",)),
