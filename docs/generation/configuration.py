@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from docs.generation.markdown import code, sentence, table
@@ -10,7 +10,10 @@ from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import StageConfig
 
 _HEADINGS = ("key", "default", "values", "meaning")
-_KINDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}  # fmt: skip
+_KINDS = {
+    "array": "list", "boolean": "true or false", "integer": "whole number", "number": "number",
+    "object": "mapping", "string": "text",
+}  # fmt: skip
 _INHERITED = StageConfig.model_json_schema()["properties"]
 """Descriptions of keys whose default alone differs by stage."""
 
@@ -27,7 +30,9 @@ def render() -> str:
         kind = schema["properties"].get("kind", {}).get("const")
         title = f"## `{path}: {{kind: {kind}}}`" if kind else f"## `{path}`"
         parts += [title, sentence(schema.get("description"))] if path else ["## Top level"]
-        parts.append(table(_HEADINGS, [_row(*key) for key in keys_of(schema)]))
+        parts.append(
+            table(_HEADINGS, [_row(*key, schema.get("required", ())) for key in keys_of(schema)])
+        )
     return "\n\n".join(filter(None, parts))
 
 
@@ -62,15 +67,13 @@ def _below(path: str, schema: Schema, named: dict[str, Schema]) -> Iterator[tupl
                 yield from _below(f"{path}.{name}".strip("."), section, named)
 
 
-def _row(name: str, key: Schema) -> tuple[str, str, str, str]:
+def _row(name: str, key: Schema, required: Collection[str]) -> tuple[str, str, str, str]:
     words = filter(None, map(_values, parts_of(key)))
-    return f"`{name}`", _default(key), " or ".join(dict.fromkeys(words)), meaning_of(name, key)
+    default = "required" if name in required else _default(key.get("default"))
+    return f"`{name}`", default, " or ".join(dict.fromkeys(words)), meaning_of(name, key)
 
 
-def _default(key: Schema) -> str:
-    if "default" not in key:
-        return "required"
-    default = key["default"]
+def _default(default: Any) -> str:
     if isinstance(default, dict):
         return f"`{{kind: {default['kind']}}}`" if "kind" in default else "its defaults"
     return code(default) or "none"
@@ -82,9 +85,9 @@ def _values(key: Schema) -> str:
         return "section"
     if "enum" in key or "const" in key:
         return ", ".join(map(code, key.get("enum") or [key["const"]]))
-    if key["type"] == "array":
+    if "items" in key:
         return f"list of {_values(key['items'])}"
-    if key["type"] == "null":
+    if key.get("type", "null") == "null":
         return ""
     kind = "path" if key.get("format") == "path" else _KINDS[key["type"]]
     return ", ".join(filter(None, [kind, _bounds(key)]))
