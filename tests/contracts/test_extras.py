@@ -74,6 +74,7 @@ for refused in (
 """
 
 
+@pytest.mark.slow
 def test_all_but_an_encoder_works_without_the_extras(
     tmp_path: Path, tiny_corpus: Path, trained
 ) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from longtail.models.native import build
 
+pytestmark = pytest.mark.slow  # it is built, and installed
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("longtail", "models", "training", "service")
 OTHERS = ("pyproject.toml", "setup.py", "README.md", "LICENSE")

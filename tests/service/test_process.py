@@ -105,6 +105,7 @@ def test_a_real_server_answers_and_ends_cleanly_on_sigterm(server):
     assert process.returncode in {0, -signal.SIGTERM}  # uvicorn raises the signal again at the end
 
 
+@pytest.mark.slow
 def test_after_sigterm_it_is_not_ready_but_alive_and_answers(start):
     process, address = start(drain_delay_s=60)
     with httpx.Client(base_url=address, timeout=PATIENCE_S) as client:
@@ -134,6 +135,7 @@ def test_a_second_signal_ends_it_though_work_hangs(start):
     assert process.returncode in {-signal.SIGTERM, 128 + signal.SIGTERM}
 
 
+@pytest.mark.slow
 def test_work_that_hangs_does_not_keep_it_from_ending(start):
     process, address = start(shutdown_timeout_s=0)
     with ThreadPoolExecutor(1) as pool:
@@ -147,6 +149,7 @@ def test_work_that_hangs_does_not_keep_it_from_ending(start):
     assert process.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_change_of_versions_is_answered_and_does_not_hold_the_end(start):
     process, address = start(shutdown_timeout_s=3600)
     url, headers = f"{address}/v1/admin/models/1/load", {"Authorization": f"Bearer {KEY}"}

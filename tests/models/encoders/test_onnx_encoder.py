@@ -16,6 +16,8 @@ from longtail.models.encoders.onnx import OnnxTransformer, _open
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 
+pytestmark = pytest.mark.slow  # exports take half a minute
+
 for name in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(name, reason="needs the extra 'onnx'")
 

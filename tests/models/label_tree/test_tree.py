@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -79,7 +79,6 @@ def enumerated(tree: LabelTree, features: torch.Tensor) -> np.ndarray:
 
 
 @given(SIZES, SEEDS)
-@settings(max_examples=25)
 def test_real_labels_have_the_enumerated_probabilities_and_padding_none(size, seed):
     tree = tree_of(size, seed=seed)
     features = features_of(tree, 2)
@@ -95,7 +94,6 @@ def test_real_labels_have_the_enumerated_probabilities_and_padding_none(size, se
 
 
 @given(SIZES, SEEDS, st.integers(1, 9))
-@settings(max_examples=25)
 def test_given_labels_have_the_log_probability_of_all_labels_to_the_bit(size, seed, k):
     tree = tree_of(size, k, seed)
     features = features_of(tree, 4)
@@ -149,7 +147,6 @@ def test_draws_follow_the_probabilities(size, num):
 
 
 @given(SIZES, SEEDS, st.sampled_from([0.3, 1.0, 30.0]))
-@settings(max_examples=25)
 def test_draws_come_with_their_log_probability(size, seed, scale):
     tree = tree_of(size, seed=seed, scale=scale)
     features = features_of(tree, 40)
@@ -189,7 +186,6 @@ def test_the_search_yields_what_a_sort_of_all_labels_yields(size, seed, m, scale
 
 
 @given(SIZES, SEEDS, st.integers(1, 12))
-@settings(max_examples=25)
 def test_the_sum_of_two_trees_is_ranked_exactly(size, seed, k):
     trees = tree_of(size, seed=seed), tree_of(size, seed=seed + 1)
     vectors = vectors_of(3, seed)
@@ -231,7 +227,6 @@ def test_arrays_that_are_no_tree_are_refused(arrays, words):
 
 
 @given(SIZES, SEEDS, st.sampled_from([0.3, 5.0]))
-@settings(max_examples=25)
 def test_both_ways_give_the_same(size, seed, scale):
     tree = tree_of(size, seed=seed, scale=scale)
     features, labels = features_of(tree, 3), torch.arange(size).expand(3, -1)

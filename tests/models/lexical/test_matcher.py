@@ -223,7 +223,7 @@ TEXTS = st.lists(
 ).map(" ".join)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(drawn=catalogues(), text=TEXTS, num_nearest=st.sampled_from([1, 3, 30]))
 def test_every_feature_is_what_it_says(drawn, text, num_nearest):
     labels = labels_of(drawn)
@@ -250,7 +250,6 @@ def test_every_feature_is_what_it_says(drawn, text, num_nearest):
             assert value == pytest.approx(right, rel=1e-4, abs=1e-5), name
 
 
-@settings(max_examples=25)
 @given(drawn=catalogues(), texts=st.lists(TEXTS, min_size=1, max_size=5))
 def test_texts_have_the_same_matches_to_the_bit_alone_and_together(drawn, texts):
     matcher = matcher_of(labels_of(drawn))

@@ -100,7 +100,7 @@ def test_top_of_scores_is_a_full_sort(scores, k):
     np.testing.assert_array_equal(scores, before)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(data=st.data(), elements=st.sampled_from([TIED, ROUNDED]), num_sources=st.integers(1, 4))
 def test_the_threshold_algorithm_gives_what_a_full_sort_of_the_sums_gives(
     data, elements, num_sources

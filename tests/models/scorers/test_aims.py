@@ -110,7 +110,7 @@ def wanted(
     return top_of_scores(gains.astype(np.float32), k)
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(
     data=st.data(),
     aim=st.sampled_from(AIMS),

@@ -187,7 +187,7 @@ def assert_ranks(found: Ranking, right: Ranking) -> None:
     np.testing.assert_array_equal(found.labels[is_clear], right.labels[is_clear])
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]))
 def test_blends_are_ranked_as_a_full_sort_ranks_them(data, dial):
     blend, parts, k = draw_problem(data)
@@ -196,7 +196,7 @@ def test_blends_are_ranked_as_a_full_sort_ranks_them(data, dial):
     assert_ranks(found, wanted(blend, parts, k, dial))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]))
 def test_both_ways_give_the_same_to_the_bit(data, dial):
     blend, parts, k = draw_problem(data)
@@ -241,7 +241,7 @@ def test_probabilities_that_round_to_1_still_have_finite_scores_in_order():
     assert np.isfinite(found.scores).all()
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(
     data=st.data(), dial=st.sampled_from([0.0, 0.5, 30.0]), scale=st.sampled_from([1, 1e-3, 1e4])
 )

@@ -67,7 +67,7 @@ NAMES = ["text", "texts", "k", "scorer", "threshold", "correction", "tail_dial",
          "exclude", "include_set", "explain", "version", "timeout_s"]  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(extra=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=3))
 def test_bytes_mean_what_the_python_objects_mean(extra):
     content = {"text": "a"} | extra

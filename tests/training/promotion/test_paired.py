@@ -67,10 +67,12 @@ def test_holm_by_hand():
     assert holm([]) == []
 
 
+@pytest.mark.slow
 def test_equal_models_are_promoted_in_less_than_one_in_twenty():
     assert share_promoted(300, (0.4, 0.4), RULES) < 0.05
 
 
+@pytest.mark.slow
 def test_models_that_are_worse_by_the_margin_are_promoted_in_less_than_one_in_twenty():
     """The margin is what the noise costs: the mean difference of P@5 over many documents."""
     joined = pair_of_models(999, 40_000, (0.4, 0.41))
@@ -80,6 +82,7 @@ def test_models_that_are_worse_by_the_margin_are_promoted_in_less_than_one_in_tw
     assert share_promoted(300, (0.4, 0.41), rules) < 0.05
 
 
+@pytest.mark.slow
 def test_a_better_model_is_promoted_and_a_worse_one_refused():
     assert share_promoted(300, (0.5, 0.35), RULES) > 0.95
     assert share_promoted(300, (0.35, 0.5), AS_GOOD) == 0

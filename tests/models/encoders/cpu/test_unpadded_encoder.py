@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import gelu, linear
 from transformers import AutoModel, BertConfig, DistilBertConfig, RobertaConfig, XLMRobertaConfig
@@ -112,7 +112,6 @@ def test_it_is_as_near_to_float32_as_the_encoder(config, processor):
     assert max(*found, *first) < 2 * max(own)
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=40), st.integers(0, 9))
 def test_the_other_texts_of_a_batch_make_no_difference(lengths, seed):
     """But for roundings; a wrong row would be as far off as another text."""
