@@ -11,11 +11,13 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
+from joblib import cpu_count
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -29,6 +31,7 @@ from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, Name
 from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
+from longtail.models.ranking.row_threads import in_row_parts
 from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.word_counts import count_words, words_of
 from longtail.training.runtime.progress import progress_bar
@@ -45,7 +48,7 @@ _MAX_KEPT = 50_000_000
 behind them are read again."""
 _WORDS_OF_A_TEXT = 50
 """As many words take as much memory as a document without words."""
-_BATCH = 256
+_BATCH = 1024
 _LEAST_TRUE = 20
 """Right finds without which there is nothing to learn, and wrong ones."""
 _SHARE_IN_A_SENTENCE = FEATURES.index("share in one sentence")
@@ -197,8 +200,7 @@ def _find(
     found = _Found([FindHistory.none(num_labels) for _ in range(_NUM_FOLDS)])
     first = 0
     with progress_bar(total=num_documents, desc="names", unit="document") as bar:
-        for batch in _batches(texts):
-            matches = matcher.match_read(batch)
+        for matches in _matched(texts, matcher):
             documents = first + matches.texts
             is_true = _is_true(truth, documents, matches.labels)
             _count(found.histories, folds[documents], matches, is_true)
@@ -208,15 +210,22 @@ def _find(
                 order[documents],
             )  # fmt: skip
             found.parts.append(tuple(column[kept] for column in columns))
-            first += len(batch)
-            bar.update(len(batch))
+            num_texts = len(matches.starts) - 1
+            first += num_texts
+            bar.update(num_texts)
     return found
 
 
-def _batches(texts: Iterable[ReadText]) -> Iterator[Sequence[ReadText]]:
+def _matched(texts: Iterable[ReadText], matcher: NameMatcher) -> Iterator[Matches]:
+    """Yield the matches of consecutive texts, found by all processors."""
     rest = iter(texts)
     while batch := list(islice(rest, _BATCH)):
-        yield batch
+        match = partial(_match_part, matcher, batch)
+        yield from in_row_parts(match, len(batch), cpu_count())
+
+
+def _match_part(matcher: NameMatcher, texts: Sequence[ReadText], part: slice) -> Matches:
+    return matcher.match_read(texts[part])
 
 
 def _is_true(
