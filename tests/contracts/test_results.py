@@ -102,26 +102,3 @@ def test_the_leaderboard_that_sorts_is_that_of_the_records():
     made = leaderboard_page.page(RESULTS / "leaderboard")
     assert render.BOARD.read_text("utf-8") == made, "stale: run 'python docs/render.py'"
     assert not re.search(r"(src|href)=\"https?:", made)
-
-
-# ---- numbers drawn to be measured again ----
-
-
-def test_numbers_of_quality_are_drawn_and_judged_by_their_interval(tmp_path):
-    rerun = load("rerun")
-    (number,) = {
-        x for x in rerun.printed_numbers()
-        if x.directive.startswith("blend-demo.json scorers") and x.row == "`fast`"
-        and x.column == "P@5"
-    }  # fmt: skip
-    assert rerun.can_run_again(number)
-    record = read(RESULTS / "blend-demo.json")
-    values = record["figures"]["scorers"]["fast"]["all"]["values"]
-    printed = values["P@5"]
-    for change, holds in ((0.0, True), (0.02, True), (0.05, False)):
-        values["P@5"] = printed + change
-        (tmp_path / "blend-demo.json").write_text(json.dumps(record))
-        row = rerun.judge(number, tmp_path)
-        assert (row["within it"], row["printed"]) == (holds, 100 * printed)
-    assert rerun.judge(number, tmp_path / "nothing")["within it"] is None
-    assert rerun.judge(number, tmp_path / "nothing", 100 * printed)["within it"] is True

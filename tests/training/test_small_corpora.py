@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import pytest
 
-from longtail.models.errors import ConfigError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.linear import MethodName
@@ -71,25 +70,6 @@ def test_corpora_of_few_labels_are_trained_with_all_scorers(
     for scorer in predictor.scorers:
         (found,) = predictor.predict(["council regulation"], k=1, scorer=scorer)
         assert len(found.labels) == 1
-
-
-def test_settings_that_were_given_and_can_not_work_are_refused(default_config, train_in, tmp_path):
-    parts = {
-        "distribution": {"kind": "frequency"},
-        "weighting": "importance",
-        "num_negatives": 50,
-        "exclude": "document",
-    }
-    linear = {"negatives": parts, "loss": {"kind": "softmax"}}
-    config = TrainingConfig.model_validate(
-        default_config.model_dump(exclude={"linear"}) | {"linear": linear}
-    )
-    corpus = write(tmp_path / "corpus", train=documents(90, 42))
-    with pytest.raises(
-        ConfigError,
-        match="num_negatives is 50, but distribution 'frequency' has 41 labels to draw from",
-    ):
-        train_in(tmp_path, config, corpus)
 
 
 ADAPTED = {

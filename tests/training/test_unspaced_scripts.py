@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from longtail.models.errors import DataError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.training.configuration.run import TrainingConfig
-from longtail.training.data.dataset import open_dataset
-from longtail.training.sparse.vocabulary import fit_tfidf_of
 
 TEXTS = {
     "zh": (
@@ -72,17 +68,3 @@ def test_its_answers_are_explained_by_places_in_the_text(run, texts):
     assert tokens
     for token in tokens:
         assert {texts[1][start:stop] for start, stop in token.spans} == {token.token}
-
-
-def test_words_that_were_asked_for_fail_with_the_setting_to_change(train_in, tmp_path):
-    config = TrainingConfig.model_validate({"scorers": ["sparse"], "sparse": {"analyzer": "word"}})
-    corpus = write(tmp_path / "corpus", tuple(text * 2 for text in TEXTS["zh"]))
-    with pytest.raises(DataError) as caught:
-        fit_tfidf_of(
-            open_dataset(corpus).split("train"),
-            config.sparse.model_copy(update={"min_document_count": 3}),
-        )
-    assert (
-        "100% of the letters are of scripts without spaces between words: set sparse.analyzer to "
-        "char, or leave it automatic" in str(caught.value)
-    )

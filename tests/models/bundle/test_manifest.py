@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,23 +135,6 @@ def test_a_field_of_the_wrong_form_is_refused(
 ) -> None:
     message = refusal(lie(change))
     assert "manifest.json" in message and "train again" in message
-
-
-# ---- how the encoder is used ----
-
-
-def test_how_an_encoder_is_used_comes_back_from_json(manifest: Manifest) -> None:
-    assert manifest.encoder is not None
-    encoder = replace(
-        manifest.encoder,
-        document_prefix="query: ",
-        label_prefix="passage: ",
-        document_pooling="last",
-        activation="tanh",
-        is_normalized=True,
-    )
-    found = Manifest.from_json(replace(manifest, encoder=encoder).to_json(), "here")
-    assert found.encoder == encoder
 
 
 # ---- calibrations and blends ----

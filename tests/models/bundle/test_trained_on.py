@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from longtail.models.bundle.bundle import write_bundle
 from longtail.models.bundle.trained_on import (
@@ -13,7 +12,6 @@ from longtail.models.bundle.trained_on import (
     digests_of,
     read_trained_on,
 )
-from longtail.models.errors import BundleCorruptError
 
 NAMES = [f"{split}_{what}" for split in ("train", "dev", "test") for what in ("texts", "ids")]
 NONE = np.array([], dtype=np.uint64)
@@ -55,17 +53,3 @@ def test_what_is_written_is_read(tmp_path, sparse_bundle):
     assert replace(found, digests={}) == replace(record, digests={})
     for name in NAMES:
         assert np.array_equal(found.digests[name], record.digests[name])
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        record_with(train_texts=np.array([2, 1], dtype=np.uint64)),
-        record_with(dev_ids=np.array([[1]], dtype=np.uint64)),
-        record_with(other=NONE),
-        TrainedOn(("a",), {}, "hash"),
-    ],
-)
-def test_a_record_of_another_form_is_refused(record, tmp_path, sparse_bundle):
-    with pytest.raises(BundleCorruptError, match="training documents can't be read"):
-        read_trained_on(written(tmp_path, sparse_bundle, record))

@@ -69,24 +69,6 @@ def test_the_pooling_is_read(folder_with, settings, expected):
     assert found.dense is None
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"pooling_mode_max_tokens": True},
-        {"pooling_mode_weightedmean_tokens": True},
-        {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
-    ],
-)
-def test_another_pooling_is_refused(folder_with, settings):
-    with pytest.raises(
-        ConfigError,
-        match=r"1_Pooling/config\.json tells of the poolings .*, expected one of the mean.*; use "
-        r"another encoder, or a copy of the folder without modules\.json",
-    ):
-        read_sentence_modules(folder_with(pooling(**settings)))
-
-
 def test_several_dense_layers_are_their_product(folder_with):
     layers = [dense(6, 9, IDENTITY), dense(9, 4, TANH, bias=False)]
     found = read_sentence_modules(folder_with(pooling(**MEAN), *layers, ("Normalize", {}, {})))

@@ -4,17 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
-from longtail.models.explain.label_facts import NUM_KEYWORDS, NUM_NEAREST
+from longtail.models.explain.label_facts import NUM_NEAREST
 from longtail.models.explain.neighbours import VectorNeighbours
 from longtail.models.explain.spans import spans_of
-from longtail.models.explain.tokens import NUM_TOKENS_AGAINST, NUM_TOKENS_FOR
-from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.calibration import IDENTITY
-from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 
 TEXTS = ["river law", "the steel trade and the milk tax, steel", "fish " * 40, "nothing known here"]
@@ -81,36 +77,6 @@ def test_each_part_is_what_it_says(predictor):
         dial = -2.0 * float(predictor.catalogue.log_priors[label.index])
         assert {round(each.tail_dial - dial, 4) for each in why.scores} == {0}
         assert parts["retrieval"].correction == parts["sparse"].correction == 0
-
-
-# ---- tokens ----
-
-
-def long_model(parts: ModelParts) -> tuple[ModelParts, list[str]]:
-    """A sparse model of one label with forty words, of which every third speaks against it."""
-    words = [f"word{i:02}" for i in range(40)]
-    weights = np.array([[-(i + 1) if i % 3 == 0 else i + 1 for i in range(40)]], dtype=np.float32)
-    tfidf = TfidfModel(words, np.ones(40, dtype=np.float32))
-    sparse = SparseModel(
-        tfidf, csr_array(weights), np.zeros(1, dtype=np.float32), np.array([3], dtype=np.int64)
-    )
-    return replace(parts, sparse=sparse, dense=None), words
-
-
-def test_only_the_most_telling_tokens_are_named_and_the_rest_is_summed(parts):
-    model, words = long_model(parts)
-    text = " ".join(words)
-    (found,) = Predictor(model, device="cpu").predict([text], k=1, explain=True)
-    (why,) = found.explanations
-    assert why.sparse is not None
-    values = [token.contribution for token in why.sparse.tokens]
-    assert sum(value > 0 for value in values) == NUM_TOKENS_FOR
-    assert sum(value < 0 for value in values) == NUM_TOKENS_AGAINST
-    assert (why.sparse.tokens[0].token, why.sparse.tokens[-1].token) == ("word38", "word39")
-    assert sum(values) + why.sparse.rest == pytest.approx(found.labels[0].score, abs=1e-4)
-    assert [keyword.token for keyword in why.keywords][:3] == ["word38", "word37", "word35"]
-    assert len(why.keywords) == NUM_KEYWORDS
-    assert why.keywords[0].weight == 39
 
 
 # ---- spans ----

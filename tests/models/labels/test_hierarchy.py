@@ -1,11 +1,9 @@
 """Which labels stand below which, against plain recursion over random relations."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import (
     Label,
     LabelCatalogue,
@@ -88,31 +86,3 @@ def test_under_keeps_a_label_and_all_below_it():
     assert select(under=("L0",), include=("L2", "L4")) == [2]
     assert select(under=("L4",), include=("L2",)) == []
     assert not LabelFilter(under=("L0",)).is_empty
-
-
-def test_a_label_is_known_by_its_name_in_another_language_where_no_other_has_it():
-    catalogue = LabelCatalogue(
-        [
-            Label("a", "cat", names={"en": "cat", "fi": "kissa", "sv": "katt"}),
-            Label("b", "katt", names={"de": "Pferd"}),
-            Label("c", "horse", names={"de": "Pferd"}),
-        ]
-    )
-    assert [catalogue.index_of(key) for key in ("kissa", "katt")] == [0, 1]
-    with pytest.raises(DataError, match="2 labels are in another language named 'Pferd'"):
-        catalogue.index_of("Pferd")
-
-
-def test_a_label_is_known_by_its_notation_where_no_other_has_it():
-    catalogue = LabelCatalogue(
-        [
-            Label("a", "A", notation="x"),
-            Label("b", "x", notation="y"),
-            Label("c", "C", notation="z"),
-            Label("d", "D", notation="z"),
-        ]
-    )
-    assert [catalogue.index_of(key) for key in ("a", "x", "y")] == [0, 1, 1]
-    assert catalogue.knows("z") and not catalogue.knows("")
-    with pytest.raises(DataError, match=r"2 labels have the notation 'z' .ids 'c', 'd'.; use the"):
-        catalogue.index_of("z")

@@ -100,18 +100,3 @@ def tier_of(label: Label, query: str) -> int | None:
 )
 def test_text_is_folded_to_one_case_without_accents(text, plain):
     assert folded(text) == plain
-
-
-def test_labels_are_found_by_all_of_their_names_and_by_notation():
-    catalogue = LabelCatalogue(
-        [
-            Label("a", "unmanned aircraft", names={"fi": "mieheton alus"}, notation="629.13"),
-            Label("b", "aircraft", alternative_names=("plane",)),
-        ]
-    )
-    search = LabelSearch(catalogue)
-    for query, row in (("mieheton", 0), ("alus", 0), ("629.13", 0), ("plane", 1)):
-        assert search.find(query, limit=5).labels == (row,), query
-    named = LabelSearch(catalogue, [("drone",), ()])
-    assert named.find("dron", limit=5).labels == (0,)
-    assert named.find("plane", limit=5).total == 0

@@ -9,7 +9,7 @@ import pytest
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
-from longtail.models.lexical.matcher import FEATURES, FindHistory, NameMatcher
+from longtail.models.lexical.matcher import FEATURES, FindHistory
 from longtail.models.lexical.name_model import NameModel
 from longtail.training.lexical.word_counts import count_words, words_of
 
@@ -87,17 +87,3 @@ def test_a_new_label_is_found_by_its_names(model):
     assert more.counts.words[: len(model.counts.words)] == model.counts.words
     assert set(more.counts.words) == {*model.counts.words, "grain", "tax", "zyx"}
     assert more.history.found.shape == (7, 3)
-
-
-def test_words_that_come_with_new_labels_are_as_good_as_counted_from_the_start(model):
-    """Whatever their order: words and pairs that no training document has are counted 0 times."""
-    new = [Label("N", "aardvark river"), Label("M", "tax", alternative_names=("zebra aardvark",))]
-    catalogue = LabelCatalogue([*LABELS, *new])
-    words = words_of(catalogue, {})
-    counts = count_words(map(words.read_text, TRAINING), catalogue, words)
-    texts = [*TEXTS, "an aardvark by the river. Zebra aardvark tax"]
-    later = model.with_labels(new).matcher.match(texts)
-    earlier = NameMatcher(catalogue, words, counts).match(texts)
-    assert later.labels.tolist() == earlier.labels.tolist()
-    assert later.kinds.tolist() == earlier.kinds.tolist()
-    np.testing.assert_allclose(later.seen, earlier.seen, rtol=1e-5)

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from unittest import mock
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -145,19 +144,3 @@ def test_a_rare_label_overtakes_a_frequent_one_and_is_found_without_reading_all(
     found = rank([[source]], combine, 1, 5000)
     assert found.labels.tolist() == [[2]]
     assert source.num_read < 1000
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"pivot": 1.0}, "pivot below 1"),
-        ({"scale": 0.0}, "base and scale not both 0"),
-        ({"offset": 0.0}, "offset above 0"),
-        ({"exponent": float("nan")}, "expected numbers from 0"),
-        ({"exponent": -1.0}, "expected numbers from 0"),
-    ],
-)
-def test_numbers_that_make_no_gain_are_refused(changed, message):
-    numbers = {"base": 0.0, "scale": 1.0, "offset": 1.0, "exponent": 0.5, "pivot": 0.0}
-    with pytest.raises(ValueError, match=message):
-        Aim(**{**numbers, **changed})

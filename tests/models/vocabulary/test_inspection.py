@@ -3,8 +3,8 @@
 import random
 
 from longtail.models.vocabulary.assembling import assemble
-from longtail.models.vocabulary.concept import CONCEPT, Concept, Facts, LeftOut, Vocabulary
-from longtail.models.vocabulary.inspection import hierarchy_of, inspect_vocabulary
+from longtail.models.vocabulary.concept import CONCEPT, Concept, Facts, Vocabulary
+from longtail.models.vocabulary.inspection import hierarchy_of
 
 
 def random_vocabulary(rng) -> Vocabulary:
@@ -57,26 +57,3 @@ def test_levels_are_those_of_a_plain_search():
         assert found.num_levels == max(depth.values(), default=0)
         assert found.num_alone == sum(set(x.narrower) <= {x.id} for x in tops)
         assert found.num_top + found.num_alone == len(tops)
-
-
-def test_numbers_and_what_may_be_wrong():
-    concepts = (
-        Concept("a", {"en": "x", "fi": "z"}, {"sv": ("s", "t")}, notations=("1",), broader=("a",)),
-        Concept("b", {"en": "x"}, definitions={"en": ("d",)}, hidden_names={"en": ("h",)}),
-        Concept("c", {"fi": "x"}),
-        Concept("d", {"en": "x"}, is_deprecated=True),
-        Concept("e"),
-    )
-    found = inspect_vocabulary(Vocabulary(concepts, 3, LeftOut(unknown_broader=2)))
-    assert list(found.languages) == ["en", "fi", "sv"]
-    assert found.languages["en"].names == 3 and found.languages["en"].hidden_names == 1
-    assert found.languages["sv"].other_names == 2 and found.languages["en"].definitions == 1
-    assert (found.num_concepts, found.num_deprecated, found.num_notations) == (5, 1, 1)
-    assert found.equal_names == (("en", "x", ("a", "b")),) and found.nameless == ("e",)
-    text = "\n".join(found.suspicions())
-    assert "1 names are those of several concepts, such as 'x' (en) of a and b" in text
-    assert "1 concepts have no preferred name, such as e" in text
-    assert "3 preferred names are a second one" in text
-    assert "1 concepts are in 1 circles of broader concepts, such as a" in text
-    assert "2 broader or narrower concepts are not in the file" in text
-    assert found.to_json()["hierarchy"]["cycles"] == (("a",),)

@@ -5,15 +5,10 @@ import json
 import pytest
 
 from longtail.models.errors import ConfigError
-from longtail.training.evaluation.figures import new_figure
-from longtail.training.evaluation.record import PRINTED
-from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.trials import (
     Estimate,
-    Found,
     Trial,
     TrialStore,
-    settings_record,
 )
 
 TRIALS = [Trial("task", name, seed) for seed in range(2) for name in ("b", "a")]
@@ -53,25 +48,3 @@ def test_a_folder_with_another_experiment_is_refused(tmp_path):
     TrialStore(tmp_path, {"n": [1, 2], "split": "dev"}).run(TRIALS, figures)
     with pytest.raises(ConfigError, match=r"another experiment \(its n, split differs\)"):
         TrialStore(tmp_path, {"n": 3, "split": "test"}).run(TRIALS, figures)
-
-
-def test_an_experiment_is_what_differs_from_the_others(tmp_path):
-    def run(store: TrialStore, device: str) -> Found:
-        assert device in ("cpu", "cuda")
-        return store.run(TRIALS, figures)
-
-    def make() -> Experiment:
-        return Experiment("mine", None, "dev", 2, {"n": (1, 2)}, run, report)
-
-    def report(found: Found) -> Report:
-        return Report({"table": settings_record(found["task"], ["x"])}, new_figure(1.0, 1.0))
-
-    text = run_experiment(make, tmp_path / "out", json_file=tmp_path / "x.json")
-    assert text.startswith("# mine\n") and "## table" in text
-    assert text.splitlines()[-1] == f"Written: {tmp_path / 'x.json'}"
-    record = json.loads((tmp_path / "x.json").read_text())
-    assert record["seeds"] == [0, 1]
-    assert record["figures"] == json.loads((tmp_path / "out" / "results.json").read_text())
-    assert record["figures"]["configuration"]["experiment"] == "mine"
-    printed = run_experiment(make, tmp_path / "out", json_file=PRINTED)
-    assert json.loads(printed)["figures"] == record["figures"]

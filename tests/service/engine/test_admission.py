@@ -215,20 +215,6 @@ def test_a_first_text_without_a_known_token_keeps_nobody_out(
         assert client.post("/v1/projects/longtail/suggest", data=ORDINARY).status_code == 200
 
 
-def test_many_texts_without_a_known_token_do_not_make_the_service_look_slow(
-    open_client, make_loader, wordless
-):
-    with open_client(make_loader(predictor_class=wordless)) as client:
-        speeds = []
-        admission = client.app.state.service.engine.admission
-        learned = admission._tokens_a_second.add
-        admission._tokens_a_second.add = lambda speed: speeds.append(speed) or learned(speed)
-        for _ in range(20):
-            ask_predict(client)
-    assert len(speeds) >= 20
-    assert min(speeds) > longtail.service.engine.admission._SLOWEST
-
-
 def test_huge_requests_do_not_shut_out_others_before_they_are_read():
     async def play():
         admission = Admission(2**16)

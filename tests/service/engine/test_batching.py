@@ -213,18 +213,3 @@ def test_a_closed_queue_gives_nothing_and_keeps_nothing():
     for call in calls:
         with pytest.raises(CancelledError):
             call.result()
-
-
-def test_texts_without_a_known_token_are_computed_together_and_with_a_bound(
-    open_client, make_loader
-):
-    class Wordless(make_loader.predictor_class):
-        def prepare(self, batch, scorer=None):
-            return [0] * len(batch.texts)
-
-    loader = make_loader(predictor_class=Wordless)
-    with open_client(loader, max_batch_tokens=8) as client:
-        answer = client.post("/v1/predict", json={"texts": ["?" * n for n in range(1, 65)]})
-        assert answer.status_code == 200
-    sizes = [len(call) for call in loader.loaded[0].calls if call[0].startswith("?")]
-    assert sizes == [8] * 8

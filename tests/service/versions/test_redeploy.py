@@ -378,25 +378,6 @@ def test_in_place_a_model_that_requests_keep_holding_stays(deploy):
     assert deployment.manager.get().predictor is in_flight.predictor
 
 
-def test_stopping_between_two_first_models_serves_none(registry, make_loader):
-    loader = make_loader()
-
-    def load(bundle):
-        deployment.redeployer.close()
-        return loader(bundle)
-
-    gate = threading.Event()
-    deployment = Deployment(registry, lambda bundle: gate.wait(WAIT_S) and load(bundle),
-                            versions=(1, 2))  # fmt: skip
-    gate.set()
-    with pytest.raises(CancelledError):
-        deployment.started.result(WAIT_S)
-    deployment.redeployer._thread._thread.join(WAIT_S)
-    assert len(loader.loaded) == 1
-    with pytest.raises(NotReadyError, match="still loading"):
-        deployment.manager.serving()
-
-
 def test_stopping_cancels_what_is_asked_and_lets_no_second_model_load(deploy, make_loader):
     gate, busy = threading.Event(), threading.Event()
     deployment = deploy(make_loader())

@@ -26,20 +26,6 @@ def test_every_error_of_every_route_is_a_problem_document(document):
             }
 
 
-def test_the_limits_of_the_service_are_published(open_client):
-    limits = {"max_k": 7, "max_texts_per_request": 3, "max_text_characters": 90}
-    with open_client(**limits) as client:
-        document = client.get("/openapi.json").json()
-    schemas = document["components"]["schemas"]
-    options = document["paths"]["/v1/batch"]["post"]["parameters"]
-    of_lines = {each["name"]: each["schema"] for each in options}
-    for fields in (of_lines, *(schemas[x]["properties"] for x in ("BatchLine", "PredictRequest"))):
-        assert (fields["k"]["minimum"], fields["k"]["maximum"]) == (1, 7)
-    assert (fields["texts"]["minItems"], fields["texts"]["maxItems"]) == (1, 3)
-    assert fields["text"]["maxLength"] == fields["texts"]["items"]["maxLength"] == 90
-    assert fields["include"]["anyOf"][0]["maxItems"] == fields["exclude"]["maxItems"] == 10_000
-
-
 def test_the_documented_examples_are_answered(client, document):
     for example in document["components"]["schemas"]["PredictRequest"]["examples"]:
         assert client.post("/v1/predict", json=example).status_code == 200

@@ -2,8 +2,6 @@
 
 import pytest
 
-from longtail.service.web.paths import path_of
-
 ROOT = "/our/labels"
 STRIPPED, LEFT = "", ROOT
 
@@ -47,21 +45,3 @@ def test_long_streams_are_not_held_to_the_limit_of_a_body(open_client):
         headers = {"content-type": "application/x-ndjson"}
         answer = client.post(f"{ROOT}/v1/batch", content=lines, headers=headers)
     assert b'"num_results": 100' in answer.content
-
-
-@pytest.mark.parametrize(
-    ("root", "path", "found"),
-    [
-        ("", "/v1/x", "/v1/x"),
-        ("/a", "/a/v1/x", "/v1/x"),
-        ("/a", "/v1/x", "/v1/x"),
-        ("/a", "/ab/v1/x", "/ab/v1/x"),
-        ("/a", "/a", ""),
-        ("/", "/v1/x", "/v1/x"),
-    ],
-)
-def test_the_path_is_what_the_router_looks_at(root, path, found):
-    from starlette._utils import get_route_path
-
-    scope = {"path": path, "root_path": root}
-    assert path_of(scope) == get_route_path(scope) == found

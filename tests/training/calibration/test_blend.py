@@ -8,7 +8,6 @@ from scipy.special import expit
 
 from longtail.models.bundle.manifest import RarityBlend
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, fit_blend
 from longtail.training.calibration.scored_pairs import ScoredPairs
@@ -92,25 +91,6 @@ def test_nothing_near_the_answer_has_a_smaller_loss():
             assert loss(intercepts + size * rng.normal(size=6), other) > least - 1e-4
 
 
-@pytest.mark.parametrize(
-    ("most", "counts"),
-    [
-        (0, (0,)),
-        (1, (0, 1)),
-        (2, (0, 1, 3)),
-        (3, (0, 1, 3)),
-        (4, (0, 1, 3, 10)),
-        (999, (0, 1, 3, 10, 30, 100, 1000)),
-        (10**6, (0, 1, 3, 10, 30, 100, 1000)),
-    ],
-)
-def test_there_are_no_knots_beyond_the_first_that_no_label_exceeds(most, counts):
-    pairs = drawn({"a": [1.0] * 6}, [-1.0] * 6, 20)
-    found = fitted(pairs, np.minimum(COUNTS, most) if most < 100 else COUNTS * most // 100)
-    assert found.counts == counts
-    assert {len(found.intercepts), *map(len, found.weights.values())} == {len(counts)}
-
-
 def test_a_knot_without_pairs_has_weights_between_its_neighbours():
     """A dev split has few rare labels, or none at all with so many documents."""
     weights = {"a": [0.2, 0.4, 0.6, 0.8, 1.0, 1.2], "b": [0.5] * 6}
@@ -129,22 +109,6 @@ def test_a_weighted_sample_of_the_wrong_pairs_gives_about_the_weights_of_all():
     np.testing.assert_allclose(sampled.intercepts, everything.intercepts, atol=0.15)
     for name in ("a", "b"):
         np.testing.assert_allclose(sampled.weights[name], everything.weights[name], atol=0.12)
-
-
-def test_pairs_that_stand_for_none_or_that_nobody_scores_teach_nothing():
-    pairs = drawn({"a": [1.0] * 6, "b": [0.5] * 6}, [-1.0] * 6, 300)
-    labels, is_true, weights = pairs.labels.copy(), pairs.is_true.copy(), pairs.weights.copy()
-    scores = {name: some.copy() for name, some in pairs.scores.items()}
-    labels[:100], weights[:100] = NO_LABEL, 0
-    is_true[100:200] = True
-    for some in scores.values():
-        some[100:200] = -np.inf
-    odd = ScoredPairs(labels, is_true, pairs.is_best, weights, scores)
-    rest = ScoredPairs(
-        labels[200:], is_true[200:], pairs.is_best[200:], weights[200:],
-        {name: some[200:] for name, some in scores.items()},
-    )  # fmt: skip
-    assert fitted(odd) == fitted(rest)
 
 
 def test_the_floor_is_the_log_odds_of_labels_without_a_score():

@@ -7,7 +7,6 @@ from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.calibration.scored_pairs import (
-    PairCollector,
     rank_best,
     score_pairs,
 )
@@ -67,17 +66,3 @@ def test_sums_over_the_pairs_estimate_sums_over_all(pairs, predictor, split):
         some, _, weights = pairs.of(name)
         estimate = weights / (1 + np.exp(-some.astype(np.float64)))
         assert estimate.sum() == pytest.approx(total.sum(), rel=0.05)
-
-
-def test_documents_in_several_batches_have_the_pairs_of_one(pairs, predictor, split):
-    texts, truth = list(split.texts()), split.scan().labels
-    collector = PairCollector(predictor, truth)
-    batches = [predictor.read(texts[:7]), predictor.read(texts[7:])]
-    assert list(collector.watch(iter(batches))) == batches
-    found = collector.pairs
-    width = min(found.labels.shape[1], pairs.labels.shape[1])
-    for name in ("labels", "is_true", "is_best", "weights"):
-        one, other = getattr(found, name), getattr(pairs, name)
-        np.testing.assert_array_equal(one[:, :width], other[:, :width])
-    assert (found.labels[:, width:] == NO_LABEL).all()
-    assert np.isneginf(found.scores["sparse"][found.labels == NO_LABEL]).all()

@@ -16,8 +16,8 @@ from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.calibration import log_odds_of
 from longtail.training.calibration.blends import fit_blend
 from longtail.training.calibration.fit import fit_calibration
-from longtail.training.calibration.scored_pairs import PairCollector, ScoredPairs
-from longtail.training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
+from longtail.training.calibration.scored_pairs import PairCollector
+from longtail.training.calibration.unseen import pairs_without_documents
 from longtail.training.data.dataset import open_dataset
 
 
@@ -110,17 +110,3 @@ def test_a_dev_split_without_unseen_labels_teaches_what_names_are_worth_to_them(
         ].sum()
 
     assert log_loss(with_them) < log_loss(without)
-
-
-@pytest.mark.parametrize(("num_right", "lacks"), [(0, True), (49, True), (50, False)])
-def test_stand_ins_are_for_splits_that_hardly_have_an_unseen_label(num_right, lacks):
-    counts = np.repeat([0, 1, 7], [60, 30, 30])
-    is_true = (counts > 0) | (np.arange(120) < num_right)
-    pairs = ScoredPairs(
-        labels=np.append(np.arange(120), [NO_LABEL] * 9)[None],
-        is_true=np.append(is_true, [False] * 9)[None],
-        is_best=np.zeros((1, 129), dtype=np.bool_),
-        weights=np.ones((1, 129), dtype=np.float32),
-        scores={},
-    )
-    assert lacks_unseen_labels(pairs, counts) == lacks

@@ -6,9 +6,6 @@ from pathlib import Path
 import pytest
 
 from longtail.models.errors import ConfigError
-from longtail.training.configuration.learning import (
-    NegativesConfig,
-)
 from longtail.training.configuration.run import TrainingConfig, read_config
 
 CONFIGS = Path(__file__).parents[3] / "training" / "configs"
@@ -47,22 +44,6 @@ def test_every_wrong_key_and_value_is_named_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("seed: [1\n", "can't be read"),
-        (b"encoder: \xff\n", "can't be read"),
-        ("- seed\n", "expected 'key: value' lines"),
-        ("", "got None, expected 'key: value' lines"),
-        ("1: 2\n", "1: "),
-    ],
-)
-def test_a_file_that_is_no_mapping_of_names_is_refused(tmp_path, content, message):
-    with pytest.raises(ConfigError, match=r"run\.yaml") as caught:
-        read_config(write(tmp_path, content))
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"loss": {"kind": "depl"}}, "loss 'depl' is taken over the batch's label subset; drop"),
@@ -91,20 +72,6 @@ def test_impossible_negatives_of_the_dual_encoder_are_refused(change, message):
     }
     with pytest.raises(ConfigError, match=re.escape(message)):
         read_config(None, {"retrieval": section})
-
-
-@pytest.mark.parametrize(
-    ("negatives", "most"),
-    [
-        ({"distribution": {"kind": "uniform"}, "num_negatives": 4}, 8 // 5),
-        ({"distribution": {"kind": "uniform"}, "num_negatives": 3}, 8 // 4),
-        ({"distribution": {"kind": "uniform"}, "num_negatives": 4, "shared": True}, 4),
-        ({"distribution": {"kind": "within_batch"}}, 8),
-        ({"distribution": {"kind": "all"}}, None),
-    ],
-)
-def test_so_many_pairs_have_no_more_labels_than_a_step_encodes(negatives, most):
-    assert NegativesConfig.model_validate(negatives).most_pairs(8) == most
 
 
 # ---- which scorers, and what then counts ----

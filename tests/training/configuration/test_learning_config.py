@@ -16,34 +16,6 @@ def read(negatives=None, **loss) -> LearningConfig:
 
 
 @pytest.mark.parametrize(
-    ("negatives", "loss"),
-    [
-        (SAMPLED, {"kind": "softmax"}),
-        (SAMPLED | {"shared": True}, {"kind": "decoupled", "part": "cosine_contrastive"}),
-        ({"distribution": {"kind": "within_batch"}, "weighting": "constant"}, {"kind": "softmax"}),
-        ({"distribution": {"kind": "all"}, "weighting": "tail"}, {"kind": "softmax"}),
-        (
-            {
-                "distribution": {"kind": "hard", "share": 1},
-                "weighting": "constant",
-                "num_negatives": 4,
-            },
-            {"kind": "softmax"},
-        ),
-        (SUBSET, {"kind": "ordered", "rank_weights": 8}),
-        (SUBSET, {"kind": "ordered", "rank_weights": [2, 1, 1, 0]}),
-        (SUBSET, {"kind": "ordered", "margin_loss": "ramp"}),
-        ({"distribution": {"kind": "all"}}, {"kind": "ordered"}),
-        (None, {"kind": "soft_top_k", "k": 3}),
-    ],
-)
-def test_possible_combinations_are_taken(negatives, loss):
-    config = read(negatives, **loss)
-    assert config.loss.kind == loss["kind"]
-    config.check(num_labels=100, num_hard=10)
-
-
-@pytest.mark.parametrize(
     ("negatives", "loss", "message"),
     [
         (

@@ -10,11 +10,6 @@ from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.columns import ColumnNames, find_columns
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
-ABSTRACT = "the text is taken from 'abstract'"
-ALONE = (
-    "the text is that of 'text' alone, 'title' is not read; '--text-columns title,text' joins them"
-)
-
 
 @pytest.mark.parametrize(
     ("present", "expected"),
@@ -73,23 +68,6 @@ def test_what_is_not_plain_is_refused_with_what_to_type(present, options, said):
     with pytest.raises(DataError) as caught:
         find_columns(present.split(), CorpusOptions(**options))
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("present", "options", "said"),
-    [
-        ("text labels", {}, []),
-        ("id title content labels", {}, []),
-        ("abstract tags", {}, [ABSTRACT, "the labels are taken from 'tags'"]),
-        ("title text labels", {}, [ALONE]),
-        ("doc_id text labels", {}, ["the ids are taken from 'doc_id'"]),
-        ("doc_id title text tags", {"text_columns": ("text",), "label_column": "tags",
-         "id_column": "doc_id"}, []),
-    ],
-)  # fmt: skip
-def test_what_was_recognised_is_said(present, options, said):
-    chosen = CorpusOptions(**options)
-    assert find_columns(present.split(), chosen).remarks(present.split(), chosen) == said
 
 
 # JSON lines, whose lines may differ.

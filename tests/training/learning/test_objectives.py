@@ -9,13 +9,8 @@ from torch import Tensor, nn
 
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.learning.model_distributions import ClusterNegatives
-from longtail.training.learning.objectives import SamplerInputs, make_objective, make_subset_loss
+from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.learning.sampling import Pairs
-from longtail.training.learning.subset_losses import (
-    decoupled_softmax_loss,
-    depl_loss,
-    soft_top_k_loss,
-)
 
 L, DIM, BATCH = 30, 4, 6
 COUNTS = np.arange(1, L + 1)
@@ -181,23 +176,3 @@ def test_mining_weighs_by_the_labels_there_are():
     )
     assert objective.rank_weights.tolist() == [[pytest.approx(2.9)]]
     assert objective(pairs_of(scorer), scorer, torch.Generator().manual_seed(0)) > 0
-
-
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        ({"kind": "depl"}, depl_loss),
-        ({"kind": "decoupled_softmax"}, decoupled_softmax_loss),
-        (
-            {"kind": "soft_top_k", "k": 2},
-            lambda scores, truth: soft_top_k_loss(scores, truth, k=2),
-        ),
-    ],
-    ids=["depl", "decoupled_softmax", "soft_top_k"],
-)
-def test_subset_losses_are_made_by_name(loss, expected):
-    scores = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
-    is_positive = torch.tensor([[True, False, False, True, False]]).repeat(2, 1)
-    config = LearningConfig.model_validate({"loss": loss})
-    made = make_subset_loss(config.loss)
-    assert float(made(scores, is_positive)) == float(expected(scores, is_positive))

@@ -8,7 +8,6 @@ import torch
 from scipy.sparse import csr_array
 from torch.nn.functional import cross_entropy
 
-from longtail.models.errors import ConfigError
 from longtail.models.scorers.linear import LinearModel, PriorCorrection
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.linear import methods as linear_methods
@@ -124,18 +123,3 @@ def test_every_method_learns_documents_with_several_labels(name):
     found = measure_linear(model, vectors, truth, method.correction)
     assert found.accuracy > 0.95
     assert -1.8 < found.log_likelihood < np.log(0.5)  # at most half for each of two labels
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"name": "adversarial", "tree": None}, "'adversarial' draws from a label tree"),
-        ({"name": "uniform", "num_negatives": 0}, "0 negatives a pair .* at least 1"),
-        ({"name": "uniform", "regulariser": -1.0}, "regulariser -1.0 for 'uniform'"),
-        ({"name": "one_versus_each", "regulariser": 0.1}, "regulariser 0.1 .* prior_variance"),
-    ],
-)
-def test_methods_that_can_not_be_are_refused(options, message):
-    name = options.pop("name")
-    with pytest.raises(ConfigError, match=message):
-        make_method(name, VECTORS, TRUTH, **{"tree": TREE, **options})

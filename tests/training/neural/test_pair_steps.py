@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
 from longtail.models.encoders.pretrained import load_transformer
 from longtail.models.encoders.tokens import TokenizedTexts
-from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import RetrievalConfig
 from longtail.training.learning.objectives import make_objective
 from longtail.training.learning.sampling import step_generator
@@ -211,24 +210,3 @@ def test_negatives_are_drawn_in_float32_though_scores_are_not(new_model, texts, 
     loss.backward()
     assert torch.isfinite(loss)
     assert loss.dtype == torch.float32
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["within_batch", "tree"])
-def test_a_run_trains_with_negatives_from_its_configuration(
-    tmp_path, train_in, tiny_content, tiny_corpus, name
-):
-    retrieval = {
-        **tiny_content["retrieval"],
-        "label_subset_size": 200,
-        "negatives": {**DISTRIBUTIONS[name], "weighting": "tail"},
-        "loss": {"kind": "softmax"},
-    }
-    content = {**tiny_content, "scorers": ["retrieval", "sparse"], "retrieval": retrieval}
-    config = TrainingConfig.model_validate(content)
-    first = train_in(tmp_path / "first", config, tiny_corpus)
-    again = train_in(tmp_path / "again", config, tiny_corpus)
-    used = first.bundle.manifest.training["retrieval"]
-    assert used["negatives"]["distribution"]["kind"] == name
-    assert used["loss"] == {"kind": "softmax"}
-    assert first.bundle.manifest.digest == again.bundle.manifest.digest

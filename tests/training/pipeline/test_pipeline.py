@@ -179,20 +179,6 @@ def test_weights_that_the_encoder_lacks_follow_from_the_seed(tiny_config, tiny_e
     assert all(torch.equal(*pair) for pair in pairs)
 
 
-def test_all_that_needs_no_encoder_is_trained_without_one(
-    train_in, tiny_config, tiny_corpus, trained, tmp_path
-):
-    config = changed(
-        tiny_config, scorers=["sparse", "names", "neighbours", "ensemble"], encoder="nowhere"
-    )
-    manifest = train_in(tmp_path, config, tiny_corpus).bundle.manifest
-    assert manifest.encoder is None
-    assert manifest.scorers == ("sparse", "names", "neighbours", "ensemble")
-    whole = trained.bundle.manifest
-    assert list(manifest.blends["ensemble"].weights) == list(whole.blends["fast"].weights)
-    assert manifest.files["names.safetensors"] == whole.files["names.safetensors"]
-
-
 @pytest.mark.parametrize("failing", [1, 2])
 def test_names_that_one_part_of_the_documents_does_not_teach(
     train_in, tiny_config, copied_corpus, tmp_path, monkeypatch, failing
@@ -249,20 +235,6 @@ def test_a_killed_run_with_every_option_goes_on_to_the_same_digest(
     told = whole.bundle.manifest.training
     assert told["retrieval"].items() >= options.items()
     assert told["gradient_checkpointing"] is True
-
-
-@pytest.mark.slow
-def test_a_run_killed_again_and_again_ends_with_the_same_digest_from_the_command_line(
-    killer, trained, arguments, environment, tmp_path
-):
-    for moment in ("third block of labels", "fifth checkpoint", "bundle half written"):
-        assert killer.train(tmp_path, moment, arguments) == -SIGKILL
-    command = [sys.executable, "-m", "longtail", "train", *arguments, *places(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == f"Digest {digest_of(trained)}"
-    left = {path.name for path in (tmp_path / "registry").iterdir()}
-    assert left == {"1", ".lock", "changes.jsonl", "registry.json"}
-    assert losses_in(tmp_path / "work") == losses_in(trained.work)
 
 
 def losses_in(work: Path) -> dict[str, list[tuple[int, float]]]:
@@ -449,21 +421,6 @@ def write(tmp_path) -> Write:
         (tmp_path / "corpus" / f"{name}.jsonl").write_text(lines)
 
     return write_split
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_labels", [1, 3])
-def test_a_corpus_with_fewer_than_five_labels_is_trained(
-    train_in, tiny_config, tmp_path, write, num_labels
-):
-    labels = ["fish", "sea", "tax"][:num_labels]
-    texts = ["a law of the sea", "of fish in the sea", "a tax on fish", "the law of tax"]
-    documents = [{"text": x, "labels": [y for y in labels if y in x]} for x in texts]
-    write("train", documents)
-    write("dev", [x | {"text": f"{x['text']} again"} for x in documents])
-    bundle = train_in(tmp_path, tiny_config, tmp_path / "corpus").bundle
-    assert bundle.manifest.label_count == num_labels
-    assert bundle.manifest.default_scorer in bundle.manifest.scorers
 
 
 def test_broken_lines_of_all_splits_are_told_before_anything_is_trained(

@@ -10,7 +10,6 @@ from longtail.models.errors import ConfigError
 from longtail.models.promotion.decision import Decision
 from longtail.models.promotion.log import LOG_NAME, PromotionLog
 from longtail.models.promotion.rules import PromotionRules
-from longtail.training.commands.promote import promote_command
 from longtail.training.data.dataset import open_dataset
 from longtail.training.promotion.judge import HeldOut
 from longtail.training.promotion.promote import promote
@@ -52,25 +51,6 @@ def log(registry):
 @pytest.fixture
 def held_out(tiny_corpus):
     return HeldOut(open_dataset(tiny_corpus), "dev")
-
-
-def test_the_command_reads_feedback_where_it_is_kept(registry, tiny_corpus, monkeypatch):
-    seen = []
-
-    def export(place, target):
-        seen.append(place)
-        target.write_text("an export")
-
-    def judge(_registry, _candidate, held_out, *_):
-        seen.append(held_out.feedback.read_text())
-        raise ConfigError("judged")
-
-    monkeypatch.setattr("longtail.training.promotion.promote.promote", judge)
-    monkeypatch.setattr("longtail.training.commands.promote.configure_logging", lambda: None)
-    command = promote_command(lambda: None, lambda *_: None, export)
-    with pytest.raises(ConfigError, match="judged"):
-        command(2, tiny_corpus, registry=registry.folder, feedback=str(registry.folder))
-    assert seen == [str(registry.folder), "an export"]
 
 
 def events(log: PromotionLog) -> list[str]:

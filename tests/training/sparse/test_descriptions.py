@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from longtail.training.data.dataset import open_dataset
 from longtail.training.sparse.descriptions import (
     keywords_of_labels,
     pseudo_descriptions,
-    related,
 )
 from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.sparse.tfidf import fit_tfidf
@@ -123,25 +121,6 @@ def described(label: Label, words: tuple[str, ...]) -> str:
 )
 def test_a_pseudo_description_is_name_description_and_keywords(description, words, expected):
     assert described(Label("1", "kakuro", description), words) == expected
-
-
-RICH = Label("1", "kakuro", "A puzzle", alternative_names=("cross sums", "x"), parents=("game",))
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, "kakuro. A puzzle. clue"),
-        ({"alternative_names": 1}, "kakuro. A puzzle. cross sums. clue"),
-        ({"alternative_names": 9}, "kakuro. A puzzle. cross sums, x. clue"),
-        ({"parents": True}, "kakuro. A puzzle. game. clue"),
-    ],
-)
-def test_other_names_and_parents_stand_before_the_keywords_where_asked_for(options, expected):
-    (label,) = related(LabelCatalogue([RICH]), DescriptionConfig(**options))
-    text = described(label, ("clue",))
-    assert text == expected
-    assert keyword_part(replace(label, pseudo_description=text)) == "clue"
 
 
 @pytest.mark.parametrize("words", [(), ("clue",), ("puzzle", "clue")])

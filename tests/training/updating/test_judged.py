@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from longtail.models.bundle.learned_from import Followed
-from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.updating.judged import JudgedTexts
 from longtail.training.updating.verdicts import TextVerdicts
 
@@ -38,20 +37,3 @@ def test_accepted_labels_are_answered_and_rejected_ones_are_not(right, wrong, ex
         threshold=0.5,
     )
     assert found == Followed(*expected)
-
-
-def test_texts_with_fewer_verdicts_are_padded():
-    texts = JudgedTexts.of(
-        [
-            TextVerdicts("one", "", frozenset({7, 3}), frozenset()),
-            TextVerdicts("two", "", frozenset({9}), frozenset({1})),
-        ]
-    )
-    assert texts.said == Followed(2, 3, 1) and texts.said.verdicts == 4
-    assert texts.right.tolist() == [[3, 7], [9, NO_LABEL]]
-    found = texts.followed(
-        np.array([[3], [0]]), np.array([[0.0, 0.9], [0.9, 0.0]]), np.array([[0.0], [0.1]]), 0.5
-    )
-    assert found == Followed(2, 3, 1)
-    assert texts.known_in(8).right.tolist() == [[3, 7], [NO_LABEL, NO_LABEL]]
-    assert JudgedTexts.of([]).said == Followed(0, 0, 0)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.changes.changes import TEXT_FIELDS, VocabularyChanges, texts_of
 from longtail.models.labels.changes.difference import difference
@@ -84,18 +83,3 @@ def test_every_label_is_in_the_lists_that_dictionaries_tell(seed):
     again = VocabularyChanges.from_json(found.to_json(), "changes")
     assert again == found
     assert bool(difference(new.values(), new.values())) is False
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("[]", "expected what 'longtail"),
-        ('{"old": []}', "old: unknown; remove it"),
-        ('{"deprecated": [{"id": "a"}]}', "deprecated.0.name: missing"),
-        ('{"renamed": [{"id": "a", "before": {}, "after": {"id": "b"}}]}', "id is 'b'; expected a"),
-        ('{"renamed": [{"id": "a", "before": {}, "after": {"name": 1}}]}', "name is 1; expected a"),
-    ],
-)
-def test_another_file_is_no_file_of_changes(text, told):
-    with pytest.raises(DataError, match=told):
-        VocabularyChanges.from_json(text, "c.json")

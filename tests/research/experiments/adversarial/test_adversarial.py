@@ -2,14 +2,8 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
 
-from longtail.models.scorers.linear import TreeCorrection
-from longtail.training.label_tree.fit import fit_tree
-from longtail.training.linear.methods import measure_linear
-from research.experiments.adversarial import trial_runner as runner_module
 from research.experiments.adversarial.run import run_task
 from research.experiments.adversarial.tasks import MixtureProblem
 from research.experiments.adversarial.trial_runner import (
@@ -20,7 +14,6 @@ from research.experiments.adversarial.trial_runner import (
     AdversarialPlan,
     TrialRunner,
     curve_points,
-    measure_with,
     name_at,
     tuning_name,
 )
@@ -68,22 +61,6 @@ def test_the_adversarial_curve_starts_at_the_tree_alone(task):
     for name in ("log_likelihood", "accuracy"):
         assert tree[name] == start[name_at(name, 0)]
     assert tree["regulariser"] == 1.0
-
-
-@pytest.mark.parametrize("most", [1, 700, 2**24])
-def test_judging_with_known_noise_in_parts_is_judging(most, task, monkeypatch):
-    monkeypatch.setattr(runner_module, "_MAX_SCORES", most)
-    tree = fit_tree(task.vectors, task.truth, num_components=3, regulariser=1.0).tree
-    correction, exam = TreeCorrection(tree), task.measured
-    model = TrialRunner(task, PLAN, "cpu")._zeros()
-    model.weight[:] = np.random.default_rng(0).standard_normal(model.weight.shape)
-    known = correction.log_probs(torch.from_numpy(exam.vectors))
-    found, wanted = (
-        measure_with(model, exam, known, "cpu"),
-        measure_linear(model, exam.vectors, exam.truth, correction),
-    )
-    assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=1e-5)
-    assert found.accuracy == pytest.approx(wanted.accuracy)
 
 
 @pytest.mark.slow
