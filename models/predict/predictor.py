@@ -166,6 +166,10 @@ class Predictor:
         """Names of the scorers."""
         return self._parts.scorers
 
+    def promises_of(self, scorer: str) -> tuple[Promise, ...]:
+        """Return the promises by which a scorer's labels are accepted, its default one first."""
+        return tuple(each for each in self._parts.promises if each.scorer == scorer)
+
     @property
     def promises(self) -> tuple[Promise, ...]:
         """The promises by which labels are accepted; the first one of a scorer is its default."""

@@ -23,7 +23,11 @@ class AnswerCollector:
     """Keeps what one scorer answers about batches of documents, in the order of their split."""
 
     def __init__(
-        self, predictor: Predictor, scorer: str, truth: Float32[csr_array, "document label"]
+        self,
+        predictor: Predictor,
+        scorer: str,
+        truth: Float32[csr_array, "document label"],
+        num_training_documents: int,
     ) -> None:
         """Begin without any.
 
@@ -31,13 +35,16 @@ class AnswerCollector:
             predictor: The model.
             scorer: One with probabilities.
             truth: The labels of all documents; those that the model lacks after all others.
+            num_training_documents: That the model was trained on.
         """
         self._predictor = predictor
         self._k = min(NUM_ANSWERED, len(predictor.catalogue))
         self._options = RankingOptions(k=self._k, scorer=scorer)
         self._truth = truth
+        self._num_training_documents = num_training_documents
         self._labels: list[Int64[np.ndarray, "document k"]] = []
         self._probabilities: list[Float64[np.ndarray, "document k"]] = []
+        self._is_like: list[bool] = []
 
     def watch(self, batches: Iterable[TextBatch]) -> Iterator[TextBatch]:
         """Answer the next documents, before whoever asks for them gets them.
@@ -46,11 +53,7 @@ class AnswerCollector:
             The batches, as they come.
         """
         for batch in batches:
-            labels, probabilities = self._answered(
-                self._predictor.predict_batch(batch, self._options)
-            )
-            self._labels.append(labels)
-            self._probabilities.append(probabilities)
+            self._note(self._predictor.predict_batch(batch, self._options))
             yield batch
 
     @property
@@ -61,21 +64,22 @@ class AnswerCollector:
         return AnsweredDocuments(
             np.concatenate(self._labels),
             np.concatenate(self._probabilities),
+            np.array(self._is_like),
             self._truth,
             np.pad(counts, (0, num_unseen)),
+            self._num_training_documents,
         )
 
-    def _answered(
-        self, predictions: Sequence[Prediction]
-    ) -> tuple[Int64[np.ndarray, "document k"], Float64[np.ndarray, "document k"]]:
+    def _note(self, predictions: Sequence[Prediction]) -> None:
         labels = np.full((len(predictions), self._k), NO_LABEL, dtype=np.int64)
         probabilities = np.zeros(labels.shape)
         for row, prediction in enumerate(predictions):
             found = prediction.labels
             labels[row, : len(found)] = [label.index for label in found]
-            if prediction.known_tokens and not is_unlike(prediction):
-                probabilities[row, : len(found)] = [label.probability for label in found]
-        return labels, probabilities
+            probabilities[row, : len(found)] = [label.probability for label in found]
+            self._is_like.append(prediction.known_tokens > 0 and not is_unlike(prediction))
+        self._labels.append(labels)
+        self._probabilities.append(probabilities)
 
 
 def is_unlike(prediction: Prediction) -> bool:

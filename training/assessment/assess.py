@@ -23,6 +23,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.tables import frame_of, html_table
+from longtail.training.assessment.answered import AnswerCollector
 from longtail.training.assessment.baselines import (
     NoNameError,
     label_name_ranking,
@@ -31,6 +32,14 @@ from longtail.training.assessment.baselines import (
 from longtail.training.assessment.summary import Summary, summarise
 from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
+from longtail.training.calibration.automation import (
+    AUTOMATION_NOTE,
+    KeptPromise,
+    automation_cells,
+    draw_automation,
+    measure_promise,
+)
+from longtail.training.calibration.promises import AnsweredDocuments
 from longtail.training.calibration.reliability import (
     ReliabilityReport,
     draw_reliability,
@@ -43,6 +52,7 @@ from longtail.training.evaluation.by_frequency import ALL_LABELS, Evaluation, ev
 from longtail.training.evaluation.figures import can_draw, write_figure
 from longtail.training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
 from longtail.training.evaluation.plots import draw_by_frequency
+from longtail.training.evaluation.tables import markdown_table
 from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -53,7 +63,10 @@ _KS = (1, 3, 5, 10)
 MAX_K = _KS[-1]
 """Labels of a document that the metrics need."""
 
-RESULT_NAMES = ("evaluation.json", "evaluation.md", "by_frequency.png", "reliability.png")
+_PROMISES_PNG = "promises.png"
+RESULT_NAMES = (
+    "evaluation.json", "evaluation.md", "by_frequency.png", "reliability.png", _PROMISES_PNG,
+)  # fmt: skip
 """Of the files that `Assessment.write` writes."""
 
 
@@ -71,6 +84,8 @@ class Assessment:
         retired: Labels of the documents that are out of use; None where there are none.
         left_out: Documents that the model was trained on; None where it was not asked.
         unseen: Labels of the documents that the model lacks; None where there are none.
+        promises: What the model's promises let through; empty where it makes none.
+        answers: Of the default scorer; None where nobody needs them.
     """
 
     evaluation: Evaluation
@@ -82,6 +97,8 @@ class Assessment:
     retired: RetiredLabels | None = None
     left_out: LeftOut | None = None
     unseen: UnseenLabels | None = None
+    promises: tuple[KeptPromise, ...] = ()
+    answers: AnsweredDocuments | None = None
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -127,13 +144,14 @@ class Assessment:
         thresholds = None if self.reliability is None else self.reliability.micro_f1
         return summarise(
             self.evaluation, manifest.scorers, manifest.default_scorer,
-            manifest.default_scorer_reason, thresholds,
+            manifest.default_scorer_reason, thresholds, map(str, self.promises),
         )  # fmt: skip
 
     def write(self, folder: Path, beginning: str = "") -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
 
-        The pictures are by_frequency.png and, of the probabilities, reliability.png; without
+        The pictures are by_frequency.png, of the probabilities reliability.png, and of promises
+        promises.png; without
         matplotlib (the extra `plots`) there are none, which a warning says.
 
         Args:
@@ -148,6 +166,9 @@ class Assessment:
             text += f"\n## With the hierarchy\n\n{self.hierarchical.to_markdown()}\n"
         if self.reliability is not None:
             text += f"\n## Probabilities\n\n{self.reliability.to_markdown()}\n"
+        if self.promises:
+            table = markdown_table(*automation_cells(self.promises))
+            text += f"\n## Promises\n\n{AUTOMATION_NOTE}\n\n{table}\n"
         paths[0].write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
         paths[1].write_text(f"{beginning}\n\n{text}\n".lstrip(), "utf-8")
         if not can_draw():
@@ -160,6 +181,9 @@ class Assessment:
         if self.reliability is None:
             return paths[:3]
         write_figure(draw_reliability(self.reliability), paths[3])
+        if not self.promises:
+            return paths[:4]
+        write_figure(draw_automation(self.promises), paths[4])
         return paths
 
     def to_json(self) -> dict[str, object]:
@@ -175,6 +199,8 @@ class Assessment:
             content |= {"hierarchical": self.hierarchical.to_json()}
         if self.reliability is not None:
             content |= {"probabilities": self.reliability.to_json()}
+        if self.promises:
+            content |= {"promises": [each.to_json() for each in self.promises]}
         return content
 
     def figures_of(self, bundle: Bundle, dataset: Dataset, split_name: str) -> dict[str, object]:
@@ -197,6 +223,7 @@ def assess_bundle(
     tail_dial: float = 0.0,
     aim: str | None = None,
     reliability: bool = True,
+    answers: bool = False,
 ) -> Assessment:
     """Load a model, rank a split with it, and measure (see `assess`).
 
@@ -211,6 +238,7 @@ def assess_bundle(
         tail_dial: Of all scorers.
         aim: Of all scorers that have it.
         reliability: Whether to measure the probabilities, too.
+        answers: Whether to keep what the default scorer answers, as where the model makes promises.
 
     Raises:
         RequestError: As `assess`.
@@ -230,6 +258,7 @@ def assess_bundle(
         aim=aim,
         reliability=reliability,
         thresholds=bundle.manifest.thresholds,
+        answers=answers,
     )
     return replace(found, left_out=left_out)
 
@@ -246,6 +275,7 @@ def assess(
     aim: str | None = None,
     reliability: bool = False,
     thresholds: Mapping[str, float] | None = None,
+    answers: bool = False,
     batches: Iterable[TextBatch] | None = None,
     ranked: Mapping[str, Ranking] | None = None,
 ) -> Assessment:
@@ -266,6 +296,8 @@ def assess(
         aim: Of all scorers that have it; it stands in their names. Others are left out.
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
         thresholds: Probability from which a scorer's labels count as answered, for micro-F1.
+        answers: Whether to keep what the default scorer answers; it is kept where `reliability` is
+            measured and the model makes promises, too, which are measured then.
         batches: The documents of the split, made ready to be ranked; None: they are read.
         ranked: Rankings of these documents that are there already, by the name of the scorer; of at
             least ten labels, or all.
@@ -287,6 +319,13 @@ def assess(
     pairs = PairCollector(predictor, truth[:, :num_labels]) if reliability else None
     if batches is None:
         batches = split_batches(predictor, dataset, split_name, truth.shape[0])
+    promises = predictor.promises_of(predictor.default_scorer) if reliability else ()
+    answered = None
+    if answers or promises:
+        answered = AnswerCollector(
+            predictor, predictor.default_scorer, truth, num_training_documents
+        )
+        batches = answered.watch(batches)
     watched = batches if pairs is None else pairs.watch(batches)
     rows = _rows(predictor, replace(query, k=k))
     is_plain = pairs is not None and aim is None and not tail_dial and k <= NUM_BEST_BLENDED
@@ -309,6 +348,10 @@ def assess(
         hierarchical=_hierarchical(predictor, rankings, truth, ks),
         retired=retired,
         unseen=unseen,
+        promises=tuple(measure_promise(answered.documents, each) for each in promises)
+        if answered is not None
+        else (),
+        answers=None if answered is None else answered.documents,
     )
 
 

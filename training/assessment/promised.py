@@ -81,7 +81,7 @@ def answer_split(
     dataset = left_out.view(dataset, split_name)
     predictor = Predictor(read_parts(bundle), default_scorer=scorer)
     truth, _ = truth_of(predictor.catalogue, dataset, dataset.split(split_name).scan().labels)
-    collector = AnswerCollector(predictor, scorer, truth)
+    collector = AnswerCollector(predictor, scorer, truth, bundle.manifest.training_document_count)
     for _ in collector.watch(split_batches(predictor, dataset, split_name, truth.shape[0])):
         pass
     return collector.documents, left_out

@@ -51,6 +51,7 @@ def summarise(
     default: str,
     reason: str,
     thresholds: Mapping[str, ThresholdF1] | None = None,
+    promises: Iterable[str] = (),
 ) -> Summary:
     """Return what the metrics of a model's scorers and of baselines say.
 
@@ -61,6 +62,7 @@ def summarise(
         default: The one that answers where none is named.
         reason: Why it is this one, as a clause (see `Manifest.default_scorer_reason`).
         thresholds: By the name of a scorer, what its threshold is worth on these documents.
+        promises: A sentence about each promise of the default scorer.
     """
     known, rows = set(scorers), evaluation.scorers
     few, many = max(k for k in evaluation.ks if k <= _FEW), evaluation.ks[-1]
@@ -76,6 +78,7 @@ def summarise(
         _default_sentence(asked, own, best, reason, evaluation)
         if _scorer(asked) == default
         else "",
+        *promises,
     ]
     baselines = [row for row in rows if _scorer(row) not in known]
     others = [row for row in own if row != asked]

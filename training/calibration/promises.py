@@ -9,13 +9,16 @@ place by place: the best one of each document, then the second best one of each,
 Precision q: of the documents whose label of one place has at least the probability t, each has a
 right or a wrong one. So given how many there are, n, the number of right ones is binomial, and
 P(Bin(n, 1 - q) <= number of wrong ones) is an exact p-value of "the precision is at most q".
-Thresholds are tested in a fixed order, from high to low until one fails, which needs no correction
-for their number. Above a very high threshold lie too few labels to say anything; so there are three
-such sequences with different starts, each with a third of the error.
+Thresholds are tested in a fixed order, from high to low. A rejected hypothesis hands its share of
+the error on to the next one, so that their number needs no correction; where one is not rejected,
+its share is lost. As too few labels lie above a very high threshold to say anything, the error
+enters in parts, at four thresholds (a graphical procedure of Bretz, Maurer, Brannath & Posch 2009).
 
-Of delta = 1 - confidence each band has an equal share, of which the places of a band have 1/2, 1/4,
-1/8 and so on (Bonferroni). So with the confidence all places of all bands keep the promise at once,
-and therefore also every mixture of them: the accepted labels of a band, and those of all bands.
+Of delta = 1 - confidence each band has an equal share (Bonferroni). Of this, the places of a band
+have shares in proportion to the chance that a document carries as many labels of the band (Poisson,
+with the mean of the training documents). So with the confidence all places of all bands keep the
+promise at once, and therefore also every mixture of them: the accepted labels of a band, and those
+of all bands.
 
 Recall q: in documents that carry labels of the band, let Z_d be the share of them with at least the
 probability t, less q. The null hypothesis is E[Z_d] <= 0. As Z_d >= -q, for each bet b from 0 to
@@ -34,7 +37,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 from scipy.special import expit, logit, logsumexp
-from scipy.stats import binom
+from scipy.stats import binom, poisson
 
 from longtail.models.scorers.promises import PRECISION_PROMISE, BandRule, Measure, Promise
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
@@ -42,12 +45,14 @@ from longtail.training.evaluation.tables import Cells
 
 BAND_STARTS = tuple(first for first, _ in FREQUENCY_BINS.values())
 """Fewest training documents of a label of each band."""
-_STEP = 0.1
+_STEP = 0.2
 """Of the thresholds' log-odds."""
 _LEAST_THRESHOLD = 0.05
 _LEAST_FOR_RECALL = 1e-4
-_STARTS = (1.0, 4.0, 16.0)
-"""A sequence for the precision q begins at the threshold 1 - (1 - q) / start."""
+_STARTS = {16.0: 0.1, 4.0: 0.2, 1.0: 0.3, 0.5: 0.4}
+"""At the threshold 1 - (1 - q) / key this part of the error enters."""
+_LEAST_MEAN = 0.1
+"""Labels of a band in a document: of bands without training documents, too."""
 _BETS = np.append(2.0 ** -np.arange(8, 0, -1), [0.75, 0.95])
 """Shares of the largest one."""
 
@@ -58,22 +63,27 @@ class AnsweredDocuments:
 
     Attributes:
         labels: Label indices, best first; -1 behind the last one.
-        probabilities: As calibrated, falling; 0 where there is no label, and of all labels of a
-            text for which no label is ever accepted.
+        probabilities: As calibrated, falling; 0 where there is no label.
+        is_like: Whether the text is like those of the training, with known words; of others no
+            label is accepted.
         truth: The labels of each document; those that the model lacks after all others.
         counts: Training documents of each label.
+        num_training_documents: All of them.
     """
 
     labels: Int64[np.ndarray, "document k"]
     probabilities: Float64[np.ndarray, "document k"]
+    is_like: Bool[np.ndarray, document]
     truth: Float32[csr_array, "document label_or_unseen"]
     counts: Int64[np.ndarray, label_or_unseen]
+    num_training_documents: int
 
     def of_documents(self, rows: Int64[np.ndarray, row]) -> AnsweredDocuments:
         """Return some of the documents."""
         return AnsweredDocuments(
-            self.labels[rows], self.probabilities[rows], self.truth[rows], self.counts
-        )
+            self.labels[rows], self.probabilities[rows], self.is_like[rows], self.truth[rows],
+            self.counts, self.num_training_documents,
+        )  # fmt: skip
 
     @property
     def is_right(self) -> Bool[np.ndarray, "document k"]:
@@ -86,38 +96,53 @@ class AnsweredDocuments:
 
 
 @dataclass(frozen=True, slots=True)
-class _Band:
+class AnsweredBand:
     """The answered labels of one band, the best ones of each document first.
 
     Attributes:
-        probabilities: Of its labels; 0 behind the last one.
+        probabilities: Of its labels; 0 behind the last one, and where no label is accepted.
         is_right: Whether the document carries them.
         num_true: Labels of the band that each document carries.
+        mean: Labels of the band in a training document.
     """
 
     probabilities: Float64[np.ndarray, "document place"]
     is_right: Bool[np.ndarray, "document place"]
     num_true: Int64[np.ndarray, document]
+    mean: float
 
     @classmethod
-    def of(cls, documents: AnsweredDocuments, is_in: Bool[np.ndarray, label]) -> _Band:
+    def of(cls, documents: AnsweredDocuments, is_in: Bool[np.ndarray, label]) -> AnsweredBand:
         """Return the labels of `documents` that are in a band."""
         is_own = is_in[documents.labels] & (documents.labels >= 0)
         width = max(1, int(is_own.sum(axis=1).max(initial=0)))
         order = np.argsort(~is_own, axis=1, kind="stable")[:, :width]  # its own ones come first
+        probabilities = np.where(is_own & documents.is_like[:, None], documents.probabilities, 0.0)
         true = np.repeat(np.arange(len(is_own)), np.diff(documents.truth.indptr))
         return cls(
-            np.take_along_axis(np.where(is_own, documents.probabilities, 0.0), order, 1),
+            np.take_along_axis(probabilities, order, 1),
             np.take_along_axis(is_own & documents.is_right, order, 1),
             np.bincount(true[is_in[documents.truth.indices]], minlength=len(is_own)),
+            float(documents.counts[is_in].sum()) / documents.num_training_documents,
         )
+
+    def accepted(
+        self, thresholds: Sequence[float]
+    ) -> tuple[Int64[np.ndarray, document], Int64[np.ndarray, document]]:
+        """Return how many labels of each document are accepted, and how many of these are right.
+
+        Args:
+            thresholds: One a place.
+        """
+        of_places = self.probabilities[:, : len(thresholds)]
+        is_accepted = of_places >= np.array(thresholds)[: of_places.shape[1]]
+        is_right = is_accepted & self.is_right[:, : len(thresholds)]
+        return is_accepted.sum(axis=1), is_right.sum(axis=1)
 
     def accepting(self, first: int, thresholds: Sequence[float]) -> BandRule:
         """Return the rule with these thresholds, one a place."""
-        num_places = len(thresholds)
-        is_accepted = self.probabilities[:, :num_places] >= np.array(thresholds)
-        num_right = int((is_accepted & self.is_right[:, :num_places]).sum())
-        return BandRule(first, tuple(thresholds), int(is_accepted.sum()), num_right)
+        accepted, right = self.accepted(thresholds)
+        return BandRule(first, tuple(thresholds), int(accepted.sum()), int(right.sum()))
 
 
 def fit_promise(
@@ -144,18 +169,19 @@ def fit_promise(
     bands = []
     for number, first in enumerate(band_starts):
         if (numbers == number).any():
-            bands.append(rule(_Band.of(documents, numbers == number), first, level, error))
+            bands.append(rule(AnsweredBand.of(documents, numbers == number), first, level, error))
         else:
             bands.append(BandRule(first, (), refusal="the model has no label in this band"))
     return Promise(measure, level, confidence, scorer, len(documents.labels), tuple(bands))
 
 
-def _precise_rule(band: _Band, first: int, level: float, error: float) -> BandRule:
+def _precise_rule(band: AnsweredBand, first: int, level: float, error: float) -> BandRule:
     thresholds: list[float] = []
-    for place in range(band.probabilities.shape[1]):
-        error /= 2
+    chances = poisson.sf(np.arange(band.probabilities.shape[1]), max(_LEAST_MEAN, band.mean))
+    shares = error * chances / max(_LEAST_MEAN, band.mean)  # they add up to the error, or less
+    for place, share in enumerate(shares.tolist()):
         of_place = band.probabilities[:, place], band.is_right[:, place]
-        safe = safe_thresholds(*of_place, level, error)
+        safe = safe_thresholds(*of_place, level, share)
         least = thresholds[-1] if thresholds else 0.0
         if not (higher := [t for t in safe if t >= least]):
             break
@@ -163,7 +189,7 @@ def _precise_rule(band: _Band, first: int, level: float, error: float) -> BandRu
     if thresholds:
         return band.accepting(first, thresholds)
     found = band.accepting(first, [level])
-    needed = math.ceil(math.log(error / len(_STARTS)) / math.log(level))
+    needed = math.ceil(math.log(shares[0]) / math.log(level))
     refusal = (
         f"of the best labels of the texts, {found.num_accepted} have a probability of at least "
         f"{level:g}, and {found.num_right} of these are right; expected at least {needed}, all "
@@ -188,18 +214,20 @@ def safe_thresholds(
     """
     order = np.argsort(-probabilities)
     falling, num_right = probabilities[order], np.append(0, np.cumsum(is_right[order]))
-    safe = []
-    for start in _STARTS:
-        for threshold in _thresholds(1 - (1 - level) / start, _LEAST_THRESHOLD):
-            accepted = int(np.searchsorted(-falling, -threshold, side="right"))
-            num_wrong = accepted - int(num_right[accepted])
-            if binom.cdf(num_wrong, accepted, 1 - level) > error / len(_STARTS):
-                break
+    starts = {max(_LEAST_THRESHOLD, 1 - (1 - level) / key): part for key, part in _STARTS.items()}
+    safe, held = [], 0.0
+    for threshold in _thresholds(max(starts), _LEAST_THRESHOLD):
+        held += sum(starts.pop(start) for start in list(starts) if start >= threshold)
+        accepted = int(np.searchsorted(-falling, -threshold, side="right"))
+        num_wrong = accepted - int(num_right[accepted])
+        if binom.cdf(num_wrong, accepted, 1 - level) <= held * error:
             safe.append(threshold)
+        else:
+            held = 0.0
     return safe
 
 
-def _complete_rule(band: _Band, first: int, level: float, error: float) -> BandRule:
+def _complete_rule(band: AnsweredBand, first: int, level: float, error: float) -> BandRule:
     is_counted, num_places = band.num_true > 0, band.probabilities.shape[1]
     found = None
     for threshold in reversed(list(_thresholds(1 - _LEAST_FOR_RECALL, _LEAST_FOR_RECALL))):

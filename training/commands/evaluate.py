@@ -45,6 +45,14 @@ def evaluate(
         int | None,
         typer.Option("-k", min=1, help="With --predictions: labels a document. 10 by default."),
     ] = None,
+    per_label: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV file with the figures of each label: predicted, right, precision, recall and "
+            "F1 with 95 % intervals, and the label that it is confused with most often.",
+        ),
+    ] = None,
     tail_dial: Annotated[
         float,
         typer.Option(
@@ -71,7 +79,7 @@ def evaluate(
     configure_logging()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.failures import doing
-    from longtail.models.files.outputs import check_output_folder
+    from longtail.models.files.outputs import check_output_file, check_output_folder
     from longtail.models.options import RankingOptions
     from longtail.training.assessment.assess import MAX_K, RESULT_NAMES, assess_bundle
     from longtail.training.assessment.predictions import PREDICTIONS_NAME
@@ -84,17 +92,25 @@ def evaluate(
     bundle = Registry(registry).open(version)
     dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
     check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
+    if per_label is not None:
+        _check_per_label(bundle)
+        inputs = list(dataset.paths)
+        check_output_file(per_label, inputs=inputs, registry=registry, overwrite=overwrite)
     _check_at_most(k, len(bundle.catalogue))
     k = k or MAX_K
     found = assess_bundle(
         bundle, dataset, split,
         baselines=baselines, k=max(k, MAX_K), tail_dial=tail_dial, aim=aim,
+        answers=per_label is not None,
     )  # fmt: skip
     summary = found.summary(bundle.manifest)
     with doing("writing the evaluation", output):
         paths = found.write(output, summary.text)
         if predictions:
             paths += _write_predictions(output / PREDICTIONS_NAME, found, bundle, dataset, split, k)
+        if per_label is not None:
+            _write_per_label(per_label, found, bundle)
+            paths.append(per_label)
     text = f"{summary.text}\n\n{summary.table}\n\n{found.measured_on}"
     if show_all:
         text = paths[1].read_text(encoding="utf-8").rstrip()
@@ -119,6 +135,25 @@ def _write_predictions(
         dataset.division, left_out.is_left_out.nonzero()[0].tolist(), not left_out.unknown,
     )  # fmt: skip
     return [*paths, documents.write(folder)]
+
+
+def _check_per_label(bundle: Bundle) -> None:
+    """Refuse a model without a threshold, from which labels count as predicted."""
+    scorer = bundle.manifest.default_scorer
+    if scorer not in bundle.manifest.thresholds:
+        raise ConfigError(
+            f"--per-label: the default scorer {scorer!r} has no threshold from which its labels "
+            "count as predicted; expected one that was calibrated on a dev split"
+        )
+
+
+def _write_per_label(path: Path, found: Assessment, bundle: Bundle) -> None:
+    from longtail.training.assessment.per_label import measure_labels, write_per_label
+
+    assert found.answers is not None  # they were asked for
+    threshold = bundle.manifest.thresholds[bundle.manifest.default_scorer]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_per_label(path, measure_labels(found.answers, threshold), bundle.catalogue)
 
 
 def _check_k(k: int | None, predictions: bool) -> None:

@@ -24,6 +24,12 @@ from longtail.models.files.durable import read_json
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.assessment.assess import Assessment
 from longtail.training.assessment.summary import Summary
+from longtail.training.calibration.automation import (
+    AUTOMATION_NOTE,
+    KeptPromise,
+    automation_cells,
+    draw_automation,
+)
 from longtail.training.calibration.reliability import (
     BAND_NOTE,
     RELIABILITY_UNITS,
@@ -241,7 +247,17 @@ def _probabilities(found: Assessment) -> str:
         html.table(found.reliability.cells()),
         _picture(draw, "Share of right labels over their probability"),
         *_bands(found.reliability),
+        *_promises(found.promises),
     )
+
+
+def _promises(found: Sequence[KeptPromise]) -> list[str]:
+    """Return what goes through without a person, where the model makes promises."""
+    if not found:
+        return []
+    picture = _picture(partial(draw_automation, found), "What goes through by each promise")
+    table = html.table(automation_cells(found))
+    return ["<h3>Promises</h3>", html.note(AUTOMATION_NOTE), table, picture]
 
 
 def _bands(found: ReliabilityReport) -> list[str]:

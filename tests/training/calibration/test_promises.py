@@ -37,7 +37,8 @@ def documents_of(
     ones = np.ones(len(rows), dtype=np.float32)
     truth = csr_array((ones, (rows, labels[rows, places])), shape=(size, len(COUNTS)))
     truth.sort_indices()
-    return AnsweredDocuments(labels, expit(log_odds), truth, COUNTS), shares
+    is_like = np.ones(size, dtype=np.bool_)
+    return AnsweredDocuments(labels, expit(log_odds), is_like, truth, COUNTS, 9000), shares
 
 
 def is_accepted(promise, documents: AnsweredDocuments) -> np.ndarray:
@@ -91,7 +92,7 @@ def test_a_threshold_is_safe_by_the_binomial_tail_of_its_wrong_labels() -> None:
         n = int((shares >= threshold).sum())
         wrong = int((~is_right & (shares >= threshold)).sum())
         chances = (math.comb(n, i) * (1 - level) ** i * level ** (n - i) for i in range(wrong + 1))
-        assert sum(chances) <= error / 3
+        assert sum(chances) <= error
     assert safe_thresholds(shares, np.zeros(300, dtype=np.bool_), level, error) == []
 
 
@@ -118,8 +119,9 @@ def test_a_recall_promise_is_kept_and_refused_where_the_answers_lack_too_many() 
         assert band.thresholds[0] > 0.3
     assert np.mean(kept) >= 0.9
     lacking = AnsweredDocuments(
-        documents.labels[:, :1], documents.probabilities[:, :1], documents.truth, COUNTS
-    )
+        documents.labels[:, :1], documents.probabilities[:, :1], documents.is_like,
+        documents.truth, COUNTS, 9000,
+    )  # fmt: skip
     (band,) = fit_promise(lacking, "sparse", "recall", 0.9, 0.9, band_starts=[0]).bands
     assert band.thresholds == ()
     assert "too few" in band.refusal

@@ -1,0 +1,163 @@
+"""Are promises kept on new documents, and what does rarity gain? Random halves of a split.
+
+For each of many draws the split is halved: promises are found on one half and measured on the
+other, with thresholds by band (`by band`), and with one rule for all labels, which keeps the
+promise over all of them (`one`). That one is also raised until the precision of every band on the
+first half is not below the promise (`one, all bands`), which guarantees nothing.
+
+    python -m tests.bench.promise REGISTRY DATA [--split dev] [--draws 200] [--json FILE]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from longtail.models.bundle.registry import Registry
+from longtail.models.scorers.promises import BandRule, Promise
+from longtail.training.assessment.promised import answer_split
+from longtail.training.assessment.untrained import open_as_trained
+from longtail.training.calibration.promises import (
+    BAND_STARTS,
+    AnsweredDocuments,
+    fit_promise,
+)
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
+from longtail.training.evaluation.record import deliver
+from longtail.training.evaluation.tables import markdown_table
+from longtail.training.formats.options import RECOGNISED
+
+BY_BAND, ONE, ONE_FOR_ALL = "by band", "one", "one, all bands"
+RULES = (BY_BAND, ONE, ONE_FOR_ALL)
+NAMES = (*FREQUENCY_BINS, "all")
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a kind of rule reached in the draws, by band and over all labels.
+
+    Attributes:
+        right: Right accepted labels of the other half; a column a band, the last one all.
+        accepted: Accepted ones.
+        true: Labels of the other half's documents.
+    """
+
+    right: np.ndarray
+    accepted: np.ndarray
+    true: np.ndarray
+
+    def rows(self, level: float) -> Iterator[dict[str, object]]:
+        """Yield what became of each band."""
+        for place, name in enumerate(NAMES):
+            made = self.accepted[:, place] > 0
+            precision = self.right[made, place] / self.accepted[made, place]
+            yield {
+                "band": name,
+                "made": float(made.mean()),
+                "kept": float((precision >= level).mean()) if made.any() else None,
+                "precision": float(precision.mean()) if made.any() else None,
+                "accepted": float(self.accepted[:, place].mean()),
+                "found": float(self.right[:, place].sum() / max(1, self.true[:, place].sum())),
+            }
+
+
+def one_rule(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments) -> Promise:
+    """Return the rule of one band raised until every band of rarity keeps the promise."""
+    (rule,) = promise.bands
+    for rise in np.arange(0, 8, 0.1):
+        odds = np.array(rule.thresholds) / (1 - np.array(rule.thresholds)) * np.exp(rise)
+        raised = replace(rule, thresholds=tuple((odds / (1 + odds)).tolist()))
+        found = replace(promise, bands=(raised,))
+        right, accepted, _ = measured(found, numbers, documents)
+        if (right >= promise.level * accepted).all():
+            return found
+    return replace(promise, bands=(BandRule(0, (), refusal="no threshold"),))
+
+
+def measured(
+    promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return right, accepted and true labels by band of rarity, and of all."""
+    marks = np.zeros(documents.labels.shape, dtype=bool)
+    for place, rule in enumerate(promise.bands):
+        is_in = numbers == place if len(promise.bands) > 1 else np.ones(len(numbers), dtype=bool)
+        is_own = is_in[documents.labels] & (documents.labels >= 0)
+        places = np.cumsum(is_own, axis=1) - 1
+        thresholds = np.append(rule.thresholds, 2.0)
+        least = thresholds[np.minimum(places, len(rule.thresholds))]
+        marks |= is_own & (documents.probabilities >= least) & documents.is_like[:, None]
+    of_labels = numbers[documents.labels]
+    width = len(FREQUENCY_BINS)
+    is_right = marks & documents.is_right
+    sums = [np.bincount(of_labels[each], minlength=width) for each in (is_right, marks)]
+    sums.append(np.bincount(numbers[documents.truth.indices], minlength=width))
+    right, accepted, true = (np.append(each, each.sum()) for each in sums)
+    return right, accepted, true
+
+
+def draw(
+    documents: AnsweredDocuments, scorer: str, level: float, confidence: float, num_draws: int
+) -> dict[str, Draws]:
+    """Return what each kind of rule reached."""
+    rng = np.random.default_rng(0)
+    size = len(documents.labels)
+    numbers = np.searchsorted(BAND_STARTS, documents.counts, side="right") - 1
+    found: dict[str, list[tuple[np.ndarray, ...]]] = {name: [] for name in RULES}
+    for _ in range(num_draws):
+        order = rng.permutation(size)
+        first, second = (
+            documents.of_documents(np.sort(half)) for half in np.split(order, [size // 2])
+        )
+        by_band = fit_promise(first, scorer, "precision", level, confidence)
+        one = fit_promise(first, scorer, "precision", level, confidence, band_starts=[0])
+        rules = (by_band, one, one_rule(one, numbers, first))
+        for name, rule in zip(RULES, rules, strict=True):
+            found[name].append(measured(rule, numbers, second))
+    return {
+        name: Draws(*(np.stack(each) for each in zip(*rows, strict=True)))
+        for name, rows in found.items()
+    }
+
+
+def main(
+    registry: Path,
+    data: Path,
+    split: str = "dev",
+    version: str = "current",
+    draws: int = 200,
+    confidence: float = 0.9,
+    levels: Annotated[list[float], typer.Option("--level")] = [0.8, 0.9, 0.95],  # noqa: B006
+    json_file: Annotated[Path | None, typer.Option("--json")] = None,
+) -> None:
+    """Print how often each band keeps each promise on the other half, and what is accepted."""
+    bundle = Registry(registry).open(version)
+    dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
+    scorer = bundle.manifest.default_scorer
+    documents, _ = answer_split(bundle, dataset, split, scorer)
+    results = []
+    for level in levels:
+        for rule, each in draw(documents, scorer, level, confidence, draws).items():
+            results += [{"level": level, "rule": rule, **row} for row in each.rows(level)]
+    header = ["promise", "rule", "band", "made", "kept", "precision", "accepted", "found"]
+    rows = [[_cell(value) for value in row.values()] for row in results]
+    figures = {
+        "model": bundle.manifest.digest, "data": dataset.fingerprint, "split": split,
+        "scorer": scorer, "documents": len(documents.labels), "draws": draws,
+        "confidence": confidence, "rows": results,
+    }  # fmt: skip
+    print(deliver(json_file, figures, markdown_table(header, rows), seeds=[0]))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}" if value <= 1 else f"{value:.0f}"
+    return "-" if value is None else str(value)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,196 @@
+"""What goes through without a person, by the promises of a model, and whether they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from longtail.models.scorers.promises import PRECISION_PROMISE, Promise
+from longtail.training.calibration.promises import AnsweredBand, AnsweredDocuments
+from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
+from longtail.training.evaluation.figures import new_figure
+from longtail.training.evaluation.tables import NOT_MEASURED, Cells
+from longtail.training.evaluation.wilson import clustered_bounds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AUTOMATION_NOTE = (
+    "Accepted labels of the default scorer by each promise: how many they are, which share of the "
+    "documents' labels they find, the promised share as measured (of accepted labels that are "
+    "right, or for recall of a document's labels that are accepted) with its 95 % interval "
+    "(Wilson's, for as many labels as tell as much as these, since those of a document are alike), "
+    "and whether the promise was kept: yes or no where the interval lies above or below it, else "
+    "'about'."
+)
+"""Of the tables of kept promises."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptShare:
+    """A promise in one band of rarity, or over all labels.
+
+    Attributes:
+        num_accepted: Accepted labels.
+        num_right: Right ones among them.
+        num_true: Labels of the band that the documents carry.
+        share: The promised share as measured; None where nothing was accepted.
+        lower: Of its 95 % interval.
+        upper: The same.
+    """
+
+    num_accepted: int
+    num_right: int
+    num_true: int
+    share: float | None
+    lower: float
+    upper: float
+
+    def verdict(self, level: float) -> str:
+        """Return whether a promise of this level was kept: "yes", "no", "about" or "-"."""
+        if self.share is None:
+            return NOT_MEASURED
+        if self.lower >= level:
+            return "yes"
+        return "no" if self.upper < level else "about"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPromise:
+    """What a promise lets through on measured documents.
+
+    Attributes:
+        promise: Its name.
+        level: What is promised.
+        num_documents: Documents measured on.
+        num_served: Those with an accepted label.
+        num_empty: Those without a true label.
+        num_false_alarms: Those without a true label that got an accepted one.
+        bands: By the name of each band that has a promise, and `ALL_LABELS`: all labels, and for
+            recall those of these bands.
+    """
+
+    promise: str
+    level: float
+    num_documents: int
+    num_served: int
+    num_empty: int
+    num_false_alarms: int
+    bands: dict[str, KeptShare]
+
+    def __str__(self) -> str:
+        """Return the automation rate in a sentence."""
+        found = self.bands[ALL_LABELS]
+        if found.share is None:
+            return f"By the promise {self.promise!r} no label goes through without a person."
+        shares = (found.num_right / max(1, found.num_true), self.num_served / self.num_documents)
+        labels, documents, share, lower, upper = (
+            f"{100 * each:.1f} %" for each in (*shares, found.share, found.lower, found.upper)
+        )
+        measured = "are right" if self.promise.startswith(PRECISION_PROMISE) else "is the recall"
+        alarms = ""
+        if self.num_empty:
+            alarms = (
+                f" Of {self.num_empty:,} documents without a label, {self.num_false_alarms:,} get "
+                "an accepted one."
+            )
+        return (
+            f"By the promise {self.promise!r}, {labels} of the documents' labels go through "
+            f"without a person, and {documents} of the documents have such a label; {share} "
+            f"{measured} ({lower} to {upper}), kept: {found.verdict(self.level)}.{alarms}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return everything as plain dictionaries; shares are fractions."""
+        verdicts = {name: each.verdict(self.level) for name, each in self.bands.items()}
+        return asdict(self) | {"kept": verdicts}
+
+
+def measure_promise(documents: AnsweredDocuments, promise: Promise) -> KeptPromise:
+    """Measure a promise on documents that it was not found on.
+
+    Args:
+        documents: Answered by the scorer of the promise.
+        promise: Of the model.
+    """
+    starts = [band.least for band in promise.bands]
+    numbers = np.searchsorted(starts, documents.counts, side="right") - 1
+    none = np.zeros(len(documents.labels), dtype=np.int64)
+    accepted, right, true = none, none, none
+    bands = {}
+    for number, (name, rule) in enumerate(zip(FREQUENCY_BINS, promise.bands, strict=True)):
+        band = AnsweredBand.of(documents, numbers == number)
+        if rule.thresholds or promise.measure == PRECISION_PROMISE:
+            true = true + band.num_true
+        if rule.thresholds:
+            own = band.accepted(rule.thresholds)
+            bands[name] = _share(promise, *own, band.num_true)
+            accepted, right = accepted + own[0], right + own[1]
+    all_true = np.diff(documents.truth.indptr)
+    bands[ALL_LABELS] = _share(promise, accepted, right, true)
+    return KeptPromise(
+        promise.name, promise.level, len(documents.labels), int((accepted > 0).sum()),
+        int((all_true == 0).sum()), int(((all_true == 0) & (accepted > 0)).sum()), bands,
+    )  # fmt: skip
+
+
+def _share(
+    promise: Promise,
+    accepted: Int64[np.ndarray, document],
+    right: Int64[np.ndarray, document],
+    true: Int64[np.ndarray, document],
+) -> KeptShare:
+    part: Float64[np.ndarray, document] = right.astype(np.float64)
+    whole = accepted.astype(np.float64)
+    if promise.measure != PRECISION_PROMISE:
+        part, whole = right / np.maximum(true, 1), (true > 0).astype(np.float64)
+    share = float(part.sum() / whole.sum()) if accepted.any() else None
+    numbers = (int(accepted.sum()), int(right.sum()), int(true.sum()))
+    return KeptShare(*numbers, share, *clustered_bounds(part, whole))
+
+
+def automation_cells(kept: Sequence[KeptPromise]) -> Cells:
+    """Return a row for each promise and band (see `AUTOMATION_NOTE`)."""
+    header = ["promise", "training documents", "accepted", "found", "as promised", "95 %", "kept"]
+    rows = []
+    for each in kept:
+        for name, band in each.bands.items():
+            cells = [each.promise, name, f"{band.num_accepted:,}"]
+            cells.append(f"{100 * band.num_right / max(1, band.num_true):.1f} %")
+            if band.share is None:
+                cells += [NOT_MEASURED] * 3
+            else:
+                cells.append(f"{100 * band.share:.1f} %")
+                cells.append(f"{100 * band.lower:.1f} to {100 * band.upper:.1f}")
+                cells.append(band.verdict(each.level))
+            rows.append(cells)
+    return header, rows
+
+
+def draw_automation(kept: Sequence[KeptPromise]) -> Figure:
+    """Draw the share of labels and documents that go through, over the promised precision."""
+    figure = new_figure(5.0, 3.6)
+    axes = figure.subplots()
+    found = sorted(
+        (each for each in kept if each.promise.startswith(PRECISION_PROMISE)),
+        key=lambda each: each.level,
+    )
+    levels = [100 * each.level for each in found]
+    labels = [_percent(x.bands[ALL_LABELS].num_right, x.bands[ALL_LABELS].num_true) for x in found]
+    axes.plot(levels, labels, "-o", color="#0072B2", label="labels found")
+    served = [_percent(each.num_served, each.num_documents) for each in found]
+    axes.plot(levels, served, "--s", color="#D55E00", label="documents with an accepted label")
+    axes.set_xlabel("promised precision, %")
+    axes.set_ylabel("go through without a person, %")
+    axes.set_ylim(0, 100)
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend()
+    return figure
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / max(1, whole)
