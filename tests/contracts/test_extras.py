@@ -1,7 +1,5 @@
 """Without the extras a model without an encoder is trained, measured, served and corrected."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -75,9 +73,7 @@ for refused in (
 
 
 @pytest.mark.slow
-def test_all_but_an_encoder_works_without_the_extras(
-    tmp_path: Path, tiny_corpus: Path, trained
-) -> None:
+def test_all_but_an_encoder_works_without_the_extras(tmp_path, tiny_corpus, trained):
     arguments = [str(tiny_corpus), str(trained.registry.folder)]
     done = subprocess.run(
         [sys.executable, "-c", BLOCKER + JOURNEY, *arguments], cwd=tmp_path, check=False,
@@ -94,7 +90,7 @@ def test_all_but_an_encoder_works_without_the_extras(
     assert "retrieval" not in Registry(tmp_path / "registry").open(1).manifest.scorers
 
 
-def test_what_is_missing_is_said_with_the_command_that_installs_it(monkeypatch, trained) -> None:
+def test_what_is_missing_is_said_with_the_command_that_installs_it(monkeypatch, trained):
     found = extras._is_found
     monkeypatch.setattr(extras, "_is_found", lambda name: name != "faiss" and found(name))
     assert not is_installed("cpu")
@@ -102,7 +98,7 @@ def test_what_is_missing_is_said_with_the_command_that_installs_it(monkeypatch, 
         read_parts(trained.bundle)
 
 
-def test_every_extra_installs_the_packages_that_it_is_asked_for() -> None:
+def test_every_extra_installs_the_packages_that_it_is_asked_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = {
         name: {re.split(r"[\[<>=; ]", line)[0] for line in lines}

@@ -5,8 +5,6 @@ A few by default, always the same. For many (`make fuzz` takes the date as its s
     FUZZ_CORPORA=2000 FUZZ_SEED=7 pytest tests/generated -s
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math
@@ -17,7 +15,6 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +89,7 @@ class Outcomes(Counter[str]):
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> Iterator[Outcomes]:
+def outcomes():
     """Printed with the seed at the end."""
     found = Outcomes()
     started = time.monotonic()

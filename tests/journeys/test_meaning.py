@@ -5,8 +5,6 @@ so a model knows it only if it was trained on the document. P@1 of new documents
 training documents is near one. Whatever is measured, the figure is a half, or is refused.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import random
@@ -111,7 +109,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory):
     made = World(tmp_path_factory.mktemp("world"), rows_of(0))
     half = write(made.folder / "half.csv", made.rows[: NUM_DOCUMENTS // 2])
     write(made.file, made.rows)

@@ -1,7 +1,5 @@
 """A scorer of another package, in two files: trained, published, served, explained and learned."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from dataclasses import replace
@@ -47,7 +45,7 @@ def config_of(sparse_config, **changed) -> TrainingConfig:
 
 
 @pytest.fixture(scope="module")
-def texts(tiny_corpus) -> list[str]:
+def texts(tiny_corpus):
     return list(open_dataset(tiny_corpus).split("dev").texts())
 
 

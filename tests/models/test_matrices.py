@@ -1,7 +1,5 @@
 """Sparse matrices whose indices are as small as they may be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
@@ -10,7 +8,7 @@ from longtail.models.matrices import ArrayRule, check_arrays, csr_of, stored_csr
 
 
 @pytest.fixture
-def matrix() -> csr_array:
+def matrix():
     return csr_array(random_array((30, 50), density=0.2, rng=np.random.default_rng(0)))
 
 

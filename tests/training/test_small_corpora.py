@@ -1,7 +1,5 @@
 """No default setting makes a corpus impossible, however small; what can't work is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -39,7 +37,7 @@ def documents(num_documents: int, num_labels: int, *, offset: int = 0) -> list[d
 
 
 @pytest.fixture
-def default_config(tiny_content) -> TrainingConfig:
+def default_config(tiny_content):
     """Defaults but for the encoder, and for what takes time; the linear scorer's are its own."""
     kept = {name: tiny_content[name] for name in ("encoder", "document_max_tokens", "precision")}
     stage = {"epochs": 1}

@@ -1,7 +1,5 @@
 """Corpora in Chinese, Japanese and Thai: trained, explained, served, and said so in the log."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -40,7 +38,7 @@ def write(folder: Path, texts: tuple[str, ...]) -> Path:
 
 
 @pytest.fixture(params=TEXTS)
-def texts(request) -> tuple[str, ...]:
+def texts(request):
     return TEXTS[request.param]
 
 

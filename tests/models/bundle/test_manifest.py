@@ -1,7 +1,5 @@
 """A manifest says what is in the bundle, or the bundle is refused: also with a fitting digest."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable
@@ -51,7 +49,7 @@ def drop(*path: Any) -> Callable[[dict[str, Any]], None]:
 VECTORS = ("tensors", "retrieval.safetensors", "label_vectors")
 
 
-def test_the_digest_depends_on_every_field_but_not_on_their_order(manifest: Manifest) -> None:
+def test_the_digest_depends_on_every_field_but_not_on_their_order(manifest):
     content = json.loads(manifest.to_json())
     digest = digest_of(content)
     assert digest_of(dict(reversed(content.items()))) == digest == content["digest"]
@@ -59,7 +57,7 @@ def test_the_digest_depends_on_every_field_but_not_on_their_order(manifest: Mani
     assert len(others) == len(content) - 1 and digest not in others
 
 
-def test_every_flipped_character_is_refused(manifest: Manifest) -> None:
+def test_every_flipped_character_is_refused(manifest):
     text = manifest.to_json()
     for position, mask in itertools.product(range(len(text)), (0x01, 0x20)):
         changed = text[:position] + chr(ord(text[position]) ^ mask) + text[position + 1 :]
@@ -68,13 +66,13 @@ def test_every_flipped_character_is_refused(manifest: Manifest) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 0, True, 1.0, "1", None])
-def test_another_format_version_is_refused_by_its_number(lie: Lie, version: object) -> None:
+def test_another_format_version_is_refused_by_its_number(lie, version):
     with pytest.raises(BundleVersionError, match=rf"format version {version!r}, expected 1"):
         open_bundle(lie(set_at("format_version", to=version)))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", '"x"', "{", '{"format_version"}'])
-def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
+def test_what_is_no_manifest_is_refused(bundle_folder, text):
     (bundle_folder / "manifest.json").write_text(text)
     with pytest.raises(BundleCorruptError, match=r"manifest\.json is not a bundle's manifest"):
         open_bundle(bundle_folder)
@@ -104,9 +102,7 @@ def test_what_is_no_manifest_is_refused(bundle_folder: Path, text: str) -> None:
         (set_at("default_scorer", to="best"), "manifest.json", "default_scorer 'best', expected"),
     ],
 )  # fmt: skip
-def test_a_lie_with_a_fitting_digest_is_refused(
-    lie: Lie, change: Callable[[dict[str, Any]], object], file: str, words: str
-) -> None:
+def test_a_lie_with_a_fitting_digest_is_refused(lie, change, file, words):
     message = refusal(lie(change))
     assert message.startswith("bundle 'tiny': ")
     assert file in message
@@ -130,9 +126,7 @@ def test_a_lie_with_a_fitting_digest_is_refused(
         set_at("surprise", to=1),
     ],
 )
-def test_a_field_of_the_wrong_form_is_refused(
-    lie: Lie, change: Callable[[dict[str, Any]], object]
-) -> None:
+def test_a_field_of_the_wrong_form_is_refused(lie, change):
     message = refusal(lie(change))
     assert "manifest.json" in message and "train again" in message
 
@@ -167,7 +161,7 @@ def blending(**changes: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-def test_calibrations_and_weights_come_back_as_they_were_written(lie: Lie) -> None:
+def test_calibrations_and_weights_come_back_as_they_were_written(lie):
     parts = read_parts(open_bundle(lie(blending())))
     assert parts.scorers[-1] == "ensemble"
     assert parts.blends == {
@@ -204,7 +198,5 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie: Lie) -> No
         ({"scorers": []}, "expected a scorer"),
     ],
 )
-def test_numbers_that_are_no_calibration_or_blend_are_refused(
-    lie: Lie, changes: dict[str, Any], words: str
-) -> None:
+def test_numbers_that_are_no_calibration_or_blend_are_refused(lie, changes, words):
     assert words in refusal(lie(blending(**changes)))

@@ -1,7 +1,5 @@
 """The texts that a bundle brings along."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

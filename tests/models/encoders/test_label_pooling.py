@@ -1,9 +1,6 @@
 """Labels pooled by the mean of their tokens or by [CLS], and what a bundle says of it."""
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +8,8 @@ import pytest
 import torch
 
 from longtail.models.bundle.bundle import open_bundle
-from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
-from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
+from longtail.models.encoders.dual_encoder import encode_all
+from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.kinds.storage import write_parts
 from longtail.models.parts.dense_storage import read_dual_encoder
 
@@ -20,19 +17,19 @@ TEXTS = ["river", "law trade steel", "the court and the port"]
 
 
 @pytest.fixture
-def tokens(tokenizer) -> TokenizedTexts:
+def tokens(tokenizer):
     return tokenize_texts(tokenizer, TEXTS, 30)
 
 
 @pytest.fixture
-def cls_encoder(dual_encoder: DualEncoder) -> DualEncoder:
+def cls_encoder(dual_encoder):
     encoder = copy.deepcopy(dual_encoder)
     encoder.head = replace(encoder.head, label_pooling="cls")
     return encoder
 
 
 @pytest.fixture
-def bundle_with(parts, manifest, tmp_path) -> Callable:
+def bundle_with(parts, manifest, tmp_path):
     def write(pooling: object):
         training = manifest.training | {"retrieval": {"label_pooling": pooling}}
         write_parts(tmp_path / "b", parts, replace(manifest, training=training), tmp_path / "s")

@@ -1,7 +1,5 @@
 """Encoders computed by ONNX Runtime answer like the ones that they were made of."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,9 +1,6 @@
 """The model of names in bundles, and with labels that are added."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -12,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
-from longtail.models.bundle.manifest import Manifest, TensorInfo
+from longtail.models.bundle.manifest import TensorInfo
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.errors import BundleCorruptError
 from longtail.models.kinds.storage import read_parts, write_parts
@@ -22,7 +19,6 @@ from longtail.models.lexical.matcher import FEATURES, FindHistory
 from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.names import NAMES
 from longtail.models.options import RankingOptions
-from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.lexical.word_counts import count_words, words_of
 
@@ -32,7 +28,7 @@ TYPES = {"float32": "F32", "float64": "F64", "int64": "I64"}
 
 
 @pytest.fixture(scope="module")
-def names(parts: ModelParts) -> NameModel:
+def names(parts):
     """A model of the names of all labels: the better they are found, the more it gives."""
     rng = np.random.default_rng(0)
     catalogue = LabelCatalogue(map(named_label, parts.catalogue))
@@ -58,13 +54,13 @@ def names(parts: ModelParts) -> NameModel:
 
 
 @pytest.fixture(scope="module")
-def named_parts(sparse_parts: ModelParts, names: NameModel) -> ModelParts:
+def named_parts(sparse_parts, names):
     """A model without an encoder that has names."""
     return replace(sparse_parts, models={NAMES: names})
 
 
 @pytest.fixture
-def named(named_parts: ModelParts, sparse_manifest: Manifest, tmp_path: Path) -> Bundle:
+def named(named_parts, sparse_manifest, tmp_path):
     """Its bundle."""
     said = replace(sparse_manifest, scorers=("sparse", "names"))
     write_parts(tmp_path / "named", named_parts, said, tmp_path / "scratch")
@@ -100,7 +96,7 @@ def test_what_was_written_is_read(named, names, named_parts):
 
 
 @pytest.fixture
-def broken(named: Bundle, lie: Callable[..., Path]) -> Callable[..., Bundle]:
+def broken(named, lie):
     """Changes arrays or texts of the bundle, and lets the manifest say so."""
 
     def change(file: str, **changed: object) -> Bundle:

@@ -1,7 +1,5 @@
 """Matches of names in texts, against a plain Python oracle of each feature."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

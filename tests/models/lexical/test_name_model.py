@@ -1,7 +1,5 @@
 """Scores of names, of all labels and of labels that come later."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -41,7 +39,7 @@ def trees_of(*stumps: tuple[int, float, float, float]) -> BoostedTrees:
 
 
 @pytest.fixture
-def model() -> NameModel:
+def model():
     catalogue = LabelCatalogue(LABELS)
     words = words_of(catalogue, {})
     return NameModel(

@@ -1,7 +1,5 @@
 """Batches of texts: parts of them and several together rank as they do alone."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +16,7 @@ TEXTS = ["imports of fish", "olive oil", "Regulation of the Council on imports o
 
 
 @pytest.fixture(scope="module")
-def predictor(trained) -> Predictor:
+def predictor(trained):
     return Predictor.of_bundle(trained.bundle, device="cpu")
 
 

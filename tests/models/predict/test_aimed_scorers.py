@@ -1,10 +1,6 @@
 """Queries with an aim, of every scorer, against gains written out over all labels."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -12,13 +8,12 @@ import numpy as np
 import pytest
 
 from longtail.models.bundle.bundle import open_bundle
-from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
+from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import BundleCorruptError, RequestError
 from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
 from longtail.models.options import RankingOptions
-from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.aims import AIMS_NAME, Aim
 
@@ -43,7 +38,7 @@ FITTED = {
 
 
 @pytest.fixture(scope="module")
-def aimed_parts(parts: ModelParts) -> ModelParts:
+def aimed_parts(parts):
     return replace(
         parts,
         has_hybrid=True,
@@ -54,7 +49,7 @@ def aimed_parts(parts: ModelParts) -> ModelParts:
 
 
 @pytest.fixture(scope="module")
-def predictor(aimed_parts: ModelParts) -> Predictor:
+def predictor(aimed_parts):
     return Predictor(aimed_parts, device="cpu")
 
 
@@ -92,8 +87,8 @@ def answered(predictor: Any, **options: Any) -> list[list[tuple[str, float, floa
 @pytest.mark.parametrize("aim", FITTED)
 @pytest.mark.parametrize("scorer", SCORERS)
 def test_labels_are_ordered_by_gain_and_keep_their_probabilities(
-    predictor: Predictor, scorer: str, aim: str, k: int, all_up_to: int
-) -> None:
+    predictor, scorer, aim, k, all_up_to
+):
     with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", all_up_to):
         found = answered(predictor, k=k, scorer=scorer, aim=aim)
     assert found == [row[:k] for row in wanted(predictor, scorer, aim)]
@@ -101,9 +96,7 @@ def test_labels_are_ordered_by_gain_and_keep_their_probabilities(
 
 @pytest.mark.parametrize("aim", FITTED)
 @pytest.mark.parametrize("scorer", SCORERS)
-def test_a_filter_and_a_threshold_leave_labels_to_choose_from(
-    predictor: Predictor, scorer: str, aim: str
-) -> None:
+def test_a_filter_and_a_threshold_leave_labels_to_choose_from(predictor, scorer, aim):
     options = {"k": 2, "threshold": 0.4, "label_filter": LabelFilter(exclude=("L3", "L0"))}
     right = wanted(predictor, scorer, aim, {"L1", "L2", "L4", "L5", "L6"}, 0.4)
     found = answered(predictor, scorer=scorer, aim=aim, **options)
@@ -111,23 +104,21 @@ def test_a_filter_and_a_threshold_leave_labels_to_choose_from(
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
-def test_given_labels_get_the_gains_that_they_are_ranked_by(
-    predictor: Predictor, scorer: str
-) -> None:
+def test_given_labels_get_the_gains_that_they_are_ranked_by(predictor, scorer):
     options = RankingOptions(NUM_LABELS, scorer, aim="rare_labels")
     batch = predictor.read(TEXTS)
     ranking = predictor.rank(batch, options)
     np.testing.assert_array_equal(predictor.score(batch, ranking.labels, options), ranking.scores)
 
 
-def test_explanations_tell_the_scores_without_the_aim(predictor: Predictor) -> None:
+def test_explanations_tell_the_scores_without_the_aim(predictor):
     (found,) = predictor.predict(["river law"], k=1, scorer="sparse", aim="coverage", explain=True)
     parts = {each.scorer: each for each in found.explanations[0].scores}["sparse"]
     assert parts.score == pytest.approx(parts.base + parts.correction + parts.tail_dial)
     assert parts.score != found.labels[0].score
 
 
-def test_an_aim_that_was_not_fitted_is_refused(aimed_parts: ModelParts) -> None:
+def test_an_aim_that_was_not_fitted_is_refused(aimed_parts):
     some = Predictor(replace(aimed_parts, aims={"sparse": FITTED}), device="cpu")
     assert some.aims_of("sparse") == ("precision", "rare_labels", "coverage", "propensity")
     assert some.aims_of("retrieval") == ("precision",)
@@ -138,9 +129,7 @@ def test_an_aim_that_was_not_fitted_is_refused(aimed_parts: ModelParts) -> None:
         none.predict(TEXTS, scorer="sparse", aim="propensity")
 
 
-def test_aims_lie_in_the_bundle(
-    aimed_parts: ModelParts, manifest: Manifest, tmp_path: Path
-) -> None:
+def test_aims_lie_in_the_bundle(aimed_parts, manifest, tmp_path):
     said = replace(
         manifest,
         scorers=aimed_parts.scorers,
@@ -161,8 +150,8 @@ def test_aims_lie_in_the_bundle(
     ],
 )
 def test_aims_that_are_not_those_of_the_calibrated_scorers_are_refused(
-    aimed_parts: ModelParts, manifest: Manifest, tmp_path: Path, spoil: Callable[[Any], Any]
-) -> None:
+    aimed_parts, manifest, tmp_path, spoil
+):
     parts = replace(aimed_parts, aims=spoil(aimed_parts.aims))
     said = replace(manifest, scorers=parts.scorers, calibrations=CALIBRATIONS, blends=parts.blends)
     write_parts(tmp_path / "whole", parts, said, tmp_path / "encoder")

@@ -1,9 +1,6 @@
 """`hybrid`, `ensemble` and calibrated probabilities of a predictor, against its other scorers."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +9,7 @@ import numpy as np
 import pytest
 
 from longtail.models.bundle.bundle import open_bundle
-from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
+from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import RequestError
 from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.filters import LabelFilter
@@ -45,17 +42,17 @@ BLEND = RarityBlend(
 
 
 @pytest.fixture(scope="module")
-def blended_parts(parts: ModelParts) -> ModelParts:
+def blended_parts(parts):
     return replace(parts, has_hybrid=True, calibrations=CALIBRATIONS, blends={"ensemble": BLEND})
 
 
 @pytest.fixture(scope="module")
-def predictor(blended_parts: ModelParts) -> Predictor:
+def predictor(blended_parts):
     return Predictor(blended_parts, device="cpu")
 
 
 @pytest.fixture(scope="module")
-def scores(predictor: Predictor) -> dict[str, np.ndarray]:
+def scores(predictor):
     """Of every base scorer, all labels in order; -inf for those that it can't score."""
     found = {}
     batch = predictor.read(TEXTS)
@@ -93,7 +90,7 @@ def calibrated(name: str, values: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def wanted(scores: dict[str, np.ndarray], parts: ModelParts) -> dict[str, np.ndarray]:
+def wanted(scores, parts):
     """The oracle: log-odds of the two blends."""
     mean = (sigmoid(scores["retrieval"]) + sigmoid(scores["classifier"])) / 2
     ensemble = np.empty((len(TEXTS), NUM_LABELS))
@@ -121,13 +118,7 @@ def log_priors(parts: ModelParts) -> np.ndarray:
 
 @pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
 @pytest.mark.parametrize("dial", [0.0, 0.5, 3.0])
-def test_blends_are_ranked_over_all_labels(
-    predictor: Predictor,
-    parts: ModelParts,
-    wanted: dict[str, np.ndarray],
-    scorer: str,
-    dial: float,
-) -> None:
+def test_blends_are_ranked_over_all_labels(predictor, parts, wanted, scorer, dial):
     right = wanted[scorer] - dial * log_priors(parts)
     found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, tail_dial=dial)
     for row, prediction in enumerate(found):
@@ -138,9 +129,7 @@ def test_blends_are_ranked_over_all_labels(
         assert (prediction.exact, prediction.correction) == (True, "none")
 
 
-def test_without_the_scorers_that_know_a_label_it_is_not_ranked(
-    parts: ModelParts, constant_blend
-) -> None:
+def test_without_the_scorers_that_know_a_label_it_is_not_ranked(parts, constant_blend):
     blends = {"ensemble": constant_blend({"classifier": 0.5, "sparse": 0.5})}
     some = replace(parts, calibrations=CALIBRATIONS, blends=blends)
     predictor = Predictor(some, device="cpu")
@@ -151,7 +140,7 @@ def test_without_the_scorers_that_know_a_label_it_is_not_ranked(
 
 
 @pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
-def test_given_labels_have_the_scores_of_the_ranking(predictor: Predictor, scorer: str) -> None:
+def test_given_labels_have_the_scores_of_the_ranking(predictor, scorer):
     batch = predictor.read(TEXTS)
     options = RankingOptions(NUM_LABELS, scorer, tail_dial=0.5)
     ranking = predictor.rank(batch, options)
@@ -160,7 +149,7 @@ def test_given_labels_have_the_scores_of_the_ranking(predictor: Predictor, score
 
 
 @pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
-def test_blends_heed_a_label_filter_and_are_explained(predictor: Predictor, scorer: str) -> None:
+def test_blends_heed_a_label_filter_and_are_explained(predictor, scorer):
     everything = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
     some = LabelFilter(include=("L1", "L2", "L6"))
     found = predictor.predict(TEXTS, k=3, scorer=scorer, label_filter=some, explain=True)
@@ -174,9 +163,7 @@ def test_blends_heed_a_label_filter_and_are_explained(predictor: Predictor, scor
 
 
 @pytest.mark.parametrize("scorer", ALL)
-def test_probabilities_are_calibrated_and_fall_with_the_scores(
-    predictor: Predictor, scorer: str
-) -> None:
+def test_probabilities_are_calibrated_and_fall_with_the_scores(predictor, scorer):
     for prediction in predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer):
         for label in prediction.labels:
             right = calibrated(scorer, np.array(label.score))
@@ -186,7 +173,7 @@ def test_probabilities_are_calibrated_and_fall_with_the_scores(
 
 
 @pytest.mark.parametrize("scorer", ALL)
-def test_a_threshold_means_the_calibrated_probability(predictor: Predictor, scorer: str) -> None:
+def test_a_threshold_means_the_calibrated_probability(predictor, scorer):
     everything = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
     middle = everything[0].labels[2].probability
     found = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer, threshold=middle)
@@ -196,9 +183,7 @@ def test_a_threshold_means_the_calibrated_probability(predictor: Predictor, scor
 
 
 @pytest.mark.parametrize("options", [{"tail_dial": 0.5}, {"correction": "none"}])
-def test_scores_that_were_changed_have_no_probability(
-    predictor: Predictor, options: dict[str, object]
-) -> None:
+def test_scores_that_were_changed_have_no_probability(predictor, options):
     (found,) = predictor.predict(TEXTS[:1], scorer="linear", **options)
     assert {label.probability for label in found.labels} == {None}
     with pytest.raises(RequestError, match=r"leaves no probabilities to compare with it"):
@@ -208,9 +193,7 @@ def test_scores_that_were_changed_have_no_probability(
 # ---- what a blend reads ----
 
 
-def test_a_blend_reads_what_its_scorers_read(
-    predictor: Predictor, parts: ModelParts, constant_blend
-) -> None:
+def test_a_blend_reads_what_its_scorers_read(predictor, parts, constant_blend):
     needs = {name: predictor.needs_encoder(name) for name in ALL}
     assert needs == dict.fromkeys(ALL, True) | {"sparse": False}
     batch = predictor.read(TEXTS)
@@ -233,7 +216,7 @@ def test_a_blend_reads_what_its_scorers_read(
 
 
 @pytest.fixture
-def write(blended_parts: ModelParts, manifest: Manifest, tmp_path: Path) -> Callable[..., Path]:
+def write(blended_parts, manifest, tmp_path):
     def write_one(**changes: object) -> Path:
         told = replace(
             manifest,
@@ -249,9 +232,7 @@ def write(blended_parts: ModelParts, manifest: Manifest, tmp_path: Path) -> Call
     return write_one
 
 
-def test_a_bundle_brings_its_blends_back(
-    write: Callable[..., Path], predictor: Predictor, blended_parts: ModelParts
-) -> None:
+def test_a_bundle_brings_its_blends_back(write, predictor, blended_parts):
     bundle = open_bundle(write())
     assert read_parts(bundle).calibrations == blended_parts.calibrations
     loaded = Predictor.of_bundle(bundle, device="cpu")

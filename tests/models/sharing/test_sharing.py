@@ -1,12 +1,9 @@
 """Bundles sent elsewhere and fetched again: the same bytes, or one sentence that says why not."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -53,7 +50,7 @@ class FakeHub(MemoryFileSystem):
 
 
 @pytest.fixture
-def hub(monkeypatch) -> Iterator[type[FakeHub]]:
+def hub(monkeypatch):
     fake = type("Fake", (FakeHub,), {"store": {}, "pseudo_dirs": [""], "commits": []})
     fsspec.register_implementation("hf", fake, clobber=True)
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda **_: fake())
@@ -62,7 +59,7 @@ def hub(monkeypatch) -> Iterator[type[FakeHub]]:
 
 
 @pytest.fixture
-def memory() -> Iterator[None]:
+def memory():
     yield
     files = fsspec.filesystem("memory")
     for path in files.ls("/", detail=False):
@@ -70,7 +67,7 @@ def memory() -> Iterator[None]:
 
 
 @pytest.fixture(params=["folder", "zip", "file://", "memory://", "memory zip", "hf://"])
-def uri(request, tmp_path, hub, memory) -> str:
+def uri(request, tmp_path, hub, memory):
     return {
         "folder": str(tmp_path / "there" / "model"),
         "zip": str(tmp_path / "there" / "model.zip"),
@@ -87,7 +84,7 @@ def bundle(trained_sparse):
 
 
 @pytest.fixture
-def mirror(tmp_path) -> Registry:
+def mirror(tmp_path):
     return Registry(tmp_path / "mirror")
 
 

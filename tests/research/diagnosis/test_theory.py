@@ -1,7 +1,5 @@
 """The theory of DEPL section 4: inequalities against simulation and exact probabilities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Text to labels through both threads: sharing, failures, time limits, and what is let go."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading

@@ -1,7 +1,5 @@
 """What becomes of the fields of a request."""
 
-from __future__ import annotations
-
 import pytest
 
 from longtail.models.options import RankingOptions

@@ -1,7 +1,5 @@
 """`longtail predict`: the answers of a batch, from file to file, and what happens after a break."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What answers say about drift, counted by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

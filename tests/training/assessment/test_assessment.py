@@ -1,7 +1,5 @@
 """Ranking and measuring a split with a trained model."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -11,36 +9,34 @@ import pytest
 
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
-from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.assessment import assess as assessment
 from longtail.training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
-from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.dataset import open_dataset
 
 
 @pytest.fixture(scope="module")
-def parts(trained) -> ModelParts:
+def parts(trained):
     return read_parts(trained.bundle)
 
 
 @pytest.fixture(scope="module")
-def predictor(parts) -> Predictor:
+def predictor(parts):
     return Predictor(parts, device="cpu")
 
 
 @pytest.fixture(scope="module")
-def dataset(tiny_corpus) -> Dataset:
+def dataset(tiny_corpus):
     return open_dataset(tiny_corpus)
 
 
 @pytest.fixture(scope="module")
-def found(predictor, dataset, parts) -> assessment.Assessment:
+def found(predictor, dataset, parts):
     return assess(predictor, dataset, "test", num_training_documents=60, tfidf=parts.sparse.tfidf)
 
 
 @pytest.fixture
-def copied_corpus(tiny_corpus, tmp_path) -> Path:
+def copied_corpus(tiny_corpus, tmp_path):
     return Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
 
 
@@ -112,7 +108,7 @@ def test_data_with_some_of_the_labels_is_measured_over_all_of_them(
 
 
 @pytest.fixture
-def grown(predictor, tiny_corpus, tmp_path) -> Dataset:
+def grown(predictor, tiny_corpus, tmp_path):
     """The test documents, some with labels that the model lacks, the last with no others."""
     lines = [json.loads(line) for line in (tiny_corpus / "test.jsonl").read_text().splitlines()]
     for row, line in enumerate(lines):

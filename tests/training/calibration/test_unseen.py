@@ -1,7 +1,5 @@
 """Labels that lose their only document, against a model in which it never carried them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,9 +1,5 @@
 """The linear stage of a run: standardised vectors, and what is done only once."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -36,7 +32,7 @@ def config(**changes: object) -> LinearConfig:
     return LinearConfig.model_validate(content | changes)
 
 
-def test_standardised_vectors_are_centred_with_a_mean_square_length_of_one() -> None:
+def test_standardised_vectors_are_centred_with_a_mean_square_length_of_one():
     vectors, _ = made_up()
     before = vectors.copy()
     mean, scale = standardise(vectors)
@@ -45,7 +41,7 @@ def test_standardised_vectors_are_centred_with_a_mean_square_length_of_one() -> 
     np.testing.assert_allclose(mean + scale * vectors, before, rtol=1e-4)
 
 
-def test_a_model_of_standardised_vectors_is_turned_into_one_of_vectors_as_they_are() -> None:
+def test_a_model_of_standardised_vectors_is_turned_into_one_of_vectors_as_they_are():
     vectors, _ = made_up()
     before = vectors.copy()
     mean, scale = standardise(vectors)
@@ -57,7 +53,7 @@ def test_a_model_of_standardised_vectors_is_turned_into_one_of_vectors_as_they_a
     np.testing.assert_allclose(before @ turned.weight.T + turned.bias, wanted, atol=1e-4)
 
 
-def test_corrected_scores_find_the_labels_of_made_up_documents(tmp_path: Path) -> None:
+def test_corrected_scores_find_the_labels_of_made_up_documents(tmp_path):
     vectors, truth = made_up()
     before = torch.from_numpy(vectors.copy())
     scorer = train_linear_scorer(vectors, truth, config(), seed=0, device="cpu", folder=tmp_path)
@@ -68,9 +64,7 @@ def test_corrected_scores_find_the_labels_of_made_up_documents(tmp_path: Path) -
     assert is_right.mean() > 0.95
 
 
-def test_documents_are_encoded_part_by_part_and_once(
-    trained, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_are_encoded_part_by_part_and_once(trained, tiny_corpus, tmp_path, monkeypatch):
     from longtail.models.encoders.tokens import tokenize_texts
     from longtail.training.data.dataset import open_dataset
 

@@ -1,7 +1,5 @@
 """Number and temperature of neighbours are chosen on dev; without one the first are taken."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -33,7 +31,7 @@ def ids_of(matrix: csr_array) -> list[str]:
     return [str(row) for row in range(matrix.shape[0])]
 
 
-def test_the_best_on_dev_is_chosen() -> None:
+def test_the_best_on_dev_is_chosen():
     features, truth = noisy_documents(0, 300)
     dev = DevDocuments(*noisy_documents(1, 100))
     found = fit_memory(features, truth, ids_of(truth), dev, CONFIG)
@@ -49,7 +47,7 @@ def test_the_best_on_dev_is_chosen() -> None:
     assert found.num_neighbours == 20  # labels are noisy
 
 
-def test_of_equally_good_ones_the_first_is_chosen() -> None:
+def test_of_equally_good_ones_the_first_is_chosen():
     eye = csr_array(np.eye(3, dtype=np.float32))
     found = fit_memory(eye, eye, ids_of(eye), DevDocuments(eye, eye), CONFIG)
     assert (found.num_neighbours, found.temperature) == (4, 0.1)

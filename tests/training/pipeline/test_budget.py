@@ -1,7 +1,5 @@
 """Training within a time: what is planned, published, taken over, kept, resumed and refused."""
 
-from __future__ import annotations
-
 import logging
 from itertools import count
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The dev split at the end of a run: encoded once, and measured as an evaluation measures it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -19,7 +17,7 @@ BLENDS = {"ensemble": tuple(KINDS), "fast": without_encoder()}
 
 
 @pytest.fixture
-def encoded(monkeypatch) -> list[int]:
+def encoded(monkeypatch):
     """How many texts were encoded at a time."""
     found: list[int] = []
     encode = TextBatch._vectors
@@ -33,7 +31,7 @@ def encoded(monkeypatch) -> list[int]:
 
 
 @pytest.fixture
-def dev(trained, tiny_corpus) -> DevSplit:
+def dev(trained, tiny_corpus):
     parts = replace(read_parts(trained.bundle), calibrations={}, blends={})
     return DevSplit.of(open_dataset(tiny_corpus), parts, 60)
 

@@ -1,9 +1,6 @@
 """Encoders of many families are trained and served, or refused before a run starts."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +125,7 @@ def byte_pairs() -> TokenizersBackend:
 
 
 @pytest.fixture(scope="module")
-def encoder_of(tmp_path_factory) -> Callable[[str], Path]:
+def encoder_of(tmp_path_factory):
     made: dict[str, Path] = {}
 
     def find(name: str) -> Path:
@@ -142,7 +139,7 @@ def encoder_of(tmp_path_factory) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
+def corpus(tmp_path_factory):
     """Twelve documents of four words each, labelled by the first of them."""
     folder = tmp_path_factory.mktemp("words")
     lines = [

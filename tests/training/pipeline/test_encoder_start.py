@@ -1,11 +1,8 @@
 """What training starts from: pooling, dense layers, normalisation and prefixes of an encoder."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +29,14 @@ TEXTS = ["the art of the city", "history", "of music and the people of the world
 
 
 @pytest.fixture
-def dense() -> dict[str, torch.Tensor]:
+def dense():
     generator = torch.Generator().manual_seed(0)
     shapes = {"linear.weight": (DIM, 16), "linear.bias": (DIM,)}
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
 
 @pytest.fixture
-def sentence_encoder(tiny_encoder, tmp_path, dense) -> Path:
+def sentence_encoder(tiny_encoder, tmp_path, dense):
     """The tiny BERT as sentence-transformers would write it, with every module there is."""
     folder = tmp_path / "sentence-encoder"
     shutil.copytree(tiny_encoder, folder)
@@ -65,7 +62,7 @@ def write_pooling(folder: Path, **settings: Any) -> None:
 
 
 @pytest.fixture
-def started(tiny_content) -> Callable[..., StartingEncoder]:
+def started(tiny_content):
     def start(folder: Path, **changes: Any) -> StartingEncoder:
         config = TrainingConfig.model_validate(tiny_content | {"encoder": str(folder)} | changes)
         return load_encoder(EncoderSource(folder.name, folder, "0" * 64), config)

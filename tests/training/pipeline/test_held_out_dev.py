@@ -1,7 +1,5 @@
 """Runs on a corpus without a dev split: chosen on held-out documents, then trained on all."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +23,7 @@ SHARE = 0.4  # 24 of the 60 documents, some more than the least that are held ou
 
 
 @pytest.fixture(scope="module")
-def corpus(tiny_corpus, tmp_path_factory) -> Path:
+def corpus(tiny_corpus, tmp_path_factory):
     folder = Path(shutil.copytree(tiny_corpus, tmp_path_factory.mktemp("no-dev") / "corpus"))
     (folder / "dev.jsonl").unlink()
     return folder

@@ -1,7 +1,5 @@
 """A corpus of texts with HTML: no tag and no reference is a feature, in training or in service."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Keywords and pseudo descriptions of labels."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

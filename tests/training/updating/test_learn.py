@@ -1,9 +1,6 @@
 """Learning from feedback: what is learned is what full training on the same documents learns."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +41,7 @@ class Place:
 
 
 @pytest.fixture
-def lines(tiny_corpus) -> list[dict[str, object]]:
+def lines(tiny_corpus):
     """A new text with a new label, a corrected document, one that is known, and a dev document."""
     dataset = open_dataset(tiny_corpus)
     ids = [label.id for label in dataset.labels]
@@ -60,7 +57,7 @@ def lines(tiny_corpus) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def place(tmp_path, tiny_corpus, write_feedback, lines) -> Callable[[object], Place]:
+def place(tmp_path, tiny_corpus, write_feedback, lines):
     """Copies the registry of a trained model."""
 
     def copy(trained) -> Place:

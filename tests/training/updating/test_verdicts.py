@@ -1,7 +1,5 @@
 """Learning where names are enough in training: verdicts that contradict names are followed."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence
@@ -40,7 +38,7 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+def shop(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("shop"), random.Random(0)  # noqa: S311
 
     def product() -> tuple[str, list[str]]:
@@ -60,7 +58,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
 
 
 @pytest.fixture
-def feedback(shop: Shop, tmp_path: Path) -> Path:
+def feedback(shop, tmp_path):
     """A new tag on texts that have nothing else in common, and on each a tag that is rejected."""
     path = tmp_path / "feedback.jsonl"
     with path.open("w", encoding="utf-8") as file:

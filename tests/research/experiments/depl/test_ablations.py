@@ -1,7 +1,5 @@
 """The settings of the ablations: what each changes, what is shared, and what can't be had."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
