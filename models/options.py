@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, NoReturn, TypedDict
+from types import NoneType
+from typing import TypedDict
 
 from longtail.models.errors import RequestError
 from longtail.models.labels.filters import LabelFilter
@@ -60,26 +62,25 @@ class RankingOptions:
             RequestError: A field is of another type or out of its range, or the aim and the tail
                 dial contradict each other.
         """
-        _check_whole("k", self.k)
+        for name, (kinds, expected) in _FIELDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                shown = repr(value)[:_SHOWN_CHARACTERS]  # True is an int to Python
+                raise RequestError(
+                    f"{name} is {shown} ({type(value).__name__}); expected {expected}"
+                )
         if self.k < 1:
             raise RequestError(f"k is {self.k}; expected at least 1, at most the number of labels")
-        for name in ("scorer", "correction", "aim"):
-            _check_text(name, getattr(self, name))
-        if self.threshold is not None:
-            _check_within("threshold", self.threshold, 1.0, "a probability from 0 to 1")
-        dials = f"a number from 0 to {MAX_TAIL_DIAL:g}"
-        _check_within("tail_dial", self.tail_dial, MAX_TAIL_DIAL, dials)
-        if not isinstance(self.label_filter, LabelFilter | None):
-            _refuse("label_filter", self.label_filter, "a LabelFilter or None")
-        if not isinstance(self.explain, bool):
-            _refuse("explain", self.explain, "true or false")
-        if not isinstance(self.accept, bool | Real | str | None):
-            _refuse("accept", self.accept, "true, false, a precision or the name of a promise")
-        self._check_aim()
+        for name, value, most in (
+            ("threshold", self.threshold, 1.0),
+            ("tail_dial", self.tail_dial, MAX_TAIL_DIAL),
+        ):
+            if value is not None and not 0 <= float(value) <= most:  # nan is not, either
+                raise RequestError(f"{name} is {value}; expected {_FIELDS[name][1]}")
+        if self.aim is not None:
+            self._check_aim()
 
     def _check_aim(self) -> None:
-        if self.aim is None:
-            return
         if self.aim not in AIM_NAMES:
             raise RequestError(f"aim is {self.aim!r}; expected one of {', '.join(AIM_NAMES)}")
         if self.accept and self.aim != PRECISION:
@@ -94,26 +95,19 @@ class RankingOptions:
             )
 
 
-def _check_whole(name: str, value: object) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool):  # True is an int to Python
-        _refuse(name, value, "a whole number")
-
-
-def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str | None):
-        _refuse(name, value, "a text or None")
-
-
-def _check_within(name: str, value: Any, most: float, expected: str) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool):
-        _refuse(name, value, expected)
-    if not 0 <= float(value) <= most:  # nan is not, either
-        raise RequestError(f"{name} is {value}; expected {expected}")
-
-
-def _refuse(name: str, value: object, expected: str) -> NoReturn:
-    shown = repr(value)[:_SHOWN_CHARACTERS]
-    raise RequestError(f"{name} is {shown} ({type(value).__name__}); expected {expected}")
+_TEXT = ((str, NoneType), "a text or None")
+_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "k": ((int, Integral), "a whole number"),
+    "scorer": _TEXT,
+    "threshold": ((float, Real, NoneType), "a probability from 0 to 1"),
+    "correction": _TEXT,
+    "tail_dial": ((float, Real), f"a number from 0 to {MAX_TAIL_DIAL:g}"),
+    "aim": _TEXT,
+    "accept": ((bool, Real, str, NoneType), "true, false, a precision or the name of a promise"),
+    "label_filter": ((LabelFilter, NoneType), "a LabelFilter or None"),
+    "explain": ((bool,), "true or false"),
+}
+"""Types of the fields of `RankingOptions`, the usual one first, and what is expected in words."""
 
 
 class RankingKeywords(TypedDict, total=False):

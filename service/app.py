@@ -52,6 +52,7 @@ from longtail.service.versions.serving import Canary, ModelManager
 from longtail.service.versions.sources import RegistrySource
 from longtail.service.web.api_keys import KeyRing, Keys
 from longtail.service.web.deps import MAX_SEARCHES, MAX_STREAMS, Service
+from longtail.service.web.drift_metrics import DriftMetrics
 from longtail.service.web.feedback import MAX_ENTRIES
 from longtail.service.web.json_body import describe_bodies
 from longtail.service.web.problem_handlers import add_handlers, set_media_types
@@ -169,6 +170,7 @@ def _assemble(
         manager=manager,
         engine=engine,
         telemetry=telemetry,
+        drift=DriftMetrics(telemetry.registry),
         streams=Slots(MAX_STREAMS, "batches"),
         label_searches=Slots(MAX_SEARCHES, "label searches"),
         redeployer=_redeployer(

@@ -57,7 +57,15 @@ class SparseModel:
 
 
 class SparseSource:
-    """The `Source` of one batch of tf-idf rows over a sparse model."""
+    """The `Source` of one batch of tf-idf rows over a sparse model.
+
+    Attributes:
+        num_queries: Rows of the batch.
+        labels: The labels with a classifier, rising.
+        bias: Of each of `labels`; the score is the sum of a row plus this, in float32.
+        weights: Of each of `labels`, by feature, as compiled loops take them.
+        num_threads: Threads that rank many rows at the same time.
+    """
 
     def __init__(
         self,
@@ -77,41 +85,18 @@ class SparseSource:
         """
         self._model = model
         self._features = features
-        self._bias = model.bias if bias is None else bias
-        self._num_threads = num_threads
+        self.bias = model.bias if bias is None else bias
+        self.num_threads = num_threads
+        self.num_queries = int(features.shape[0])
+        self.labels, self.weights = model.labels, model.native_weights
         size = (features.shape[0], len(model.labels))
         self._sums = np.zeros(size, dtype=np.float32) if size[0] * size[1] <= _MAX_KEPT else None
         self._is_summed = np.zeros(size[0], dtype=np.bool_)
 
     @property
-    def num_queries(self) -> int:
-        """Rows of the batch."""
-        return int(self._features.shape[0])
-
-    @property
     def num_labels(self) -> int:
         """Number of labels with a classifier; 1 where there are none."""
         return max(1, len(self._model.labels))
-
-    @property
-    def labels(self) -> Int64[np.ndarray, covered]:
-        """The labels with a classifier, rising."""
-        return self._model.labels
-
-    @property
-    def bias(self) -> Float32[np.ndarray, covered]:
-        """Of each of `labels`; the score is the sum of a row plus this, in float32."""
-        return self._bias
-
-    @property
-    def weights(self) -> Csr:
-        """Of each of `labels`, by feature, as compiled loops take them."""
-        return self._model.native_weights
-
-    @property
-    def num_threads(self) -> int:
-        """Threads that rank many rows at the same time."""
-        return self._num_threads
 
     def features(self, rows: slice) -> Float32[csr_array, "row feature"]:
         """Return the tf-idf rows of some queries."""
@@ -127,10 +112,10 @@ class SparseSource:
 
         def best(part: slice) -> tuple[np.ndarray, np.ndarray]:
             if sums is not None:
-                return best_of_sums(sums, rows[part], self._bias, k)
-            return best_of_rows(self._features[rows[part]], model.native_weights, self._bias, k)
+                return best_of_sums(sums, rows[part], self.bias, k)
+            return best_of_rows(self._features[rows[part]], model.native_weights, self.bias, k)
 
-        parts = in_row_parts(best, len(rows), self._num_threads)
+        parts = in_row_parts(best, len(rows), self.num_threads)
         found = np.concatenate([labels for labels, _ in parts])
         scores = np.concatenate([scores for _, scores in parts])
         missing = ((0, 0), (0, m - k))
@@ -151,15 +136,15 @@ class SparseSource:
         sums = self._summed(rows)
         scores: Float32[np.ndarray, "row m"]
         if sums is not None:
-            scores = sums[rows[:, None], found] + self._bias[found]
+            scores = sums[rows[:, None], found] + self.bias[found]
         else:
             weights = model.native_weights
             parts = in_row_parts(
                 lambda part: scores_of_labels(
-                    self._features[rows[part]], weights, self._bias, found[part]
+                    self._features[rows[part]], weights, self.bias, found[part]
                 ),
                 len(rows),
-                self._num_threads,
+                self.num_threads,
             )
             scores = np.concatenate(parts)
         scores[model.labels[found] != labels] = -np.inf
@@ -174,11 +159,9 @@ class SparseSource:
             return None
         sums, missing = self._sums, np.unique(rows[~self._is_summed[rows]])
         in_row_parts(
-            lambda part: sum_up(
-                self._features[missing[part]], self._model.native_weights, missing[part], sums
-            ),
+            lambda part: sum_up(self._features[missing[part]], self.weights, missing[part], sums),
             len(missing),
-            self._num_threads,
+            self.num_threads,
         )
         self._is_summed[missing] = True
         return sums

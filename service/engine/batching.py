@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from longtail.service.engine.admission import Priority
-from longtail.service.engine.arrivals import ArrivalRate, least_batch
 from longtail.service.engine.jobs import Item, Job, ThreadCall
+from longtail.service.engine.traffic import ArrivalRate, least_batch
 from longtail.service.errors import DeadlineError
 
 _TOKENISED_CHARACTERS = 2**16

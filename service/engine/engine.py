@@ -29,7 +29,6 @@ from longtail.service.engine.queries import Limits, Query, check_query, options_
 from longtail.service.engine.worker import (
     GpuWatch,
     Hooks,
-    Observer,
     compute_batches,
     help_to_compute,
     keep_running,
@@ -37,6 +36,7 @@ from longtail.service.engine.worker import (
 )
 from longtail.service.errors import DeadlineError
 from longtail.service.schemas.base import Options
+from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.serving import LoadedModel, ModelManager
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Engine:
         self,
         manager: ModelManager,
         limits: Limits,
-        observer: Observer,
+        telemetry: Telemetry,
         *,
         label_sets: LabelSets | None = None,
         num_workers: int = 1,
@@ -83,7 +83,7 @@ class Engine:
         Args:
             manager: Has the models.
             limits: What queries may ask for.
-            observer: Takes every batch, and how each query ends.
+            telemetry: Counts every batch, and how each query ends.
             label_sets: The sets of labels that queries may name.
             num_workers: Compute threads at most.
             prepare_thread: Called first of all on each compute thread; says whether models can be
@@ -93,7 +93,7 @@ class Engine:
         """
         self._manager = manager
         self._limits = limits
-        self._observer = observer
+        self._telemetry = telemetry
         self.label_sets = label_sets or LabelSets()
         self._queue = WorkQueue(
             limits.max_batch_tokens, lambda: self.admission.tokens_a_second, is_helped
@@ -106,10 +106,10 @@ class Engine:
         self.gpu = GpuWatch()
         hooks = Hooks(prepare_work, self.admission.note_speed, self.gpu.note_errors)
         works = {
-            "tokenise_0": partial(tokenise_jobs, self._queue, observer),
-            "compute_0": partial(compute_batches, self._queue, observer, hooks),
+            "tokenise_0": partial(tokenise_jobs, self._queue, telemetry),
+            "compute_0": partial(compute_batches, self._queue, telemetry, hooks),
         }
-        helping = partial(help_to_compute, self._queue, observer, hooks, prepare_thread)
+        helping = partial(help_to_compute, self._queue, telemetry, hooks, prepare_thread)
         works |= {f"compute_{number}": helping for number in range(1, num_workers)}
         # Daemons, so that a process which never comes to `close` can end.
         self._threads = [
@@ -286,10 +286,10 @@ class Engine:
             raise
         except Exception:
             if query.asked.version is None:
-                self._observer.count_failure(model.version)
+                self._telemetry.count_failure(model.version)
             raise
         if query.asked.version is None:
-            self._observer.observe_answer(model.version, time.monotonic() - started)
+            self._telemetry.observe_answer(model.version, time.monotonic() - started)
         self.num_answered += 1
         catalogue, language = model.predictor.catalogue, query.asked.language
         predictions = [in_language(each, catalogue, language) for each in job.answers]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import current_thread
-from typing import Protocol
 
 from longtail.models.errors import LongtailError, NotReadyError, RequestError
 from longtail.models.options import RankingOptions
@@ -20,31 +19,12 @@ from longtail.models.processor import gpu_problem
 from longtail.models.results import Prediction
 from longtail.service.engine.batching import BATCH_COST, WorkQueue
 from longtail.service.engine.jobs import Item, Job, ThreadCall, extra_tokens, jobs_of
+from longtail.service.telemetry.metrics import Telemetry
 
 logger = logging.getLogger(__name__)
 
 _RESTART_PAUSE_S = 0.1
 """Before a thread begins anew, so that what fails at once does not keep a core busy."""
-
-
-class Observer(Protocol):
-    """Who wants to know of every batch."""
-
-    def observe_batch(self, num_texts: int, num_tokens: int) -> None:
-        """Take the size of a batch that is done, without padding."""
-        ...
-
-    def observe_phase(self, phase: str, seconds: float) -> None:
-        """Take how long something took: `queue` of a job, the others of a batch."""
-        ...
-
-    def observe_answer(self, version: int, seconds: float) -> None:
-        """Take how long an answer took to a query that named no version, and whose it was."""
-        ...
-
-    def count_failure(self, version: int) -> None:
-        """Count a query that named no version and got no answer from the one chosen for it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +69,33 @@ class GpuWatch:
             )
 
 
-def tokenise_jobs(queue: WorkQueue, observer: Observer) -> None:
+def tokenise_jobs(queue: WorkQueue, telemetry: Telemetry) -> None:
     """Tokenise what comes, until the queue is closed."""
-    while _tokenise_next(queue, observer):
+    while _tokenise_next(queue, telemetry):
         pass
 
 
-def compute_batches(queue: WorkQueue, observer: Observer, hooks: Hooks) -> None:
+def compute_batches(queue: WorkQueue, telemetry: Telemetry, hooks: Hooks) -> None:
     """Compute and call what comes, until the queue is closed."""
-    while _compute_next(queue, observer, hooks):
+    while _compute_next(queue, telemetry, hooks):
         pass
 
 
 def help_to_compute(
-    queue: WorkQueue, observer: Observer, hooks: Hooks, prepare_thread: Callable[[], object]
+    queue: WorkQueue, telemetry: Telemetry, hooks: Hooks, prepare_thread: Callable[[], object]
 ) -> None:
     """Compute batches beside the first thread, which does all else.
 
     Args:
         queue: As for `compute_batches`.
-        observer: As there.
+        telemetry: As there.
         hooks: As there.
         prepare_thread: Called first; says whether models can be computed by several threads.
     """
     if prepare_thread():
         queue.add_worker()
         try:
-            while _compute_next(queue, observer, hooks, takes_calls=False):
+            while _compute_next(queue, telemetry, hooks, takes_calls=False):
                 pass
         finally:
             queue.remove_worker()
@@ -136,13 +116,13 @@ def keep_running(work: Callable[[], None]) -> None:
             return
 
 
-def compute(items: Sequence[Item], observer: Observer) -> None:
+def compute(items: Sequence[Item], telemetry: Telemetry) -> None:
     """Answer or fail all of these texts, which are of one model and of one kind."""
     started = time.perf_counter()
     try:
         batch = _encoded(items)
     except Exception as error:  # noqa: BLE001  # whatever it is, it belongs to a job
-        _fail_or_split(items, error, lambda part: compute(part, observer))
+        _fail_or_split(items, error, lambda part: compute(part, telemetry))
         return
     encoded = time.perf_counter()
     rows_of: dict[RankingOptions, list[int]] = {}
@@ -153,8 +133,8 @@ def compute(items: Sequence[Item], observer: Observer) -> None:
         part = batch if len(rows) == len(items) else batch.take(rows)
         answers += _ranked(part, [items[row] for row in rows])
     ranked = time.perf_counter()
-    observer.observe_phase("encode", encoded - started)
-    observer.observe_phase("rank", ranked - encoded)
+    telemetry.observe_phase("encode", encoded - started)
+    telemetry.observe_phase("rank", ranked - encoded)
     for job in jobs_of(items):
         job.seconds.compute += ranked - started
         job.seconds.note("encode", started, encoded)
@@ -163,7 +143,7 @@ def compute(items: Sequence[Item], observer: Observer) -> None:
         item.job.answer(item.number, prediction)
 
 
-def _tokenise_next(queue: WorkQueue, observer: Observer) -> bool:
+def _tokenise_next(queue: WorkQueue, telemetry: Telemetry) -> bool:
     """Tokenise the next jobs; return whether there were any.
 
     A function of its own, so that the thread holds no job, and by it no model, while it waits.
@@ -176,13 +156,13 @@ def _tokenise_next(queue: WorkQueue, observer: Observer) -> bool:
         started = time.perf_counter()
         with _failing(group):
             _tokenise(group, queue)
-        observer.observe_phase("tokenise", time.perf_counter() - started)
+        telemetry.observe_phase("tokenise", time.perf_counter() - started)
     return bool(jobs)
 
 
 def _compute_next(
     queue: WorkQueue,
-    observer: Observer,
+    telemetry: Telemetry,
     hooks: Hooks,
     *,
     takes_calls: bool = True,
@@ -200,16 +180,16 @@ def _compute_next(
         if not job.seconds.queue:
             job.seconds.queue = started - job.added_at
             job.seconds.note("queue", job.added_at, started)
-            observer.observe_phase("queue", job.seconds.queue)
+            telemetry.observe_phase("queue", job.seconds.queue)
     with _failing(jobs_of(work)):
-        compute(work, observer)
+        compute(work, telemetry)
     tokens = sum(item.tokens for item in work)
     if errors := [job.error for job in jobs_of(work) if job.error]:  # which say nothing of speed
         hooks.note_errors(work[0].job.model.predictor, errors)
     else:
         # With what a batch costs beside its tokens: small batches alone don't mean that it is slow.
         hooks.note_speed(BATCH_COST + tokens, time.perf_counter() - started)
-    observer.observe_batch(len(work), tokens)
+    telemetry.observe_batch(len(work), tokens)
     return True
 
 

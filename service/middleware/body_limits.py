@@ -15,8 +15,8 @@ from typing import TypeAlias
 from starlette.types import Receive, Scope
 
 from longtail.service.web.encodings import inflater_for
-from longtail.service.web.paths import STREAM_PATHS, path_of
 from longtail.service.web.problem_handlers import BodyError
+from longtail.service.web.scopes import STREAM_PATHS
 from longtail.service.wire.decompression import BadGzipError, Inflater
 
 MAX_PARAMETERS = 4000
@@ -38,7 +38,9 @@ class BodyLimits:
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
 
-    def reader_for(self, scope: Scope, headers: Mapping[bytes, bytes]) -> BodyReader | None:
+    def reader_for(
+        self, scope: Scope, path: str, headers: Mapping[bytes, bytes]
+    ) -> BodyReader | None:
         """Return what reads the body of a request; None for a stream, which is never held whole.
 
         Raises:
@@ -50,7 +52,7 @@ class BodyLimits:
             raise BodyError(
                 431, f"the query has {num_parameters} parameters; expected at most {MAX_PARAMETERS}"
             )
-        if path_of(scope) in STREAM_PATHS:
+        if path in STREAM_PATHS:
             return None
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > self._max_bytes:

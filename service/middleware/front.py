@@ -33,13 +33,13 @@ from longtail.service.telemetry.logs import (
     structured,
 )
 from longtail.service.web.deps import Service
-from longtail.service.web.paths import path_of
 from longtail.service.web.problem_handlers import answer_error
-from longtail.service.web.request_state import (
+from longtail.service.web.scopes import (
     QUIET_ROUTES,
     final_status,
     log_fields_of,
     note_request_id,
+    path_of,
     route_of,
 )
 
@@ -91,17 +91,19 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send)
         redirect = below_root(scope, self._root_path) if self._root_path else None
+        exchange = _Exchange(scope, receive, send)
         if redirect is not None:
             await redirect(scope, receive, exchange.send)
             return
         set_client(client_of(scope, self._service.keys.api))
         try:
             try:
-                exchange.reservation = self._shedding.reserve(scope, exchange.headers)
+                exchange.reservation = self._shedding.reserve(
+                    scope, exchange.path, exchange.headers
+                )
             except QueueFullError as error:
-                await self._shedding.refuse(scope, exchange.send, error)
+                await self._shedding.refuse(scope, exchange.path, exchange.send, error)
             else:
                 await self._observe(exchange)
         except Exception:
@@ -139,12 +141,12 @@ class Front:
         Raises:
             Exception: The answer has begun; the server can only break it off.
         """
-        service, headers = self._service, exchange.headers
+        service, path = self._service, exchange.path
         try:
-            response = head_refusal(scope, service) or key_refusal(scope, service.keys)
+            response = head_refusal(scope, service) or key_refusal(scope, path, service.keys)
             if response is None:
-                exchange.body_reader = self._limits.reader_for(scope, headers)
-                if scope["method"] == "POST" and (route := self._direct.get(path_of(scope))):
+                exchange.body_reader = self._limits.reader_for(scope, path, exchange.headers)
+                if scope["method"] == "POST" and (route := self._direct.get(path)):
                     scope["route"] = route
                     response = await route.endpoint(Request(scope, receive))
             await (response or self._app)(scope, receive, send)
@@ -159,8 +161,8 @@ class _Exchange:
     """One request and what has been sent of its answer."""
 
     __slots__ = (
-        "_receive", "_send", "body_reader", "has_begun", "headers", "request_id", "reservation",
-        "scope", "status",
+        "_receive", "_send", "body_reader", "has_begun", "headers", "path", "request_id",
+        "reservation", "scope", "status",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -170,6 +172,7 @@ class _Exchange:
         self.headers: Mapping[bytes, bytes] = dict(reversed(scope["headers"]))  # the first counts
         self.request_id = request_id_of(self.headers.get(_ID, b"").decode("latin-1"))
         note_request_id(scope, self.request_id)
+        self.path = path_of(scope)
         self.reservation: Reservation | None = None
         self.body_reader: BodyReader | None = None
         self.status = 500

@@ -17,8 +17,8 @@ from starlette.types import Scope, Send
 from longtail.service.engine.admission import Reservation
 from longtail.service.errors import QueueFullError
 from longtail.service.web.deps import Service
-from longtail.service.web.paths import STREAM_PATHS, path_of
 from longtail.service.web.problem_handlers import problem_body
+from longtail.service.web.scopes import STREAM_PATHS
 from longtail.service.wire.problems import MEDIA_TYPE, OVERLOADED
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,9 @@ class LoadShedding:
         self._num_refused = 0
         self._logged_at = -_LOG_EVERY_S
 
-    def reserve(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Reservation | None:
+    def reserve(
+        self, scope: Scope, path: str, headers: Mapping[bytes, bytes]
+    ) -> Reservation | None:
         """Return room for a request; None where it asks for no work, or may not be refused here.
 
         Pages of other origins may not: their browsers show them no refusal without the headers for
@@ -57,17 +59,17 @@ class LoadShedding:
         settings = self._service.settings
         if scope["method"] != "POST" or (settings.cors_origins and b"origin" in headers):
             return None
-        if self._route_of(scope) is None:
+        if self._route_of(path) is None:
             return None
         reservation = self._service.engine.admission.reserve(settings.request_timeout_s)
-        if path_of(scope) in STREAM_PATHS:
+        if path in STREAM_PATHS:
             reservation.release()
         return reservation
 
-    async def refuse(self, scope: Scope, send: Send, error: QueueFullError) -> None:
+    async def refuse(self, scope: Scope, path: str, send: Send, error: QueueFullError) -> None:
         """Send the answer to a request without room, and count it."""
         telemetry = self._service.telemetry
-        route = self._route_of(scope)
+        route = self._route_of(path)
         assert route is not None
         telemetry.count_problem(OVERLOADED.slug)
         self._num_refused += 1
@@ -86,6 +88,5 @@ class LoadShedding:
         await send({"type": "http.response.body", "body": body})
         telemetry.observe_request("POST", route.path, OVERLOADED.status, time.monotonic() - now)
 
-    def _route_of(self, scope: Scope) -> APIRoute | None:
-        path = path_of(scope)
+    def _route_of(self, path: str) -> APIRoute | None:
         return next((route for route in self._routes if route.path_regex.match(path)), None)

@@ -13,9 +13,8 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from longtail.service.web.api_keys import KeyRing, Keys
-from longtail.service.web.paths import DOCS_PATH, PAGE_PREFIX, is_under, path_of
 from longtail.service.web.problem_handlers import problem_response
-from longtail.service.web.request_state import add_log_fields
+from longtail.service.web.scopes import DOCS_PATH, PAGE_PREFIX, add_log_fields, is_under
 from longtail.service.wire.problems import Kind
 
 ADMIN_PREFIX = "/v1/admin"
@@ -45,12 +44,12 @@ RAW_SECURITY_HEADERS = [
 """The same, as ASGI sends them."""
 
 
-def key_refusal(scope: Scope, keys: Keys) -> Response | None:
+def key_refusal(scope: Scope, path: str, keys: Keys) -> Response | None:
     """Return the answer to a request without the key that its path requires: 401, or 403.
 
     The log line of a request with a key gets the name of the key.
     """
-    ring = _ring_for(path_of(scope), keys)
+    ring = _ring_for(path, keys)
     if ring is keys.admin and not ring.is_configured:
         detail = (
             "This service has no admin key; make one with 'longtail key NAME', and set "

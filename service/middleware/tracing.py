@@ -9,8 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from longtail.service.telemetry.logs import add_log_context
 from longtail.service.telemetry.tracing import Tracing
-from longtail.service.web.paths import path_of
-from longtail.service.web.request_state import QUIET_ROUTES, log_fields_of, route_of
+from longtail.service.web.scopes import QUIET_ROUTES, log_fields_of, path_of, route_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

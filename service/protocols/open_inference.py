@@ -30,8 +30,8 @@ from longtail.service.web.answering import answer_request, written_off_the_loop
 from longtail.service.web.deps import Service, ServiceDep
 from longtail.service.web.encodings import accepts_gzip
 from longtail.service.web.json_body import checked, off_the_loop
-from longtail.service.web.paths import INFERENCE_PROTOCOL
 from longtail.service.web.problem_handlers import responses
+from longtail.service.web.scopes import INFERENCE_PROTOCOL
 from longtail.service.wire.problems import Kind, KindError
 
 MODEL = "longtail"

@@ -54,11 +54,7 @@ async def batch(
     service.streams.check()
     service.engine.check_room()
     return BatchResponse(
-        service.engine,
-        service.telemetry,
-        service.streams,
-        service.stopping,
-        service.self_check.note_failure,
+        service,
         BatchSettings(
             defaults=options.model_dump(exclude_unset=True),
             max_line_bytes=service.settings.max_body_bytes,

@@ -11,7 +11,7 @@ import logging
 import time
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,16 +21,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from longtail.models.errors import LongtailError, NotReadyError, RequestError
-from longtail.service.engine.engine import Engine
 from longtail.service.engine.queries import Query
-from longtail.service.engine.shares import Slots
 from longtail.service.errors import DeadlineError
 from longtail.service.schemas.batch import BatchLine
 from longtail.service.schemas.problem import Problem
-from longtail.service.telemetry.metrics import Telemetry
+from longtail.service.web.deps import Service
 from longtail.service.web.json_body import off_the_loop
 from longtail.service.web.problem_handlers import HTTP_KINDS
-from longtail.service.web.request_state import CLIENT_GONE_STATUS, add_log_fields, note_client_gone
+from longtail.service.web.scopes import CLIENT_GONE_STATUS, add_log_fields, note_client_gone
 from longtail.service.wire.decompression import Inflater
 from longtail.service.wire.lines import (
     LineError,
@@ -123,23 +121,11 @@ class BatchResponse(Response):
 
     media_type = MEDIA_TYPE
 
-    def __init__(
-        self,
-        engine: Engine,
-        telemetry: Telemetry,
-        streams: Slots,
-        stopping: asyncio.Event,
-        on_failure: Callable[[], None],
-        settings: BatchSettings,
-    ) -> None:
+    def __init__(self, service: Service, settings: BatchSettings) -> None:
         """Take the parts; the answer begins when it is called.
 
         Args:
-            engine: Answers the lines.
-            telemetry: Counts them.
-            streams: Counts this batch.
-            stopping: Is set when the service stops: no more lines are read then.
-            on_failure: Called when a line fails by a fault of the service or the model.
+            service: Answers the lines; when it stops, no more are read.
             settings: What bounds this batch.
         """
         headers = {"Vary": "Accept-Encoding"}
@@ -147,12 +133,8 @@ class BatchResponse(Response):
             headers["Content-Encoding"] = "gzip"
         super().__init__(headers=headers)
         del self.headers["content-length"]
-        self._engine = engine
-        self._telemetry = telemetry
-        self._streams = streams
-        self._stopping = stopping
+        self._service = service
         self._is_given_up = False
-        self._on_failure = on_failure
         self._settings = settings
         self._tally = Tally()
         self._num_read = self._num_wasted = self._num_waiting = 0
@@ -167,7 +149,7 @@ class BatchResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer until all is answered, or the client is gone."""
         started = time.perf_counter()
-        with self._streams.one_more():
+        with self._service.streams.one_more():
             reader = asyncio.create_task(self._read(receive))
             writer = asyncio.create_task(self._write(send))
             stopper = asyncio.create_task(self._stop())
@@ -175,7 +157,7 @@ class BatchResponse(Response):
                 done, _ = await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
                 if writer not in done and reader.exception() is None:  # the client is gone
                     note_client_gone(scope)
-                    self._telemetry.count_problem(HTTP_KINDS[CLIENT_GONE_STATUS].slug)
+                    self._service.telemetry.count_problem(HTTP_KINDS[CLIENT_GONE_STATUS].slug)
             finally:
                 await self._end(reader, writer, stopper)
         tally = self._tally
@@ -189,7 +171,7 @@ class BatchResponse(Response):
 
     async def _stop(self) -> None:
         """Read no more lines once the service stops; answer those that have come, while it can."""
-        await self._stopping.wait()
+        await self._service.stopping.wait()
         self._error = problem_of_error(NotReadyError(_STOPPING))
         self._is_read = True
         self._has_entries.set()
@@ -305,8 +287,8 @@ class BatchResponse(Response):
             if isinstance(line, LineError):
                 raise line
             query = Query((line.text,), line)
-            answer = await self._engine.predict_in_stream(query)
-            self._telemetry.drift.observe(query, answer)
+            answer = await self._service.engine.predict_in_stream(query)
+            self._service.drift.observe(query, answer)
             (prediction,) = answer.predictions
             write = partial(
                 result_line, index, line, answer.model.version, answer.scorer, prediction
@@ -317,7 +299,7 @@ class BatchResponse(Response):
                 async with self._long_answers:  # computed together, but written one at a time
                     result = await run_in_threadpool(write)
             self._tally.note_result(answer.model.version, truncated=prediction.truncated)
-            self._telemetry.count_line("result")
+            self._service.telemetry.count_line("result")
             return result
         except asyncio.CancelledError:
             if not self._is_given_up:
@@ -327,18 +309,18 @@ class BatchResponse(Response):
         except LongtailError as error:
             problem = problem_of_error(error)
             if problem.status == INTERNAL.status:
-                self._on_failure()
+                self._service.self_check.note_failure()
             self._num_wasted += problem.status < INTERNAL.status
             return self._error_line(index, line.id, problem)
         except Exception as error:
-            self._on_failure()
+            self._service.self_check.note_failure()
             logger.exception("a line of a batch failed with %s", type(error).__name__)
             detail = "an unexpected error; its cause is in the log"
             return self._error_line(index, line.id, problem_of(INTERNAL, detail))
 
     def _error_line(self, index: int, known_by: str | int | None, problem: Problem) -> bytes:
         self._tally.note_error(index, problem.detail)
-        self._telemetry.count_line(problem.type.removeprefix(TYPE_PREFIX))
+        self._service.telemetry.count_line(problem.type.removeprefix(TYPE_PREFIX))
         return error_line(index, known_by, problem)
 
     async def _write(self, send: Send) -> None:

@@ -15,7 +15,7 @@ from longtail.service.schemas.labels import LabelDetail, LabelList, LabelSetList
 from longtail.service.versions.serving import LoadedModel
 from longtail.service.web.deps import ServiceDep, require_known_query
 from longtail.service.web.problem_handlers import responses
-from longtail.service.web.request_state import add_log_fields
+from longtail.service.web.scopes import add_log_fields
 from longtail.service.wire.labels import detail_of, summary_of
 
 MAX_LIMIT = 1000

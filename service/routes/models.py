@@ -25,7 +25,6 @@ from longtail.service.schemas.models import (
     ServiceLimits,
 )
 from longtail.service.settings import Settings
-from longtail.service.telemetry.model_metrics import shares_of
 from longtail.service.versions.serving import Serving
 from longtail.service.web.deps import Service, ServiceDep, require_known_query
 from longtail.service.web.feedback import MAX_ENTRIES
@@ -106,7 +105,7 @@ def _model_summary(
         held_out_documents=manifest.held_out_documents if manifest else None,
         problem=problem,
         state=state,
-        traffic_share=shares_of(serving).get(version, 0.0),
+        traffic_share=serving.shares.get(version, 0.0) if serving else 0.0,
         load_problem=load_problem,
     )
 

@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from longtail.service.telemetry.drift_metrics import DriftMetrics
 from longtail.service.telemetry.feedback_metrics import FeedbackMetrics
 from longtail.service.telemetry.model_metrics import ModelMetrics
 
@@ -22,83 +21,88 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class Telemetry:
-    """The metrics of one application, in a registry of their own."""
+    """The metrics of one application, in a registry of their own.
+
+    Attributes:
+        registry: Where further metrics register.
+        models: Metrics of the model versions.
+        feedback: Metrics of feedback.
+    """
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
         self._request_seconds = Histogram(
             "longtail_http_request_duration_seconds",
             "From the request's head to the end of the answer.",
             ("method", "route", "status_class"),
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
         self._predict_seconds = Histogram(
             "longtail_predict_duration_seconds",
             "Model work for one request, without waiting.",
             ("scorer", "version"),
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
         self._phase_seconds = Histogram(
             "longtail_phase_duration_seconds",
             "Work by phase: queue (of a request's texts), tokenise, encode, rank (of a batch).",
             ("phase",),
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
         self._batch_texts = Histogram(
             "longtail_batch_texts",
             "Texts computed together.",
             buckets=_SIZES[:10],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._batch_tokens = Histogram(
             "longtail_batch_tokens",
             "Tokens computed together, without padding.",
             buckets=_SIZES[3:],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._queue_tokens = Gauge(
             "longtail_queue_tokens",
             "Tokens of all texts that are waiting or being computed, about.",
-            registry=self._registry,
+            registry=self.registry,
         )
         self._lines = Counter(
             "longtail_batch_lines",
             "Lines of streams that were answered, by how.",
             ("outcome",),
-            registry=self._registry,
+            registry=self.registry,
         )
         self._problems = Counter(
             "longtail_problems",
             "Requests answered with a problem document, by the kind of problem.",
             ("reason",),
-            registry=self._registry,
+            registry=self.registry,
         )
         self._answer_seconds = Histogram(
             "longtail_version_answer_duration_seconds",
             "From the choice of a version, for a request or a line that names none, to its answer.",
             ("version",),
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
         self._failures = Counter(
             "longtail_version_failures",
             "Requests and lines naming no version that got no answer from the one chosen for them.",
             ("version",),
-            registry=self._registry,
+            registry=self.registry,
         )
         # The series of each set of label values, looked up once.
         self._requests_of = cache(self._request_seconds.labels)
         self._predictions_of = cache(self._predict_seconds.labels)
         self._phases_of = cache(self._phase_seconds.labels)
         self._answers_of = cache(self._answer_seconds.labels)
-        self.models = ModelMetrics(self._registry)
-        self.feedback = FeedbackMetrics(self._registry)
-        self.drift = DriftMetrics(self._registry)
+        self.models = ModelMetrics(self.registry)
+        self.feedback = FeedbackMetrics(self.registry)
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -141,4 +145,4 @@ class Telemetry:
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)

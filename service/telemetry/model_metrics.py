@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
-from longtail.service.versions.serving import Serving
 
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
@@ -60,16 +58,24 @@ class ModelMetrics:
             registry=registry,
         )
 
-    def set_models(self, serving: Serving | None, draining: Mapping[int, int]) -> None:
-        """Say which versions can answer, what share each gets, and which are still held."""
+    def set_models(
+        self, loaded: Iterable[int], shares: Mapping[int, float], draining: Mapping[int, int]
+    ) -> None:
+        """Set which versions can answer, the share that each gets, and which are still held.
+
+        Args:
+            loaded: The versions that can answer.
+            shares: Share of the requests naming no version, by version.
+            draining: Old models of each version that are still in use.
+        """
         for gauge in (self._loaded, self._draining, self._share):
             gauge.clear()
-        for version in serving.models if serving else ():
+        for version in loaded:
             self._loaded.labels(str(version)).set(1)
         for version, count in draining.items():
             if count:
                 self._draining.labels(str(version)).set(count)
-        for version, share in shares_of(serving).items():
+        for version, share in shares.items():
             self._share.labels(str(version)).set(share)
 
     def observe_load(self, result: str, seconds: float) -> None:
@@ -87,13 +93,3 @@ class ModelMetrics:
     def set_registry_problem(self, is_problem: bool) -> None:
         """Say whether the registry can't be followed."""
         self._registry_problem.set(is_problem)
-
-
-def shares_of(serving: Serving | None) -> dict[int, float]:
-    """Return the share of the requests naming no version that each version gets."""
-    if serving is None:
-        return {}
-    canary = serving.canary
-    if canary is None:
-        return {serving.default: 1.0}
-    return {serving.default: 1.0 - canary.share, canary.version: canary.share}

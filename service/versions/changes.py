@@ -5,13 +5,11 @@ from __future__ import annotations
 import queue
 import time
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from longtail.models.bundle.registry import CURRENT
 from longtail.service.process.memory import collect_cycles
-from longtail.service.versions.loading import LoadObserver
 from longtail.service.versions.serving import Canary, LoadedModel, Serving
 
 SwapMode = Literal["availability-preserving", "resource-preserving"]
@@ -45,22 +43,6 @@ class Change:
 
     serving: Serving
     seconds: float
-
-
-class ChangeObserver(LoadObserver, Protocol):
-    """Who wants to know what is loaded and how changes went."""
-
-    def set_models(self, serving: Serving | None, draining: Mapping[int, int]) -> None:
-        """Take what is served now, and how many old models of each version are still in use."""
-        ...
-
-    def count_change(self, action: str, result: str) -> None:
-        """Take how a change ended ("done" or "failed")."""
-        ...
-
-    def set_registry_problem(self, is_problem: bool) -> None:
-        """Take whether the registry's `current` can't be followed at the moment."""
-        ...
 
 
 class DrainingModel:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from typing import Protocol
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import CURRENT, Registry
@@ -18,6 +17,7 @@ from longtail.models.parts.model_parts import gpu_bytes
 from longtail.models.predict.protocol import Predictor
 from longtail.service.errors import ChangeError
 from longtail.service.process.memory import available_bytes, available_gpu_bytes
+from longtail.service.telemetry.model_metrics import ModelMetrics
 from longtail.service.versions.serving import LoadedModel
 from longtail.service.versions.sources import RegistrySource
 from longtail.service.versions.trial_thread import TrialThread
@@ -31,18 +31,6 @@ from longtail.service.versions.warmup import (
 )
 
 logger = logging.getLogger(__name__)
-
-
-class LoadObserver(Protocol):
-    """Who wants to know how loading goes."""
-
-    def observe_load(self, result: str, seconds: float) -> None:
-        """Take how a load ended ("loaded" or "failed"), and after how long."""
-        ...
-
-    def set_overlap(self, version: int, share: float) -> None:
-        """Take how many of the best labels a new version has in common with the one before."""
-        ...
 
 
 class ModelLoader:
@@ -105,7 +93,7 @@ class ModelLoader:
         self,
         number: int,
         run: WorkRunner,
-        observer: LoadObserver,
+        metrics: ModelMetrics,
         before: LoadedModel | None = None,
     ) -> LoadedModel:
         """Return a model that has answered its first queries.
@@ -113,7 +101,7 @@ class ModelLoader:
         Args:
             number: Its version.
             run: Does work of the model that it replaces.
-            observer: Is told how it went.
+            metrics: Count how it went.
             before: The one that it replaces; how far their labels agree is reported.
 
         Raises:
@@ -121,7 +109,7 @@ class ModelLoader:
             ChangeError: It can't be loaded; the message says why.
         """
         started = time.monotonic()
-        with self._noted(number, observer):
+        with self._noted(number, metrics):
             bundle = self._open(number)
             self._check_memory(bundle)
             predictor = self._load(bundle)
@@ -134,25 +122,25 @@ class ModelLoader:
             if before is not None:
                 others = best_labels(before.predictor, run, texts)
                 share = overlap(ones, others)
-                observer.set_overlap(number, share)
+                metrics.set_overlap(number, share)
                 logger.info(
                     "compared version=%d with version=%d: %.0f%% of the best labels of %d texts "
                     "are the same", number, before.version, 100 * share, len(texts),
                 )  # fmt: skip
         digest, seconds = bundle.manifest.digest, time.monotonic() - started
-        observer.observe_load("loaded", seconds)
+        metrics.observe_load("loaded", seconds)
         logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
         example = next(iter(read_probes(bundle)), None)
         return LoadedModel(number, digest, predictor, bundle.manifest.thresholds, example)
 
-    def verify(self, number: int, observer: LoadObserver) -> None:
+    def verify(self, number: int, metrics: ModelMetrics) -> None:
         """Fetch a version if necessary, and read every byte of it.
 
         Raises:
             BundleNotFoundError: There is no such version.
             ChangeError: It is damaged, or can't be fetched.
         """
-        with self._noted(number, observer):
+        with self._noted(number, metrics):
             self._open(number)
 
     def _open(self, number: int) -> Bundle:
@@ -186,7 +174,7 @@ class ModelLoader:
             )
 
     @contextmanager
-    def _noted(self, number: int, observer: LoadObserver) -> Iterator[None]:
+    def _noted(self, number: int, metrics: ModelMetrics) -> Iterator[None]:
         """Tell how a load goes, and turn what it raises into what an answer may say."""
         started = time.monotonic()
         self.loading = number
@@ -195,7 +183,7 @@ class ModelLoader:
         except CancelledError:
             raise
         except BaseException as error:
-            observer.observe_load("failed", time.monotonic() - started)
+            metrics.observe_load("failed", time.monotonic() - started)
             why = public_message(error)
             self.problems[number] = why
             if isinstance(error, LongtailError):

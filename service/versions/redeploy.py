@@ -25,9 +25,9 @@ from longtail.models.errors import BundleCorruptError, BundleError, LongtailErro
 from longtail.service.errors import ChangeError
 from longtail.service.process.memory import collect_cycles, return_free_memory
 from longtail.service.process.priority import lower_priority
+from longtail.service.telemetry.model_metrics import ModelMetrics
 from longtail.service.versions.changes import (
     Change,
-    ChangeObserver,
     DrainingModel,
     ExponentialBackoff,
     Policy,
@@ -67,16 +67,16 @@ class Redeployer:
         self._draining: Counter[int] = Counter()
         self._backoff = ExponentialBackoff()
         self._run: WorkRunner
-        self._observer: ChangeObserver
+        self._metrics: ModelMetrics
 
-    def start(self, run: WorkRunner, observer: ChangeObserver) -> Future[None]:
+    def start(self, run: WorkRunner, metrics: ModelMetrics) -> Future[None]:
         """Begin to load the configured versions; return at once.
 
         Args:
             run: Does model work where all of it is done.
-            observer: Is told of every change.
+            metrics: Count every change.
         """
-        self._run, self._observer = run, observer
+        self._run, self._metrics = run, metrics
         self._thread.start()
         return self._thread.submit(self._begin)
 
@@ -130,12 +130,12 @@ class Redeployer:
         try:
             change()
         except LongtailError as error:
-            self._observer.count_change(action, "failed")
+            self._metrics.count_change(action, "failed")
             logger.error("%s failed: %s", action, error)
             raise
         seconds = time.monotonic() - started
         serving = self._manager.serving()
-        self._observer.count_change(action, "done")
+        self._metrics.count_change(action, "done")
         logger.info(
             "%s done default=%d loaded=%s seconds=%.1f",
             action, serving.default, ",".join(map(str, sorted(serving.models))), seconds,
@@ -248,7 +248,7 @@ class Redeployer:
     def _load(self, number: int, before: LoadedModel | None = None) -> LoadedModel:
         if self._thread.is_stopped:
             raise CancelledError
-        return self._loader.load(number, self._run, self._observer, before)
+        return self._loader.load(number, self._run, self._metrics, before)
 
     def _swap(
         self, number: int, move_alias: Callable[[int], object] = int, **roles: int | None
@@ -280,7 +280,7 @@ class Redeployer:
         self, number: int, move_alias: Callable[[int], object], kept: Serving
     ) -> None:
         """Free what is not kept, and only then load a version; nothing is served meanwhile."""
-        self._loader.verify(number, self._observer)  # what is damaged shall cost no pause
+        self._loader.verify(number, self._metrics)  # what is damaged shall cost no pause
         before = replace(self._manager.serving(), models=kept.models)
         draining = self._withdraw_all_but(
             kept, f"version {number} is being loaded in place of another one; try again soon"
@@ -339,13 +339,18 @@ class Redeployer:
             # Called wherever the last reference goes; all that it does is to send a task.
             when_freed = partial(self._thread.put, partial(self._note_freed, model.version))
             weakref.finalize(model.predictor, when_freed).atexit = False
-        self._observer.set_models(self._manager.served, self._draining)
+        self._note_models()
+
+    def _note_models(self) -> None:
+        serving = self._manager.served
+        loaded, shares = (serving.models, serving.shares) if serving else ((), {})
+        self._metrics.set_models(loaded, shares, self._draining)
 
     def _note_freed(self, version: int) -> None:
         self._draining[version] -= 1
         logger.info("freed version=%d", version)
         return_free_memory()
-        self._observer.set_models(self._manager.served, self._draining)
+        self._note_models()
 
     @staticmethod
     def _tell(move_alias: Callable[[int], object], number: int) -> None:
@@ -367,7 +372,7 @@ class Redeployer:
                 cause = None if isinstance(error, LongtailError) else error
                 logger.error("the registry can't be followed: %s", problem, exc_info=cause)
         self.problem = problem
-        self._observer.set_registry_problem(problem is not None)
+        self._metrics.set_registry_problem(problem is not None)
 
 
 def _without_current(folder: Path) -> str:

@@ -74,6 +74,13 @@ class Serving:
         canary = self.canary.version if self.canary else None
         return self.kept | {each for each in (self.default, self.current, canary) if each}
 
+    @property
+    def shares(self) -> dict[int, float]:
+        """Share of the requests naming no version that each version gets."""
+        if self.canary is None:
+            return {self.default: 1.0}
+        return {self.default: 1.0 - self.canary.share, self.canary.version: self.canary.share}
+
     def number_of(self, version: int | str | None) -> int | None:
         """Return the number that a request means: its own, that of `current`, or the default's."""
         if isinstance(version, int):

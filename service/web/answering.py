@@ -13,7 +13,7 @@ from longtail.service.engine.queries import Query
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.web.deps import Service, while_connected
 from longtail.service.web.json_body import off_the_loop
-from longtail.service.web.request_state import add_log_fields
+from longtail.service.web.scopes import add_log_fields
 
 Written = TypeVar("Written")
 _LABEL_BYTES = 128
@@ -44,7 +44,7 @@ async def answer_request(request: Request, service: Service, body: PredictReques
     query = Query(body.all_texts, body, body.timeout_s)
     answer = await while_connected(request, service.engine.predict(query))
     service.telemetry.observe_predict(answer.scorer, answer.model.version, answer.seconds.compute)
-    service.telemetry.drift.observe(query, answer)
+    service.drift.observe(query, answer)
     if service.tracing is not None:
         service.tracing.note_phases(answer.seconds.phases)
     add_log_fields(

@@ -59,11 +59,8 @@ class KeyRing:
         """
         self._fixed = _parse(entries, f"LONGTAIL_{purpose.upper()}_KEYS")
         self._file = None if path is None else ReloadingFile(path, _read)
-
-    @property
-    def is_configured(self) -> bool:
+        self.is_configured = self._file is not None or bool(self._fixed)
         """Whether keys are required at all, even if there are none at the moment."""
-        return self._file is not None or bool(self._fixed)
 
     def name_of(self, key: str) -> str | None:
         """Return the name of a key; None where it is not one of ours.

@@ -27,7 +27,8 @@ from longtail.service.telemetry.tracing import Tracing
 from longtail.service.versions.redeploy import Redeployer
 from longtail.service.versions.serving import ModelManager
 from longtail.service.web.api_keys import Keys
-from longtail.service.web.request_state import log_fields_of, request_id_of_scope
+from longtail.service.web.drift_metrics import DriftMetrics
+from longtail.service.web.scopes import log_fields_of, request_id_of_scope
 
 LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
@@ -57,6 +58,7 @@ class Service:
     manager: ModelManager
     engine: Engine
     telemetry: Telemetry
+    drift: DriftMetrics
     streams: Slots
     label_searches: Slots
     redeployer: Redeployer

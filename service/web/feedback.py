@@ -23,7 +23,7 @@ from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.settings import Settings
 from longtail.service.telemetry.feedback_metrics import Verdicts, band_of
 from longtail.service.web.deps import MAX_READERS, Service
-from longtail.service.web.request_state import add_log_fields, log_fields_of
+from longtail.service.web.scopes import add_log_fields, log_fields_of
 from longtail.service.wire.problems import Kind, KindError
 
 OFF = Kind("feedback-off", 403, "Feedback is off")

@@ -20,7 +20,7 @@ from longtail.models.errors import LongtailError
 from longtail.service.errors import QueueFullError
 from longtail.service.schemas.problem import Problem, ProblemDetail
 from longtail.service.web.deps import service_of
-from longtail.service.web.paths import INFERENCE_PROTOCOL, PROTOCOL_PATHS, is_under, path_of
+from longtail.service.web.scopes import INFERENCE_PROTOCOL, PROTOCOL_PATHS, is_under, path_of
 from longtail.service.wire.problems import (
     INTERNAL,
     INVALID,

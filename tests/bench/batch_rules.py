@@ -7,7 +7,7 @@ Poisson process, always the same one), at shares of the rate of full batches. No
 time, as in `latency_bound.py`, which measures what batches take.
 
 The rules, of n texts that wait for m workers: their share n / m (at least one); all of them; the
-share, but as many as bear a tenth more than what comes (`longtail.service.engine.arrivals`); what
+share, but as many as bear a tenth more than what comes (`longtail.service.engine.traffic`); what
 makes the sum of delays least if what is left of the share is the next batch; and up to 8 texts as
 soon as they are there, or 5 ms have passed.
 """
@@ -25,7 +25,7 @@ from load_generator import arrivals
 from machine import begin
 from recording import Table, add_json_option, keep
 
-from longtail.service.engine.arrivals import least_batch
+from longtail.service.engine.traffic import least_batch
 
 LOADS = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 MOST = 32

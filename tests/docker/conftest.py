@@ -19,6 +19,7 @@ from longtail.service.server import _GRACE_S
 from longtail.service.settings import PREFIX, Settings
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.serving import Canary, LoadedModel, Serving
+from longtail.service.web.drift_metrics import DriftMetrics
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -64,13 +65,14 @@ def samples():
     predictor = SimpleNamespace(catalogue=["a label"])
     model = LoadedModel(1, "digest", predictor)  # type: ignore[arg-type]
     serving = Serving({1: model}, default=1, current=1, canary=Canary(2, 0.1))
-    telemetry.models.set_models(serving, {3: 1})
+    telemetry.models.set_models(serving.models, serving.shares, {3: 1})
     telemetry.models.observe_load("loaded", 1)
     telemetry.models.count_change("activate", "failed")
     telemetry.models.set_overlap(1, 0.5)
     telemetry.models.set_registry_problem(True)
+    drift = DriftMetrics(telemetry.registry)
     for known in (0, 1):
-        telemetry.drift.observe(Query(("a",)), answer_of(model, Familiarity(1, known, 0.5)))
+        drift.observe(Query(("a",)), answer_of(model, Familiarity(1, known, 0.5)))
     telemetry.feedback.count(1, Counter({("accepted", "1"): 1, ("rejected", "1"): 1}), is_new=True)
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for family in text_string_to_metric_families(telemetry.exposition().decode()):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.service.engine.arrivals import ArrivalRate, least_batch
+from longtail.service.engine.traffic import ArrivalRate, least_batch
 
 
 @given(st.lists(st.tuples(st.integers(1, 100), st.floats(0, 5)), max_size=20))

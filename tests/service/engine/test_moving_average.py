@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.service.engine.admission import Admission
-from longtail.service.engine.moving_average import MovingAverage
+from longtail.service.engine.traffic import MovingAverage
 
 SUBNORMAL = sys.float_info.min / 2**20
 SAMPLES = st.lists(

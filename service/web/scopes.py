@@ -1,9 +1,19 @@
-"""What is noted about a request while it is answered: log fields, id, a client that has gone."""
+"""What is known of a request by its ASGI scope: its path behind a proxy, and what was noted of it.
+
+Noted are, while it is answered, log fields, its id, and that its client has gone.
+"""
 
 from __future__ import annotations
 
 from starlette.types import Scope
 
+STREAM_PATHS = frozenset({"/v1/batch"})
+"""Whose bodies may be of any length, because they are never held whole."""
+PAGE_PREFIX = "/page/"
+DOCS_PATH = "/docs"
+INFERENCE_PROTOCOL = "/v2"
+PROTOCOL_PATHS = (INFERENCE_PROTOCOL, "/v1/projects")
+"""Where paths of protocols begin that say 400 where our own routes say 422."""
 QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
 """Those that are asked all the time; their log lines are for debugging."""
 _LOG_FIELDS = "log_fields"
@@ -11,6 +21,23 @@ _REQUEST_ID = "request_id"
 _IS_CLIENT_GONE = "is_client_gone"
 CLIENT_GONE_STATUS = 499
 """What nginx, too, logs for a client that hung up before its answer was complete."""
+
+
+def is_under(path: str, *prefixes: str) -> bool:
+    """Whether a path is one of these or below one of them."""
+    return any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes)
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path of a request as routes are declared, without the prefix of a proxy.
+
+    Starlette's router looks at the same path; every decision by path must use it.
+    """
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if path == root:
+        return ""
+    return path[len(root) :] if path.startswith(f"{root}/") and root else path
 
 
 def add_log_fields(scope: Scope, **fields: object) -> None:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from longtail.models.results import Familiarity
 from longtail.service.engine.queries import Query
 from longtail.service.schemas.base import Options
-from longtail.service.telemetry.drift_metrics import DriftMetrics
+from longtail.service.web.drift_metrics import DriftMetrics
 
 ASKED = Query(("a text",))
 
