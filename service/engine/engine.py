@@ -292,7 +292,8 @@ class Engine:
             self._telemetry.observe_answer(model.version, time.monotonic() - started)
         self.num_answered += 1
         catalogue, language = model.predictor.catalogue, query.asked.language
-        predictions = [in_language(each, catalogue, language) for each in job.answers]
+        found = (job.predictions[number] for number in range(len(query.texts)))
+        predictions = [in_language(each, catalogue, language) for each in found]
         return EngineAnswer(model, job.scorer, predictions, job.seconds)
 
     async def _done(

@@ -101,22 +101,15 @@ class Job:
         """Take the answer about one text."""
         self.predictions[number] = prediction
         if len(self.predictions) == len(self.texts):
-            self._end()
-
-    @property
-    def answers(self) -> list[Prediction]:
-        """The answers about all texts, in their order."""
-        return [self.predictions[number] for number in range(len(self.texts))]
+            self.is_over = True
+            self.on_done(self)
 
     def fail(self, error: Exception) -> None:
         """Take an error for the whole job."""
         if not self.is_over:
             self.error = error
-            self._end()
-
-    def _end(self) -> None:
-        self.is_over = True
-        self.on_done(self)
+            self.is_over = True
+            self.on_done(self)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

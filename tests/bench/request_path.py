@@ -44,10 +44,10 @@ def traced_calls(registry: Path, num_requests: int = 5) -> list[Call]:
     server = uvicorn.Server(uvicorn.Config(create_app(settings), **options))
     thread = threading.Thread(target=server.run)
     thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    connection = http.client.HTTPConnection(*server.servers[0].sockets[0].getsockname())
     try:
-        while not server.started:
-            time.sleep(0.05)
-        connection = http.client.HTTPConnection(*server.servers[0].sockets[0].getsockname())
         found: list[list[Call]] = []
         while len(found) <= num_requests:
             calls.clear()
@@ -61,6 +61,7 @@ def traced_calls(registry: Path, num_requests: int = 5) -> list[Call]:
                 raise RuntimeError(answer.status)
         return [call for call in found[-1] if all(call in each for each in found[1:])]
     finally:
+        connection.close()
         server.should_exit = True
         thread.join()
         threading.setprofile(None)  # type: ignore[arg-type]  # as its documentation says

@@ -1,0 +1,15 @@
+"""How many functions a request passes: more are a layer that somebody added to every request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def test_a_title_passes_few_functions(trained_sparse, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    from request_path import traced_calls
+
+    calls = traced_calls(trained_sparse.registry.folder)
+    assert ("longtail.service.routes.predict", "predict") in calls
+    assert len(calls) <= 180
+    assert len({module for module, _ in calls}) <= 50
