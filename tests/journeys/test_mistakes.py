@@ -25,7 +25,6 @@ MISTAKES = [
     ("report data --output data/dev.jsonl --overwrite", 1, "is the input 'data/dev.jsonl'"),
     # ---- an output that is there, or is none
     ("report data --output full/letter.txt", 1, "is there already; replace it with --overwrite"),
-    ("evaluate data --output done", 1, "holds 'evaluation.json' already"),
     ("train data --only-sparse --work full", 1, "holds other files ('letter.txt')"),
     ("predict --input docs.jsonl --output full", 1, "is a folder, expected a file"),
     ("predict --input docs.jsonl --output device", 1, "is a device or a pipe, expected a file"),
@@ -33,7 +32,6 @@ MISTAKES = [
     ("train data --only-sparse --registry binary", 1, "'binary' is a file, expected a folder"),
     # ---- an output in the registry, which breaks the version that gets it
     ("evaluate data --output registry/1", 1, "lies in the registry 'registry', which holds"),
-    ("predict --input docs.jsonl --output registry/1/out", 1, "lies in the registry"),
     ("describe --all --output registry/1/labels.jsonl --overwrite", 1, "lies in the registry"),
     # ---- options that no document can be answered with are refused before the first one
     (f"{PREDICT} --scorer nope", 1, "--scorer: got 'nope', expected one of the model's: sparse"),
@@ -60,21 +58,8 @@ MISTAKES = [
     ),
     ("learn data --feedback none", 1, "there is no such file or folder; check the"),
     ("learn data --feedback docs.jsonl", 1, "docs.jsonl, line 1: names no label; expected ids in"),
-    ("evaluate data --read labels=x", 1, "--read 'labels=x': expected OPTION=VALUE"),
-    ("learn data --work registry/1", 1, "lies in the registry"),
     # ---- promotions
-    ("promote --candidate 9 --data data", 1, "no version 9; there are: 1; name one of these"),
-    ("promote --candidate 1 --data data --set margins=1", 1, "expected RULE=VALUE"),
-    ("promote --candidate 1 --data data --api-key-env K", 1, "is given without --url"),
-    ("promote --candidate 1 --data data --log full", 1, "--log 'full': is no file"),
-    (
-        "promote --candidate 1 --data data --log full/letter.txt",
-        1,
-        "no line of a log of promotions",
-    ),
     # ---- what is broken is found before the work
-    ("evaluate torn", 1, "train.jsonl, line 61"),
-    ("train data --only-sparse --registry damaged", 1, "file 'registry.json' can't be read"),
 ]
 
 

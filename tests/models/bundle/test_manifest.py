@@ -18,8 +18,6 @@ from longtail.models.bundle.manifest import (
 from longtail.models.errors import BundleCorruptError, BundleError, BundleVersionError
 from longtail.models.kinds.storage import read_parts
 
-Lie = Callable[..., Path]
-
 
 def refusal(folder: Path) -> str:
     """Open a bundle completely and return why that is refused."""

@@ -15,11 +15,6 @@ class Frame(dict):
         return list(self)
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, iter])
-def test_lists_and_arrays_are_texts(form):
-    assert list(texts_of(form(["a", "b"]))) == ["a", "b"]
-
-
 def test_frames_have_a_column_of_texts_or_titles_and_contents():
     assert list(texts_of(Frame(text=["a"], title=["t"]))) == ["a"]
     frame = Frame(title=["t", "t", None], content=["c", float("nan"), "c"], other=[1, 2, 3])

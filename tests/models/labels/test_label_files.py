@@ -1,13 +1,11 @@
 """Label files, in both forms: what is read, and what is told of what is not."""
 
-import gzip
 import json
 from pathlib import Path
 
 import pytest
 
 from longtail.models.errors import DataError
-from longtail.models.labels.catalogue import Label
 from longtail.models.labels.files import OWN_FORM, form_of, read_label_file
 
 
@@ -21,18 +19,6 @@ def refusal(path: Path, form=OWN_FORM) -> str:
     with pytest.raises(DataError) as caught:
         read_label_file(path, form)
     return str(caught.value)
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_a_label_has_other_names_and_parents(tmp_path, pack):
-    path = tmp_path / ("labels.jsonl" if pack is bytes else "labels.jsonl.gz")
-    lines = [
-        {"id": 7, "name": " a ", "description": "b"},
-        {"id": "8", "name": "c", "alternative_names": ["d", " "], "parents": [7]},
-    ]
-    path.write_bytes(pack("\n\n".join(map(json.dumps, lines)).encode()))
-    wanted = Label("8", "c", alternative_names=("d",), parents=("7",))
-    assert read_label_file(path, form_of(path)) == [Label("7", "a", "b"), wanted]
 
 
 def test_equal_ids_are_refused_with_both_lines(tmp_path):

@@ -263,16 +263,6 @@ def test_texts_have_the_same_matches_to_the_bit_alone_and_together(drawn, texts)
     assert together.texts.tolist() == sorted(together.texts.tolist())
 
 
-def test_of_partly_found_names_only_the_nearest_are_matched():
-    rest = [Label(f"L{i}", f"river {word} {word}b") for i, word in enumerate("abcdefgh" * 5)]
-    found = matcher_of([Label("X", "river"), *rest[:8]]).match(["river"])
-    assert found.labels.tolist() == list(range(9))  # no more than the nearest that are wanted
-    many = [Label(f"L{i}", f"river w{i} v{i} u{i}") for i in range(40)]
-    shorter = [Label(f"S{i}", f"river x{i}") for i in range(30)]
-    found = matcher_of([*many, *shorter]).match(["river"])
-    assert found.labels.tolist() == list(range(40, 70))
-
-
 # ---- single features ----
 
 

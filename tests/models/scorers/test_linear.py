@@ -10,7 +10,6 @@ from longtail.models.scorers.linear import (
     LinearModel,
     PriorCorrection,
     TreeCorrection,
-    corrected_log_probs,
     corrected_scores,
 )
 
@@ -57,12 +56,3 @@ def test_a_prior_is_added_to_every_document_and_minus_infinity_stays():
     plain, found = (corrected_scores(model(), vectors(), x) for x in (None, PriorCorrection(prior)))
     assert torch.allclose(found[:, :2], plain[:, :2] + prior[[0, 2]])
     assert (found[:, 2] == -math.inf).all()
-
-
-def test_probabilities_of_a_document_sum_to_one_and_keep_the_differences_of_scores():
-    correction = TreeCorrection(tree())
-    scores, log_probs = (
-        f(model(), vectors(), correction) for f in (corrected_scores, corrected_log_probs)
-    )
-    assert torch.allclose(log_probs.exp().sum(dim=1), torch.ones(3))
-    assert torch.allclose(log_probs.diff(dim=1), scores.diff(dim=1), atol=1e-6)

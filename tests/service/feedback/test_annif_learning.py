@@ -31,18 +31,3 @@ def test_documents_are_kept_once_with_their_labels(client):
     assert first["accepted"] == ["L1", "L2"] and first["text"] == "olive oil"
     assert (first["document_id"], second["document_id"]) == (None, "d")
     assert first["version"] == 2
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        [DOCUMENT | {"subjects": [{"uri": "none"}]}],
-        [DOCUMENT | {"subjects": []}],
-        [DOCUMENT | {"text": ""}],
-        [{"text": "a"}],
-        {"documents": [DOCUMENT]},
-    ],
-)
-def test_what_is_wrong_is_a_400_and_nothing_is_kept(client, body):
-    assert client.post(LEARN, json=body).status_code == 400
-    assert stored(client) == []

@@ -344,22 +344,6 @@ def test_the_dial_raises_rare_labels_and_says_how_far(page):
     assert names(page) == before
 
 
-def test_a_question_that_is_asked_no_more_is_given_up(page):
-    ask(page, "Duties on olive oil")
-    page.run(
-        "const real = window.fetch; window.held = [];"
-        "window.fetch = (url, options) => {"
-        "  if (!(JSON.parse(options.body ?? '{}').tail_dial > 0)) return real(url, options);"
-        "  held.push(options.signal); return new Promise(() => {}); }"
-    )
-    turn_dial(page, 0.9)
-    page.wait("held.length && document.querySelector('[aria-busy=true]')")
-    turn_dial(page, 0)
-    page.wait("!document.querySelector('[aria-busy=true]')")
-    assert page.run("return held.map((signal) => signal.aborted)") == [True]
-    assert names(page)[0] == "Label 0"
-
-
 def test_why_shows_words_in_the_text_and_never_as_html(page):
     ask(page, "😀 Duties on olive oil")
     open_why(page)
@@ -410,20 +394,6 @@ def test_all_can_be_done_with_keys(page):
     assert reached == wanted
     page.press("enter")
     page.wait("document.querySelector('.excerpt mark')")
-
-
-def test_the_catalogue_is_searched_and_shows_a_label(page):
-    page.run("location.hash = '#labels'")
-    page.wait("document.querySelectorAll('#label-list a').length === 8")
-    change(page, "#label-query", "L1", "input")
-    page.wait("document.querySelectorAll('#label-list a').length === 1")
-    page.run("document.querySelector('#label-list a').click()")
-    assert page.wait("document.querySelector('#label-detail h2')?.textContent") == HOSTILE
-    assert "120 training documents" in page.run(
-        "return document.getElementById('label-detail').innerText"
-    )
-    assert page.run("return location.hash") == "#labels/L1"
-    assert page.run("return document.querySelectorAll('main img').length") == 0
 
 
 def background(page: Browser) -> str:

@@ -3,23 +3,6 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
-
-@pytest.mark.parametrize(
-    ("options", "pointer", "words"),
-    [
-        ({"aim": "macro"}, "/aim", "'precision', 'rare_labels', 'coverage' or 'propensity'"),
-        ({"aim": "coverage", "tail_dial": 0.1}, "", "Give only one of 'aim' and 'tail_dial'"),
-    ],
-)
-def test_an_aim_that_there_is_not_or_beside_a_tail_dial_is_refused(client, options, pointer, words):
-    answer = client.post("/v1/predict", json={"text": "four", **options})
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
-    assert error["pointer"] == pointer
-    assert words in error["detail"]
-
 
 def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, registry):
     answer = client.post("/v1/predict", json={"text": "four", "k": 2}).json()

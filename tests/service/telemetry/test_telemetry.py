@@ -40,15 +40,6 @@ def test_an_error_that_is_not_expected_counts_as_5xx(open_client, make_loader, f
     assert "5xx" in {sample.labels["status_class"] for sample in counted}
 
 
-def test_model_work_is_timed_by_scorer_and_version(client):
-    client.post("/v1/predict", json={"text": "a", "scorer": "sparse"})
-    client.post("/v1/predict", json={"text": "a", "scorer": "magic"})
-    counts = samples(client, "longtail_predict_duration_seconds_count")
-    assert [(sample.labels, sample.value) for sample in counts] == [
-        ({"scorer": "sparse", "version": "2"}, 1.0)
-    ]
-
-
 def test_strangers_cannot_make_new_label_values(client):
     for index in range(20):
         client.request(f"METHOD{index}", f"/nothing/{index}")

@@ -34,15 +34,6 @@ def test_a_look_that_fails_is_logged_and_not_the_last(open_thread, caplog):
     assert caplog.text.count("ZeroDivisionError: ") == 2
 
 
-def test_a_task_that_was_given_up_is_not_done(open_thread):
-    thread, gate, seen = open_thread(), threading.Event(), []
-    thread.submit(gate.wait, 60)
-    given_up = thread.submit(seen.append, 1)
-    given_up.cancel()
-    gate.set()
-    assert thread.submit(len, seen).result(60) == 0
-
-
 def test_stopping_cancels_what_waits_and_does_not_wait_for_what_has_begun(open_thread):
     thread, gate, busy, ended = open_thread(), *(threading.Event() for _ in range(3))
 

@@ -303,17 +303,6 @@ def test_a_model_that_needs_more_memory_than_there_is_is_not_loaded(deploy):
     assert deployment.loaded == [2]
 
 
-def test_a_model_that_the_gpu_has_no_room_for_is_not_loaded(deploy):
-    deployment = deploy(memory_factor=2.0, available=10**12)
-    deployment.loader._available_gpu = lambda: 2**20
-    with pytest.raises(ChangeError, match=r"about 1\d\d\d MiB of the GPU's memory, and 1 MiB are"):
-        deployment.do("load", 1)
-    assert (deployment.loaded, deployment.default) == ([2], 2)
-    deployment.loader._memory_factor = 0.0
-    deployment.do("load", 1)
-    assert deployment.loaded == [1, 2]
-
-
 def test_a_canary_comes_changes_its_share_becomes_the_default_and_ends(deploy):
     deployment = deploy()
     deployment.do("set_canary", Canary(1, 0.25))

@@ -6,7 +6,6 @@ import pytest
 
 from longtail.models.errors import LongtailError
 from longtail.service.versions.warmup import (
-    best_labels,
     check_scorers,
     overlap,
     warm_up,
@@ -35,12 +34,6 @@ def test_every_scorer_is_tried(predictor):
     predictor.predict = lambda texts, **o: tried.append(o["scorer"]) or predict(texts, **o)
     check_scorers(predictor, run, ["a", "b"])
     assert tried == ["retrieval", "sparse"]
-
-
-def test_the_best_labels_of_the_default_scorer_are_compared_a_few_texts_at_a_time(predictor):
-    found = best_labels(predictor, run, ["a"] * 20)
-    assert found == [frozenset({"L0", "L1", "L2", "L3", "L4"})] * 20
-    assert [len(texts) for texts in predictor.calls] == [8, 8, 4]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from longtail.models.results import Familiarity
 from longtail.service.engine.queries import Query
 from longtail.service.schemas.base import Options
 from longtail.service.web.drift_metrics import DriftMetrics
@@ -66,14 +65,6 @@ def test_what_is_not_the_best_of_all_says_nothing(drift, value, query):
     drift.observe(query, answer(([label(0, 0.7)], None)))
     assert value("longtail_texts_total", reaches_threshold="unknown") == 1
     assert value("longtail_texts_total", reaches_threshold="yes") == 0
-
-
-def test_words_and_similarities(drift, value):
-    drift.observe(ASKED, answer(([], Familiarity(10, 7, 0.42)), ([], Familiarity(2, 2, None))))
-    assert value("longtail_words_total", known="yes") == 9
-    assert value("longtail_words_total", known="no") == 3
-    assert value("longtail_nearest_document_similarity_count") == 1
-    assert value("longtail_nearest_document_similarity_sum") == pytest.approx(0.42)
 
 
 def test_different_labels_are_counted_once(drift, value):

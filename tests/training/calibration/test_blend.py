@@ -121,14 +121,6 @@ def test_the_floor_is_the_log_odds_of_labels_without_a_score():
     assert found["a"] == -14.0  # none is missing, so all evidence counts
 
 
-def test_labels_without_a_score_that_are_never_right_have_the_least_floor():
-    pairs = drawn({"a": [1.0] * 6, "b": [1.0] * 6}, [-1.0] * 6, 10)
-    pairs.scores["b"][0] = -np.inf
-    is_true, weights = pairs.is_true.copy(), pairs.weights.copy()
-    is_true[0], weights[0] = False, 1e9
-    assert fitted(replace(pairs, is_true=is_true, weights=weights)).floors["b"] == -14.0
-
-
 # ---- all of it ----
 
 

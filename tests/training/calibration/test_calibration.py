@@ -64,19 +64,6 @@ def test_a_pair_of_weight_3_counts_as_three():
     np.testing.assert_allclose(found.slopes, wanted.slopes, rtol=1e-3)
 
 
-def test_without_a_true_pair_nothing_is_taught():
-    scores = np.array([1.0, 2.0], dtype=np.float32)
-    assert fit_calibration(scores, np.full(2, False), np.ones(2)) is None
-
-
-def test_a_scorer_that_is_never_wrong_is_as_sure_as_it_has_pairs():
-    scores = np.array([1.0, 2.0, 4.0], dtype=np.float32)
-    found = fit_calibration(scores, np.full(3, True), np.ones(3))
-    assert found.knots == (2.0,) and min(found.slopes) > 0
-    assert found.intercept == pytest.approx(np.log(3 + 1), rel=1e-5)  # Platt: 4 in 5
-    assert np.ptp(scores) * max(found.slopes) < 0.01
-
-
 @pytest.mark.parametrize("scores", [[-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
 def test_one_true_pair_gives_a_rising_calibration_that_is_sure_of_nothing(scores):
     values = np.array(scores, dtype=np.float32)

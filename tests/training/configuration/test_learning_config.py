@@ -19,43 +19,21 @@ def read(negatives=None, **loss) -> LearningConfig:
     ("negatives", "loss", "message"),
     [
         (
-            SAMPLED | {"num_negatives": None},
-            {"kind": "softmax"},
-            "distribution 'uniform' needs num_negatives",
-        ),
-        (
             {"distribution": {"kind": "within_batch"}, "weighting": "constant", "num_negatives": 9},
             {"kind": "softmax"},
             "num_negatives is 9, but distribution 'within_batch' settles how many",
-        ),
-        (
-            {
-                "distribution": {"kind": "softmax"},
-                "weighting": "importance",
-                "num_negatives": 9,
-                "shared": True,
-            },
-            {"kind": "softmax"},
-            "distribution 'softmax' can't be drawn once for all pairs",
         ),
         (
             {"distribution": {"kind": "all"}, "weighting": "importance", "exclude": "none"},
             {"kind": "softmax"},
             "would count each positive twice",
         ),
-        (SUBSET, {"kind": "softmax"}, "loss 'softmax' needs w"),
-        (SAMPLED, {"kind": "depl"}, "loss 'depl' is taken over the batch's label subset"),
         (SAMPLED | {"weighting": None}, {"kind": "ordered"}, "got distribution 'uniform'"),
         (SUBSET | {"exclude": "none"}, {"kind": "ordered"}, "the positive among the negatives"),
         (
             SUBSET,
             {"kind": "ordered", "rank_weights": [2, 1, 3]},
             "rank_weights increase: 1.0 at rank 2, then 3.0",
-        ),
-        (
-            SUBSET,
-            {"kind": "ordered", "rank_weights": [0, 0]},
-            "rank_weights are 0 at every rank",
         ),
     ],
 )

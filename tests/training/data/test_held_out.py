@@ -1,8 +1,6 @@
 """Which training documents are held out where a corpus has no dev split."""
 
-import hashlib
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,26 +41,6 @@ def test_equal_texts_are_on_one_side_and_neither_bound_is_exceeded(texts, share,
     held_out = {text for text, is_chosen in zip(texts, chosen, strict=True) if is_chosen}
     assert chosen == [text in held_out for text in texts]
     assert sum(chosen) <= min(share * len(texts), most)
-
-
-def chosen_of(texts: list[str], share: float) -> set[str]:
-    chosen = held_out_rows(texts, share)
-    return {text for text, is_chosen in zip(texts, chosen, strict=True) if is_chosen}
-
-
-@given(TEXTS, SHARES)
-def test_texts_are_taken_by_rising_hash_as_long_as_their_documents_fit(texts, share):
-    counts, room, wanted = Counter(texts), int(share * len(texts)), set()
-    for text in sorted(counts, key=hash_of):
-        if counts[text] <= room:
-            wanted.add(text)
-            room -= counts[text]
-    assert chosen_of(texts, share) == wanted
-
-
-def hash_of(text: str) -> bytes:
-    content = text.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(content, digest_size=8, person=b"longtail dev").digest()
 
 
 # ---- the view ----

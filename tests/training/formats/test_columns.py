@@ -91,12 +91,6 @@ def test_fields_are_joined_where_a_line_has_them(tmp_path):
     assert texts == ["T\nA", "B", "C"]
 
 
-def test_a_misspelt_field_is_refused_though_another_is_there(tmp_path):
-    write(tmp_path, {"title": "T", "abstract": "A", "labels": ["x"]})
-    with pytest.raises(DataError, match=r"first 100 lines: --text-columns: no column 'abstrakt'"):
-        open_dataset(tmp_path, CorpusOptions(("title", "abstrakt"))).check()
-
-
 def test_a_string_is_divided_only_at_a_delimiter_that_is_given(tmp_path):
     write(tmp_path, {"text": "t", "labels": "x|y"})
     assert len(open_dataset(tmp_path, CorpusOptions(label_delimiter="|")).labels) == 2

@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.training.neural import batching
 from longtail.training.neural.batching import BatchPlan
 
 some_lengths = st.lists(st.integers(1, 40), min_size=1, max_size=150).map(np.array)
@@ -55,12 +54,6 @@ def test_at_most_so_many_steps_are_the_first_of_the_epochs(lengths, tokens, data
     assert plan.num_steps == taken
     assert plan.num_documents == plan.num_seen(taken) == whole.num_seen(taken)
     assert flat(plan.batches(first)) == flat(whole.batches(first))[: taken - first]
-
-
-def test_without_a_token_bound_batches_are_slices_of_a_permutation():
-    plan = plan_of([1] * 20, epochs=1, batch_size=6)
-    order = np.random.default_rng([5, 1, batching.ORDER, 0]).permutation(20)
-    assert flat(plan.epoch(0)) == [order[i : i + 6].tolist() for i in (0, 6, 12, 18)]
 
 
 def test_a_token_bound_takes_documents_of_like_length_and_less_padding():

@@ -41,8 +41,3 @@ def test_few_documents_of_the_corpus_are_told(predictor, scorer):
     texts = [note["text"] for note in notes(300, 9)]
     warned = sum(bool(x.warnings) for x in predictor.predict(texts, scorer=scorer))
     assert warned <= 0.08 * len(texts)  # 4 / 151 in expectation
-
-
-def test_unknown_words_are_told_whatever_the_length(predictor):
-    text = " ".join(f"other{number}" if number % 2 else "word1" for number in range(NUM_WORDS))
-    assert predictor.predict([text], scorer="sparse")[0].warnings

@@ -26,7 +26,7 @@ from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel
 from longtail.training.neural.steps import retrieval_step
 from longtail.training.runtime import distributed
-from longtail.training.runtime.distributed import Processes, joined_processes
+from longtail.training.runtime.distributed import Processes
 from longtail.training.runtime.machine import Machine
 from longtail.training.runtime.run_log import progress_path, read_progress
 
@@ -203,60 +203,6 @@ def test_broken_ranks_go_on_from_the_checkpoint_of_the_first(train_on, tmp_path)
     assert all(torch.equal(flat(a), flat(b)) for a, b in zip(whole, resumed, strict=True))
     again = train_on(tmp_path / "broken", 2, break_at=0)
     assert all(torch.equal(flat(each), flat(whole[0])) for each in again)
-
-
-# ---- joining ----
-
-
-@pytest.fixture
-def launched(monkeypatch):
-    """Sets the variables that torchrun sets."""
-
-    def launch(**variables: str) -> None:
-        for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-
-    return launch
-
-
-class Backends:
-    """Notes how PyTorch is asked to join."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def init_process_group(self, backend: str, timeout: Any) -> None:
-        assert timeout.days == 7
-        self.calls.append(backend)
-
-    def get_rank(self) -> int:
-        return 1
-
-    def is_initialized(self) -> bool:
-        return self.calls[-1] != "destroyed"
-
-    def destroy_process_group(self) -> None:
-        self.calls.append("destroyed")
-
-
-PLACE = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1",
-         "LOCAL_RANK": "1"}  # fmt: skip
-
-
-@pytest.mark.parametrize(("num_gpus", "backend"), [(0, "gloo"), (2, "cpu:gloo,cuda:nccl")])
-def test_a_launched_process_joins_with_its_gpu_and_leaves(launched, monkeypatch, num_gpus, backend):
-    joined, chosen = Backends(), []
-    monkeypatch.setattr(distributed, "dist", joined)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: num_gpus > 0)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    launched(**PLACE)
-    with joined_processes() as processes:
-        assert processes == Processes(1, 2)
-    assert joined.calls == [backend, "destroyed"]
-    assert chosen == [1] * (num_gpus > 0)
 
 
 # ---- a run ----

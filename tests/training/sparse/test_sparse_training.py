@@ -82,14 +82,6 @@ def test_features_of_training_are_those_of_scoring_to_the_bit(problem, max_ngram
     assert (tfidf.transform(problem.texts) != features).nnz == 0
 
 
-def test_forms_of_a_word_become_one_token():
-    config = SparseConfig(lemma_language="en")
-    tfidf, features = fit_tfidf(["Fishes swam", "fish swim", "cars", "a car"], config)
-    assert tfidf.tokens == ("car", "fish", "swim")
-    assert tfidf.lemmas["swam"] == "swim"
-    assert (tfidf.transform(["fishes swam"]) != features[:1]).nnz == 0
-
-
 def test_each_label_has_the_weights_of_a_plain_svm(problem, tmp_path):
     model = problem.fit(tmp_path, cost=0.5, prune_below=0.05)
     _, features = fit_tfidf(problem.texts, CONFIG)
