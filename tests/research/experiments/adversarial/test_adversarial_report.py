@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from research.experiments.adversarial.curves import (
-    SHARES,
     Curve,
-    curves_of,
-    levels,
     quickest,
     time_to_level,
 )
@@ -59,14 +56,6 @@ QUICK = Candidate("uniform", -1, 3)
 WITH_QUICK = SETTINGS | {QUICK.setting: figures([0, 1, 8], [0.1, 0.48, 0.49], 0.49)}
 
 
-def test_levels_are_shares_of_the_way_from_the_start_to_the_best_of_any_uniform_curve():
-    assert list(levels(SETTINGS, "accuracy")) == [0, 1]
-    assert levels(SETTINGS, "accuracy")[1] == pytest.approx({0.9: 0.46, 0.95: 0.48, 0.99: 0.496})
-    assert levels(SETTINGS, "log_likelihood")[0][0.9] == pytest.approx(-4 + 0.46)
-    falling = {UNIFORM.setting: figures([0, 4, 8], [0.1, 0.5, 0.2], 0.2)}
-    assert levels(falling, "accuracy")[0][0.9] == pytest.approx(0.46)
-
-
 def test_a_method_is_timed_with_the_candidate_that_is_quickest_to_the_level_not_best_at_the_end():
     assert best_candidates(WITH_QUICK, "accuracy")["uniform"] == UNIFORM
     assert quickest(WITH_QUICK, "uniform", "accuracy", 0.46) == QUICK
@@ -80,24 +69,3 @@ def test_a_method_is_timed_with_the_candidate_that_is_quickest_to_the_level_not_
     # 0.46 lies a twentieth of the way from 0.45, after 2 s, to 0.65, after 4 s.
     assert found.seconds.values == pytest.approx([2.1, 2.1])
     assert found.quotient.by_seed == pytest.approx({0: 0.36 / 0.38 / 2.1, 1: 7.2 / 2.1})
-
-
-def test_every_time_is_that_of_the_plain_search_over_all_curves():
-    rng = np.random.default_rng(0)
-    settings = {TREE: tree(0.7)}
-    for half_decade in range(-3, 3):
-        for method in ("uniform", "adversarial"):
-            candidate = Candidate(method, half_decade, 0)
-            rising = np.sort(rng.random(4))
-            settings[candidate.setting] = figures(np.arange(4) * rng.random(), rising, 0.5)
-    for share in SHARES:
-        target = levels(settings, "accuracy")[0][share]
-        for method in ("uniform", "adversarial"):
-            all_seconds = [
-                curves_of(settings, Candidate(method, each, 0), "accuracy", "cpu")[0].seconds_to(
-                    target
-                )
-                for each in range(-3, 3)
-            ]
-            found = time_to_level(settings, method, "accuracy", share, "cpu")
-            assert found.seconds.values == (min(all_seconds),)

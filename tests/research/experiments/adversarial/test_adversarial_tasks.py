@@ -71,14 +71,3 @@ def test_the_mixture_is_judged_by_the_densities_of_its_labels():
     wanted = log_probs[np.arange(2000), own].mean()
     assert task.true.log_likelihood == pytest.approx(wanted, rel=1e-4)
     assert task.true.accuracy == (log_joint.argmax(axis=1) == own).mean()
-
-
-def test_labels_that_are_close_in_the_hierarchy_are_close_in_their_means():
-    problem = MixtureProblem(64, dim=4000)
-    rng = np.random.default_rng(0)
-    places = np.random.default_rng(0).permutation(64)
-    means = problem._means(rng)
-    for first, second in ((0, 1), (0, 2), (5, 60)):
-        levels = (first ^ second).bit_length()
-        a, b = (int(np.flatnonzero(places == place)[0]) for place in (first, second))
-        assert ((means[a] - means[b]) ** 2).sum() == pytest.approx(8 * levels, rel=0.1)

@@ -8,28 +8,11 @@ import pytest
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.kinds.storage import read_parts
-from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.dense_storage import read_dual_encoder
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
-from longtail.training.configuration.run import TrainingConfig
 from research.experiments.depl.ablations import (
-    ABLATIONS,
-    choose_ablations,
     configured,
 )
-
-NAMED = LabelCatalogue([Label("1", "tax"), Label("2", "fish", alternative_names=("cod",))])
-WITH_PARENTS = LabelCatalogue([Label("3", "law", parents=("law",)), *NAMED])
-
-
-def test_what_a_setting_needs_decides_whether_it_is_run():
-    everything = [ablation.name for ablation in ABLATIONS]
-    assert choose_ablations(None, TrainingConfig(), WITH_PARENTS) == everything
-    found = choose_ablations(None, TrainingConfig(), NAMED)
-    assert set(everything) - set(found) == {"parents", "names_and_parents"}
-    alone = TrainingConfig.model_validate({"scorers": ["retrieval", "sparse"]})
-    found = choose_ablations(None, alone, WITH_PARENTS)
-    assert set(everything) - set(found) == {"no_classifier"}
 
 
 def test_a_bundle_encodes_labels_as_its_training_did(tiny_corpus, tiny_config, train_in, tmp_path):
