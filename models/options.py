@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import NoneType
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from longtail.models.errors import RequestError
 from longtail.models.labels.filters import LabelFilter
@@ -14,6 +14,9 @@ from longtail.models.names import AIM_NAMES, PRECISION
 
 DEFAULT_K = 5
 """Labels of a text where nobody says how many; of a model with fewer, all of them."""
+AUTO = "auto"
+AUTO_K = 50
+"""The same with the threshold "auto", which looks at as many labels of a text."""
 MAX_TAIL_DIAL = 1000.0
 """Beyond it, float32 scores would tell labels of unlike frequency apart, and no others."""
 
@@ -28,7 +31,8 @@ class RankingOptions:
     Attributes:
         k: Number of labels per text, at least 1.
         scorer: One of the model's; None: its default.
-        threshold: Least probability of a label, from 0 to 1; None: labels of any.
+        threshold: Least probability of a label, from 0 to 1; "auto": as many labels as the text
+            needs (see `longtail.models.scorers.label_counts`), at most k; None: labels of any.
         correction: What is added to the scores: "none", or what the scorer was trained with; None:
             the latter.
         tail_dial: tau, from 0 to `MAX_TAIL_DIAL`: tau times log pi_y is taken off the score of
@@ -47,7 +51,7 @@ class RankingOptions:
 
     k: int = DEFAULT_K
     scorer: str | None = None
-    threshold: float | None = None
+    threshold: float | Literal["auto"] | None = None
     correction: str | None = None
     tail_dial: float = 0.0
     aim: str | None = None
@@ -71,23 +75,25 @@ class RankingOptions:
                 )
         if self.k < 1:
             raise RequestError(f"k is {self.k}; expected at least 1, at most the number of labels")
-        for name, value, most in (
-            ("threshold", self.threshold, 1.0),
-            ("tail_dial", self.tail_dial, MAX_TAIL_DIAL),
-        ):
-            if value is not None and not 0 <= float(value) <= most:  # nan is not, either
-                raise RequestError(f"{name} is {value}; expected {_FIELDS[name][1]}")
+        for name, most in (("threshold", 1.0), ("tail_dial", MAX_TAIL_DIAL)):
+            value = getattr(self, name)
+            if value is None or value == AUTO:
+                continue
+            if isinstance(value, str) or not 0 <= float(value) <= most:  # nan is not, either
+                raise RequestError(f"{name} is {value!r}; expected {_FIELDS[name][1]}")
         if self.aim is not None:
             self._check_aim()
 
     def _check_aim(self) -> None:
         if self.aim not in AIM_NAMES:
             raise RequestError(f"aim is {self.aim!r}; expected one of {', '.join(AIM_NAMES)}")
-        if self.accept and self.aim != PRECISION:
-            raise RequestError(
-                f"aim is {self.aim!r} and accept {self.accept!r}; labels are accepted by their "
-                "probability, so give only one of the two"
-            )
+        for name in ("accept", "threshold"):
+            value = getattr(self, name)
+            if self.aim != PRECISION and (value == "auto" or (name == "accept" and value)):
+                raise RequestError(
+                    f"aim is {self.aim!r} and {name} {value!r}, which goes by probability; give "
+                    "only one of the two"
+                )
         if self.tail_dial > 0:
             raise RequestError(
                 f"aim is {self.aim!r} and tail_dial {self.tail_dial}; each says how much rare "
@@ -99,7 +105,7 @@ _TEXT = ((str, NoneType), "a text or None")
 _FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "k": ((int, Integral), "a whole number"),
     "scorer": _TEXT,
-    "threshold": ((float, Real, NoneType), "a probability from 0 to 1"),
+    "threshold": ((float, Real, NoneType, str), "a probability from 0 to 1, or 'auto'"),
     "correction": _TEXT,
     "tail_dial": ((float, Real), f"a number from 0 to {MAX_TAIL_DIAL:g}"),
     "aim": _TEXT,
@@ -110,12 +116,22 @@ _FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
 """Types of the fields of `RankingOptions`, the usual one first, and what is expected in words."""
 
 
+def default_k(threshold: object, num_labels: int) -> int:
+    """Return the labels of a text where nobody says how many.
+
+    Args:
+        threshold: Of the query.
+        num_labels: Of the model.
+    """
+    return min(AUTO_K if threshold == AUTO else DEFAULT_K, num_labels)
+
+
 class RankingKeywords(TypedDict, total=False):
     """The fields of `RankingOptions` as keyword arguments."""
 
     k: int
     scorer: str | None
-    threshold: float | None
+    threshold: float | Literal["auto"] | None
     correction: str | None
     tail_dial: float
     aim: str | None

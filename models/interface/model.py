@@ -11,7 +11,7 @@ from longtail.models.interface.given_texts import names_of_rows, texts_of
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.filters import LabelFilter
-from longtail.models.options import DEFAULT_K, RankingKeywords, RankingOptions, ranking_options
+from longtail.models.options import RankingKeywords, RankingOptions, default_k, ranking_options
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import LABEL_COLUMNS, Explanation, LabelDetails, Prediction, cells_of
 from longtail.models.tables import frame_of, html_table
@@ -151,7 +151,8 @@ class LoadedModel:
                 `text`, or with `title` and `content`. None of them blank.
             under: Ids of labels: only these and those below them in the vocabulary.
             language: Of the labels' names, where the vocabulary has them in it; None: the model's.
-            **options: The fields of `RankingOptions`: k (5 by default, or all of fewer), scorer,
+            **options: The fields of `RankingOptions`: k (5 by default, 50 with the threshold
+                "auto", or all of fewer), scorer,
                 threshold, correction, tail_dial, aim, accept, label_filter, explain.
 
         Returns:
@@ -162,7 +163,7 @@ class LoadedModel:
                 there are no probabilities to compare with the threshold.
         """
         check_language(self.labels, language)
-        options.setdefault("k", min(DEFAULT_K, len(self.labels)))
+        options.setdefault("k", default_k(options.get("threshold"), len(self.labels)))
         asked = ranking_options(options)
         if isinstance(under, str):
             under = (under,)

@@ -121,6 +121,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             blends=manifest.blends,
             aims=_read_aims(bundle),
             familiar=_read_familiar(bundle),
+            thresholds=manifest.thresholds,
             promises=read_promises(bundle),
             is_confidential=manifest.is_confidential,
         )

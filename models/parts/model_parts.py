@@ -86,6 +86,7 @@ class ModelParts:
         aims: Of calibrated scorers.
         familiar: Tells texts that are unlike the corpus's; None where too few documents were held
             out.
+        thresholds: Of scorers: the probability from which all labels answered have the best F1.
         promises: Which labels are accepted; the first one of a scorer is its default.
         is_confidential: Whether words of the training documents are not shown.
     """
@@ -99,6 +100,7 @@ class ModelParts:
     blends: Mapping[str, RarityBlend] = field(default_factory=dict)
     aims: Aims = field(default_factory=dict)
     familiar: FamiliarRange | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
     is_confidential: bool = False
 

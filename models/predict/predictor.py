@@ -139,9 +139,7 @@ class Predictor:
 
     def _take_scorers(self, scorers: ScorerSet) -> None:
         self._scorers = scorers
-        self._presenter = Presenter(
-            scorers, self.catalogue, self._parts.familiar, self._parts.promises
-        )
+        self._presenter = Presenter(scorers, self.catalogue, self._parts)
 
     @cached_property
     def label_search(self) -> LabelSearch:

@@ -10,13 +10,14 @@ from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import LongtailError, RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.names import Abstention
-from longtail.models.options import RankingOptions
+from longtail.models.options import AUTO, AUTO_K, RankingOptions
 from longtail.models.parts.batches import Extent, TextBatch
+from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.scorer_set import Resolved, ScorerSet
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import UNLIKE_TRAINING, Familiarity, LabelScore, Prediction
 from longtail.models.scorers.calibration import probabilities_of
-from longtail.models.scorers.familiar_range import FamiliarRange
+from longtail.models.scorers.label_counts import automatic_thresholds
 from longtail.models.scorers.promises import Promise, promise_of
 from longtail.models.scorers.reliability import warnings_about
 
@@ -24,17 +25,12 @@ from longtail.models.scorers.reliability import warnings_about
 class Presenter:
     """Makes predictions of what the scorers of a model rank."""
 
-    def __init__(
-        self,
-        scorers: ScorerSet,
-        catalogue: LabelCatalogue,
-        familiar: FamiliarRange | None,
-        promises: tuple[Promise, ...] = (),
-    ) -> None:
+    def __init__(self, scorers: ScorerSet, catalogue: LabelCatalogue, parts: ModelParts) -> None:
         self._scorers = scorers
         self._catalogue = catalogue
-        self._familiar = familiar
-        self._promises = promises
+        self._familiar = parts.familiar
+        self._promises = parts.promises
+        self._thresholds = parts.thresholds
 
     def predict(self, batch: TextBatch, options: RankingOptions) -> list[Prediction]:
         """Return the best labels of each text, without explanations.
@@ -55,15 +51,24 @@ class Presenter:
         promise = self._promise(options, query, calibration)
         if not batch.texts:
             return []
-        ranking = self._scorers.rank(batch, options)
+        least = options.threshold
+        is_auto = isinstance(least, str)
+        depth = max(options.k, min(AUTO_K, self._scorers.num_labels)) if is_auto else options.k
+        ranking = self._scorers.rank(batch, replace(options, k=depth))
         probabilities: Sequence[Sequence[float] | None] = [None] * len(ranking.labels)
         if calibration is not None:
             scores = ranking.scores
             if query.aim is not None:  # they are gains then
                 scores = self._scorers.score(batch, ranking.labels, replace(options, aim=None))
-            probabilities = probabilities_of(calibration, scores).tolist()
+            calibrated = probabilities_of(calibration, scores)
+            probabilities = calibrated.tolist()
         warns = calibration is not None and self._scorers.is_overconfident(query.scorer)
-        threshold = options.threshold
+        thresholds: Sequence[float | None]
+        if isinstance(least, str):
+            of_all = self._thresholds[query.scorer]
+            thresholds = automatic_thresholds(calibrated, of_all).tolist()
+        else:
+            thresholds = [least] * len(ranking.labels)
         found = [
             self._prediction(
                 _checked(self._labels(labels, scores, own, threshold), query.scorer),
@@ -72,10 +77,11 @@ class Presenter:
                 threshold,
                 warns=warns,
             )
-            for labels, scores, own, about in zip(
-                ranking.labels.tolist(),
-                ranking.scores.tolist(),
+            for labels, scores, own, threshold, about in zip(
+                ranking.labels[:, : options.k].tolist(),
+                ranking.scores[:, : options.k].tolist(),
                 probabilities,
+                thresholds,
                 zip(
                     self._scorers.extents(batch, query.scorer),
                     batch.familiarities(),
@@ -174,8 +180,14 @@ class Presenter:
         return None
 
     def _check_threshold(
-        self, threshold: float | None, scorer: str, calibration: Calibration | None
+        self, threshold: float | str | None, scorer: str, calibration: Calibration | None
     ) -> None:
+        if threshold == AUTO and calibration is not None and scorer not in self._thresholds:
+            there = ", ".join(self._thresholds) or "none"
+            raise RequestError(
+                f"threshold is 'auto', and no threshold was fitted for scorer {scorer!r}; expected "
+                f"one of {there}; give a number, or train with a dev split"
+            )
         if threshold is None or calibration is not None:
             return
         if self._scorers.calibration_of(scorer) is not None:

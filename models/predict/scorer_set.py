@@ -162,7 +162,8 @@ class ScorerSet:
                 f"k is {options.k}; expected 1 to {self.num_labels}, the number of labels"
             )
         selection = self._selector.select(options.label_filter)
-        scorers, combine = self._scored(batch, query, options.threshold)
+        least = None if isinstance(options.threshold, str) else options.threshold
+        scorers, combine = self._scored(batch, query, least)
         arguments = (scorers, combine, options.k, self.num_labels, selection)
         return scan(*arguments) or rank(*arguments)
 

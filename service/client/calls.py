@@ -30,7 +30,7 @@ class PredictOptions(TypedDict, total=False):
 
     k: int
     scorer: str
-    threshold: float
+    threshold: float | Literal["auto"]
     correction: Literal["none", "prior", "tree"]
     tail_dial: float
     aim: AimName

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.options import DEFAULT_K, MAX_TAIL_DIAL
+from longtail.models.options import MAX_TAIL_DIAL, default_k
 from longtail.service.commands.options import (
     DEFAULT_REGISTRY,
     DeviceOption,
@@ -65,7 +65,10 @@ def predict(
         ),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Least probability of a label.")
+        str | None,
+        typer.Option(
+            help="Least probability of a label; or auto: as many labels as the text needs."
+        ),
     ] = None,
     correction: Annotated[
         str | None,
@@ -183,7 +186,7 @@ def predict(
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)
     bundle = store.open(number)
-    defaults.setdefault("k", min(DEFAULT_K, bundle.manifest.label_count))
+    defaults.setdefault("k", default_k(defaults.get("threshold"), bundle.manifest.label_count))
     check_options(bundle, defaults, sets)
     columns = DocumentColumns.named(text_columns, id_column)
     computing = {"device": device, "num_threads": num_threads, "precision": checked}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from longtail.models.errors import RequestError
-from longtail.models.options import RankingOptions
+from longtail.models.options import RankingOptions, default_k
 from longtail.models.predict.protocol import Predictor
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.schemas.base import Options
@@ -54,7 +54,7 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
     has_own_k = "k" in asked.model_fields_set
     label_filter = label_sets.filter_of(asked) if asked.filters_labels else None
     return RankingOptions(
-        k=asked.k if has_own_k else min(asked.k, len(predictor.catalogue)),
+        k=asked.k if has_own_k else default_k(asked.threshold, len(predictor.catalogue)),
         scorer=predictor.default_scorer if asked.scorer is None else asked.scorer,
         threshold=asked.threshold,
         correction=asked.correction,

@@ -107,6 +107,13 @@ Accept = Annotated[
 """How a request names a promise."""
 
 
+Threshold = Annotated[
+    Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | Literal["auto"],
+    as_one_error("threshold", "Give a probability from 0 to 1, or 'auto'"),
+]
+"""Least probability of a label."""
+
+
 class Options(BaseModel):
     """What to answer about a text."""
 
@@ -115,11 +122,14 @@ class Options(BaseModel):
     )
 
     k: WholeNumber = Field(5, ge=1)
-    """Labels to return for each text; absent: 5, or all of a model that has fewer."""
+    """Labels to return for each text; absent: 5 (50 with the threshold `auto`), or all of a model
+    that has fewer."""
     scorer: Annotated[str, Field(max_length=100)] | None = None
     """How to score labels; one of the model's `scorers`, its default where absent."""
-    threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    """Return only labels of at least this probability; for scorers that give probabilities. The
+    threshold: Threshold | None = None
+    """Return only labels of at least this probability; or `auto`: as many labels as the text needs
+    by their probabilities, at most `k`, which is 50 then where it is absent. For scorers that give
+    probabilities; `auto` for those with one of the model's `thresholds`, and not with an aim. The
     answer has `warnings` where labels passed whose probabilities are often far too high."""
     correction: Literal["none", "prior", "tree"] | None = None
     """What to add to the scores against the bias of negative sampling: nothing, or what the scorer

@@ -136,6 +136,8 @@ def _threshold_of(query: Query, answer: EngineAnswer) -> float | None:
     asked = query.asked
     is_plain = not asked.filters_labels and asked.aim is None and asked.tail_dial == 0
     threshold = answer.model.thresholds.get(answer.scorer) if is_plain else None
+    if isinstance(asked.threshold, str):  # as many labels as the text needs
+        return None
     if threshold is not None and (asked.threshold or 0) > threshold:
         return None
     return threshold
