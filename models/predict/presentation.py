@@ -51,10 +51,11 @@ class Presenter:
         promise = self._promise(options, query, calibration)
         if not batch.texts:
             return []
-        least = options.threshold
-        is_auto = isinstance(least, str)
-        depth = max(options.k, min(AUTO_K, self._scorers.num_labels)) if is_auto else options.k
-        ranking = self._scorers.rank(batch, replace(options, k=depth))
+        least, looked_at = options.threshold, options
+        if isinstance(least, str):
+            depth = max(options.k, min(AUTO_K, self._scorers.num_labels))
+            looked_at = replace(options, k=depth)
+        ranking = self._scorers.rank(batch, looked_at)
         probabilities: Sequence[Sequence[float] | None] = [None] * len(ranking.labels)
         if calibration is not None:
             scores = ranking.scores
@@ -105,12 +106,11 @@ class Presenter:
             counts = [self._catalogue[label.index].training_count for label in labels]
             marks = promise.accepted(counts, [label.probability for label in labels])
             reason = None if any(marks) else "below-threshold"
-        marked = zip(labels, marks, strict=True)
-        return replace(
-            prediction,
-            labels=tuple(replace(label, accepted=is_accepted) for label, is_accepted in marked),
-            abstained_because=reason,
+        marked = tuple(
+            LabelScore(x.index, x.id, x.name, x.score, x.probability, is_accepted)
+            for x, is_accepted in zip(labels, marks, strict=True)  # `replace` takes far longer
         )
+        return replace(prediction, labels=marked, abstained_because=reason)
 
     def _promise(
         self, options: RankingOptions, query: Resolved, calibration: Calibration | None

@@ -122,6 +122,7 @@ class Row {
     this.move = element("span", { class: "move" });
     this.only = element("span", { class: "tag", hidden: true }, "only here");
     this.doubt = element("span", { class: "tag doubt", hidden: true }, "too high?");
+    this.accepted = element("span", { class: "tag accepted", hidden: true }, "accepted");
     this.count = element("span", { class: "count" });
     this.value = element("span", { class: "value" });
     this.fill = element("span", { class: "fill" });
@@ -130,7 +131,7 @@ class Row {
       { type: "button", class: "result-head", aria: { expanded: "false", controls: id } },
       this.rank,
       this.name,
-      element("span", { class: "meta" }, this.count, this.move, this.only, this.doubt),
+      element("span", { class: "meta" }, this.count, this.move, this.only, this.doubt, this.accepted),
       this.value,
       element("span", { class: "bar", aria: { hidden: "true" } }, this.fill),
     );
@@ -163,6 +164,7 @@ class Row {
     this.entry.href = `#labels/${encodeURIComponent(label.id)}`;
     this.entry.setAttribute("aria-label", `${label.name} in the catalogue`);
     this.doubt.hidden = !isDoubtful;
+    this.accepted.hidden = !label.accepted;
     this.fill.style.setProperty("--share", share.toFixed(4));
     const kind = explanation ? rarity(explanation.training_count) : "common";
     this.item.className = `result ${kind}`;

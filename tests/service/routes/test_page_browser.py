@@ -29,6 +29,7 @@ from longtail.models.results import (
     SparseParts,
     TokenPart,
 )
+from longtail.models.scorers.promises import BandRule, Promise
 from longtail.service.errors import QueueFullError
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.web.api_keys import make_key
@@ -304,6 +305,38 @@ def test_scores_are_named_and_have_no_bars_that_look_like_confidence(page):
     turn_dial(page, 0)
     page.wait("document.querySelector('.value').textContent === '100 %'")
     assert words(page, ".cautions") == ""
+
+
+def test_accepted_labels_are_marked_where_the_model_makes_a_promise(
+    browser, open_server, page_loader
+):
+    class Promising(page_loader.predictor_class):
+        promises = (Promise("precision", 0.95, 0.9, "retrieval", 200, (BandRule(0, (0.5,)),)),)
+
+        def _ranked(self, text: str, found: Any, k: int, options: dict[str, Any]) -> Any:
+            found = super()._ranked(text, found, k, options)
+            if not options.get("accept"):
+                return found
+            is_likely = "olive" in text
+            labels = [replace(x, accepted=is_likely and x.index == 2) for x in found.labels]
+            reason = None if is_likely else "below-threshold"
+            return replace(found, labels=tuple(labels), abstained_because=reason)
+
+    page_loader.predictor_class = Promising
+    with open_server(page_loader) as url:
+        open_page(browser, url)
+        ask(browser, "olive oil")
+        assert "promise “precision 0.95”" in words(browser, ".cautions")
+        marked = (
+            "[...document.querySelectorAll('.tag.accepted:not([hidden])')]"
+            ".map((each) => each.closest('.result').dataset.id)"
+        )
+        assert browser.run(f"return {marked}") == ["L2"]
+        turn_dial(browser, 0.5)
+        browser.wait(f"!{marked}.length")
+        ask(browser, "coal")
+        turn_dial(browser, 0)
+        browser.wait("document.querySelector('.cautions').textContent.includes('likely enough')")
 
 
 def test_probabilities_that_are_often_too_high_are_marked(page):
