@@ -149,6 +149,7 @@ def predict(
     were answered, and 1 if one was not. Parquet files are answered one at a time.
     """
     from longtail.models.bundle.registry import Registry
+    from longtail.models.bundle.trained_on import read_trained_on
     from longtail.models.files.outputs import check_readable_file
     from longtail.service.engine.label_sets import LabelSets
     from longtail.service.offline.documents import DocumentColumns
@@ -188,10 +189,19 @@ def predict(
     bundle = store.open(number)
     defaults.setdefault("k", default_k(defaults.get("threshold"), bundle.manifest.label_count))
     check_options(bundle, defaults, sets)
-    columns = DocumentColumns.named(text_columns, id_column)
-    computing = {"device": device, "num_threads": num_threads, "precision": checked}
+    record = read_trained_on(bundle)
     asked = _Asked(
-        source, target, registry, number, bundle, defaults, sets, columns, computing, overwrite
+        source=source,
+        target=target,
+        registry=registry,
+        version=number,
+        bundle=bundle,
+        defaults=defaults,
+        sets=sets,
+        columns=DocumentColumns.named(text_columns, id_column),
+        trained_columns=() if record is None else record.text_columns,
+        computing={"device": device, "num_threads": num_threads, "precision": checked},
+        overwrite=overwrite,
     )
     answer = _answer_parts if is_parquet(source) else _answer_lines
     tally = answer(asked, workers if by == "ray" else 0)
@@ -210,16 +220,9 @@ class _Asked:
     defaults: dict[str, Any]
     sets: LabelSets
     columns: DocumentColumns
+    trained_columns: tuple[str, ...]
     computing: dict[str, Any]
     overwrite: bool
-
-    @property
-    def trained_columns(self) -> tuple[str, ...]:
-        """Columns of the texts that the model was trained on, where it knows them."""
-        from longtail.models.bundle.trained_on import read_trained_on
-
-        record = read_trained_on(self.bundle)
-        return () if record is None else record.text_columns
 
 
 def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
@@ -271,6 +274,8 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
         computing = {**computing, "device": device, "num_threads": num_threads}
         answer = partial(of_parquet.answer_on_ray, num_workers, num_threads, device)
     text, key = asked.columns.text or asked.trained_columns or ("text",), asked.columns.id
+    if not asked.columns.text:
+        typer.echo(f"The text is that of {', '.join(text)}.", err=True)
     options = {**keywords_of(defaults, asked.sets), "language": defaults.get("language")}
     registry, version = asked.registry.resolve(), asked.version
     predictor = arrow_predictor(registry, text, key, version=version, **computing, **options)

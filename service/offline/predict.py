@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
@@ -40,8 +40,6 @@ MAX_LINE_BYTES = 2**24
 ENGINES = ("local", "ray")
 CHUNK_LINES = 512
 """Lines that are answered, and written, together."""
-Chunk: TypeAlias = tuple[int, Sequence[bytes | None]]
-"""The number of the first line, and the lines; None for one that is too long."""
 
 
 def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
@@ -193,32 +191,12 @@ def predict_file(
         ConfigError: What an earlier run has left is about something else, or another process
             works on it.
     """
-
-    def answers(chunks: Iterable[Chunk]) -> Iterator[list[bytes]]:
-        for first, lines in chunks:
-            yield answers_to(predictor, task, first, lines)
-
-    return answer_all(task, answers, progress)
-
-
-def answer_all(
-    task: Task,
-    answers: Callable[[Iterable[Chunk]], Iterator[list[bytes]]],
-    progress: Callable[[int], object],
-) -> Tally:
-    """Write the answers to all lines of a file; see `predict_file`.
-
-    Args:
-        task: What to do.
-        answers: Yields the answers to the lines of each chunk.
-        progress: Called with the bytes of the source, as it lies on disk, that were read since.
-    """
     tally = Tally()
     with working(task):
         num_kept = resume(task, tally)
         with task.part.open("ab") as out:
-            for lines in answers(_chunks_left(task, num_kept, progress)):
-                for answer in lines:
+            for first, lines in _chunks_left(task, num_kept, progress):
+                for answer in _answers_to(predictor, task, first, lines):
                     tally.note_answer(answer)
                     out.write(answer)
                 out.flush()
@@ -227,8 +205,10 @@ def answer_all(
     return tally
 
 
-def _chunks_left(task: Task, num_kept: int, progress: Callable[[int], object]) -> Iterator[Chunk]:
-    """Yield the lines that have no answers yet, in chunks.
+def _chunks_left(
+    task: Task, num_kept: int, progress: Callable[[int], object]
+) -> Iterator[tuple[int, Sequence[bytes | None]]]:
+    """Yield the lines that have no answers yet, in chunks, with the number of the first one.
 
     Lines are all of a text file, else all that are not blank; None for one too long.
     """
@@ -245,17 +225,10 @@ def _chunks_left(task: Task, num_kept: int, progress: Callable[[int], object]) -
             yield start, chunk[start - first :]
 
 
-def answers_to(
+def _answers_to(
     predictor: Predictor, task: Task, first: int, lines: Sequence[bytes | None]
 ) -> list[bytes]:
-    """Return the answers to some lines, those that ask for the same computed together.
-
-    Args:
-        predictor: The model of the task's version.
-        task: What is to be done.
-        first: Number of the first line.
-        lines: That are not blank; None for one too long.
-    """
+    """Return the answers to lines; those that ask for the same are computed together."""
     answers: dict[int, bytes] = {}
     groups: dict[RankingOptions, list[tuple[int, BatchLine]]] = {}
     for index, content in enumerate(lines, first):
