@@ -15,7 +15,6 @@ from longtail.models.errors import BundleNotFoundError, ConfigError, LongtailErr
 from longtail.models.files.outputs import check_output_file
 from longtail.models.files.validation import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
-from longtail.models.labels.filters import LabelFilter
 from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions
 from longtail.models.predict.protocol import Predictor
@@ -102,14 +101,7 @@ def keywords_of(options: Mapping[str, Any], sets: LabelSets) -> dict[str, Any]:
         RequestError: There is no such stored set.
     """
     asked = BatchLine(text="text", **options)
-    chosen = {x: sets.get(x) for x in (asked.include_set, asked.exclude_set) if x is not None}
-    label_filter = LabelFilter(
-        include=None if asked.include is None else tuple(asked.include),
-        exclude=tuple(asked.exclude),
-        include_set=chosen.get(asked.include_set or ""),
-        exclude_set=chosen.get(asked.exclude_set or ""),
-        under=tuple(asked.under),
-    )
+    label_filter = sets.filter_of(asked)
     names = RankingKeywords.__annotations__.keys() & options.keys()
     found = {name: getattr(asked, name) for name in names}
     return found if label_filter.is_empty else {**found, "label_filter": label_filter}
