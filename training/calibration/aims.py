@@ -10,27 +10,18 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.files.durable import write_lines_durably
 from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS, AimName
 from longtail.models.ranking.threshold_algorithm import SUM
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
-from longtail.models.scorers.aims import (
-    AIMS_NAME,
-    Aim,
-    AimedRanking,
-    Aims,
-    aims_from_json,
-    aims_to_json,
-)
+from longtail.models.scorers.aims import Aim, AimedRanking
 from longtail.training.calibration.scored_pairs import NUM_BEST, ScoredPairs
 from longtail.training.evaluation.by_frequency import TAIL_BIN, label_subsets
 from longtail.training.evaluation.metrics import (
@@ -49,17 +40,6 @@ CUT_OFF = 5
 """k of the measures; less where there are fewer labels."""
 _EXPONENTS = tuple(step / 10 for step in range(11))
 _PIVOTS = (0.0, 0.01, 0.02, 0.05, 0.1)
-
-
-def kept_aims(folder: Path, fit: Callable[[], Aims]) -> Aims:
-    """Return what the folder holds, or fit it and keep it there."""
-    path = folder / AIMS_NAME
-    if path.exists():
-        return aims_from_json(path.read_text(encoding="utf-8"))
-    aims = fit()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_lines_durably(path, [aims_to_json(aims)])
-    return aims
 
 
 def fit_aims(

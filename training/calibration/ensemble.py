@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend, blend_of
-from longtail.models.files.durable import read_json, write_json_durably
 from longtail.training.calibration.blends import in_words
 from longtail.training.calibration.fit import fit_calibration
 from longtail.training.calibration.members import DevRanking, blended
@@ -18,8 +16,6 @@ from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import best_threshold
 
 logger = logging.getLogger(__name__)
-
-_FILE_NAME = "blending.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +45,6 @@ class Blending:
         }
         blends = {name: blend_of(found) for name, found in content["blends"].items()}
         return cls(calibrations, blends, content["thresholds"])
-
-
-def kept_blending(folder: Path, fit: Callable[[], Blending]) -> Blending:
-    """Return what the folder holds, or fit it and keep it there."""
-    path = folder / _FILE_NAME
-    if path.exists():
-        return Blending.from_json(read_json(path))
-    blending = fit()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json_durably(path, blending.to_json())
-    return blending
 
 
 def fit_blending(

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from longtail.training.evaluation.bootstrap import Draws, interval_of, measured_on, two_sided_p
 from longtail.training.evaluation.metrics import RankedEvaluation
 from longtail.training.evaluation.significance import holm
-from longtail.training.runtime.checkpoints import save_arrays
+from longtail.training.runtime.kept import save_arrays
 
 _LEVEL = 0.05
 Drawn = Mapping[str, Float64[np.ndarray, "draw"]]

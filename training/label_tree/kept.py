@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from longtail.models.label_tree.tree import LabelTree
 from longtail.training.configuration.learning import TreeFitConfig
 from longtail.training.label_tree.fit import NUM_COMPONENTS, fit_tree
-from longtail.training.runtime.checkpoints import save_arrays
+from longtail.training.runtime.kept import kept, save_arrays
 
 logger = logging.getLogger(__name__)
 
@@ -36,17 +36,21 @@ def kept_tree(
         seed: Of the fit.
         folder: Of the stage.
     """
-    path = folder / "tree.safetensors"
-    if path.exists():
-        return LabelTree.from_arrays(load_file(path))
-    read = vectors()
-    num_components = min(NUM_COMPONENTS, read.shape[1])
-    fitted = fit_tree(
-        read, truth, num_components=num_components, regulariser=config.regulariser, seed=seed
+
+    def fit() -> LabelTree:
+        read = vectors()
+        num_components = min(NUM_COMPONENTS, read.shape[1])
+        fitted = fit_tree(
+            read, truth, num_components=num_components, regulariser=config.regulariser, seed=seed
+        )
+        logger.info(
+            "label tree: lambda_n %g, %.3f nats a pair", fitted.regulariser, fitted.log_likelihood
+        )
+        return fitted.tree
+
+    return kept(
+        folder / "tree.safetensors",
+        fit,
+        lambda path: LabelTree.from_arrays(load_file(path)),
+        lambda path, tree: save_arrays(path, tree.to_arrays()),
     )
-    logger.info(
-        "label tree: lambda_n %g, %.3f nats a pair", fitted.regulariser, fitted.log_likelihood
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    save_arrays(path, fitted.tree.to_arrays())
-    return fitted.tree

@@ -8,7 +8,6 @@ one fold are there what labels without documents are later, in the right proport
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from joblib import cpu_count
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 from scipy.sparse import csr_array
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
@@ -34,6 +33,7 @@ from longtail.models.names import NAMES
 from longtail.models.ranking.row_threads import in_row_parts
 from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.word_counts import count_words, words_of
+from longtail.training.runtime.kept import kept, save_arrays
 from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -102,22 +102,17 @@ class NamesFitting(Fitting):
                 trees=None if before is None else before.trees,
             )  # fmt: skip
 
-        return kept_name_model(folder, fit) or before
+        return kept(folder / "names.texts.json", fit, _read_model, _write_model) or before
 
 
-def kept_name_model(folder: Path, fit: Callable[[], NameModel | None]) -> NameModel | None:
-    """Return the model that the folder holds, or fit it and keep it there."""
-    arrays, texts = folder / NAMES_FILE, folder / "names.texts.json"
-    if texts.exists():
-        return names_of(load_file(arrays), read_json(texts))
-    model = fit()
-    if model is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        incoming = arrays.with_suffix(f".incoming-{os.getpid()}")
-        save_file(arrays_of_names(model), incoming)
-        incoming.replace(arrays)
-        write_json_durably(texts, texts_of_names(model))
-    return model
+def _read_model(texts: Path) -> NameModel:
+    return names_of(load_file(texts.with_name(NAMES_FILE)), read_json(texts))
+
+
+def _write_model(texts: Path, model: NameModel | None) -> None:
+    assert model is not None  # `kept` keeps no None
+    save_arrays(texts.with_name(NAMES_FILE), arrays_of_names(model))
+    write_json_durably(texts, texts_of_names(model))
 
 
 def fit_name_model(

@@ -13,7 +13,7 @@ from longtail.models.encoders.check import usable_dtype
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
 from longtail.models.encoders.tokens import TokenizedTexts
 from longtail.models.predict.loading import take_fastest_backend
-from longtail.training.runtime.checkpoints import save_arrays
+from longtail.training.runtime.kept import save_arrays
 from longtail.training.runtime.machine import Machine
 from longtail.training.runtime.progress import progress_bar
 

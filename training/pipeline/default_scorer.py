@@ -8,14 +8,12 @@ differences between good scorers, so a difference decides only where it is large
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.names import ENSEMBLE, FAST
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.members import DevRanking
@@ -23,7 +21,6 @@ from longtail.training.calibration.members import DevRanking
 CONFIDENCE_Z = 1.96
 """Standard errors of a mean difference from which on it is larger than chance: 95 %, two-sided."""
 _NUM_FOLDS = 5
-_FILE_NAME = "default.json"
 
 
 class DefaultScorer(NamedTuple):
@@ -68,17 +65,6 @@ class Lead(NamedTuple):
     def is_beyond_chance(self) -> bool:
         """Whether the first scorer is better."""
         return self.mean > self.margin
-
-
-def kept_default(folder: Path, choose: Callable[[], DefaultScorer]) -> DefaultScorer:
-    """Return what the folder holds, or choose it and keep it there."""
-    path = folder / _FILE_NAME
-    if path.exists():
-        return DefaultScorer(**read_json(path))
-    chosen = choose()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json_durably(path, chosen._asdict())
-    return chosen
 
 
 def choose_default(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from longtail.models.files.durable import write_lines_durably
+from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.kinds.registry import KINDS, without_encoder
 from longtail.models.names import ENSEMBLE, FAST, Precision
 from longtail.models.parts.batches import TextBatch
@@ -25,11 +25,11 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
-from longtail.models.scorers.aims import Aims
+from longtail.models.scorers.aims import AIMS_NAME, Aims, aims_from_json, aims_to_json
 from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
 from longtail.training.assessment.assess import assess, split_batches
-from longtail.training.calibration.aims import fit_aims, kept_aims
-from longtail.training.calibration.ensemble import Blending, fit_blending, kept_blending
+from longtail.training.calibration.aims import fit_aims
+from longtail.training.calibration.ensemble import Blending, fit_blending
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import (
     PairCollector,
@@ -39,7 +39,8 @@ from longtail.training.calibration.scored_pairs import (
 )
 from longtail.training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
 from longtail.training.data.dataset import Dataset
-from longtail.training.pipeline.default_scorer import DefaultScorer, choose_default, kept_default
+from longtail.training.pipeline.default_scorer import DefaultScorer, choose_default
+from longtail.training.runtime.kept import kept, kept_text
 from longtail.training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
@@ -183,7 +184,12 @@ class DevSplit:
             folder: Of the run's blending.
             members: By the name of a blend, the scorers that it is made of; else they are chosen.
         """
-        return kept_blending(folder, lambda: self._fitted(blends, members))
+        return kept(
+            folder / "blending.json",
+            lambda: self._fitted(blends, members),
+            lambda path: Blending.from_json(read_json(path)),
+            lambda path, found: write_json_durably(path, found.to_json()),
+        )
 
     def aims(self, blending: Blending, folder: Path) -> Aims:
         """Return what the folder holds, or fit the aims of calibrated scorers and keep them there.
@@ -192,7 +198,8 @@ class DevSplit:
             blending: Of this model.
             folder: Of the run's blending.
         """
-        return kept_aims(folder, lambda: self._fitted_aims(blending))
+        path = folder / AIMS_NAME
+        return kept_text(path, lambda: self._fitted_aims(blending), aims_from_json, aims_to_json)
 
     def default(self, blending: Blending, folder: Path) -> DefaultScorer:
         """Return what the folder holds, or choose the default scorer and keep it there.
@@ -203,7 +210,12 @@ class DevSplit:
         """
         names = self.predictor.with_blending(blending.calibrations, blending.blends).scorers
         choose = choose_default if self.heed is None else self.heed.default
-        return kept_default(folder, lambda: choose(self._dev_ranking(), blending, names))
+        return kept(
+            folder / "default.json",
+            lambda: choose(self._dev_ranking(), blending, names),
+            lambda path: DefaultScorer(**read_json(path)),
+            lambda path, chosen: write_json_durably(path, chosen._asdict()),
+        )
 
     def familiar(self, folder: Path) -> FamiliarRange | None:
         """Return what the folder holds, or what the split is like, and keep it; None: too few.
@@ -211,17 +223,17 @@ class DevSplit:
         Args:
             folder: Of the run's blending.
         """
+
+        def found() -> FamiliarRange | None:
+            self._collected()
+            return FamiliarRange.of_documents(
+                [each for batch in self._batches for each in batch.familiarities()]
+            )
+
         path = folder / FAMILIAR_NAME
-        if path.exists():
-            return FamiliarRange.from_json(path.read_text(encoding="utf-8"))
-        self._collected()
-        found = FamiliarRange.of_documents(
-            [each for batch in self._batches for each in batch.familiarities()]
+        return kept_text(
+            path, found, FamiliarRange.from_json, lambda found: found.to_json() if found else ""
         )
-        if found is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_lines_durably(path, [found.to_json()])
-        return found
 
     def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.

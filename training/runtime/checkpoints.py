@@ -7,9 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
-from safetensors.numpy import save_file as save_numpy_file
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -84,16 +82,6 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         apart[name] = tensor.clone() if storage in seen else tensor.contiguous()
         seen.add(storage)
     return apart
-
-
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a safetensors file; a crash leaves all of it or nothing under this name."""
-    incoming = path.with_suffix(f".incoming-{os.getpid()}")
-    # safetensors writes an array's memory as it lies, whatever the order of its axes.
-    save_numpy_file({name: np.ascontiguousarray(x) for name, x in arrays.items()}, incoming)
-    with incoming.open("rb") as file:
-        os.fsync(file.fileno())
-    incoming.replace(path)
 
 
 def load_checkpoint(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,13 +12,13 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from joblib import cpu_count
 from safetensors import safe_open
-from safetensors.numpy import save_file
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
+from longtail.training.runtime.kept import save_arrays
 from longtail.training.runtime.progress import progress_bar
 from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.sparse.svm import FittedLabels, SvmProblem, joined
@@ -158,9 +157,7 @@ def _fit_on_threads(
 
 def _save_block(path: Path, fitted: FittedLabels) -> None:
     arrays = {name: getattr(fitted, name) for name in ("sizes", "features", "weights", "bias")}
-    incoming = path.with_suffix(f".incoming-{os.getpid()}")
-    save_file(arrays, incoming)
-    incoming.replace(path)
+    save_arrays(path, arrays)
 
 
 def _read_blocks(

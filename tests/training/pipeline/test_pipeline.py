@@ -77,11 +77,11 @@ MOMENTS = {
     "tree fitted but not kept": ("longtail.training.label_tree.kept", "save_arrays", 1),
     "third checkpoint of the linear scorer": ("longtail.training.linear.trainer", "save_states", 3),
     "blending fitted but not kept": (
-        "longtail.training.calibration.ensemble",
+        "longtail.training.pipeline.dev_split",
         "write_json_durably",
         1,
     ),
-    "aims fitted but not kept": ("longtail.training.calibration.aims", "write_lines_durably", 1),
+    "aims fitted but not kept": ("longtail.training.runtime.kept", "write_lines_durably", 1),
     "bundle half written": ("longtail.models.bundle.bundle", "sync_tree", 1),
     "bundle not yet numbered": ("longtail.models.bundle.registry", "open_bundle", 1),
     "bundle not yet in the registry's file": (
