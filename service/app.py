@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
-from longtail.models.predict.protocol import Predictor
+from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.engine.queries import MAX_FILTER_LABELS, Limits
@@ -125,13 +125,9 @@ def create_app(
 
 def load_predictor(settings: Settings, compute: ComputeSetup, bundle: Bundle) -> Predictor:
     """Return the real model of a bundle."""
-    from longtail.models.predict.predictor import (
-        Predictor as BundlePredictor,  # PyTorch, with an encoder
-    )
-
     if bundle.manifest.encoder is not None:
         compute.use_libraries()
-    return BundlePredictor.of_bundle(
+    return Predictor.of_bundle(
         bundle,
         device=settings.device,
         num_threads=settings.num_threads,

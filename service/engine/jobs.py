@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from longtail.models.options import RankingOptions
-from longtail.models.predict.protocol import PreparedTexts
+from longtail.models.parts.batches import TextBatch
 from longtail.models.results import Prediction
 from longtail.service.engine.admission import Priority, estimate_tokens
 from longtail.service.versions.serving import LoadedModel
@@ -126,7 +126,7 @@ class Item:
 
     job: Job
     number: int
-    batch: PreparedTexts | None
+    batch: TextBatch | None
     tokens: int
 
     @property

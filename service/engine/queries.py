@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from longtail.models.errors import RequestError
 from longtail.models.options import RankingOptions, default_k
-from longtail.models.predict.protocol import Predictor
+from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.schemas.base import Options
 

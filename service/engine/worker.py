@@ -14,7 +14,8 @@ from threading import current_thread
 
 from longtail.models.errors import LongtailError, NotReadyError, RequestError
 from longtail.models.options import RankingOptions
-from longtail.models.predict.protocol import Predictor, PreparedTexts
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.predictor import Predictor
 from longtail.models.processor import gpu_problem
 from longtail.models.results import Prediction
 from longtail.service.engine.batching import BATCH_COST, WorkQueue
@@ -240,18 +241,17 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
         )
 
 
-def _encoded(items: Sequence[Item]) -> PreparedTexts:
+def _encoded(items: Sequence[Item]) -> TextBatch:
     predictor = items[0].job.model.predictor
     batches = [item.batch for item in items if item.batch is not None]
     if not batches:
-        read: PreparedTexts = predictor.read([item.job.texts[item.number] for item in items])
-        return read
+        return predictor.read([item.job.texts[item.number] for item in items])
     batch = type(batches[0]).joined(batches)
     predictor.encode(batch)
     return batch
 
 
-def _ranked(batch: PreparedTexts, items: Sequence[Item]) -> list[tuple[Item, Prediction]]:
+def _ranked(batch: TextBatch, items: Sequence[Item]) -> list[tuple[Item, Prediction]]:
     """Return the answers about texts of the same options, those that there are."""
     model, options = items[0].job.model, items[0].job.options
     answers: list[tuple[Item, Prediction]] = []

@@ -17,7 +17,7 @@ from longtail.models.files.validation import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions
-from longtail.models.predict.protocol import Predictor
+from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.engine.queries import options_for
 from longtail.service.offline.documents import as_question, document_lines

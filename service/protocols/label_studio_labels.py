@@ -13,7 +13,7 @@ from longtail.models.errors import DataError, LabelNotFoundError, RequestError
 from longtail.models.files.validation import problem_in_words
 from longtail.models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.predict.protocol import Predictor
+from longtail.models.predict.predictor import Predictor
 from longtail.service.protocols.label_config import Choice, Control, controls_of
 from longtail.service.protocols.label_studio_schemas import TaxonomyItem
 from longtail.service.schemas.base import Listed, Text

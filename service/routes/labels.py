@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from longtail.models.errors import LabelNotFoundError
 from longtail.models.interface.languages import check_language
-from longtail.models.predict.protocol import Predictor
+from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import ModelReference, Version
 from longtail.service.schemas.labels import LabelDetail, LabelList, LabelSetList, LabelSetSummary
 from longtail.service.versions.serving import LoadedModel

@@ -14,7 +14,7 @@ from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.errors import BundleNotFoundError, LongtailError
 from longtail.models.parts.model_parts import gpu_bytes
-from longtail.models.predict.protocol import Predictor
+from longtail.models.predict.predictor import Predictor
 from longtail.service.errors import ChangeError
 from longtail.service.process.memory import available_bytes, available_gpu_bytes
 from longtail.service.telemetry.model_metrics import ModelMetrics

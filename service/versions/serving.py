@@ -13,7 +13,7 @@ from typing import Any
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleNotFoundError, NotReadyError
-from longtail.models.predict.protocol import Predictor
+from longtail.models.predict.predictor import Predictor
 
 _LOADING = "the models are still loading; try again soon"
 _STOPPING = "the service is stopping; ask another instance"

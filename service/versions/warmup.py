@@ -15,7 +15,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.errors import LongtailError
 from longtail.models.kinds.registry import KINDS
-from longtail.models.predict.protocol import Predictor
+from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
 
 T = TypeVar("T")
