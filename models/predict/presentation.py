@@ -55,7 +55,7 @@ class Presenter:
         if isinstance(least, str):
             depth = max(options.k, min(AUTO_K, self._scorers.num_labels))
             looked_at = replace(options, k=depth)
-        ranking = self._scorers.rank(batch, looked_at)
+        ranking = self._scorers.rank(batch, looked_at, query)
         probabilities: Sequence[Sequence[float] | None] = [None] * len(ranking.labels)
         if calibration is not None:
             scores = ranking.scores

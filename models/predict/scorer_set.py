@@ -146,17 +146,24 @@ class ScorerSet:
             f"split for scorer {scorer!r}; leave the aim out, or {instead}"
         )
 
-    def rank(self, batch: TextBatch, options: RankingOptions) -> Ranking:
+    def rank(
+        self, batch: TextBatch, options: RankingOptions, query: Resolved | None = None
+    ) -> Ranking:
         """Return the exact k best labels of each text.
 
         With an aim, those are the best of the labels that pass the threshold; else it plays no
         part.
 
+        Args:
+            batch: The texts.
+            options: What is asked.
+            query: What `resolve` returned of the options; None: not resolved yet.
+
         Raises:
             RequestError: As `resolve` does; or k is more than there are labels, or the filter names
                 unknown labels.
         """
-        query = self.resolve(options)
+        query = query or self.resolve(options)
         if options.k > self.num_labels:
             raise RequestError(
                 f"k is {options.k}; expected 1 to {self.num_labels}, the number of labels"
