@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -137,6 +138,26 @@ def report(
         f"{counts.entries} entries ({counts.with_text} with their text), {counts.deleted} "
         f"deleted.\nLabels: {counts.accepted} accepted, {counts.rejected} rejected, "
         f"{counts.added} added, {counts.proposed} proposed.\n\n{found.to_markdown()}"
+    )
+    if found.promised.total():
+        print(f"\n{_promised(found.promised)}")
+
+
+def _promised(judged: Counter[str]) -> str:
+    """Return which share of the labels that a promise had accepted is right, in a sentence.
+
+    The bounds may be looked at every week: they hold at all times at once.
+    """
+    import numpy as np
+
+    from longtail.service.canary.sequential import rate_bounds
+
+    right, total = np.array([float(judged["accepted"])]), np.array([float(judged.total())])
+    (lower,), (upper,) = rate_bounds(right, total, 0.05)
+    return (
+        f"Promised labels: {judged.total():,} were judged, and people accepted "
+        f"{100 * right[0] / total[0]:.1f} % of them (95 % confidence sequence: "
+        f"{100 * lower:.1f} to {100 * upper:.1f} %)."
     )
 
 

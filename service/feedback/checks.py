@@ -72,6 +72,7 @@ def unchecked_entry(
         rejected=tuple(said.rejected),
         added=tuple(said.added),
         proposed=tuple(ProposedLabel(label.name, label.id) for label in said.proposed),
+        promised=tuple(dict.fromkeys(said.promised)),
     )
 
 

@@ -39,6 +39,8 @@ class Entry:
         rejected: Ids of labels that the model found and that are wrong.
         added: Ids of labels that the model did not find and that are right.
         proposed: Labels that are right and that the model lacks.
+        promised: Those of `accepted` and `rejected` that the answer had marked as accepted by a
+            promise.
     """
 
     id: str
@@ -53,6 +55,7 @@ class Entry:
     rejected: tuple[str, ...]
     added: tuple[str, ...]
     proposed: tuple[ProposedLabel, ...] = ()
+    promised: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -75,6 +78,8 @@ class Entry:
         """Return the entry as one JSON object without its id."""
         fields = asdict(self)
         del fields["id"]
+        if not self.promised:
+            del fields["promised"]
         return json.dumps(fields, ensure_ascii=False)
 
 

@@ -164,7 +164,8 @@ class Row {
     this.entry.href = `#labels/${encodeURIComponent(label.id)}`;
     this.entry.setAttribute("aria-label", `${label.name} in the catalogue`);
     this.doubt.hidden = !isDoubtful;
-    this.accepted.hidden = !label.accepted;
+    this.isAccepted = Boolean(label.accepted);
+    this.accepted.hidden = !this.isAccepted;
     this.fill.style.setProperty("--share", share.toFixed(4));
     const kind = explanation ? rarity(explanation.training_count) : "common";
     this.item.className = `result ${kind}`;

@@ -94,6 +94,9 @@ class FeedbackEntry(BaseModel):
     """Ids of labels of the model that it did not find and that are right."""
     proposed: Annotated[list[NewLabel], Field(max_length=MAX_LABELS, fail_fast=True)] = []
     """Labels that are right and that the model lacks."""
+    promised: LabelIds = []
+    """Ids of the labels in `accepted` and `rejected` that the answer had marked as `accepted` by a
+    promise: they tell whether it is kept."""
     version: Version | None = None
     """The model version that answered, a number or `current`; the service's first where absent."""
 
@@ -115,6 +118,10 @@ class FeedbackEntry(BaseModel):
             raise PydanticCustomError(
                 "feedback_names_twice",
                 "Name each label once, in one of 'accepted', 'rejected' and 'added'",
+            )
+        if not set(self.promised) <= {*self.accepted, *self.rejected}:
+            raise PydanticCustomError(
+                "feedback_promised", "Name labels of 'promised' in 'accepted' or 'rejected', too"
             )
         return self
 

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Summary
 BANDS = ("0", "1", "2-9", "10-99", "100+")
 _LOWER_BOUNDS = (1, 2, 10, 100)
 """Training documents from which on a label is in the next band."""
-
-
+PROMISED = "promised"
+"""Stands for the band of labels that a promise accepted, which are counted in their band, too."""
 Verdicts: TypeAlias = Tally[tuple[str, str]]
 """Labels by what was said of them and their band of frequency."""
 
@@ -39,6 +39,13 @@ class FeedbackMetrics:
             ("verdict", "training_documents"),
             registry=registry,
         )
+        self._promised = Counter(
+            "longtail_feedback_promised_labels",
+            "Labels in stored entries that the answer had accepted by a promise: accepted or "
+            "rejected by people.",
+            ("verdict",),
+            registry=registry,
+        )
         self._accepted_share = Summary(
             "longtail_feedback_accepted_share",
             "Share of the labels of an entry that were accepted, of those that were accepted or "
@@ -52,12 +59,16 @@ class FeedbackMetrics:
 
         Args:
             version: Whose labels they are.
-            verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band.
+            verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band; those of a
+                promise also with the band `PROMISED`.
             is_new: Whether it was stored now, and not before.
         """
         self._entries.labels("stored" if is_new else "known").inc()
         for (verdict, band), number in verdicts.items() if is_new else ():
-            self._labels.labels(verdict, band).inc(number)
+            if band == PROMISED:
+                self._promised.labels(verdict).inc(number)
+            else:
+                self._labels.labels(verdict, band).inc(number)
         accepted, rejected = (_total(verdicts, name) for name in ("accepted", "rejected"))
         if is_new and accepted + rejected:
             share = accepted / (accepted + rejected)
@@ -65,4 +76,5 @@ class FeedbackMetrics:
 
 
 def _total(verdicts: Verdicts, verdict: str) -> int:
-    return sum(number for (name, _), number in verdicts.items() if name == verdict)
+    found = (n for (name, band), n in verdicts.items() if name == verdict and band != PROMISED)
+    return sum(found)

@@ -21,7 +21,7 @@ from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.settings import Settings
-from longtail.service.telemetry.feedback_metrics import Verdicts, band_of
+from longtail.service.telemetry.feedback_metrics import PROMISED, Verdicts, band_of
 from longtail.service.web.deps import MAX_READERS, Service
 from longtail.service.web.scopes import add_log_fields, log_fields_of
 from longtail.service.wire.problems import Kind, KindError
@@ -157,6 +157,7 @@ def _meant(service: Service, version: int | str | None) -> Meant:
 def _size_of(said: FeedbackEntry) -> int:
     """Return about how many characters and labels there are to look at, in characters."""
     num_labels = len(said.accepted) + len(said.rejected) + len(said.added) + len(said.proposed)
+    num_labels += len(said.promised)
     return len(said.text or "") + _CHARACTERS_OF_LABEL * num_labels
 
 
@@ -184,4 +185,6 @@ def _verdicts_of(entry: Entry, catalogue: LabelCatalogue) -> Verdicts:
             row = catalogue.row_of_id(label_id)
             assert row is not None  # it was looked up
             verdicts[name, band_of(catalogue[row].training_count)] += 1
+            if label_id in entry.promised:
+                verdicts[name, PROMISED] += 1
     return verdicts

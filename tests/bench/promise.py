@@ -5,6 +5,9 @@ other, with thresholds by band (`by band`), and with one rule for all labels, wh
 promise over all of them (`one`). That one is also raised until the precision of every band on the
 first half is not below the promise (`one, all bands`), which guarantees nothing.
 
+`made` is the share of draws with accepted labels, `broken` that of draws in which fewer of them are
+right than promised (the guarantee is about this one), `kept` the share of the others among `made`.
+
     python -m tests.bench.promise REGISTRY DATA [--split dev] [--draws 200] [--json FILE]
 """
 
@@ -59,6 +62,7 @@ class Draws:
             yield {
                 "band": name,
                 "made": float(made.mean()),
+                "broken": float((self.right[:, place] < level * self.accepted[:, place]).mean()),
                 "kept": float((precision >= level).mean()) if made.any() else None,
                 "precision": float(precision.mean()) if made.any() else None,
                 "accepted": float(self.accepted[:, place].mean()),
@@ -143,7 +147,7 @@ def main(
     for level in levels:
         for rule, each in draw(documents, scorer, level, confidence, draws).items():
             results += [{"level": level, "rule": rule, **row} for row in each.rows(level)]
-    header = ["promise", "rule", "band", "made", "kept", "precision", "accepted", "found"]
+    header = ["promise", "rule", "band", "made", "broken", "kept", "precision", "accepted", "found"]
     rows = [[_cell(value) for value in row.values()] for row in results]
     figures = {
         "model": bundle.manifest.digest, "data": dataset.fingerprint, "split": split,

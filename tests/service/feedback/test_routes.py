@@ -84,6 +84,7 @@ def test_texts_are_not_kept_unless_asked_for(open_feedback, tmp_path):
         ({"accepted": ["L99"]}, "entries/0/accepted: version 2 has no label with the id 'L99'"),
         ({"proposed": [{"name": "x", "id": "L5"}]}, "has a label with the id 'L5' already"),
         ({"added": ["L1"]}, "Name each label once"),
+        ({"promised": ["L6"]}, "in 'accepted' or 'rejected'"),
         ({"text": None}, "Give one of 'text', 'text_sha256' and 'document_id'"),
         ({"text": "x" * 51}, "entries/0/text: got 51 characters, expected at most 50"),
         ({"text": " "}, "empty or only white space"),
@@ -156,13 +157,19 @@ def test_deleting_is_for_good(client, tmp_path):
 
 def test_what_is_accepted_is_counted_by_version_an_entry_each(client):
     half = {"document_id": "half", "accepted": ["L1"], "rejected": ["L2"]}
-    give(client, half, {"document_id": "none", "rejected": ["L2", "L3"], "version": 2})
+    give(
+        client,
+        half | {"promised": ["L1"]},
+        {"document_id": "none", "rejected": ["L2", "L3"], "version": 2},
+    )
     give(client, {"document_id": "unjudged", "added": ["L5"]})
     name = 'longtail_feedback_accepted_share_{}{{version="2"}}'
     expected = {name.format("count"): 2, name.format("sum"): 0.5}
     for part in ("count", "sum"):
         found = counts_of(client, f"longtail_feedback_accepted_share_{part}")
         assert found == {name.format(part): expected[name.format(part)]}
+    promised = counts_of(client, "longtail_feedback_promised_labels_total")
+    assert promised == {'longtail_feedback_promised_labels_total{verdict="accepted"}': 1}
 
 
 def damaged(folder):
