@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.search import LabelSearch, folded
+from longtail.models.labels.search import LabelSearch
 
 LABELS = (
     Label("1264", "olive oil", training_count=5),
@@ -92,11 +92,3 @@ def tier_of(label: Label, query: str) -> int | None:
         has_all(f"{label.name} {label.id} {label.description}"),
     ]
     return fits.index(True) if any(fits) else None
-
-
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [("OLIVE", "olive"), ("Caf\u00e9", "cafe"), ("\u0130", "i"), ("\ufb01n", "fin"), ("", "")],
-)
-def test_text_is_folded_to_one_case_without_accents(text, plain):
-    assert folded(text) == plain

@@ -1,7 +1,5 @@
 """Scores of names, of all labels and of labels that come later."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -61,14 +59,6 @@ def test_scores_are_the_log_odds_of_the_matches(model):
     )
     assert found.data.tolist() == wanted.tolist()
     assert found[[2]].nnz == 0  # no name is in it
-
-
-def test_what_was_found_in_training_counts(model):
-    found = np.zeros((5, 3), dtype=np.int64)
-    found[3] = 7
-    known = replace(model, history=FindHistory(found, np.zeros_like(found)))
-    before, after = (each.scores(["steel"]).toarray()[0] for each in (model, known))
-    assert after[3] == before[3] + 0.125
 
 
 def test_a_new_label_is_found_by_its_names(model):

@@ -192,19 +192,6 @@ def test_the_body_of_a_request_with_upgrade_is_not_the_next_request(impatient, c
     assert b"alive" not in answer
 
 
-def test_a_request_with_upgrade_is_answered_and_the_last_of_its_connection(impatient, clock):
-    with connect(impatient) as connection:
-        connection.sendall(SMUGGLED.replace(b"\r\n\r\n", b"\r\n" + UPGRADE + b"\r\n"))
-        answer = http.client.HTTPResponse(connection)
-        answer.begin()
-        assert (answer.status, answer.getheader("connection")) == (200, "close")
-        clock.move(0)
-        with suppress(ConnectionError):
-            connection.sendall(SMUGGLED)
-        answer.read()
-        assert read_to_end(connection) == b""
-
-
 @pytest.fixture
 def paused(monkeypatch):
     """Is set whenever an answer is not read as fast as it is written."""

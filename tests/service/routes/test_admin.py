@@ -98,17 +98,6 @@ def test_what_cannot_be_done_is_a_problem(admin, path, status, slug):
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:longtail:problem:{slug}")
 
 
-def test_a_version_that_fails_says_why_where_versions_are_listed(admin, registry):
-    (registry.folder / "1" / "labels.jsonl").write_text("x")
-    answer = admin.post("/v1/admin/models/1/activate")
-    assert answer.status_code == 409
-    assert "labels.jsonl" in answer.json()["detail"]
-    first, second = admin.get("/v1/models").json()["models"]
-    assert (first["state"], second["state"]) == ("failed", "loaded")
-    assert "labels.jsonl" in first["load_problem"]
-    assert admin.get("/readyz").status_code == 200
-
-
 def test_requests_are_answered_by_one_version_each_while_versions_swap(
     open_admin, make_loader, versioned
 ):

@@ -1,13 +1,9 @@
 """Traces: a span for each request that asks for work, spans of its phases, and no texts."""
 
-import threading
-from types import SimpleNamespace
-
 import pytest
 
 from longtail.service.app import create_app
 from longtail.service.settings import Settings
-from longtail.service.telemetry import tracing as tracing_module
 from longtail.service.telemetry.tracing import ENDPOINT_VARIABLES, Tracing
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -91,12 +87,3 @@ def test_an_unexpected_error_is_said_without_its_words(traced, exporter):
     span = spans_of(exporter)["POST /v1/predict"]
     assert (span.status.status_code.name, span.events) == ("ERROR", ())
     assert "secret" not in span.to_json()
-
-
-def test_the_end_does_not_wait_for_a_collector_that_is_gone(monkeypatch):
-    monkeypatch.setattr(tracing_module, "_LAST_SPANS_S", 0.01)
-    is_back = threading.Event()
-    provider = SimpleNamespace(get_tracer=str, shutdown=lambda: is_back.wait(60))
-    Tracing(provider).close()
-    assert not is_back.is_set()
-    is_back.set()

@@ -67,13 +67,6 @@ def test_what_is_not_the_best_of_all_says_nothing(drift, value, query):
     assert value("longtail_texts_total", reaches_threshold="yes") == 0
 
 
-def test_different_labels_are_counted_once(drift, value):
-    for labels in ([0, 1], [1, 2], [2]):
-        drift.observe(ASKED, answer(([label(index) for index in labels], None)))
-    assert value("longtail_labels_predicted") == 3
-    assert value("longtail_labels") == 10
-
-
 def test_old_versions_are_forgotten(drift, registry):
     for version in range(1, 12):
         drift.observe(ASKED, answer(([label(0)], None), version=version))

@@ -45,9 +45,3 @@ def test_the_best_on_dev_is_chosen():
     assert len(set(values.values())) > 3
     assert values[found.num_neighbours, found.temperature] == max(values.values())
     assert found.num_neighbours == 20  # labels are noisy
-
-
-def test_of_equally_good_ones_the_first_is_chosen():
-    eye = csr_array(np.eye(3, dtype=np.float32))
-    found = fit_memory(eye, eye, ids_of(eye), DevDocuments(eye, eye), CONFIG)
-    assert (found.num_neighbours, found.temperature) == (4, 0.1)

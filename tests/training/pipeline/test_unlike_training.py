@@ -34,10 +34,3 @@ def test_a_short_query_to_a_model_of_long_notes_is_told(predictor, scorer):
     (found,) = predictor.predict(["topic1 topic2 word3 word4"], scorer=scorer)
     assert [x.code for x in found.warnings] == ["unlike-training"]
     assert "4 known words" in found.warnings[0].detail
-
-
-@pytest.mark.parametrize("scorer", ["sparse", "neighbours"])
-def test_few_documents_of_the_corpus_are_told(predictor, scorer):
-    texts = [note["text"] for note in notes(300, 9)]
-    warned = sum(bool(x.warnings) for x in predictor.predict(texts, scorer=scorer))
-    assert warned <= 0.08 * len(texts)  # 4 / 151 in expectation
