@@ -52,7 +52,7 @@ class JsonBody(Generic[Model]):
         """
         if media_type_of(request) != JSON:
             raise HTTPException(415, f"Send the body with the header 'Content-Type: {JSON}'")
-        content = (await request.receive())["body"]  # whole: see `_Exchange.receive` of `Front`
+        content = await request.body()
         return await off_the_loop(len(content), partial(parse_json_body, content, self.model))
 
 
