@@ -190,19 +190,11 @@ def predict(
     defaults.setdefault("k", default_k(defaults.get("threshold"), bundle.manifest.label_count))
     check_options(bundle, defaults, sets)
     record = read_trained_on(bundle)
-    asked = _Asked(
-        source=source,
-        target=target,
-        registry=registry,
-        version=number,
-        bundle=bundle,
-        defaults=defaults,
-        sets=sets,
-        columns=DocumentColumns.named(text_columns, id_column),
-        trained_columns=() if record is None else record.text_columns,
-        computing={"device": device, "num_threads": num_threads, "precision": checked},
-        overwrite=overwrite,
-    )
+    trained = () if record is None else record.text_columns
+    columns = (DocumentColumns.named(text_columns, id_column), trained)
+    computing = {"device": device, "num_threads": num_threads, "precision": checked}
+    model = (registry, number, bundle)
+    asked = _Asked(source, target, *model, defaults, sets, *columns, computing, overwrite)
     answer = _answer_parts if is_parquet(source) else _answer_lines
     tally = answer(asked, workers if by == "ray" else 0)
     _report(tally, asked)

@@ -83,17 +83,8 @@ class Parts:
             )
         return [path.removeprefix(root) for path in paths]
 
-    def kept(self, names: Sequence[str], *, overwrite: bool) -> dict[str, Record]:
-        """Return the records of the parts that are done; remove what a killed run has left.
-
-        Args:
-            names: Those of the parts.
-            overwrite: Whether other answers to these parts may be replaced.
-
-        Raises:
-            ConfigError: The folder holds other files, or answers to something else.
-            BundleError: It can't be read.
-        """
+    def _kept(self, names: Sequence[str], *, overwrite: bool) -> dict[str, Record]:
+        """Return the records of the parts that are done; remove what a killed run has left."""
         files, root = self._target()
         with reaching(self.target):
             found = files.find(root, detail=True)
@@ -141,7 +132,7 @@ class Parts:
             self._publish(name, target, record)
         return record
 
-    def finish(self, records: Iterable[Record]) -> None:
+    def _finish(self, records: Iterable[Record]) -> None:
         """Write the manifest, which replaces the records of the parts."""
         files, root = self._target()
         with reaching(self.target):
@@ -224,28 +215,25 @@ class PartWorker:
 
 
 def predict_parts(parts: Parts, answer: Answer, *, overwrite: bool = False) -> Tally:
-    """Answer all parts that have no answers yet; show on stderr how many are done.
+    """Answer the parts that have no answers; return what became of all rows of all runs.
 
     Args:
         parts: What to do.
         answer: Answers parts, in this process or in others.
         overwrite: Whether answers that are there already may be replaced.
 
-    Returns:
-        What became of all rows, those of earlier runs among them.
-
     Raises:
         ConfigError: The target holds other files, or answers to another question.
         LongtailError: What `Parts.answer` raises.
     """
     names = parts.names()
-    records = parts.kept(names, overwrite=overwrite)
+    records = parts._kept(names, overwrite=overwrite)
     left = [name for name in names if name not in records]
     answers = answer(parts, left) if left else ()
     for record in tqdm(answers, "predict", len(names), initial=len(records), unit=" parts"):
         records[record["part"]] = record
     done = [records[name] for name in names]
-    parts.finish(done)
+    parts._finish(done)
     return _tally_of(done)
 
 
@@ -257,7 +245,7 @@ def answer_here(parts: Parts, names: Sequence[str]) -> Iterable[Record]:
 def answer_on_ray(
     num_workers: int, num_threads: int, device: str, parts: Parts, names: Sequence[str]
 ) -> Iterator[Record]:
-    """Answer parts on a Ray cluster; a worker that dies is started again and repeats its part.
+    """Answer parts by workers of a Ray cluster, which repeat their part if they die.
 
     Args:
         num_workers: Processes with a model each.
@@ -266,11 +254,8 @@ def answer_on_ray(
         parts: What to answer.
         names: Of the parts.
 
-    Raises:
-        ConfigError: Ray is not installed, or can't be reached or started.
-
     Yields:
-        The records, as parts are done.
+        The records.
     """
     ray = start_ray("--engine ray", num_workers * num_threads)
     options = {"num_cpus": num_threads, "num_gpus": int(device == "cuda")}

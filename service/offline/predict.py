@@ -91,15 +91,7 @@ def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -
 
 
 def keywords_of(options: Mapping[str, Any], sets: LabelSets) -> dict[str, Any]:
-    """Return options as keyword arguments of `longtail.models.options.RankingOptions`.
-
-    Args:
-        options: What `checked_options` returned.
-        sets: The stored sets of labels.
-
-    Raises:
-        RequestError: There is no such stored set.
-    """
+    """Return what `checked_options` returned as keyword arguments of `RankingOptions`."""
     asked = BatchLine(text="text", **options)
     label_filter = sets.filter_of(asked)
     names = RankingKeywords.__annotations__.keys() & options.keys()

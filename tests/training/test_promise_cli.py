@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -48,6 +49,10 @@ def test_a_new_version_accepts_labels_by_its_promises(call, registry, tiny_corpu
         [x.id for x in each.labels] for each in marked
     ]
     assert {x.accepted for each in marked for x in each.labels} == {True, False}
+    batch = pa.RecordBatch.from_pydict({"text": texts})
+    (answers,) = longtail.arrow_predictor(registry, accept=True)([batch])
+    accepted = [[label.accepted for label in each.labels] for each in marked]
+    assert answers.column("accepted").to_pylist() == accepted
 
     target = tmp_path / "out.csv"
     call(
