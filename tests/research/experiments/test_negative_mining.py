@@ -8,7 +8,6 @@ from scipy.sparse import csr_array
 from longtail.training.learning.objectives import MiningObjective, SamplerInputs, make_objective
 from research.experiments.data import ExperimentData, Part
 from research.experiments.negative_mining import (
-    LOSSES,
     NegativeMiningPlan,
     draw_negative_mining,
     learning_config,
@@ -82,10 +81,3 @@ def test_the_report_has_ratios_where_there_is_plain_sampling_and_a_curve():
     assert (left.get_ylabel(), right.get_ylabel()) == ("R@5 (%)", "P@1 (%)")
     (curve,) = [each for each in left.containers if each.get_label() == "top_1"]
     assert curve.lines[0].get_xydata().tolist() == [[16, 50], [64, 50]]
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_every_loss_learns(loss, data):
-    plan = NegativeMiningPlan(epochs=6, num_sampled=6, batch_size=8, width=16)
-    found = run_negative_mining(data, plan, Trial(f"B=6, {loss}", "top_1", 0), 0.05, "cpu")
-    assert found["R@1"] > 2 / L
