@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float32
@@ -70,7 +69,7 @@ class Fitting(ABC):
     settings: type[BaseModel] | None = None
 
     @abstractmethod
-    def fit(self, on: TrainingDocuments, settings: Any, before: Any, folder: Path) -> Any:
+    def fit(self, on: TrainingDocuments, settings: Any, before: Any) -> Any:
         """Return the model, or None where the documents teach nothing: then `before` stays.
 
         Args:
@@ -78,5 +77,4 @@ class Fitting(ABC):
             settings: An instance of `settings`.
             before: The model that was fitted on a part of the documents, or before there was
                 feedback, with what was chosen for it; it may know fewer labels. None: none was.
-            folder: Of this fit, for what a run that was killed resumes from; not made yet.
         """

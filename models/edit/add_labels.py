@@ -19,7 +19,8 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import VECTORS, added_label, encoded_label_texts, write_changed
 from longtail.models.errors import BundleError, DataError
-from longtail.models.kinds.registry import kinds_of_new_labels
+from longtail.models.kinds.registry import kinds_of_new_labels, with_own_models
+from longtail.models.kinds.storage import read_model
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
 from longtail.models.parts.sparse_storage import read_sparse
@@ -72,11 +73,10 @@ def add_labels(
         tensors[RETRIEVAL_FILE] = {VECTORS: np.concatenate([before, vectors])}
     sparse = read_sparse(bundle)
     named = [replace(label, id=other.id) for label, other in zip(named, new, strict=True)]
-    for kind in kinds:
-        if (model := kind.read(bundle, sparse)) is not None:
-            model = kind.with_labels(model, named)
-            tensors |= kind.arrays(model)
-            texts |= kind.texts(model)
+    for kind in with_own_models([kind.name for kind in kinds]):
+        model = kind.with_labels(read_model(bundle, kind, sparse), named)
+        tensors[kind.file] = kind.arrays(model)
+        texts |= kind.texts(model)
     return lambda folder: write_changed(folder, bundle, catalogue, tensors, texts)
 
 

@@ -23,8 +23,6 @@ class _DenseKind(ScorerKind):
     """A scorer of document vectors."""
 
     needs_encoder = True
-    gives_logits = True
-    compares_texts = False
 
     def make(self, model: LinearScorer, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer with its index; FAISS and PyTorch are loaded.
@@ -35,19 +33,14 @@ class _DenseKind(ScorerKind):
         """
         from longtail.models.kinds.vectors import VectorScorer
 
-        return VectorScorer(
-            model,
-            parts.catalogue,
-            gives_logits=self.gives_logits,
-            compares_texts=self.compares_texts,
-            index_device=placement.index_device,
-        )
+        return VectorScorer(model, parts.catalogue, index_device=placement.index_device)
 
 
 class RetrievalKind(_DenseKind):
     """Inner products with the vectors of label texts, scaled and shifted as in training."""
 
     name = RETRIEVAL
+    gives_logits = True
     compares_texts = True
     scores_new_labels = True
 
@@ -72,6 +65,7 @@ class ClassifierKind(_DenseKind):
     """The dense classifier that the dual encoder started from."""
 
     name = CLASSIFIER
+    gives_logits = True
 
     def model_of(self, parts: ModelParts) -> LinearScorer | None:
         """Return its rows, where the run kept them."""
@@ -86,7 +80,6 @@ class LinearKind(_DenseKind):
     """The linear scorer with its correction."""
 
     name = LINEAR
-    gives_logits = False
 
     def model_of(self, parts: ModelParts) -> LinearScorer | None:
         """Return its rows, where the run trained them."""

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.errors import BundleCorruptError, DataError
+from longtail.models.errors import DataError
 from longtail.models.files.json_text import parse_own_json, string_map_of, strings_of, truth_of
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
@@ -22,16 +22,14 @@ from longtail.models.lexical.name_model import NameModel
 from longtail.models.matrices import ArrayRule, check_arrays
 from longtail.models.names import MAX_DOCUMENTS, NAMES, CorrectionName
 from longtail.models.parts.batches import TextBatch
-from longtail.models.parts.consistency import contradiction, reading
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.listed import ListedSource
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.results import Evidence
 from longtail.models.scorers.sparse import SparseModel
 
-NAMES_FILE = "names.safetensors"
-NAME_WORDS_FILE = "names.json"
-NAMED_LABELS_FILE = "names.jsonl"
+_WORDS_FILE = "names.json"
+_LABELS_FILE = "names.jsonl"
 _TREE = "tree_"
 _COUNTS = ArrayRule(("int64",), 1, least=0, most=MAX_DOCUMENTS)
 _FINDS = ArrayRule(("int64",), 2, least=0, most=MAX_DOCUMENTS)
@@ -56,8 +54,6 @@ _RULES = {
 
 class NamesScorer(Scorer):
     """Scores labels by how their names occur in a text; those that don't occur get no score."""
-
-    gives_logits = True
 
     def __init__(self, names: NameModel, log_priors: Float32[np.ndarray, label]) -> None:
         """Take what gives scores, and what the tail dial needs.
@@ -119,20 +115,57 @@ class NamesKind(ScorerKind):
 
     name = NAMES
     may_find_nothing = True
+    gives_logits = True
     scores_new_labels = True
 
-    def arrays(self, model: NameModel) -> dict[str, dict[str, np.ndarray]]:
-        """Return the arrays of a model."""
-        return {NAMES_FILE: arrays_of_names(model)}
+    def arrays(self, model: NameModel) -> dict[str, np.ndarray]:
+        """Return the counts and the trees."""
+        counts, history = model.counts, model.history
+        trees = {f"{_TREE}{x.name}": getattr(model.trees, x.name) for x in fields(BoostedTrees)}
+        return trees | {
+            "documents": counts.documents,
+            "pairs": counts.pairs,
+            "pair_documents": counts.pair_documents,
+            "num_documents": np.array([counts.num_documents], dtype=np.int64),
+            "found": history.found,
+            "right": history.right,
+        }
 
     def texts(self, model: NameModel) -> dict[str, str]:
-        """Return the texts of a model."""
-        return texts_of_names(model)
+        """Return the words, and the labels with all their names."""
+        words: dict[str, object] = {"lemmas": dict(model.lemmas), "words": model.counts.words}
+        if model.removes_markup:
+            words["removes_markup"] = True
+        return {
+            _WORDS_FILE: json.dumps(words, ensure_ascii=False, sort_keys=True),
+            _LABELS_FILE: model.catalogue.to_jsonl(),
+        }
 
-    def read(self, bundle: Bundle, sparse: SparseModel) -> NameModel:
-        """Return the model of a bundle."""
+    def read(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        texts: Mapping[str, str],
+        sparse: SparseModel,
+        num_labels: int,
+    ) -> NameModel:
+        """Return the model."""
         del sparse
-        return read_names(bundle)
+        check_arrays(arrays, _RULES)
+        content = parse_own_json(texts[_WORDS_FILE])
+        (num_documents,) = arrays["num_documents"].tolist()
+        model = NameModel(
+            catalogue=_labels_of(texts[_LABELS_FILE]),
+            counts=WordCounts(
+                tuple(strings_of(content["words"], "words")), arrays["documents"],
+                arrays["pairs"], arrays["pair_documents"], num_documents,
+            ),
+            history=FindHistory(arrays["found"], arrays["right"]),
+            trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
+            lemmas=string_map_of(content["lemmas"], "lemmas"),
+            removes_markup=truth_of(content.get("removes_markup", False), "removes_markup"),
+        )  # fmt: skip
+        _check(model, num_labels)
+        return model
 
     def make(self, model: NameModel, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer; its search is built now, not at the first query."""
@@ -150,86 +183,13 @@ class NamesKind(ScorerKind):
         return replace(model, history=FindHistory(model.history.found, right))
 
 
-def arrays_of_names(model: NameModel) -> dict[str, np.ndarray]:
-    """Return the arrays of a model of names."""
-    counts, history = model.counts, model.history
-    trees = {
-        f"{_TREE}{each.name}": getattr(model.trees, each.name) for each in fields(BoostedTrees)
-    }
-    return trees | {
-        "documents": counts.documents,
-        "pairs": counts.pairs,
-        "pair_documents": counts.pair_documents,
-        "num_documents": np.array([counts.num_documents], dtype=np.int64),
-        "found": history.found,
-        "right": history.right,
-    }
-
-
-def texts_of_names(model: NameModel) -> dict[str, str]:
-    """Return the texts of a model of names, by file name."""
-    words: dict[str, object] = {"lemmas": dict(model.lemmas), "words": model.counts.words}
-    if model.removes_markup:
-        words["removes_markup"] = True
-    return {
-        NAME_WORDS_FILE: json.dumps(words, ensure_ascii=False, sort_keys=True),
-        NAMED_LABELS_FILE: model.catalogue.to_jsonl(),
-    }
-
-
-def names_of(arrays: Mapping[str, np.ndarray], texts: Mapping[str, str]) -> NameModel:
-    """Return the model that was written as these arrays and texts.
-
-    Args:
-        arrays: Of `arrays_of_names`.
-        texts: Of `texts_of_names`.
-
-    Raises:
-        ValueError: An array is missing or breaks its rule, or they contradict each other.
-        KeyError: A field of the texts is missing.
-        TypeError: One is of another type.
-    """
-    check_arrays(arrays, _RULES)
-    content = parse_own_json(texts[NAME_WORDS_FILE])
-    words = strings_of(content["words"], "words")
-    (num_documents,) = arrays["num_documents"].tolist()
-    model = NameModel(
-        catalogue=_labels_of(texts[NAMED_LABELS_FILE]),
-        counts=WordCounts(
-            tuple(words), arrays["documents"], arrays["pairs"], arrays["pair_documents"],
-            num_documents,
-        ),
-        history=FindHistory(arrays["found"], arrays["right"]),
-        trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
-        lemmas=string_map_of(content["lemmas"], "lemmas"),
-        removes_markup=truth_of(content.get("removes_markup", False), "removes_markup"),
-    )  # fmt: skip
-    _check(model)
-    return model
-
-
-def read_names(bundle: Bundle) -> NameModel:
-    """Return the model of names of a bundle that has one.
-
-    Raises:
-        BundleCorruptError: Its parts contradict each other, or the bundle's labels.
-    """
-    with reading(bundle, NAMES_FILE):
-        texts = {name: bundle.text(name) for name in (NAME_WORDS_FILE, NAMED_LABELS_FILE)}
-        model = names_of(bundle.tensors(NAMES_FILE), texts)
-        if len(model.catalogue) != len(bundle.catalogue):
-            what = "other labels than those of the catalogue"
-            raise BundleCorruptError(contradiction(bundle, NAMED_LABELS_FILE, what))
-    return model
-
-
 def named_labels(bundle: Bundle) -> LabelCatalogue:
     """Return the labels of a bundle that has a model of names, with all their names.
 
     Raises:
         ValueError: There are none, or they are written otherwise.
     """
-    return _labels_of(bundle.text(NAMED_LABELS_FILE))
+    return _labels_of(bundle.text(_LABELS_FILE))
 
 
 def _labels_of(text: str) -> LabelCatalogue:
@@ -237,15 +197,16 @@ def _labels_of(text: str) -> LabelCatalogue:
     try:
         return LabelCatalogue.from_jsonl(text)
     except DataError as error:
-        raise ValueError(f"{NAMED_LABELS_FILE}: {error}") from error
+        raise ValueError(f"{_LABELS_FILE}: {error}") from error
 
 
-def _check(model: NameModel) -> None:
+def _check(model: NameModel, num_labels: int) -> None:
     counts, history = model.counts, model.history
     model.trees.check(len(FEATURES))
     expected = (len(model.catalogue), NUM_KINDS)
     is_good = (
-        len(set(counts.words)) == len(counts.words) == len(counts.documents)
+        len(model.catalogue) == num_labels
+        and len(set(counts.words)) == len(counts.words) == len(counts.documents)
         and len(counts.pairs) == len(counts.pair_documents)
         and bool((np.diff(counts.pairs) > 0).all())
         and history.found.shape == history.right.shape == expected
@@ -254,5 +215,5 @@ def _check(model: NameModel) -> None:
     for each in (counts.documents, counts.pair_documents):
         is_good = is_good and bool((each >= 0).all() and (each <= counts.num_documents).all())
     if not is_good:
-        raise ValueError(f"{NAMES_FILE}: counts of other words or labels than there are")
+        raise ValueError(f"{NAMES}: counts of other words or labels than there are")
     _ = model.matcher  # which refuses names of other words

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.bundle.bundle import Bundle
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.memory.label_kernels import shares_of
@@ -17,14 +16,12 @@ from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.names import NEIGHBOURS, CorrectionName
 from longtail.models.parts.batches import NEAREST_SIMILARITY, TextBatch
-from longtail.models.parts.consistency import reading
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import shortest
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.results import CarryingDocument, Evidence
 from longtail.models.scorers.sparse import SparseModel
 
-NEIGHBOURS_FILE = "neighbours.safetensors"
 _IDS_FILE = "neighbours.json"
 _MAX_DOCUMENTS = 3
 """That are named as evidence for a label."""
@@ -110,24 +107,25 @@ class NeighboursKind(ScorerKind):
     may_find_nothing = True
     keeps_documents = True
 
-    def arrays(self, model: NeighbourMemory) -> dict[str, dict[str, np.ndarray]]:
-        """Return the documents and their labels, in half precision."""
+    def arrays(self, model: NeighbourMemory) -> dict[str, np.ndarray]:
+        """Return the documents, in half precision, and their labels."""
         arrays = model.to_arrays()
-        return {NEIGHBOURS_FILE: arrays | {"data": shortest(arrays["data"])}}
+        return arrays | {"data": shortest(arrays["data"])}
 
     def texts(self, model: NeighbourMemory) -> dict[str, str]:
         """Return the ids of the documents."""
         return {_IDS_FILE: model.ids_to_json()}
 
-    def read(self, bundle: Bundle, sparse: SparseModel) -> NeighbourMemory:
-        """Return the documents of a bundle."""
-        with reading(bundle, NEIGHBOURS_FILE):
-            return NeighbourMemory.from_arrays(
-                bundle.tensors(NEIGHBOURS_FILE),
-                bundle.text(_IDS_FILE),
-                len(sparse.tfidf.tokens),
-                len(bundle.catalogue),
-            )
+    def read(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        texts: Mapping[str, str],
+        sparse: SparseModel,
+        num_labels: int,
+    ) -> NeighbourMemory:
+        """Return the documents."""
+        num_features = len(sparse.tfidf.tokens)
+        return NeighbourMemory.from_arrays(dict(arrays), texts[_IDS_FILE], num_features, num_labels)
 
     def make(self, model: NeighbourMemory, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer."""

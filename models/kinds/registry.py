@@ -10,7 +10,7 @@ from longtail.models.kinds.names import NamesKind
 from longtail.models.kinds.neighbours import NeighboursKind
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.sparse import SparseKind
-from longtail.models.names import ENSEMBLE, FAST, HYBRID, HYBRID_OF
+from longtail.models.names import ENSEMBLE, FAST, HYBRID, HYBRID_OF, SPARSE
 
 KINDS: dict[str, ScorerKind] = {
     kind.name: kind
@@ -60,3 +60,9 @@ def scorer_names() -> tuple[str, ...]:
 def kinds_of_new_labels(scorers: Collection[str]) -> list[ScorerKind]:
     """Return which of these scorers can score labels that no training document carries."""
     return [kind for kind in KINDS.values() if kind.name in scorers and kind.scores_new_labels]
+
+
+def with_own_models(scorers: Collection[str]) -> list[ScorerKind]:
+    """Return which of these scorers have a model of their own, in files of their own."""
+    shared = (SPARSE, *(name for name, kind in KINDS.items() if kind.needs_encoder))
+    return [kind for name, kind in KINDS.items() if name in scorers and name not in shared]

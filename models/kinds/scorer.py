@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from longtail.models.bundle.bundle import Bundle
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label
 from longtail.models.names import CorrectionName
@@ -29,15 +28,9 @@ class Scorer(ABC):
 
     Attributes:
         correction: What it was trained to be corrected with; "none" if it was trained without.
-        gives_logits: Whether its scores are log-odds as its training's cross-entropy fits them, so
-            that their sigmoid is a probability where none was calibrated.
-        compares_texts: Whether it compares a text with the label's own, whether or not the label
-            was ever right, so that it is overconfident (see `longtail.models.scorers.reliability`).
     """
 
     correction: CorrectionName = "none"
-    gives_logits: bool = False
-    compares_texts: bool = False
 
     @property
     @abstractmethod
@@ -104,6 +97,10 @@ class ScorerKind(ABC):
         may_find_nothing: Whether it lists only labels that it finds, which may be none.
         keeps_documents: Whether its model holds the words of training documents, so that it is
             refused where these are confidential.
+        gives_logits: Whether its scores are log-odds as its training's cross-entropy fits them, so
+            that their sigmoid is a probability where none was calibrated.
+        compares_texts: Whether it compares a text with the label's own, whether or not the label
+            was ever right, so that it is overconfident (see `longtail.models.scorers.reliability`).
         scores_new_labels: Whether it can score labels that no training document carries.
     """
 
@@ -111,36 +108,50 @@ class ScorerKind(ABC):
     needs_encoder: bool = False
     may_find_nothing: bool = False
     keeps_documents: bool = False
+    gives_logits: bool = False
+    compares_texts: bool = False
     scores_new_labels: bool = False
 
     def model_of(self, parts: ModelParts) -> Any:
         """Return what it scores by; None where the parts lack it."""
         return parts.models.get(self.name)
 
-    def arrays(self, model: Any) -> dict[str, dict[str, np.ndarray]]:
-        """Return the arrays of a model, by file name and name; by default none."""
+    @property
+    def file(self) -> str:
+        """The file of its arrays in a bundle."""
+        return f"{self.name}.safetensors"
+
+    def arrays(self, model: Any) -> dict[str, np.ndarray]:
+        """Return the arrays of a model, by name; by default none."""
         del model
         return {}
 
     def texts(self, model: Any) -> dict[str, str]:
-        """Return the text files of a model, by name; by default none."""
+        """Return the text files of a model, whose names begin with its own; by default none."""
         del model
         return {}
 
-    def read(self, bundle: Bundle, sparse: SparseModel) -> Any:
-        """Return the model of a bundle that has this scorer, for `ModelParts.models`.
+    def read(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        texts: Mapping[str, str],
+        sparse: SparseModel,
+        num_labels: int,
+    ) -> Any:
+        """Return the model of these files, for `ModelParts.models`.
 
         By default None: the model is part of the sparse model or the dense half.
 
         Args:
-            bundle: A verified one; it may have more labels than it was trained with.
-            sparse: Its sparse model, whose features the scorer may read.
+            arrays: What `arrays` gave, unless a file is damaged.
+            texts: What `texts` gave, likewise.
+            sparse: The sparse model, whose features the scorer may read.
+            num_labels: Labels of the catalogue; some may have been added since the training.
 
         Raises:
-            BundleCorruptError: The files are not what `arrays` and `texts` give (an error of
-                another kind becomes one, too).
+            ValueError: They contradict each other. An error of any kind means that.
         """
-        del bundle, sparse
+        del arrays, texts, sparse, num_labels
 
     @abstractmethod
     def make(self, model: Any, parts: ModelParts, placement: Placement) -> Scorer:

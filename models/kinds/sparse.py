@@ -69,7 +69,7 @@ class SparseKind(ScorerKind):
         """Return the sparse model."""
         return parts.sparse
 
-    def arrays(self, model: SparseModel) -> dict[str, dict[str, np.ndarray]]:
+    def arrays(self, model: SparseModel) -> dict[str, np.ndarray]:
         """Return its weights and idf."""
         return arrays_of_sparse(model)
 

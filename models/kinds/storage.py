@@ -14,7 +14,8 @@ from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
 from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.extras import require
-from longtail.models.kinds.registry import KINDS, scorer_names
+from longtail.models.kinds.registry import KINDS, scorer_names, with_own_models
+from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.names import HYBRID, AimName
 from longtail.models.parts.consistency import check_parts, contradiction, reading
 from longtail.models.parts.model_parts import ModelParts
@@ -89,7 +90,8 @@ def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
     arrays: dict[str, dict[str, np.ndarray]] = {}
     for kind in KINDS.values():
         if (model := kind.model_of(parts)) is not None:
-            arrays |= kind.arrays(model)
+            arrays[kind.file] = kind.arrays(model)
+    arrays = {file: content for file, content in arrays.items() if content}
     if parts.dense is None:
         return arrays
     from longtail.models.parts.dense_storage import dense_arrays  # brings PyTorch
@@ -139,12 +141,24 @@ def _check_known(bundle: Bundle) -> None:
 
 
 def _read_models(bundle: Bundle, sparse: SparseModel) -> dict[str, Any]:
-    """Return the models of the scorers that are stored in files of their own."""
-    found = {}
-    for name in filter(bundle.manifest.scorers.__contains__, KINDS):
-        with reading(bundle, f"the model of scorer {name!r}"):
-            found[name] = KINDS[name].read(bundle, sparse)
-    return {name: model for name, model in found.items() if model is not None}
+    """Return the models of the scorers that have files of their own."""
+    return {
+        kind.name: read_model(bundle, kind, sparse)
+        for kind in with_own_models(bundle.manifest.scorers)
+    }
+
+
+def read_model(bundle: Bundle, kind: ScorerKind, sparse: SparseModel) -> Any:
+    """Return the model of one scorer of a bundle.
+
+    Raises:
+        BundleCorruptError: Its files are not what was written.
+    """
+    files = [name for name in bundle.manifest.files if name.startswith(f"{kind.name}.")]
+    with reading(bundle, kind.file):
+        texts = {name: bundle.text(name) for name in files if name != kind.file}
+        arrays = bundle.tensors(kind.file) if kind.file in files else {}
+        return kind.read(arrays, texts, sparse, len(bundle.catalogue))
 
 
 def _read_dense(bundle: Bundle) -> DenseParts | None:

@@ -27,8 +27,6 @@ class VectorScorer(Scorer):
         linear: LinearScorer,
         catalogue: LabelCatalogue,
         *,
-        gives_logits: bool,
-        compares_texts: bool,
         index_device: str,
     ) -> None:
         """Build the index.
@@ -37,8 +35,6 @@ class VectorScorer(Scorer):
             linear: A row for each label that it knows, and its correction; the label tree stays on
                 the CPU, whose compiled walk no GPU was measured to beat.
             catalogue: All labels.
-            gives_logits: See `Scorer`.
-            compares_texts: See `Scorer`.
             index_device: Where FAISS searches (see `InnerProductIndex`).
 
         Raises:
@@ -46,7 +42,6 @@ class VectorScorer(Scorer):
             ConfigError: FAISS sees no such device, or its memory is too small.
         """
         self.correction, self._tree = linear.correction, linear.tree
-        self.gives_logits, self.compares_texts = gives_logits, compares_texts
         vectors = _indexed(linear.model, catalogue, linear.correction)
         self._index = InnerProductIndex(vectors, linear.model.labels, device=index_device)
 

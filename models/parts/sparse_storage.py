@@ -22,9 +22,9 @@ _SPARSE_RULES = {
 }
 
 
-def arrays_of_sparse(model: SparseModel) -> dict[str, dict[str, np.ndarray]]:
-    """Return the arrays of a sparse model, by file name and name."""
-    arrays = {
+def arrays_of_sparse(model: SparseModel) -> dict[str, np.ndarray]:
+    """Return the arrays of a sparse model."""
+    return {
         "data": shortest(model.weights.data),
         "indices": model.weights.indices.astype(np.int32),
         "indptr": model.weights.indptr.astype(np.int64),
@@ -32,7 +32,6 @@ def arrays_of_sparse(model: SparseModel) -> dict[str, dict[str, np.ndarray]]:
         "labels": model.labels,
         "idf": model.tfidf.idf,
     }
-    return {SPARSE_FILE: arrays}
 
 
 def texts_of_sparse(model: SparseModel) -> dict[str, str]:

@@ -13,7 +13,6 @@ from jaxtyping import Float32, Int64
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
-from longtail.models.explain.explanation import explain
 from longtail.models.explain.label_facts import LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
@@ -24,6 +23,7 @@ from longtail.models.options import RankingKeywords, RankingOptions, ranking_opt
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.texts import checked_texts
+from longtail.models.predict.explanation import explain
 from longtail.models.predict.loading import (
     load_parts,
     padding_cost_of,

@@ -317,7 +317,7 @@ class ScorerSet:
         if isinstance(self._blends.get(scorer), FittedBlend):
             return False
         members = self._members(scorer)
-        num_comparing = sum(self._scorers[x].compares_texts for x in members)
+        num_comparing = sum(KINDS[x].compares_texts for x in members)
         return is_overconfident(num_comparing / len(members))
 
     def knows(self, scorer: str, label: int) -> bool:
@@ -341,7 +341,7 @@ class ScorerSet:
         """Whether the sigmoid of a scorer's scores is a probability without any calibration."""
         if isinstance(self._blends.get(scorer), FittedBlend):
             return True
-        return all(self._scorers[x].gives_logits for x in self._members(scorer))
+        return all(KINDS[x].gives_logits for x in self._members(scorer))
 
     def _scored(
         self, batch: TextBatch, query: Resolved, threshold: float | None = None

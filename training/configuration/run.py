@@ -292,8 +292,12 @@ def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
     try:
         return TrainingConfig.model_validate(content | (overrides or {}))
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, item['loc']))}: {problem_in_words(item, repr)}"
-            for item in error.errors()
-        )
-        raise ConfigError(f"{where}: {problems}") from error
+        raise ConfigError(f"{where}: {problems_in_words(error)}") from error
+
+
+def problems_in_words(error: ValidationError) -> str:
+    """Return all that is wrong with settings: which, what was got, what was expected."""
+    return "; ".join(
+        f"{'.'.join(map(str, item['loc']))}: {problem_in_words(item, repr)}"
+        for item in error.errors()
+    )

@@ -12,18 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from joblib import cpu_count
-from safetensors.numpy import load_file
 from scipy.sparse import csr_array
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
-from longtail.models.files.durable import read_json, write_json_durably
-from longtail.models.kinds.names import NAMES_FILE, arrays_of_names, names_of, texts_of_names
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
@@ -33,7 +29,6 @@ from longtail.models.names import NAMES
 from longtail.models.ranking.row_threads import in_row_parts
 from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.word_counts import count_words, words_of
-from longtail.training.runtime.kept import kept, save_arrays
 from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -81,9 +76,9 @@ class NamesFitting(Fitting):
     name = NAMES
 
     def fit(
-        self, on: TrainingDocuments, settings: None, before: NameModel | None, folder: Path
+        self, on: TrainingDocuments, settings: None, before: NameModel | None
     ) -> NameModel | None:
-        """Return the model, which the folder keeps; the classifier of one of before stays.
+        """Return the model, for which the classifier of the one of before stays; or the latter.
 
         The names of labels that the model of before knows are its own: a bundle's catalogue need
         not have all of them.
@@ -94,25 +89,12 @@ class NamesFitting(Fitting):
             if new := list(catalogue)[len(before.catalogue) :]:
                 before = before.with_labels(new)
             catalogue = before.catalogue
-
-        def fit() -> NameModel | None:
-            return fit_name_model(
-                on.texts, on.truth, catalogue, tfidf.lemmas,
-                seed=on.seed, removes_markup=tfidf.removes_markup,
-                trees=None if before is None else before.trees,
-            )  # fmt: skip
-
-        return kept(folder / "names.texts.json", fit, _read_model, _write_model) or before
-
-
-def _read_model(texts: Path) -> NameModel:
-    return names_of(load_file(texts.with_name(NAMES_FILE)), read_json(texts))
-
-
-def _write_model(texts: Path, model: NameModel | None) -> None:
-    assert model is not None  # `kept` keeps no None
-    save_arrays(texts.with_name(NAMES_FILE), arrays_of_names(model))
-    write_json_durably(texts, texts_of_names(model))
+        found = fit_name_model(
+            on.texts, on.truth, catalogue, tfidf.lemmas,
+            seed=on.seed, removes_markup=tfidf.removes_markup,
+            trees=None if before is None else before.trees,
+        )  # fmt: skip
+        return found or before
 
 
 def fit_name_model(

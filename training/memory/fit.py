@@ -6,7 +6,6 @@ import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32
@@ -46,14 +45,10 @@ class NeighboursFitting(Fitting):
     name = NEIGHBOURS
 
     def fit(
-        self,
-        on: TrainingDocuments,
-        settings: None,
-        before: NeighbourMemory | None,
-        folder: Path,
+        self, on: TrainingDocuments, settings: None, before: NeighbourMemory | None
     ) -> NeighbourMemory:
         """Return the memory of the documents."""
-        del settings, folder
+        del settings
         if before is None:
             return fit_memory(on.features, on.truth, on.ids(), on.dev())
         chosen = Candidates((before.num_neighbours,), (before.temperature,))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from safetensors.numpy import load_file
 
 from longtail.models.errors import ConfigError
-from longtail.models.files.validation import problem_in_words
-from longtail.models.kinds.registry import KINDS
-from longtail.models.names import SPARSE
-from longtail.training.configuration.run import TrainingConfig
+from longtail.models.files.durable import read_json, write_json_durably
+from longtail.models.kinds.registry import KINDS, with_own_models
+from longtail.models.kinds.scorer import ScorerKind
+from longtail.training.configuration.run import TrainingConfig, problems_in_words
 from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.fit import NamesFitting
 from longtail.training.memory.fit import NeighboursFitting
+from longtail.training.runtime.kept import kept, save_arrays
 from longtail.training.runtime.run_log import stage_cost
 
 FITTINGS: dict[str, Fitting] = {each.name: each for each in (NamesFitting(), NeighboursFitting())}
@@ -29,8 +32,7 @@ def register(fitting: Fitting) -> None:
     Raises:
         ConfigError: There is no such scorer, it needs an encoder, or something fits it already.
     """
-    kind = KINDS.get(fitting.name)
-    if kind is None or kind.needs_encoder or fitting.name in (SPARSE, *FITTINGS):
+    if not with_own_models([fitting.name]) or fitting.name in FITTINGS:
         raise ConfigError(
             f"scorer {fitting.name!r}: expected the name of a registered scorer without an encoder "
             "that nothing fits yet; register its ScorerKind first"
@@ -47,7 +49,7 @@ def with_scorer_settings(config: TrainingConfig) -> TrainingConfig:
     given = config.scorer_settings
     if other := sorted(set(given).difference(config.scorers)):
         raise ConfigError(f"scorer_settings: got {', '.join(other)}; expected names of `scorers`")
-    own = [x for x in config.scorers if x in KINDS and x != SPARSE and not KINDS[x].needs_encoder]
+    own = [kind.name for kind in with_own_models(config.scorers)]
     if unfitted := [name for name in own if name not in FITTINGS]:
         raise ConfigError(
             f"scorers: nothing is registered that fits {', '.join(unfitted)}; leave it out, or "
@@ -72,11 +74,7 @@ def settings_of(name: str, given: Mapping[str, Any]) -> BaseModel | None:
     try:
         return settings.model_validate(given)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, item['loc']))}: {problem_in_words(item, repr)}"
-            for item in error.errors()
-        )
-        raise ConfigError(f"scorer_settings.{name}: {problems}") from error
+        raise ConfigError(f"scorer_settings.{name}: {problems_in_words(error)}") from error
 
 
 def fit_scorers(
@@ -94,7 +92,7 @@ def fit_scorers(
         scorers: Those that are wanted.
         on: The documents.
         settings: By the name of the scorer.
-        folder: Of the run.
+        folder: Of the run, which keeps what was fitted there.
         suffix: Tells this fit from another one of the same run.
         before: Models that were fitted before on other documents; one stays where nothing is
             learned from these.
@@ -104,8 +102,25 @@ def fit_scorers(
         known = before.get(name)
         with stage_cost(folder, f"{name}{suffix}"):
             of_scorer = settings_of(name, settings.get(name, {}))
-            model = FITTINGS[name].fit(on, of_scorer, known, folder / f"{name}{suffix}")
+            fit = partial(FITTINGS[name].fit, on, of_scorer, known)
+            model = _kept(KINDS[name], on, folder / f"{name}{suffix}", fit)
         model = known if model is None else model
         if model is not None:
             found[name] = model
     return found
+
+
+def _kept(
+    kind: ScorerKind, on: TrainingDocuments, folder: Path, fit: Callable[[], Any]
+) -> Any | None:
+    """Return the model that the folder holds, or fit it and keep it there."""
+
+    def read(texts: Path) -> Any:
+        arrays = load_file(folder / kind.file)
+        return kind.read(arrays, read_json(texts), on.sparse, len(on.catalogue))
+
+    def write(texts: Path, model: Any) -> None:
+        save_arrays(folder / kind.file, kind.arrays(model))
+        write_json_durably(texts, kind.texts(model))
+
+    return kept(folder / "texts.json", fit, read, write)

@@ -26,9 +26,9 @@ from longtail.models.edit.vocabulary.rows import (
     with_merged_labels,
 )
 from longtail.models.errors import DataError
-from longtail.models.kinds.neighbours import NEIGHBOURS_FILE
-from longtail.models.kinds.registry import KINDS, kinds_of_new_labels
+from longtail.models.kinds.registry import KINDS, kinds_of_new_labels, with_own_models
 from longtail.models.kinds.scorer import ScorerKind
+from longtail.models.kinds.storage import read_model
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.changes.changes import VocabularyChanges
 from longtail.models.memory.memory import NeighbourMemory
@@ -38,6 +38,7 @@ from longtail.models.parts.model_parts import (
     CLASSIFIER_FILE,
     LINEAR_FILE,
     RETRIEVAL_FILE,
+    SPARSE_FILE,
 )
 from longtail.models.parts.sparse_storage import arrays_of_sparse, read_sparse
 from longtail.models.scorers.linear import LinearModel
@@ -156,7 +157,9 @@ class _Application:
         self._changed = changed
         self._fit_rows = fit_rows
         self._sparse = read_sparse(bundle)
-        self._memory: NeighbourMemory | None = self._read(NEIGHBOURS)
+        self._memory: NeighbourMemory | None = None
+        if NEIGHBOURS in bundle.manifest.scorers:
+            self._memory = read_model(bundle, KINDS[NEIGHBOURS], self._sparse)
         num_new = len(changed.labels) - changed.num_before
         self._counts: Int64[np.ndarray, label] = np.concatenate(
             [bundle.catalogue.training_counts, np.zeros(num_new, dtype=np.int64)]
@@ -165,25 +168,20 @@ class _Application:
         self.catalogue: LabelCatalogue = catalogue_of(changed, counts)
         self._weights: Mapping[int, Weights] = {}
 
-    def _read(self, scorer: str) -> Any:
-        """Return the model of a scorer; None where the bundle lacks it."""
-        has_it = scorer in self._bundle.manifest.scorers
-        return KINDS[scorer].read(self._bundle, self._sparse) if has_it else None
-
     def _with_labels(self, kind: ScorerKind) -> Any:
         """Return a model for the labels as they are now; None where it stays as it is."""
-        model = kind.read(self._bundle, self._sparse)
+        model = read_model(self._bundle, kind, self._sparse)
         if kind.name == NAMES:
             return changed_names(model, self._changed)
         new = self._changed.labels[self._changed.num_before :]
-        return kind.with_labels(model, new) if new and model is not None else None
+        return kind.with_labels(model, new) if new else None
 
     def files(self, progress: Callable[[int], object]) -> tuple[Arrays, dict[str, str]]:
         """Return the arrays and texts of the files that are others now."""
         tensors, texts = self._encoded(progress), dict[str, str]()
-        for kind in kinds_of_new_labels(self._bundle.manifest.scorers):
-            if (model := self._with_labels(kind)) is not None:
-                tensors |= kind.arrays(model)
+        for kind in with_own_models(self._bundle.manifest.scorers):
+            if kind.scores_new_labels and (model := self._with_labels(kind)) is not None:
+                tensors[kind.file] = kind.arrays(model)
                 texts |= kind.texts(model)
         if self._changed.into:
             tensors |= self._merged()
@@ -207,12 +205,9 @@ class _Application:
         into, counts, found = self._changed.into, self._counts, Arrays()
         memory = self._merged_memory()
         if memory is not None:
-            # The features are written as they lie there, in half precision.
-            kept = self._bundle.tensors(NEIGHBOURS_FILE)
-            carried = {x: memory.to_arrays()[x] for x in ("labels", "label_indptr")}
-            found[NEIGHBOURS_FILE] = kept | carried
+            found[KINDS[NEIGHBOURS].file] = KINDS[NEIGHBOURS].arrays(memory)
         sparse, self._weights = merged_sparse(self._sparse, into, counts, memory, self._fit_rows)
-        found |= arrays_of_sparse(sparse)
+        found[SPARSE_FILE] = arrays_of_sparse(sparse)
         if CLASSIFIER in self._bundle.manifest.scorers:
             model = read_linear_model(self._bundle, CLASSIFIER_FILE)
             found[CLASSIFIER_FILE] = _arrays_of(merged_linear(model, into, counts))

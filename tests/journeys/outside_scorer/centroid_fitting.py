@@ -1,7 +1,5 @@
 """Fits the scorer of `centroids.py`."""
 
-from pathlib import Path
-
 import numpy as np
 from centroids import CENTROIDS, Centroids
 from pydantic import BaseModel, ConfigDict, Field
@@ -28,13 +26,9 @@ class CentroidFitting(Fitting):
     settings = CentroidConfig
 
     def fit(
-        self,
-        on: TrainingDocuments,
-        settings: CentroidConfig,
-        before: Centroids | None,
-        folder: Path,
+        self, on: TrainingDocuments, settings: CentroidConfig, before: Centroids | None
     ) -> Centroids:
-        del before, folder
+        del before
         means = csr_array(normalize(csr_array(on.truth.T) @ on.features), dtype=np.float32)
         means.data[means.data <= settings.least] = 0
         means.eliminate_zeros()

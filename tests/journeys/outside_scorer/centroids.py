@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from longtail.models.bundle.bundle import Bundle
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.registry import register
 from longtail.models.kinds.scorer import Scorer, ScorerKind
@@ -85,22 +84,25 @@ class CentroidKind(ScorerKind):
     name = CENTROIDS
     may_find_nothing = True
 
-    def arrays(self, model: Centroids) -> dict[str, dict[str, np.ndarray]]:
+    def arrays(self, model: Centroids) -> dict[str, np.ndarray]:
         means = model.means
-        arrays = {"data": means.data, "indices": means.indices, "indptr": means.indptr}
-        return {"centroids.safetensors": arrays}
+        return {"data": means.data, "indices": means.indices, "indptr": means.indptr}
 
     def texts(self, model: Centroids) -> dict[str, str]:
         return {"centroids.txt": "\n".join(model.nearest)}
 
-    def read(self, bundle: Bundle, sparse: SparseModel) -> Centroids:
-        arrays = bundle.tensors("centroids.safetensors")
-        ids = bundle.text("centroids.txt").split("\n")
-        ids += [""] * (len(bundle.catalogue) - len(ids))  # labels may have been added
-        shape = (len(arrays["indptr"]) - 1, len(sparse.tfidf.tokens))
+    def read(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        texts: Mapping[str, str],
+        sparse: SparseModel,
+        num_labels: int,
+    ) -> Centroids:
+        ids = texts["centroids.txt"].split("\n")
+        shape = (len(ids), len(sparse.tfidf.tokens))
         means = stored_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
-        means.resize((len(bundle.catalogue), shape[1]))
-        return Centroids(means, tuple(ids))
+        means.resize((num_labels, shape[1]))  # labels may have been added
+        return Centroids(means, (*ids, *[""] * (num_labels - len(ids))))
 
     def make(self, model: Centroids, parts: ModelParts, placement: Placement) -> Scorer:
         del placement

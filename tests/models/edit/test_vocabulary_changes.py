@@ -16,7 +16,7 @@ from longtail.models.edit.vocabulary.rows import merged_counts, with_merged_labe
 from longtail.models.edit.vocabulary.states import compare_states, state_of
 from longtail.models.errors import DataError
 from longtail.models.kinds.registry import KINDS
-from longtail.models.kinds.storage import read_parts
+from longtail.models.kinds.storage import read_model, read_parts
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.changes.changes import VocabularyChanges
 from longtail.models.labels.changes.difference import difference
@@ -210,7 +210,7 @@ def test_a_trained_model_follows_its_vocabulary(trained, apply, tiny_texts) -> N
     for scorer in bundle.manifest.scorers:
         assert answered(after, scorer, texts).isdisjoint({ids[a], ids[out], ids[split]})
     _check_merged(bundle, after, applied, a, b)
-    memory = KINDS[NEIGHBOURS].read(bundle, read_sparse(bundle))
+    memory = read_model(bundle, KINDS[NEIGHBOURS], read_sparse(bundle))
     carriers = memory.labels[:, [split]].nonzero()[0].tolist()
     assert applied.split[0].document_ids == tuple(memory.ids[row] for row in carriers)
     label = after.catalogue[named]
@@ -225,7 +225,9 @@ def _check_merged(bundle: Bundle, after: Bundle, applied: Applied, a: int, b: in
     """Assert that a label has the documents of two, and ranks them as well as both did."""
     (merged,) = applied.merged
     assert merged.weights == "fitted"
-    before, now = (KINDS[NEIGHBOURS].read(each, read_sparse(each)) for each in (bundle, after))
+    before, now = (
+        read_model(each, KINDS[NEIGHBOURS], read_sparse(each)) for each in (bundle, after)
+    )
     truth = before.labels[:, [a, b]].toarray().max(axis=1)
     np.testing.assert_array_equal(now.labels[:, [b]].toarray()[:, 0], truth)
     assert merged.training_count == truth.sum() == after.catalogue[b].training_count

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.models.kinds.names import arrays_of_names, texts_of_names
+from longtail.models.kinds.registry import KINDS
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel
@@ -167,9 +167,10 @@ def test_of_many_documents_some_are_learned_from_and_all_are_counted(monkeypatch
 
 def same(first: NameModel | None, second: NameModel | None) -> bool:
     assert first is not None and second is not None
-    arrays = [arrays_of_names(each) for each in (first, second)]
+    kind = KINDS["names"]
+    arrays = [kind.arrays(each) for each in (first, second)]
     is_same = all(np.array_equal(arrays[0][name], arrays[1][name]) for name in arrays[0])
-    return is_same and texts_of_names(first) == texts_of_names(second)
+    return is_same and kind.texts(first) == kind.texts(second)
 
 
 # ---- nothing to learn ----
@@ -207,7 +208,7 @@ def test_documents_are_counted_once_for_each_word_and_pair():
     np.testing.assert_allclose(idf, np.log(7 / (1 + counts.documents)) + 1, rtol=1e-6)
 
 
-def test_fitted_again_it_keeps_all_names_of_the_labels_that_it_knew(tmp_path):
+def test_fitted_again_it_keeps_all_names_of_the_labels_that_it_knew():
     """The catalogue of a bundle has only those names that label texts are to have."""
     texts, truth = corpus(400)
     named = [replace(label, alternative_names=("pond",)) for label in catalogue_of(NAMES)]
@@ -221,6 +222,6 @@ def test_fitted_again_it_keeps_all_names_of_the_labels_that_it_knew(tmp_path):
         lambda: texts, list, wide, wide, LabelCatalogue([*catalogue_of(NAMES), new]), sparse,
         lambda: None, 0,
     )  # fmt: skip
-    after = NamesFitting().fit(on, None, before, tmp_path / "names")
+    after = NamesFitting().fit(on, None, before)
     assert after.history.found[:-1].tolist() == before.history.found.tolist()
     assert [x.alternative_names for x in after.catalogue] == [("pond",)] * NUM_LABELS + [()]

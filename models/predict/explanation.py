@@ -6,48 +6,24 @@ score of the scorer that reads tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Int64
 
 from longtail.models.explain.label_facts import LabelFacts
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.scorer_set import ScorerSet
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.results import Evidence, Explanation, ScoreParts, SparseParts
+from longtail.models.results import Explanation, ScoreParts
 
 _Labels: TypeAlias = Int64[np.ndarray, "text m"]
-_Scores: TypeAlias = Float32[np.ndarray, "text m"]
-
-
-@runtime_checkable  # the test run checks annotations by isinstance
-class Scoring(Protocol):
-    """Gives the scores that are explained; `longtail.models.predict.scorer_set.ScorerSet` does."""
-
-    names: tuple[str, ...]
-    """All scorers."""
-
-    def score(self, batch: TextBatch, labels: _Labels, options: RankingOptions) -> _Scores:
-        """Return scores of given labels; -inf for those that the scorer does not know."""
-        ...
-
-    def contributions(
-        self, batch: TextBatch, text: int, labels: Sequence[int]
-    ) -> Mapping[int, SparseParts]:
-        """Return what the tokens of one text add to a score of labels, where they do."""
-        ...
-
-    def evidence(
-        self, batch: TextBatch, labels: _Labels, options: RankingOptions
-    ) -> list[list[Evidence]]:
-        """Return what of a text, and of the training documents, speaks for each label."""
-        ...
 
 
 def explain(
-    scoring: Scoring,
+    scoring: ScorerSet,
     facts: LabelFacts,
     batch: TextBatch,
     labels: Sequence[Sequence[int]],
@@ -100,7 +76,7 @@ def explain(
 
 
 def _score_parts(
-    scoring: Scoring,
+    scoring: ScorerSet,
     batch: TextBatch,
     labels: _Labels,
     scorer: str,
