@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int64
 from scipy.sparse import csr_array
 
 _CHUNK = 2**20
@@ -143,3 +143,24 @@ def csr_of(
 def transposed(matrix: csr_array) -> csr_array:
     """Return the columns of a matrix as rows."""
     return csr_array(csr_of(matrix.data, matrix.indices, matrix.indptr, matrix.shape).T)
+
+
+def check_rows(
+    labels: Int64[np.ndarray, covered], num_rows: tuple[int, ...], num_labels: int
+) -> None:
+    """Refuse rows of labels that don't rise, are none of a catalogue, or are others than rows.
+
+    Args:
+        labels: Of each row.
+        num_rows: Of each array that has rows.
+        num_labels: Of the catalogue.
+
+    Raises:
+        ValueError: They are.
+    """
+    is_rising = bool((np.diff(labels) > 0).all())
+    is_within = labels.min(initial=0) >= 0 and labels.max(initial=0) < num_labels
+    if not len(labels) or not is_rising or not is_within:
+        raise ValueError("labels that are not rising rows of the catalogue")
+    if set(num_rows) != {len(labels)}:
+        raise ValueError(f"{num_rows} rows for {len(labels)} labels")

@@ -1,22 +1,34 @@
 """The scorers `retrieval`, `classifier` and `linear`: rows of labels, scored by document vectors.
 
-Their models are part of the dense half, which is stored with its encoder
-(`longtail.models.parts.dense_storage`).
+The vectors of `retrieval` are stored with the encoder (`longtail.models.parts.dense_storage`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from longtail.models.files.json_text import parse_own_json
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
-from longtail.models.names import CLASSIFIER, LINEAR, RETRIEVAL
+from longtail.models.matrices import ArrayRule, check_arrays, check_rows
+from longtail.models.names import RETRIEVAL, CorrectionName
 from longtail.models.parts.model_parts import ModelParts
+from longtail.models.scorers.sparse import SparseModel
 
 if TYPE_CHECKING:  # brings PyTorch, which is loaded where a model has a dense half
     from longtail.models.scorers.linear import LinearScorer
+
+
+_TREE = "tree_"
+_RULES = {
+    "weight": ArrayRule(("float32",), 2),
+    "bias": ArrayRule(("float32",), 1),
+    "labels": ArrayRule(("int64",), 1, least=0),
+}
 
 
 class _DenseKind(ScorerKind):
@@ -61,26 +73,47 @@ class RetrievalKind(_DenseKind):
         return LinearScorer(model, "none")
 
 
-class ClassifierKind(_DenseKind):
-    """The dense classifier that the dual encoder started from."""
+class RowsKind(_DenseKind):
+    """Rows of some labels, which may be corrected: `classifier` and `linear`."""
 
-    name = CLASSIFIER
-    gives_logits = True
-
-    def model_of(self, parts: ModelParts) -> LinearScorer | None:
-        """Return its rows, where the run kept them."""
-        if parts.dense is None or parts.dense.classifier is None:
-            return None
-        from longtail.models.scorers.linear import LinearScorer
-
-        return LinearScorer(parts.dense.classifier, "none")
-
-
-class LinearKind(_DenseKind):
-    """The linear scorer with its correction."""
-
-    name = LINEAR
+    def __init__(self, name: str, *, gives_logits: bool) -> None:
+        """Take the name, and what is known of the scores."""
+        self.name = name
+        self.gives_logits = gives_logits
 
     def model_of(self, parts: ModelParts) -> LinearScorer | None:
-        """Return its rows, where the run trained them."""
-        return None if parts.dense is None else parts.dense.linear
+        """Return its rows, where there are vectors."""
+        found: LinearScorer | None = None if parts.dense is None else parts.models.get(self.name)
+        return found
+
+    def arrays(self, model: LinearScorer) -> dict[str, np.ndarray]:
+        """Return the rows, and the label tree that corrects them."""
+        rows, tree = model.model, {} if model.tree is None else model.tree.to_arrays()
+        found = {"weight": rows.weight, "bias": rows.bias, "labels": rows.labels}
+        return found | {f"{_TREE}{name}": array for name, array in tree.items()}
+
+    def texts(self, model: LinearScorer) -> dict[str, str]:
+        """Return the name of the correction."""
+        return {f"{self.name}.json": json.dumps({"correction": model.correction})}
+
+    def read(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        texts: Mapping[str, str],
+        sparse: SparseModel,
+        num_labels: int,
+    ) -> LinearScorer:
+        """Return the rows and their correction."""
+        from longtail.models.label_tree.tree import LabelTree
+        from longtail.models.scorers.linear import LinearModel, LinearScorer
+
+        del sparse
+        rows = {name: x for name, x in arrays.items() if not name.startswith(_TREE)}
+        tree = {name.removeprefix(_TREE): x for name, x in arrays.items() if name not in rows}
+        check_arrays(rows, _RULES)
+        check_rows(rows["labels"], (len(rows["weight"]), len(rows["bias"])), num_labels)
+        correction = parse_own_json(texts[f"{self.name}.json"])["correction"]
+        if correction not in get_args(CorrectionName) or (correction == "tree") != bool(tree):
+            raise ValueError(f"correction {correction!r} with {len(tree)} arrays of a label tree")
+        of_tree = LabelTree.from_arrays(tree) if tree else None
+        return LinearScorer(LinearModel(**rows), correction, of_tree)

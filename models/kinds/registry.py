@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from longtail.models.errors import ConfigError
-from longtail.models.kinds.dense import ClassifierKind, LinearKind, RetrievalKind
+from longtail.models.kinds.dense import RetrievalKind, RowsKind
 from longtail.models.kinds.names import NamesKind
 from longtail.models.kinds.neighbours import NeighboursKind
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.sparse import SparseKind
-from longtail.models.names import ENSEMBLE, FAST, HYBRID, HYBRID_OF, SPARSE
+from longtail.models.names import (
+    CLASSIFIER,
+    ENSEMBLE,
+    FAST,
+    HYBRID,
+    HYBRID_OF,
+    LINEAR,
+    RETRIEVAL,
+    SPARSE,
+)
 
 KINDS: dict[str, ScorerKind] = {
     kind.name: kind
     for kind in (
         RetrievalKind(),
-        ClassifierKind(),
-        LinearKind(),
+        RowsKind(CLASSIFIER, gives_logits=True),
+        RowsKind(LINEAR, gives_logits=False),
         SparseKind(),
         NamesKind(),
         NeighboursKind(),
@@ -64,5 +73,5 @@ def kinds_of_new_labels(scorers: Collection[str]) -> list[ScorerKind]:
 
 def with_own_models(scorers: Collection[str]) -> list[ScorerKind]:
     """Return which of these scorers have a model of their own, in files of their own."""
-    shared = (SPARSE, *(name for name, kind in KINDS.items() if kind.needs_encoder))
+    shared = (SPARSE, RETRIEVAL)
     return [kind for name, kind in KINDS.items() if name in scorers and name not in shared]

@@ -7,24 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
-from longtail.models.names import AIM_NAMES, ENSEMBLE, FAST, HYBRID, LINEAR, PRECISION
-from longtail.models.parts.model_parts import (
-    _TREE_FILE,
-    CLASSIFIER_FILE,
-    LINEAR_FILE,
-    RETRIEVAL_FILE,
-    SPARSE_FILE,
-    ModelParts,
-)
+from longtail.models.names import AIM_NAMES, CLASSIFIER, ENSEMBLE, FAST, HYBRID, LINEAR, PRECISION
+from longtail.models.parts.model_parts import RETRIEVAL_FILE, ModelParts
 from longtail.models.scorers.aims import AIMS_NAME
 
 if TYPE_CHECKING:
     from longtail.models.parts.dense_parts import DenseParts
-    from longtail.models.scorers.linear import LinearModel, LinearScorer
+    from longtail.models.scorers.linear import LinearScorer
 
 _MAX_CHARACTERS = 500
 """Of an error of another library, which may quote a whole file."""
@@ -36,12 +27,10 @@ def check_parts(bundle: Bundle, parts: ModelParts) -> None:
     Raises:
         BundleCorruptError: They do.
     """
-    rows = (parts.sparse.weights.shape[0], len(parts.sparse.bias))
-    _check_rows(bundle, SPARSE_FILE, parts.sparse.labels, rows)
     if parts.dense is not None:
         _check_dense(bundle, parts.dense)
-        if parts.dense.linear is not None:
-            _check_linear(bundle, parts.dense.linear, parts.dense.encoder.dim)
+        for name in filter(parts.models.__contains__, (CLASSIFIER, LINEAR)):
+            _check_linear(bundle, name, parts.models[name], parts.dense.encoder.dim)
     _check_scorers(bundle, parts)
 
 
@@ -65,8 +54,9 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
         said = f"calibrations or blend weights of {sorted(odd)}, expected those of scorers"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
     _check_aims(bundle, parts)
-    if LINEAR not in parts.scorers and bundle.manifest.linear_correction is not None:
-        said = f"linear_correction {bundle.manifest.linear_correction!r} without scorer {LINEAR!r}"
+    own = parts.models[LINEAR].correction if LINEAR in parts.scorers else None
+    if own != bundle.manifest.linear_correction:
+        said = f"linear_correction {bundle.manifest.linear_correction!r}, scorer {LINEAR!r}: {own}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
 
 
@@ -88,8 +78,6 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
     if dense.label_vectors.shape != (num_labels, dim):
         shapes = f"label_vectors {dense.label_vectors.shape}, expected {(num_labels, dim)}"
         raise BundleCorruptError(contradiction(bundle, RETRIEVAL_FILE, shapes))
-    if dense.classifier is not None:
-        _check_model(bundle, CLASSIFIER_FILE, dense.classifier, dim)
     said = bundle.manifest.encoder
     assert said is not None  # else there would be no dense half
     if said.dim != dim:
@@ -101,8 +89,10 @@ def _check_dense(bundle: Bundle, dense: DenseParts) -> None:
         raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
 
 
-def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
-    _check_model(bundle, LINEAR_FILE, linear.model, dim)
+def _check_linear(bundle: Bundle, name: str, linear: LinearScorer, dim: int) -> None:
+    file = f"{name}.safetensors"
+    if linear.model.weight.shape[1:] != (dim,):
+        raise BundleCorruptError(contradiction(bundle, file, f"{dim} dimensions expected"))
     if linear.tree is not None:
         # Labels that were added later are no leaves: p_n of them is 0, and they have no row here.
         num_labels, least = linear.tree.num_labels, int(linear.model.labels.max(initial=-1)) + 1
@@ -112,30 +102,11 @@ def _check_linear(bundle: Bundle, linear: LinearScorer, dim: int) -> None:
                 f"a tree of (labels, dimensions) {(num_labels, tree_dim)}, expected {least} to "
                 f"{most}, and {dim}"
             )
-            raise BundleCorruptError(contradiction(bundle, _TREE_FILE, what))
+            raise BundleCorruptError(contradiction(bundle, file, what))
     counts = bundle.catalogue.training_counts[linear.model.labels]
     if linear.correction == "prior" and not counts.all():
         what = "correction 'prior' with labels that no training document carries"
-        raise BundleCorruptError(contradiction(bundle, LINEAR_FILE, what))
-
-
-def _check_model(bundle: Bundle, name: str, model: LinearModel, dim: int) -> None:
-    if model.weight.shape[1:] != (dim,):
-        raise BundleCorruptError(contradiction(bundle, name, f"{dim} dimensions expected"))
-    _check_rows(bundle, name, model.labels, (len(model.weight), len(model.bias)))
-
-
-def _check_rows(bundle: Bundle, name: str, labels: np.ndarray, rows: tuple[int, int]) -> None:
-    is_rising = bool((np.diff(labels) > 0).all())
-    is_within = labels.min(initial=0) >= 0 and labels.max(initial=0) < len(bundle.catalogue)
-    if not len(labels) or not is_rising or not is_within:
-        raise BundleCorruptError(
-            contradiction(bundle, name, "labels that are not rising rows of the catalogue")
-        )
-    if rows != (len(labels), len(labels)):
-        raise BundleCorruptError(
-            contradiction(bundle, name, f"{rows} rows for {len(labels)} labels")
-        )
+        raise BundleCorruptError(contradiction(bundle, file, what))
 
 
 @contextmanager

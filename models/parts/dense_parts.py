@@ -9,7 +9,6 @@ from jaxtyping import Float32
 from transformers import TokenizersBackend
 
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.scorers.linear import LinearModel, LinearScorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +20,6 @@ class DenseParts:
         tokenizer: Its tokenizer.
         max_tokens: Tokens that it reads of a document.
         label_vectors: phi_label of every label.
-        classifier: The dense classifier; None if the run kept none.
-        linear: The linear scorer; None if the run trained none.
         document_prefix: Put before each document, as in training.
     """
 
@@ -30,6 +27,4 @@ class DenseParts:
     tokenizer: TokenizersBackend
     max_tokens: int
     label_vectors: Float32[np.ndarray, "label dim"]
-    classifier: LinearModel | None
-    linear: LinearScorer | None = None
     document_prefix: str = ""

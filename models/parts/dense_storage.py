@@ -15,20 +15,15 @@ from longtail.models.encoders.dual_encoder import DualEncoder
 from longtail.models.encoders.pretrained import load_tokenizer, load_transformer
 from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.errors import BundleCorruptError
-from longtail.models.label_tree.tree import LabelTree
 from longtail.models.matrices import ArrayRule, check_arrays
-from longtail.models.names import CLASSIFIER, LINEAR, Pooling
+from longtail.models.names import Pooling
 from longtail.models.parts.consistency import contradiction, reading
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import (
     _DUAL_ENCODER_FILE,
     _TRANSFORMER_PREFIX,
-    _TREE_FILE,
-    CLASSIFIER_FILE,
-    LINEAR_FILE,
     RETRIEVAL_FILE,
 )
-from longtail.models.scorers.linear import LinearModel, LinearScorer
 
 _FLOATS = ("float32",)
 _VECTOR_RULES = {"label_vectors": ArrayRule(_FLOATS, 2)}
@@ -40,11 +35,6 @@ _POOLER_RULES = {
     "log_scale": ArrayRule(_FLOATS, 1, least=-50, most=50),
     "score_bias": ArrayRule(_FLOATS, 1, least=-1e6, most=1e6),
 }
-_LINEAR_RULES = {
-    "weight": ArrayRule(_FLOATS, 2),
-    "bias": ArrayRule(_FLOATS, 1),
-    "labels": ArrayRule(("int64",), 1, least=0),
-}
 
 
 def dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
@@ -54,21 +44,10 @@ def dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
         for name, value in dense.encoder.state_dict().items()
         if not name.startswith(_TRANSFORMER_PREFIX)
     }
-    arrays = {
+    return {
         _DUAL_ENCODER_FILE: poolers,
         RETRIEVAL_FILE: {"label_vectors": dense.label_vectors},
     }
-    if dense.classifier is not None:
-        arrays[CLASSIFIER_FILE] = _arrays_of(dense.classifier)
-    if dense.linear is not None:
-        arrays[LINEAR_FILE] = _arrays_of(dense.linear.model)
-        if dense.linear.tree is not None:
-            arrays[_TREE_FILE] = dense.linear.tree.to_arrays()
-    return arrays
-
-
-def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:
-    return {"weight": model.weight, "bias": model.bias, "labels": model.labels}
 
 
 def read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
@@ -78,8 +57,6 @@ def read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
         BundleCorruptError: Its files contradict each other, or a file of it can't be read.
         ConfigError: The encoder can't be used.
     """
-    has_classifier = CLASSIFIER in bundle.manifest.scorers
-    has_linear = LINEAR in bundle.manifest.scorers
     encoder = read_dual_encoder(bundle)
     with reading(bundle, ENCODER_FOLDER):
         tokenizer = load_tokenizer(bundle.encoder_folder)
@@ -90,8 +67,6 @@ def read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
         max_tokens=said.max_tokens,
         document_prefix=said.document_prefix,
         label_vectors=read_label_vectors(bundle),
-        classifier=read_linear_model(bundle, CLASSIFIER_FILE) if has_classifier else None,
-        linear=read_linear(bundle) if has_linear else None,
     )
 
 
@@ -106,18 +81,6 @@ def read_label_vectors(bundle: Bundle) -> Float32[np.ndarray, "label dim"]:
         check_arrays(arrays, _VECTOR_RULES)
     vectors: Float32[np.ndarray, "label dim"] = arrays["label_vectors"]
     return vectors
-
-
-def read_linear_model(bundle: Bundle, name: str) -> LinearModel:
-    """Return the rows of a scorer over document vectors, from a file of this name.
-
-    Raises:
-        BundleCorruptError: The file has other arrays.
-    """
-    with reading(bundle, name):
-        arrays = bundle.tensors(name)
-        check_arrays(arrays, _LINEAR_RULES)
-    return LinearModel(**arrays)
 
 
 def read_dual_encoder(bundle: Bundle) -> DualEncoder:
@@ -156,20 +119,3 @@ def _head(bundle: Bundle) -> VectorHead:
     said = bundle.manifest.encoder
     assert said is not None  # else there would be no dual encoder
     return VectorHead(said.document_pooling, found, said.activation, said.is_normalized)
-
-
-def read_linear(bundle: Bundle) -> LinearScorer:
-    """Return the linear scorer of a bundle that has one.
-
-    Raises:
-        BundleCorruptError: Its tree is no tree.
-    """
-    correction = bundle.manifest.linear_correction
-    if correction is None:
-        what = f"scorer {LINEAR!r} without linear_correction"
-        raise BundleCorruptError(contradiction(bundle, "manifest.json", what))
-    tree = None
-    if correction == "tree":
-        with reading(bundle, _TREE_FILE):
-            tree = LabelTree.from_arrays(bundle.tensors(_TREE_FILE))
-    return LinearScorer(read_linear_model(bundle, LINEAR_FILE), correction, tree)

@@ -4,10 +4,10 @@ labels.jsonl               the catalogue
 sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
 sparse.json                vocabulary and lemmas
 
-Of each other scorer that needs no encoder, where the bundle has it:
+Of each other scorer but `retrieval`, where the bundle has it (see `longtail.models.kinds`):
 
-SCORER.safetensors         its arrays, such as counts of the words of label names, or tf-idf of the
-                           documents that `neighbours` remembers
+SCORER.safetensors         its arrays, such as counts of the words of label names, tf-idf of the
+                           documents that `neighbours` remembers, rows of labels, or a label tree
 SCORER.json, .jsonl        its texts, such as all names of all labels
 
 Where a dev split has fitted it:
@@ -29,9 +29,6 @@ The dense half, which a model may lack:
 encoder/                   the transformer and its tokenizer, as Hugging Face saves them
 dual_encoder.safetensors   both poolers, log_scale, score_bias
 retrieval.safetensors      label_vectors: phi_label of every label's pseudo description
-classifier.safetensors     weight, bias, labels (those that have a row)
-linear.safetensors         the same of the linear scorer, on document vectors as they are
-tree.safetensors           the label tree that corrects it, if one does
 """
 
 from __future__ import annotations
@@ -48,6 +45,7 @@ from longtail.models.names import (
     ENSEMBLE,
     FAST,
     HYBRID,
+    HYBRID_OF,
     LINEAR,
     RETRIEVAL,
     SPARSE,
@@ -63,9 +61,6 @@ if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not
 _DUAL_ENCODER_FILE = "dual_encoder.safetensors"
 RETRIEVAL_FILE = "retrieval.safetensors"
 _GPU_WORKING_BYTES = 2**30  # 256 MiB of FAISS, and activations of 16384 tokens
-CLASSIFIER_FILE = "classifier.safetensors"
-LINEAR_FILE = "linear.safetensors"
-_TREE_FILE = "tree.safetensors"
 SPARSE_FILE = "sparse.safetensors"
 _VOCABULARY_FILE = "sparse.json"
 _TRANSFORMER_PREFIX = "transformer."
@@ -107,31 +102,25 @@ class ModelParts:
     @property
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers that these parts make."""
-        has_classifier = self.dense is not None and self.dense.classifier is not None
-        is_there = {
-            RETRIEVAL: self.dense is not None,
-            CLASSIFIER: has_classifier,
-            HYBRID: has_classifier and self.has_hybrid,
-            LINEAR: self.dense is not None and self.dense.linear is not None,
-            SPARSE: True,
-            **dict.fromkeys(self.models, True),
-            FAST: FAST in self.blends,
-            ENSEMBLE: ENSEMBLE in self.blends,
-        }
-        return tuple(name for name, is_so in is_there.items() if is_so)
+        there = {SPARSE, *self.models, *self.blends}
+        if self.dense is None:
+            there -= {CLASSIFIER, LINEAR}
+        else:
+            there.add(RETRIEVAL)
+        if self.has_hybrid and CLASSIFIER in there:
+            there.add(HYBRID)
+        order = (*HYBRID_OF, HYBRID, LINEAR, SPARSE, *self.models, FAST, ENSEMBLE)
+        return tuple(name for name in dict.fromkeys(order) if name in there)
 
 
 def gpu_bytes(manifest: Manifest) -> int:
     """Return about how much memory of a GPU a model takes there, in bytes; 0 without a dense half.
 
     The label vectors, an eighth more for padded columns and what FAISS adds; the encoder, in
-    float32; and as much as batches are computed in. The sparse model and the label tree stay in
-    main memory. Estimated, not measured.
+    float32; and as much as batches are computed in. The sparse model stays in main memory. The
+    label tree does, too, but is counted. Estimated, not measured.
     """
-    dense = (_DUAL_ENCODER_FILE, RETRIEVAL_FILE, CLASSIFIER_FILE, LINEAR_FILE)
-    sizes = [
-        info.size_bytes
-        for name, info in manifest.files.items()
-        if name in dense or name.startswith(f"{ENCODER_FOLDER}/")
-    ]
+    dense = ("dual_encoder.", *(f"{name}.safetensors" for name in (RETRIEVAL, CLASSIFIER, LINEAR)))
+    begins = (f"{ENCODER_FOLDER}/", *dense)
+    sizes = [info.size_bytes for name, info in manifest.files.items() if name.startswith(begins)]
     return sum(sizes) * 9 // 8 + _GPU_WORKING_BYTES if sizes else 0

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.matrices import ArrayRule, check_arrays, stored_csr
+from longtail.models.matrices import ArrayRule, check_arrays, check_rows, stored_csr
 from longtail.models.parts.consistency import reading
 from longtail.models.parts.model_parts import _VOCABULARY_FILE, SPARSE_FILE
 from longtail.models.scorers.sparse import SparseModel
@@ -63,4 +63,5 @@ def read_sparse(bundle: Bundle) -> SparseModel:
             arrays["indptr"],
             (len(arrays["bias"]), len(tfidf.tokens)),
         )
+        check_rows(arrays["labels"], (weights.shape[0],), len(bundle.catalogue))
         return SparseModel(tfidf, weights, arrays["bias"], arrays["labels"])

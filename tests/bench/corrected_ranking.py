@@ -147,12 +147,11 @@ def published(registry: Path, data: Path) -> Model:
     """Return the scorer `linear` of the current version, and texts of the dev split."""
     bundle = Registry(registry).open("current")
     predictor = Predictor.of_bundle(bundle, device="cpu")
-    dense = predictor._parts.dense
-    assert dense is not None and dense.linear is not None and dense.linear.tree is not None
+    scorer = predictor._parts.models["linear"]
     texts = list(islice(open_dataset(data).split("dev").texts(), NUM_QUERIES))
-    linear = dense.linear.model
+    linear = scorer.model
     index = InnerProductIndex(np.column_stack([linear.weight, linear.bias]), linear.labels)
-    return Model(index, dense.linear.tree, predictor.read(texts).vectors)
+    return Model(index, scorer.tree, predictor.read(texts).vectors)
 
 
 def measure(model: Model, rounds: int) -> list[Measured]:

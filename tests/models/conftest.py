@@ -117,13 +117,17 @@ def parts(tokenizer: TokenizersBackend, dual_encoder: DualEncoder) -> ModelParts
             tokenizer=tokenizer,
             max_tokens=MAX_TOKENS,
             label_vectors=random(len(LABELS), DIM),
-            classifier=LinearModel(random(len(covered), DIM), random(len(covered)), covered),
-            linear=LinearScorer(
+        ),
+        models={
+            "classifier": LinearScorer(
+                LinearModel(random(len(covered), DIM), random(len(covered)), covered), "none"
+            ),
+            "linear": LinearScorer(
                 LinearModel(random(len(covered), DIM), random(len(covered)), covered),
                 "tree",
                 random_tree(len(LABELS), DIM, rng),
             ),
-        ),
+        },
     )
 
 

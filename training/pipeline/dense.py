@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -208,8 +209,10 @@ def find_label_subsets(
 
 def finish_dense(
     start: DenseStart, texts: TrainingTexts, config: TrainingConfig, folder: Path
-) -> DenseParts:
-    """Return the dense half of a bundle, once both stages are done; trains the linear scorer.
+) -> tuple[DenseParts, dict[str, Any]]:
+    """Return the dense half of a bundle, once both stages are done, and the models of its scorers.
+
+    The linear scorer is trained here.
 
     Args:
         start: With the trained model.
@@ -218,7 +221,6 @@ def finish_dense(
         folder: Of the run; what is done lies there.
     """
     model, machine = start.model, start.machine
-    keep = CLASSIFIER in config.scorers
     with (
         stage_cost(folder, "label vectors"),
         progress_bar(total=len(texts.labels), desc="label vectors", unit="label") as bar,
@@ -231,15 +233,19 @@ def finish_dense(
             device=machine.device,
             progress=bar.update,
         )
-    return DenseParts(
+    dense = DenseParts(
         encoder=model.encoder.eval(),
         tokenizer=start.tokenizer,
         max_tokens=config.document_max_tokens,
         label_vectors=vectors,
-        classifier=_trained_classifier(model, texts.truth) if keep else None,
-        linear=_trained_linear(start, texts, config, folder) if LINEAR in config.scorers else None,
         document_prefix=start.prefixes.document,
     )
+    models: dict[str, Any] = {}
+    if CLASSIFIER in config.scorers:
+        models[CLASSIFIER] = _trained_classifier(model, texts.truth)
+    if LINEAR in config.scorers:
+        models[LINEAR] = _trained_linear(start, texts, config, folder)
+    return dense, models
 
 
 def _trained_linear(
@@ -267,12 +273,12 @@ def _trained_linear(
 
 def _trained_classifier(
     model: DeplModel, truth: Float32[csr_array, "document label"]
-) -> LinearModel:
+) -> LinearScorer:
     """Return the rows of the labels that have training documents; the others learned nothing."""
     labels = np.unique(truth.indices).astype(np.int64)
     weight = model.classifier.weight.detach().cpu().numpy()
     bias = model.classifier.bias.detach().cpu().numpy()
-    return LinearModel(weight[labels], bias[labels], labels)
+    return LinearScorer(LinearModel(weight[labels], bias[labels], labels), "none")
 
 
 def _priors(truth: Float32[csr_array, "document label"]) -> Float32[np.ndarray, label]:

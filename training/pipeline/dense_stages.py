@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from longtail.models.names import CLASSIFIER
 from longtail.models.parts.dense_parts import DenseParts
@@ -70,8 +71,8 @@ def train_dense(
     corpus: Dataset,
     found: EncoderFree,
     folder: Path,
-) -> DenseParts:
-    """Train the dense half in the first of the processes, which the others follow.
+) -> tuple[DenseParts, dict[str, Any]]:
+    """Train the dense half, and models of its scorers, in the first process; the others follow.
 
     Args:
         start: Its model is trained in place.

@@ -32,7 +32,8 @@ def register(fitting: Fitting) -> None:
     Raises:
         ConfigError: There is no such scorer, it needs an encoder, or something fits it already.
     """
-    if not with_own_models([fitting.name]) or fitting.name in FITTINGS:
+    found = [kind for kind in with_own_models([fitting.name]) if not kind.needs_encoder]
+    if not found or fitting.name in FITTINGS:
         raise ConfigError(
             f"scorer {fitting.name!r}: expected the name of a registered scorer without an encoder "
             "that nothing fits yet; register its ScorerKind first"
@@ -49,7 +50,7 @@ def with_scorer_settings(config: TrainingConfig) -> TrainingConfig:
     given = config.scorer_settings
     if other := sorted(set(given).difference(config.scorers)):
         raise ConfigError(f"scorer_settings: got {', '.join(other)}; expected names of `scorers`")
-    own = [kind.name for kind in with_own_models(config.scorers)]
+    own = [kind.name for kind in with_own_models(config.scorers) if not kind.needs_encoder]
     if unfitted := [name for name in own if name not in FITTINGS]:
         raise ConfigError(
             f"scorers: nothing is registered that fits {', '.join(unfitted)}; leave it out, or "

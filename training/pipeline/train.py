@@ -19,7 +19,7 @@ from longtail.models.extras import is_installed, needs, require
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.kinds.storage import write_parts
-from longtail.models.names import HYBRID, Precision
+from longtail.models.names import HYBRID, LINEAR, Precision
 from longtail.models.parts.model_parts import ModelParts
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
@@ -145,13 +145,14 @@ def _fitted(
     """Return all parts, with what is fitted on the dev split where there is one."""
     config = run.config
     found = fit_encoder_free(corpus, config, unspaced_share, run.folder, engine=run.engine)
-    dense = None
+    dense, models = None, found.models
     if start is not None:
         from longtail.training.pipeline.dense_stages import train_dense
 
-        dense = train_dense(start, config, corpus, found, run.folder)
+        dense, of_vectors = train_dense(start, config, corpus, found, run.folder)
+        models = of_vectors | models
     parts = ModelParts(
-        found.catalogue, found.sparse, dense, found.models, has_hybrid=HYBRID in config.scorers
+        found.catalogue, found.sparse, dense, models, has_hybrid=HYBRID in config.scorers
     )
     precision = start.machine.precision if start is not None else "float32"
     return _finished_on_dev(run, corpus, parts, precision)
@@ -177,7 +178,8 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
     if parts.dense is not None:
         texts = [label.pseudo_description for label in parts.catalogue]
         catalogue = catalogue.replaced(pseudo_description=texts)
-    return replace(parts, catalogue=catalogue, sparse=found.sparse, models=found.models)
+    models = {**parts.models, **found.models}
+    return replace(parts, catalogue=catalogue, sparse=found.sparse, models=models)
 
 
 def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
@@ -233,10 +235,9 @@ def _manifest(
     default = on_dev.default or DefaultScorer(parts.scorers[0], "")
     settings, encoder, correction = _settings(run, start), None, None
     if start is not None and parts.dense is not None:
-        dense = parts.dense
         settings["encoder"] = start.source.name
-        correction = dense.linear.correction if dense.linear is not None else None
-        encoder = start.info(dense)
+        correction = parts.models[LINEAR].correction if LINEAR in parts.models else None
+        encoder = start.info(parts.dense)
     return Manifest(
         label_count=len(parts.catalogue),
         training_document_count=_num_documents(run.dataset, "train"),

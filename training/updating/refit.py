@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, vstack
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import pseudo_description
+from longtail.models.names import LINEAR
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.scorers.sparse import SparseModel
 from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
@@ -25,6 +26,7 @@ from longtail.training.updating.documents import ChangedDocuments
 
 if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
     from longtail.models.parts.dense_parts import DenseParts
+    from longtail.models.scorers.linear import LinearScorer
 
 
 def refit(
@@ -65,6 +67,9 @@ def refit(
     models = fit_scorers(
         before.models, on, settings.get("scorer_settings", {}), folder, before=before.models
     )
+    models = {**before.models, **models}
+    if (linear := models.get(LINEAR)) is not None and linear.correction == "prior":
+        models[LINEAR] = _with_priors(linear, catalogue)
     if (dense := before.dense) is not None:
         assert manifest.encoder is not None  # else there would be no dense half
         prefix = manifest.encoder.label_prefix
@@ -154,11 +159,11 @@ def _with_label_vectors(
         vectors = np.pad(dense.label_vectors, ((0, num_more), (0, 0)))
         vectors[described] = encode_all(dense.encoder, tokens, "label", pad_id=pad_id)
         dense = replace(dense, label_vectors=vectors)
-    if (linear := dense.linear) is not None and linear.correction == "prior":
-        model = linear.model  # a label without documents has no share to correct by
-        kept = catalogue.training_counts[model.labels] > 0
-        rows = replace(
-            model, weight=model.weight[kept], bias=model.bias[kept], labels=model.labels[kept]
-        )
-        dense = replace(dense, linear=replace(linear, model=rows))
     return dense
+
+
+def _with_priors(linear: LinearScorer, catalogue: LabelCatalogue) -> LinearScorer:
+    """Leave out rows of labels without documents, which have no share to correct by."""
+    rows, kept = linear.model, catalogue.training_counts[linear.model.labels] > 0
+    model = replace(rows, weight=rows.weight[kept], bias=rows.bias[kept], labels=rows.labels[kept])
+    return replace(linear, model=model)

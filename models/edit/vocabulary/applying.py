@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,15 +33,12 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.changes.changes import VocabularyChanges
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import CLASSIFIER, LINEAR, NAMES, NEIGHBOURS
-from longtail.models.parts.dense_storage import read_label_vectors, read_linear, read_linear_model
+from longtail.models.parts.dense_storage import read_label_vectors
 from longtail.models.parts.model_parts import (
-    CLASSIFIER_FILE,
-    LINEAR_FILE,
     RETRIEVAL_FILE,
     SPARSE_FILE,
 )
 from longtail.models.parts.sparse_storage import arrays_of_sparse, read_sparse
-from longtail.models.scorers.linear import LinearModel
 
 Arrays = dict[str, dict[str, np.ndarray]]
 """By file and name."""
@@ -208,13 +205,12 @@ class _Application:
             found[KINDS[NEIGHBOURS].file] = KINDS[NEIGHBOURS].arrays(memory)
         sparse, self._weights = merged_sparse(self._sparse, into, counts, memory, self._fit_rows)
         found[SPARSE_FILE] = arrays_of_sparse(sparse)
-        if CLASSIFIER in self._bundle.manifest.scorers:
-            model = read_linear_model(self._bundle, CLASSIFIER_FILE)
-            found[CLASSIFIER_FILE] = _arrays_of(merged_linear(model, into, counts))
-        if LINEAR in self._bundle.manifest.scorers:
-            linear = read_linear(self._bundle)
+        dense = {CLASSIFIER, LINEAR}.intersection(self._bundle.manifest.scorers)
+        for kind in with_own_models(dense):
+            linear = read_model(self._bundle, kind, self._sparse)
             num_leaves = None if linear.tree is None else linear.tree.num_labels
-            found[LINEAR_FILE] = _arrays_of(merged_linear(linear.model, into, counts, num_leaves))
+            rows = merged_linear(linear.model, into, counts, num_leaves)
+            found[kind.file] = kind.arrays(replace(linear, model=rows))
         return found
 
     def _merged_memory(self) -> NeighbourMemory | None:
@@ -254,7 +250,3 @@ class _Application:
             label = self.catalogue[row]
             found.append(Split(label.id, label.replaced_by, label.training_count, ids))
         return tuple(found)
-
-
-def _arrays_of(model: LinearModel) -> dict[str, np.ndarray]:
-    return {"weight": model.weight, "bias": model.bias, "labels": model.labels}

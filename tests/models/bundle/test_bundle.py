@@ -26,6 +26,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.model_parts import ModelParts
 
 FILES = (
+    "classifier.json",
     "classifier.safetensors",
     "dual_encoder.safetensors",
     "encoder/config.json",
@@ -33,12 +34,12 @@ FILES = (
     "encoder/tokenizer.json",
     "encoder/tokenizer_config.json",
     "labels.jsonl",
+    "linear.json",
     "linear.safetensors",
     "manifest.json",
     "retrieval.safetensors",
     "sparse.json",
     "sparse.safetensors",
-    "tree.safetensors",
 )
 
 

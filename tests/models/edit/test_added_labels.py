@@ -76,7 +76,8 @@ def test_a_text_about_a_new_label_gets_it_first(parts, manifest, dense, add, tmp
     changed = replace(
         parts,
         catalogue=catalogue,
-        dense=replace(dense, encoder=taught, label_vectors=vectors, classifier=None, linear=None),
+        dense=replace(dense, encoder=taught, label_vectors=vectors),
+        models={},
     )
     said = replace(manifest, scorers=("retrieval", "sparse"), linear_correction=None)
     write_parts(tmp_path / "before", changed, said, tmp_path / "scratch")

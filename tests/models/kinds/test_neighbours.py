@@ -45,7 +45,7 @@ def memory(parts):
 @pytest.fixture(params=[True, False], ids=["with an encoder", "without"])
 def remembering(parts, memory, request):
     dense = parts.dense if request.param else None
-    return replace(parts, dense=dense, models={NEIGHBOURS: memory})
+    return replace(parts, dense=dense, models={**parts.models, NEIGHBOURS: memory})
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_an_added_label_is_carried_by_no_document(parts, manifest, memory, tmp_p
     scorers = ("retrieval", "classifier", "linear", "sparse", "neighbours")
     write_parts(
         tmp_path / "before",
-        replace(parts, models={NEIGHBOURS: memory}),
+        replace(parts, models={**parts.models, NEIGHBOURS: memory}),
         replace(manifest, scorers=scorers),
         tmp_path / "scratch",
     )

@@ -136,10 +136,8 @@ def predictor(request, parts, constant_blend):
         blends = {"ensemble": constant_blend({"retrieval": 0.25, "linear": 0.25, "sparse": 0.5})}
         model = replace(parts, has_hybrid=True, calibrations=calibrations, blends=blends)
         return Predictor(model, device="cpu")
-    dense = parts.dense
-    assert dense is not None and dense.linear is not None
-    linear = replace(dense.linear, correction="prior", tree=None)
-    return Predictor(replace(parts, dense=replace(dense, linear=linear)), device="cpu")
+    linear = replace(parts.models["linear"], correction="prior", tree=None)
+    return Predictor(replace(parts, models={**parts.models, "linear": linear}), device="cpu")
 
 
 FILTERS = [

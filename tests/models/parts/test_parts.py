@@ -16,30 +16,24 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import BundleCorruptError
 from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.label_tree.tree import LabelTree
-from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
 
-Spoil = Callable[[DenseParts], DenseParts]
+Spoil = Callable[[ModelParts], ModelParts]
 
 
-def classifier(dense: DenseParts, **columns: np.ndarray) -> DenseParts:
-    assert dense.classifier is not None
-    return replace(dense, classifier=replace(dense.classifier, **columns))
+def rows(parts, scorer: str, **columns):
+    """The parts with other rows of a scorer."""
+    linear = parts.models[scorer]
+    changed = replace(linear, model=replace(linear.model, **columns))
+    return replace(parts, models={**parts.models, scorer: changed})
 
 
-def linear(dense: DenseParts, **columns: np.ndarray) -> DenseParts:
-    assert dense.linear is not None
-    return replace(
-        dense, linear=replace(dense.linear, model=replace(dense.linear.model, **columns))
-    )
-
-
-def tree(dense: DenseParts, **arrays: np.ndarray) -> DenseParts:
-    assert dense.linear is not None and dense.linear.tree is not None
-    changed = LabelTree.from_arrays(dense.linear.tree.to_arrays() | arrays)
-    return replace(dense, linear=replace(dense.linear, tree=changed))
+def tree(parts, **arrays):
+    linear = parts.models["linear"]
+    changed = replace(linear, tree=LabelTree.from_arrays(linear.tree.to_arrays() | arrays))
+    return replace(parts, models={**parts.models, "linear": changed})
 
 
 ONE_LABEL = {
@@ -49,86 +43,83 @@ ONE_LABEL = {
 }
 
 
-def with_another_pooler(dense: DenseParts) -> DenseParts:
-    encoder = copy.deepcopy(dense.encoder)
+def with_another_pooler(parts):
+    encoder = copy.deepcopy(parts.dense.encoder)
     encoder.register_parameter("third_pooler", torch.nn.Parameter(torch.zeros(2)))
-    return replace(dense, encoder=encoder)
+    return replace(parts, dense=replace(parts.dense, encoder=encoder))
+
+
+def with_label_vectors_but_one(parts):
+    return replace(parts, dense=replace(parts.dense, label_vectors=parts.dense.label_vectors[1:]))
+
+
+def labels_of(parts, scorer: str):
+    return parts.models[scorer].model.labels
 
 
 CONTRADICTIONS: dict[str, tuple[Spoil, str]] = {
     "a label vector too few": (
-        lambda dense: replace(dense, label_vectors=dense.label_vectors[1:]),
+        with_label_vectors_but_one,
         r"retrieval.safetensors can't be used: label_vectors \(6, 16\), expected \(7, 16\)",
     ),
-    "a narrow classifier": (
-        lambda dense: classifier(dense, weight=dense.classifier.weight[:, 1:]),
-        "classifier.safetensors can't be used: 16 dimensions expected",
-    ),
-    "a classifier of labels that there are not": (
-        lambda dense: classifier(dense, labels=dense.classifier.labels + 1),
-        "classifier.safetensors can't be used: labels that are not rising rows of the catalogue",
-    ),
-    "a classifier of labels in another order": (
-        lambda dense: classifier(dense, labels=dense.classifier.labels[::-1].copy()),
-        "classifier.safetensors can't be used: labels that are not rising rows of the catalogue",
-    ),
-    "a linear scorer of other dimensions": (
-        lambda dense: linear(dense, weight=dense.linear.model.weight[:, 1:]),
-        "linear.safetensors can't be used: 16 dimensions expected",
-    ),
-    "a linear scorer of labels that there are not": (
-        lambda dense: linear(dense, labels=dense.linear.model.labels + 1),
-        "linear.safetensors can't be used: labels that are not rising rows of the catalogue",
-    ),
     "a tree of fewer labels": (
-        lambda dense: tree(dense, **ONE_LABEL),
-        r"tree.safetensors can't be used: a tree of .* \(1, 16\), expected 7 to 7, and 16",
+        lambda parts: tree(parts, **ONE_LABEL),
+        r"linear.safetensors can't be used: a tree of .* \(1, 16\), expected 7 to 7, and 16",
     ),
     "a tree of other dimensions": (
-        lambda dense: tree(dense, mean=np.zeros(3, np.float32), components=np.eye(2, 3, dtype="f")),
-        r"tree.safetensors can't be used: a tree of .* \(7, 3\), expected 7 to 7, and 16",
+        lambda parts: tree(parts, mean=np.zeros(3, np.float32), components=np.eye(2, 3, dtype="f")),
+        r"linear.safetensors can't be used: a tree of .* \(7, 3\), expected 7 to 7, and 16",
     ),
     "an array that no encoder has": (
         with_another_pooler,
         "dual_encoder.safetensors can't be used: array .*third_pooler.*unknown",
     ),
 }
+for name in ("classifier", "linear"):
+    file = f"{name}.safetensors can't be used"
+    CONTRADICTIONS |= {
+        f"{name} of other dimensions": (
+            lambda parts, x=name: rows(parts, x, weight=parts.models[x].model.weight[:, 1:]),
+            f"{file}: 16 dimensions expected",
+        ),
+        f"{name} of labels that there are not": (
+            lambda parts, x=name: rows(parts, x, labels=labels_of(parts, x) + 1),
+            f"{file}: labels that are not rising rows of the catalogue",
+        ),
+        f"{name} of labels in another order": (
+            lambda parts, x=name: rows(parts, x, labels=labels_of(parts, x)[::-1].copy()),
+            f"{file}: labels that are not rising rows of the catalogue",
+        ),
+    }
 
 
 @pytest.mark.parametrize("name", CONTRADICTIONS)
-def test_dense_parts_that_contradict_each_other_are_refused(
-    parts: ModelParts, dense: DenseParts, manifest: Manifest, tmp_path: Path, name: str
-) -> None:
+def test_dense_parts_that_contradict_each_other_are_refused(parts, manifest, tmp_path, name):
     spoil, message = CONTRADICTIONS[name]
-    spoilt = replace(parts, dense=spoil(dense))
-    write_parts(tmp_path / "spoilt", spoilt, manifest, tmp_path / "scratch")
+    write_parts(tmp_path / "spoilt", spoil(parts), manifest, tmp_path / "scratch")
     with pytest.raises(BundleCorruptError, match=f"bundle 'spoilt': {message}.*; train again"):
         read_parts(open_bundle(tmp_path / "spoilt"))
 
 
-def refusal_of_linear(
-    parts: ModelParts, manifest: Manifest, folder: Path, **changes: object
-) -> str:
-    """Write a bundle with another linear scorer and a manifest that fits, and try to read it."""
-    assert parts.dense is not None and parts.dense.linear is not None
-    scorer = replace(parts.dense.linear, **changes)
-    spoilt = replace(parts, dense=replace(parts.dense, linear=scorer))
-    said = replace(manifest, linear_correction=scorer.correction)
-    write_parts(folder / "spoilt", spoilt, said, folder / "scratch")
-    with pytest.raises(BundleCorruptError) as caught:
-        read_parts(open_bundle(folder / "spoilt"))
-    return str(caught.value)
-
-
-def test_a_prior_of_labels_that_nobody_carries_is_refused(
-    parts: ModelParts, dense: DenseParts, manifest: Manifest, tmp_path: Path
-) -> None:
-    assert dense.linear is not None
-    model = replace(dense.linear.model, labels=np.arange(5))  # 2 has no training document
-    refused = refusal_of_linear(
-        parts, manifest, tmp_path, model=model, correction="prior", tree=None
-    )
-    assert "linear.safetensors can't be used: correction 'prior' with labels that no" in refused
+@pytest.mark.parametrize(
+    ("correction", "said", "word"),
+    [
+        ("prior", "prior", "linear.safetensors can't be used: correction 'prior' with labels that"),
+        ("tree", "tree", "linear.safetensors can't be used: correction 'tree' with 0 arrays"),
+        ("none", "prior", "linear_correction 'prior'"),
+    ],
+)
+def test_a_correction_that_does_not_fit_is_refused(
+    parts, manifest, tmp_path, correction, said, word
+):
+    linear = parts.models["linear"]
+    model = replace(linear.model, labels=np.arange(5))  # 2 has no training document
+    scorer = replace(linear, model=model, correction=correction, tree=None)
+    spoilt = replace(parts, models={**parts.models, "linear": scorer})
+    said = replace(manifest, linear_correction=said)
+    write_parts(tmp_path / "spoilt", spoilt, said, tmp_path / "scratch")
+    with pytest.raises(BundleCorruptError, match=word):
+        read_parts(open_bundle(tmp_path / "spoilt"))
 
 
 def published(parts: ModelParts, values: np.ndarray, manifest: Manifest, folder: Path) -> str:

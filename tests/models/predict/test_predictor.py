@@ -41,24 +41,22 @@ def dense_scores(parts: ModelParts, scorer: str) -> np.ndarray:
         scores[:, parts.sparse.labels] = products + parts.sparse.bias
         return scores
     dense = parts.dense
-    assert dense is not None and dense.classifier is not None
+    assert dense is not None
     tokens = tokenize_texts(dense.tokenizer, TEXTS, MAX_TOKENS)
     vectors = encode_all(dense.encoder, tokens, "document", pad_id=0).astype(np.float64)
     if scorer == "retrieval":
         scale, shift = dense.encoder.log_scale.exp().item(), dense.encoder.score_bias.item()
         return scale * vectors @ dense.label_vectors.T + shift
-    assert dense.linear is not None
-    model = dense.classifier if scorer == "classifier" else dense.linear.model
+    model = parts.models[scorer].model
     scores[:, model.labels] = vectors @ model.weight.T + model.bias
     if scorer == "linear":
-        scores += log_p_n(dense, vectors)
+        scores += log_p_n(parts, vectors)
     return scores
 
 
-def log_p_n(dense: DenseParts, vectors: np.ndarray) -> np.ndarray:
+def log_p_n(parts: ModelParts, vectors: np.ndarray) -> np.ndarray:
     """Log p_n of all labels."""
-    assert dense.linear is not None and dense.linear.tree is not None
-    tree = dense.linear.tree
+    tree = parts.models["linear"].tree
     return tree.log_probs(tree.project(torch.from_numpy(vectors).float())).numpy()
 
 
@@ -148,7 +146,7 @@ def test_without_its_correction_the_linear_scorer_is_an_inner_product(
 ) -> None:
     tokens = tokenize_texts(dense.tokenizer, TEXTS, MAX_TOKENS)
     vectors = encode_all(dense.encoder, tokens, "document", pad_id=0)
-    wanted = dense_scores(parts, "linear") - log_p_n(dense, vectors) - dial * log_priors(parts)
+    wanted = dense_scores(parts, "linear") - log_p_n(parts, vectors) - dial * log_priors(parts)
     options = {"k": NUM_LABELS, "scorer": "linear", "tail_dial": dial}
     found = predictor.predict(TEXTS, correction="none", **options)
     assert_ranked_as(found, wanted)
@@ -157,9 +155,8 @@ def test_without_its_correction_the_linear_scorer_is_an_inner_product(
 
 
 def with_prior(parts: ModelParts) -> ModelParts:
-    assert parts.dense is not None and parts.dense.linear is not None
-    linear = replace(parts.dense.linear, correction="prior", tree=None)
-    return replace(parts, dense=replace(parts.dense, linear=linear))
+    linear = replace(parts.models["linear"], correction="prior", tree=None)
+    return replace(parts, models={**parts.models, "linear": linear})
 
 
 @pytest.mark.parametrize("dial", [0.0, 0.7])
@@ -168,7 +165,7 @@ def test_a_prior_corrects_by_the_log_of_label_frequencies(parts: ModelParts, dia
     (dense,) = [x for x in (parts.dense,) if x is not None]
     tokens = tokenize_texts(dense.tokenizer, TEXTS, MAX_TOKENS)
     vectors = encode_all(dense.encoder, tokens, "document", pad_id=0)
-    plain = dense_scores(parts, "linear") - log_p_n(dense, vectors) - dial * log_priors(parts)
+    plain = dense_scores(parts, "linear") - log_p_n(parts, vectors) - dial * log_priors(parts)
     counts = np.array([max(label.training_count, 1) for label in parts.catalogue])
     options = {"k": NUM_LABELS, "scorer": "linear", "tail_dial": dial}
     found = predictor.predict(TEXTS, **options)

@@ -361,12 +361,11 @@ def test_all_scorers_of_a_published_bundle_give_probabilities(trained):
 def test_the_linear_scorer_is_published_with_its_tree(trained, tiny_corpus):
     bundle = trained.bundle
     assert bundle.manifest.linear_correction == "tree"
-    assert "tree.safetensors" in bundle.manifest.files
     predictor = Predictor.of_bundle(bundle, device="cpu")
     texts = list(open_dataset(tiny_corpus).split("dev").texts())
     batch, num_labels = predictor.read(texts), len(bundle.catalogue)
-    dense = read_parts(bundle).dense
-    model, correction = dense.linear.model, TreeCorrection(dense.linear.tree)
+    linear = read_parts(bundle).models["linear"]
+    model, correction = linear.model, TreeCorrection(linear.tree)
     wanted = corrected_scores(model, torch.from_numpy(batch.vectors), correction).numpy()
     found = predictor.rank(batch, RankingOptions(num_labels, "linear"))
     best = model.labels[np.argsort(-wanted, axis=1, kind="stable")[:, 0]]
@@ -387,7 +386,7 @@ def test_another_method_is_published_with_its_correction(
         shutil.copytree(trained.work / stage, tmp_path / "work" / stage)
     bundle = train_in(tmp_path, changed(tiny_config, linear=linear), tiny_corpus).bundle
     assert bundle.manifest.linear_correction == correction
-    assert "tree.safetensors" not in bundle.manifest.files
+    assert read_parts(bundle).models["linear"].tree is None
     predictor = Predictor.of_bundle(bundle, device="cpu")
     (found,) = predictor.predict(["fish and the sea"], scorer="linear")
     assert (found.correction, len(found.labels)) == (correction, 5)
