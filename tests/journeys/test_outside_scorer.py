@@ -1,6 +1,7 @@
 """A scorer of another package, in two files: trained, published, served, explained and learned."""
 
 import importlib
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,9 @@ from longtail.service.app import create_app
 from longtail.service.settings import Settings
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
+from longtail.training.data.feedback import open_feedback
 from longtail.training.pipeline import fittings
+from longtail.training.updating.learn import LearningRun, learn
 
 CENTROIDS = "centroids"
 SCORERS = ["sparse", "names", CENTROIDS, "ensemble"]
@@ -104,6 +107,20 @@ def test_labels_are_added_beside_it(own, texts, tmp_path):
         for each in (own.bundle, registry.open())
     )
     assert before[0].labels and before[0].labels == after[0].labels
+
+
+def test_it_learns_from_feedback(own, texts, tiny_corpus, tmp_path):
+    label = own.bundle.catalogue[0].id
+    lines = tmp_path / "feedback.jsonl"
+    lines.write_text(json.dumps({"text": "Rules for zebra hides. " + texts[0], "added": [label]}))
+    run = LearningRun(
+        open_feedback(lines, lambda *_: None), open_dataset(tiny_corpus), own.registry, 1,
+        tmp_path / "work", is_activated=False,
+    )  # fmt: skip
+    before, after = (read_parts(own.registry.open(x)) for x in (1, learn(run).version))
+    means = [each.models[CENTROIDS].means.toarray() for each in (before, after)]
+    assert not np.array_equal(means[0][0], means[1][0])
+    assert after.models[CENTROIDS].means.data.min() > 0.01  # settings are those of the training
 
 
 def test_settings_of_no_such_scorer_or_field_are_refused(own, train_in, sparse_config, tiny_corpus):
