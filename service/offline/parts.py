@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,7 +83,7 @@ class Parts:
             )
         return [path.removeprefix(root) for path in paths]
 
-    def _kept(self, names: Sequence[str], *, overwrite: bool) -> dict[str, Record]:
+    def _kept(self, names: Set[str], *, overwrite: bool) -> dict[str, Record]:
         """Return the records of the parts that are done; remove what a killed run has left."""
         files, root = self._target()
         with reaching(self.target):
@@ -173,12 +173,13 @@ class Parts:
         found = {}
         for path in sorted(contents):  # the manifest comes first: the others are newer
             for line in contents[path].splitlines():
-                with suppress(ValueError):  # cut off while it was written
+                with suppress(ValueError, KeyError, TypeError):  # cut off, or not ours
                     record = json.loads(line)
+                    _ = record["input"]["key"], record["output"]["size_bytes"], record["rows"]
                     found[record["part"]] = record
         return found
 
-    def _problem(self, name: str, record: Record | None, names: Sequence[str]) -> str:
+    def _problem(self, name: str, record: Record | None, names: Set[str]) -> str:
         """Return why a file of the target is not the answer to a part; empty where it may be."""
         if name not in names:
             return "is not the answer to a part of --input; choose an empty folder"
@@ -227,7 +228,7 @@ def predict_parts(parts: Parts, answer: Answer, *, overwrite: bool = False) -> T
         LongtailError: What `Parts.answer` raises.
     """
     names = parts.names()
-    records = parts._kept(names, overwrite=overwrite)
+    records = parts._kept({*names}, overwrite=overwrite)
     left = [name for name in names if name not in records]
     answers = answer(parts, left) if left else ()
     for record in tqdm(answers, "predict", len(names), initial=len(records), unit=" parts"):

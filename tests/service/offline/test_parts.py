@@ -132,6 +132,7 @@ def test_answers_to_something_else_are_refused_or_replaced(parts, place):
 def test_files_of_others_are_never_touched(parts, place):
     place.files.makedirs(f"{place.root}/out", exist_ok=True)
     place.files.pipe_file(f"{place.root}/out/{NAMES[0]}", b"mine")
+    place.files.pipe_file(f"{place.root}/out/{MANIFEST}", b'{"part": "a.parquet"}\n[]\n{"pa')
     with pytest.raises(ConfigError, match="is there already"):
         predict_parts(parts(), answer_here)
     place.files.pipe_file(f"{place.root}/out/c.parquet", b"mine")
