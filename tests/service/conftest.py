@@ -166,9 +166,8 @@ class FakePredictor:
             raise RequestError(f"k is {options.k}; expected at most {len(self.catalogue)}")
         selection = self.selector.select(options.label_filter)
         rows = range(len(self.catalogue)) if selection is None else selection.labels.tolist()
-        found = [
-            self._predict_one(text, rows[: options.k], options.threshold or 0.0) for text in texts
-        ]
+        least = 0.5 if options.threshold == "auto" else options.threshold or 0.0
+        found = [self._predict_one(text, rows[: options.k], least) for text in texts]
         if options.explain:
             return [replace(x, explanations=(EXPLANATION,) * len(x.labels)) for x in found]
         return found
