@@ -27,6 +27,10 @@ from longtail.models.scorers.markup import without_markup
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
 """A word of at least two letters or digits, as scikit-learn's default."""
+_OTHERS = re.compile(r"[^\w\s]+")
+_ASCII_OTHERS = str.maketrans({
+    chr(code): " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")
+})  # fmt: skip
 Analyzer = Literal["word", "char"]
 """What a text is split into: words, or character n-grams (`models.scorers.character_terms`)."""
 WORD: Analyzer = "word"
@@ -34,8 +38,10 @@ CHAR: Analyzer = "char"
 
 
 def tokenize(text: str, lemmas: Mapping[str, str]) -> list[str]:
-    """Return the lower-case words of a text, those with a lemma replaced by it."""
-    tokens = TOKEN_PATTERN.findall(text.lower())
+    """Return the words of a text (`TOKEN_PATTERN`) in lower case, or their lemmas."""
+    lowered = text.lower()  # splitting at spaces is several times as fast as the pattern
+    spaced = lowered.translate(_ASCII_OTHERS) if lowered.isascii() else _OTHERS.sub(" ", lowered)
+    tokens = [token for token in spaced.split() if len(token) > 1]
     return [lemmas.get(token, token) for token in tokens] if lemmas else tokens
 
 

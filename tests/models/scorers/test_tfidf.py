@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
-from longtail.models.scorers.tfidf import TfidfModel
+from longtail.models.scorers.tfidf import TOKEN_PATTERN, TfidfModel, tokenize
 
 TOKENS = ("oil", "olive", "olive oil", "trade", "zebra")
 IDF = np.array([1.5, 2.25, 3.1, 1.0, 7.7], dtype=np.float32)
@@ -30,3 +30,8 @@ def test_rows_are_to_the_bit_those_of_scikit_learn(texts):
     assert rows.dtype == np.float32
     assert rows.has_sorted_indices
     assert np.array_equal(rows.toarray().view(np.int32), expected.view(np.int32))
+
+
+@given(st.text() | st.text(alphabet="aé水_7-.\n\0\x1e\u0301 S", max_size=30))
+def test_words_are_those_of_the_pattern(text):
+    assert tokenize(text, {}) == TOKEN_PATTERN.findall(text.lower())
