@@ -50,12 +50,11 @@ def main():
     parser.add_argument("--work", type=Path, default=Path("build/engines"))
     parser.add_argument("--child", help=argparse.SUPPRESS)
     add_json_option(parser)
-    if "--child" in sys.argv:
-        chosen = parser.parse_args()
-        print(json.dumps(measure(chosen.child, chosen)))
-        return
     same_threads(1)
     chosen = begin(parser)
+    if chosen.child:
+        print(json.dumps(measure(chosen.child, chosen)))
+        return
     chosen.work = chosen.work.absolute()
     write_documents(chosen.work, chosen.rows)
     table = Table({

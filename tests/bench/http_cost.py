@@ -54,11 +54,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--serve", nargs=2, metavar=("KIND", "PORT"), help=argparse.SUPPRESS)
     add_json_option(parser)
-    if "--serve" in sys.argv:
-        chosen = parser.parse_args()
+    chosen = begin(parser)
+    if chosen.serve:
         serve_kind(chosen.serve[0], chosen.registry, int(chosen.serve[1]))
         return
-    chosen = begin(parser)
     trees: dict[str, Path | None] = dict.fromkeys(("uvicorn", "FastAPI", "service"))
     if chosen.before is not None:
         trees["service, before"] = chosen.before

@@ -11,5 +11,5 @@ def test_a_title_passes_few_functions(trained_sparse, monkeypatch):
 
     calls = traced_calls(trained_sparse.registry.folder)
     assert ("longtail.service.routes.predict", "predict") in calls
-    assert len(calls) <= 180
+    assert len(calls) <= 190  # some are those that check types at run time
     assert len({module for module, _ in calls}) <= 50
