@@ -137,11 +137,12 @@ def promise_of(promises: Sequence[Promise], scorer: str, accept: Accept) -> Prom
     for each in own:
         if each.name == wanted:
             return each
-    there = ", ".join(f"{each.name!r} of {each.scorer}" for each in promises) or "none"
+    there = ", ".join(f"{each.name!r} of {each.scorer}" for each in promises)
+    remedy = f"it has {there}; ask for one of these, or store it" if there else "store it"
     shown = "true" if accept is True else repr(accept)
     raise RequestError(
-        f"accept is {shown}, and the model has no such promise for scorer {scorer!r}; it has "
-        f"{there}; ask for one of these, or store it with 'longtail threshold'"
+        f"accept is {shown}, and the model has no such promise for scorer {scorer!r}; "
+        f"{remedy} with 'longtail threshold'"
     )
 
 
