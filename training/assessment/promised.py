@@ -70,12 +70,10 @@ def answer_split(
         ConfigError: The model has no such scorer, or it gives no probabilities.
         DataError: The split is missing, has broken lines, or was trained on.
     """
-    calibrated = ", ".join(bundle.manifest.calibrations) or "none"
     if scorer not in bundle.manifest.calibrations:
-        raise ConfigError(
-            f"scorer {scorer!r}: its probabilities were not calibrated; expected one of "
-            f"{calibrated}; train with a dev split"
-        )
+        calibrated = ", ".join(bundle.manifest.calibrations)
+        remedy = f"expected one of {calibrated}" if calibrated else "train with a dev split"
+        raise ConfigError(f"scorer {scorer!r}: its probabilities were not calibrated; {remedy}")
     check_splits(bundle.catalogue, dataset, split_name, has_baselines=False)
     left_out = find_trained_on([bundle], dataset, split_name)
     dataset = left_out.view(dataset, split_name)
