@@ -32,6 +32,7 @@ from longtail.training.assessment.baselines import (
 from longtail.training.assessment.summary import Summary, summarise
 from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
+from longtail.training.assessment.within_bands import BandCollector
 from longtail.training.calibration.automation import (
     AUTOMATION_NOTE,
     KeptPromise,
@@ -259,6 +260,7 @@ def assess_bundle(
         reliability=reliability,
         thresholds=bundle.manifest.thresholds,
         answers=answers,
+        within_bands=True,
     )
     return replace(found, left_out=left_out)
 
@@ -276,6 +278,7 @@ def assess(
     reliability: bool = False,
     thresholds: Mapping[str, float] | None = None,
     answers: bool = False,
+    within_bands: bool = False,
     batches: Iterable[TextBatch] | None = None,
     ranked: Mapping[str, Ranking] | None = None,
 ) -> Assessment:
@@ -298,6 +301,7 @@ def assess(
         thresholds: Probability from which a scorer's labels count as answered, for micro-F1.
         answers: Whether to keep what the default scorer answers; it is kept where `reliability` is
             measured and the model makes promises, too, which are measured then.
+        within_bands: Whether each band's labels are ranked among themselves, too.
         batches: The documents of the split, made ready to be ranked; None: they are read.
         ranked: Rankings of these documents that are there already, by the name of the scorer; of at
             least ten labels, or all.
@@ -328,6 +332,8 @@ def assess(
         batches = answered.watch(batches)
     watched = batches if pairs is None else pairs.watch(batches)
     rows = _rows(predictor, replace(query, k=k))
+    bands = BandCollector(predictor, rows, truth) if within_bands else None
+    watched = watched if bands is None else bands.watch(watched)
     is_plain = pairs is not None and aim is None and not tail_dial and k <= NUM_BEST_BLENDED
     collected = pairs if is_plain else None
     rankings = _rank_batches(predictor, watched, rows, ranked or {}, collected)
@@ -340,7 +346,14 @@ def assess(
         num_missed = 0 if unseen is None else unseen.num_missed
         trusted = report_reliability(predictor, pairs.pairs, thresholds, num_missed)
     return Assessment(
-        evaluation=evaluate(rankings, truth, counts, num_training_documents, ks),
+        evaluation=evaluate(
+            rankings,
+            truth,
+            counts,
+            num_training_documents,
+            ks,
+            {} if bands is None else bands.rankings,
+        ),
         rankings=rankings,
         truth=truth,
         training_counts=counts,

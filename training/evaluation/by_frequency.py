@@ -6,7 +6,8 @@ It loads no model: rankings come in, numbers and tables go out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -57,6 +58,12 @@ ALL_LABELS = "all"
 ZERO_SHOT_BIN = "0"
 """The labels that no training document carries."""
 
+WITHIN_NOTE = (
+    "The labels of each band (0, 1, 2-9, 10-99, 100 or more training documents) ranked among "
+    "themselves, of documents that carry one, in percent."
+)
+"""Of the table of `Evaluation.within_cells`."""
+
 _OVERALL_COLUMNS = (
     *((ALL_LABELS, metric) for metric in ("P@1", "P@3", "P@5", "nDCG@5")),
     *((ALL_LABELS, metric) for metric in ("PSP@1", "PSP@3", "PSP@5", "R@10", "RP@5")),
@@ -64,6 +71,11 @@ _OVERALL_COLUMNS = (
     (TAIL_BIN, "macro-F1@5"),
     (ZERO_SHOT_BIN, "R@10"),
 )
+WITHIN = "within the band"
+"""Follows the name of a metric of labels that are ranked among those of their own band alone."""
+WITHIN_K = 10
+"""k of such metrics."""
+_WITHIN_METRICS = tuple(f"{name}@{WITHIN_K} {WITHIN}" for name in ("R", "nDCG"))
 _BIN_METRICS = ("R@10", "nDCG@10", "macro-F1@5", "PSP@5")
 _SHOT_METRICS = ("R@5", "R@10", "nDCG@5", "nDCG@10")
 
@@ -221,6 +233,26 @@ class Evaluation:
         ]
         return f"{'; '.join(sizes)}.".capitalize()
 
+    @property
+    def has_within(self) -> bool:
+        """Whether labels were ranked among those of their own band, too."""
+        found = next(iter(self.scorers.values()))
+        return any(_WITHIN_METRICS[0] in found[band].values for band in FREQUENCY_BINS)
+
+    def within_cells(self) -> Cells:
+        """Return one row a scorer: recall and nDCG of each band's labels ranked among themselves.
+
+        Metrics in percent. No label of another band takes a place here, so that a blend that is
+        below one of its scorers orders the labels of the band worse.
+        """
+        columns = [(band, metric) for band in FREQUENCY_BINS for metric in _WITHIN_METRICS]
+        header = ["scorer", *(f"{band}: {metric.split()[0]}" for band, metric in columns)]
+        return header, [
+            [scorer, *(_percent(subsets[band], metric) for band, metric in columns)]
+            for scorer, subsets in self.scorers.items()
+            if any(metric in subsets[band].values for band, metric in columns)
+        ]
+
     def bin_cells(self, scorer: str) -> Cells:
         """Return one row a frequency bin; metrics in percent.
 
@@ -261,6 +293,9 @@ class Evaluation:
         parts.append(
             f"## Frequent, few-shot and zero-shot labels\n\n{self.shot_sizes()}\n\n{shots}"
         )
+        if self.has_within:
+            table = markdown_table(*self.within_cells())
+            parts.append(f"## Within each band\n\n{WITHIN_NOTE}\n\n{table}")
         parts += [
             f"## {scorer}: by training documents of the label\n\n{self.bin_table(scorer)}"
             for scorer in self.scorers
@@ -274,6 +309,7 @@ def evaluate(
     training_counts: Int64[np.ndarray, count],
     num_training_documents: int,
     ks: Sequence[int] = (1, 3, 5, 10),
+    within: Mapping[str, Mapping[str, Ranking]] = MappingProxyType({}),
 ) -> Evaluation:
     """Measure each ranking against the truth.
 
@@ -284,19 +320,26 @@ def evaluate(
         num_training_documents: Number of training documents.
         ks: Numbers of positions that count; each at most the width of every ranking. The tables
             show "-" for what these leave out.
+        within: Rankings of the labels of one band alone, by band, then as `rankings`; of at least
+            `WITHIN_K` places. Documents without a label of the band need not be ranked.
 
     Raises:
         DataError: There is no ranking or no k, or one can't be measured; the message names it.
     """
     if not rankings or not ks:
         raise DataError(f"evaluation: {len(rankings)} rankings at {len(ks)} ks; give some of both")
-    scorers = {}
+    scorers, subsets = {}, label_subsets(training_counts)
     for scorer, ranking in rankings.items():
         try:
             joined = join_truth(ranking.labels, truth)
-            scorers[scorer] = measure(joined, training_counts, num_training_documents, ks)
+            measured = measure(joined, training_counts, num_training_documents, ks)
         except DataError as error:
             raise DataError(f"evaluation of {scorer!r}: {error}") from error
+        for band, of_scorers in within.items():
+            if scorer in of_scorers:
+                values = measure_within(of_scorers[scorer], truth, subsets[band])
+                measured[band] = replace(measured[band], values={**measured[band].values, **values})
+        scorers[scorer] = measured
     return Evaluation(
         ks=tuple(ks),
         num_documents=joined.num_documents,
@@ -305,6 +348,28 @@ def evaluate(
         num_training_documents=num_training_documents,
         scorers=scorers,
     )
+
+
+def measure_within(
+    ranking: Ranking,
+    truth: Float32[csr_array, "document label"],
+    is_in_band: Bool[np.ndarray, label],
+) -> dict[str, float]:
+    """Return recall and nDCG at `WITHIN_K` of a band's labels that are ranked among themselves.
+
+    Args:
+        ranking: Of labels of the band.
+        truth: Ones where the document carries the label.
+        is_in_band: Whether each label belongs to the band.
+
+    Returns:
+        Means over the documents that carry a label of the band; nothing where none does.
+    """
+    kept = join_truth(ranking.labels, truth).restricted_to(is_in_band)
+    if not kept.num_documents:
+        return {}
+    values = (recall_at(kept, WITHIN_K), ndcg_at(kept, WITHIN_K))
+    return dict(zip(_WITHIN_METRICS, values, strict=True))
 
 
 def _range(least: int, greatest: int | None) -> str:

@@ -37,6 +37,7 @@ from longtail.training.calibration.reliability import (
     draw_reliability,
 )
 from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.by_frequency import WITHIN_NOTE, Evaluation
 from longtail.training.evaluation.figures import can_draw, new_figure, png_of
 from longtail.training.evaluation.hierarchical import HIERARCHY_NOTE, HierarchicalReport
 from longtail.training.evaluation.plots import draw_by_frequency
@@ -220,6 +221,7 @@ def _metrics(found: Assessment) -> str:
         html.table(evaluation.shot_cells(), mark_best=True),
         "<h3>By training documents of the label</h3>",
         _picture(draw, "F1, recall and nDCG of each scorer by frequency"),
+        *_within_bands(evaluation),
         *by_bin,
         *_hierarchical(found.hierarchical),
     )
@@ -228,6 +230,13 @@ def _metrics(found: Assessment) -> str:
 def _picture(draw: Callable[[], Figure], alternative: str) -> str:
     """Return a figure as HTML; nothing where matplotlib is not installed."""
     return html.picture(png_of(draw()), alternative) if is_installed("plots") else ""
+
+
+def _within_bands(found: Evaluation) -> list[str]:
+    if not found.has_within:
+        return []
+    table = html.table(found.within_cells(), mark_best=True)
+    return [html.note(WITHIN_NOTE), table]
 
 
 def _hierarchical(found: HierarchicalReport | None) -> list[str]:

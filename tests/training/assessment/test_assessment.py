@@ -13,6 +13,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
 from longtail.training.data.dataset import open_dataset
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,39 @@ def test_labels_that_the_model_lacks_count_as_missed(found, predictor, grown, tm
     unseen.write(tmp_path / "files")
     written = json.loads((tmp_path / "files" / "evaluation.json").read_text())
     assert written["unseen_labels"]["num_missed"] == sum(missed)
+
+
+def test_within_a_band_only_its_labels_compete(predictor, grown):
+    evaluation = assess(
+        predictor, grown, "test", num_training_documents=60, within_bands=True
+    ).evaluation
+    texts = list(grown.split("test").texts())
+    every = np.tile(np.arange(len(predictor.catalogue)), (len(texts), 1))
+    gains = 1 / np.log2(np.arange(10) + 2)
+    measured = 0
+    for scorer in predictor.scorers:
+        scores = predictor.score(predictor.read(texts), every, RankingOptions(scorer=scorer))
+        for band, (least, most) in FREQUENCY_BINS.items():
+            counts = enumerate(predictor.catalogue.training_counts)
+            own = {x for x, n in counts if least <= n <= (np.inf if most is None else most)}
+            recalls, ndcgs = [], []
+            for row, document in zip(scores, grown.split("test"), strict=True):
+                lacking = {x for x in document.labels if x >= len(predictor.catalogue)}
+                true = {x for x in document.labels if x in own} | (lacking if not least else set())
+                ranked = sorted((-row[x], x) for x in own if row[x] > -np.inf)[:10]
+                hits = np.array([x in true for _, x in ranked])
+                if true:
+                    recalls.append(hits.sum() / len(true))
+                    ndcgs.append(hits @ gains[: len(hits)] / gains[: len(true)].sum())
+            values = evaluation.scorers[scorer][band].values
+            found = [values.get(f"{name}@10 within the band") for name in ("R", "nDCG")]
+            if not recalls:
+                assert found == [None, None]
+                continue
+            measured += 1
+            assert found == pytest.approx([np.mean(recalls), np.mean(ndcgs)]), (scorer, band)
+    assert measured > 10
+    assert evaluation.has_within and "## Within each band" in evaluation.to_markdown()
 
 
 def test_labels_without_training_documents_come_from_retrieval_alone(predictor, dataset):
