@@ -190,7 +190,8 @@ def read_promises(bundle: Bundle) -> tuple[Promise, ...]:
     """Return the promises of a bundle; none where nobody asked for some.
 
     Raises:
-        BundleCorruptError: They can't be read, or are of a scorer without probabilities.
+        BundleCorruptError: They can't be read, or are of a scorer without probabilities or of a
+            label that there is not.
     """
     if PROMISES_NAME not in bundle.manifest.files:
         return ()
@@ -198,5 +199,9 @@ def read_promises(bundle: Bundle) -> tuple[Promise, ...]:
         promises = promises_from_json(bundle.text(PROMISES_NAME))
     if odd := {each.scorer for each in promises}.difference(bundle.manifest.calibrations):
         said = f"promises of {sorted(odd)}, expected those of calibrated scorers"
+        raise BundleCorruptError(contradiction(bundle, PROMISES_NAME, said))
+    rows = max((row for each in promises for row in each.label_thresholds), default=-1)
+    if rows >= bundle.manifest.label_count:
+        said = f"a threshold of label row {rows}, expected less than {bundle.manifest.label_count}"
         raise BundleCorruptError(contradiction(bundle, PROMISES_NAME, said))
     return promises

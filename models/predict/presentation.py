@@ -104,7 +104,8 @@ class Presenter:
         marks: Sequence[bool] = [False] * len(labels)
         if reason is None:
             counts = [self._catalogue[label.index].training_count for label in labels]
-            marks = promise.accepted(counts, [label.probability for label in labels])
+            rows = [label.index for label in labels]
+            marks = promise.accepted(rows, counts, [label.probability for label in labels])
             reason = None if any(marks) else "below-threshold"
         marked = tuple(
             LabelScore(x.index, x.id, x.name, x.score, x.probability, is_accepted)

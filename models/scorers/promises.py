@@ -1,6 +1,7 @@
 """Promises: which labels of an answer go through without a person, and what holds of them.
 
-A promise accepts labels by their calibrated probability, with thresholds for each band of rarity.
+A promise accepts labels by their calibrated probability, with thresholds for each band of rarity;
+labels with a threshold that people have set are accepted from it on, and are in no band.
 `longtail.training.calibration.promises` finds the thresholds, and says what is guaranteed.
 """
 
@@ -8,8 +9,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from longtail.models.errors import RequestError
@@ -68,6 +69,8 @@ class Promise:
         scorer: The scorer whose probabilities are meant.
         num_documents: Documents that the rule was found on.
         bands: In the order of their training documents; the first begins at 0.
+        label_thresholds: Least probability of an accepted label, by its row in the catalogue, for
+            labels whose threshold people have set: nothing is promised of these.
     """
 
     measure: Measure
@@ -76,6 +79,7 @@ class Promise:
     scorer: str
     num_documents: int
     bands: tuple[BandRule, ...]
+    label_thresholds: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what is no promise.
@@ -91,6 +95,9 @@ class Promise:
             raise ValueError(f"bands begin at {least}; expected rising numbers from 0")
         if self.measure not in get_args(Measure) or type(self.num_documents) is not int:
             raise ValueError(f"measure {self.measure!r}, documents {self.num_documents!r}")
+        for row, least_of_label in self.label_thresholds.items():
+            if row < 0 or type(least_of_label) is not float or not 0 <= least_of_label <= 1:
+                raise ValueError(f"row {row}: threshold {least_of_label!r}, expected 0 to 1")
 
     @property
     def name(self) -> str:
@@ -98,18 +105,25 @@ class Promise:
         return f"{self.measure} {self.level:g}"
 
     def accepted(
-        self, counts: Sequence[int], probabilities: Sequence[float | None]
+        self,
+        rows: Sequence[int],
+        counts: Sequence[int],
+        probabilities: Sequence[float | None],
     ) -> tuple[bool, ...]:
         """Return which labels of a text are accepted.
 
         Args:
-            counts: Training documents of the labels, the best label first.
+            rows: Of the labels in the catalogue, the best label first.
+            counts: Training documents of the labels.
             probabilities: Of the labels, as calibrated.
         """
         starts = [band.least for band in self.bands]
         places = [0] * len(starts)
         marks = []
-        for count, probability in zip(counts, probabilities, strict=True):
+        for row, count, probability in zip(rows, counts, probabilities, strict=True):
+            if row in self.label_thresholds:
+                marks.append((probability or 0.0) >= self.label_thresholds[row])
+                continue
             number = bisect_right(starts, count) - 1
             thresholds, place = self.bands[number].thresholds, places[number]
             places[number] += 1
@@ -161,9 +175,13 @@ def promises_from_json(text: str) -> tuple[Promise, ...]:
     content = parse_own_json(text)
     if not isinstance(content, list) or not all(isinstance(each, dict) for each in content):
         raise TypeError(f"{PROMISES_NAME} is {text[:40]!r}, expected a list of promises")
-    return tuple(
-        Promise(**each | {"bands": tuple(map(_band_of, each["bands"]))}) for each in content
-    )
+    return tuple(map(_promise_of, content))
+
+
+def _promise_of(content: dict[str, Any]) -> Promise:
+    own = {int(row): least for row, least in content["label_thresholds"].items()}
+    bands = tuple(map(_band_of, content["bands"]))
+    return Promise(**content | {"bands": bands, "label_thresholds": own})
 
 
 def _band_of(content: dict[str, Any]) -> BandRule:

@@ -3,7 +3,9 @@
 For each of many draws the split is halved: promises are found on one half and measured on the
 other, with thresholds by band (`by band`), and with one rule for all labels, which keeps the
 promise over all of them (`one`). That one is also raised until the precision of every band on the
-first half is not below the promise (`one, all bands`), which guarantees nothing.
+first half is not below the promise (`one, all bands`), which guarantees nothing. With `by label` a
+label of enough documents has a threshold of its own, which is safe for it alone, and the bands hold
+the other labels; these and those share the error equally, and so do the labels.
 
 `made` is the share of draws with accepted labels, `broken` that of draws in which fewer of them are
 right than promised (the guarantee is about this one), `kept` the share of the others among `made`.
@@ -29,14 +31,15 @@ from longtail.training.calibration.promises import (
     BAND_STARTS,
     AnsweredDocuments,
     fit_promise,
+    safe_thresholds,
 )
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 from longtail.training.evaluation.record import deliver
 from longtail.training.evaluation.tables import markdown_table
 from longtail.training.formats.options import RECOGNISED
 
-BY_BAND, ONE, ONE_FOR_ALL = "by band", "one", "one, all bands"
-RULES = (BY_BAND, ONE, ONE_FOR_ALL)
+BY_BAND, BY_LABEL, ONE, ONE_FOR_ALL = "by band", "by label", "one", "one, all bands"
+RULES = (BY_BAND, BY_LABEL, ONE, ONE_FOR_ALL)
 NAMES = (*FREQUENCY_BINS, "all")
 
 
@@ -77,16 +80,34 @@ def one_rule(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments
         odds = np.array(rule.thresholds) / (1 - np.array(rule.thresholds)) * np.exp(rise)
         raised = replace(rule, thresholds=tuple((odds / (1 + odds)).tolist()))
         found = replace(promise, bands=(raised,))
-        right, accepted, _ = measured(found, numbers, documents)
+        right, accepted, _ = measured(accepted_by(found, numbers, documents), numbers, documents)
         if (right >= promise.level * accepted).all():
             return found
     return replace(promise, bands=(BandRule(0, (), refusal="no threshold"),))
 
 
-def measured(
+def own_thresholds(documents: AnsweredDocuments, level: float, error: float) -> dict[int, float]:
+    """Return safe thresholds of single labels, by label; 2 where none is safe.
+
+    The labels are those that twice as many documents are expected to carry, by the documents of
+    the training, as a threshold needs where all are right.
+    """
+    expected = documents.counts * (len(documents.labels) / documents.num_training_documents)
+    most = np.sort(expected)[::-1]
+    needed = 2 * np.log(error / np.arange(1, 1 + len(most))) / np.log(level)
+    own = np.flatnonzero(expected >= needed[max(0, (most >= needed).sum() - 1)])
+    found = {}
+    for label in own.tolist():
+        is_it = (documents.labels == label) & documents.is_like[:, None]
+        of_label = documents.probabilities[is_it], documents.is_right[is_it]
+        found[label] = min(safe_thresholds(*of_label, level, error / len(own)), default=2.0)
+    return found
+
+
+def accepted_by(
     promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return right, accepted and true labels by band of rarity, and of all."""
+) -> np.ndarray:
+    """Return which labels a promise accepts."""
     marks = np.zeros(documents.labels.shape, dtype=bool)
     for place, rule in enumerate(promise.bands):
         is_in = numbers == place if len(promise.bands) > 1 else np.ones(len(numbers), dtype=bool)
@@ -95,6 +116,35 @@ def measured(
         thresholds = np.append(rule.thresholds, 2.0)
         least = thresholds[np.minimum(places, len(rule.thresholds))]
         marks |= is_own & (documents.probabilities >= least) & documents.is_like[:, None]
+    return marks
+
+
+def accepted_by_label(
+    first: AnsweredDocuments,
+    second: AnsweredDocuments,
+    numbers: np.ndarray,
+    level: float,
+    confidence: float,
+) -> np.ndarray:
+    """Return which labels of the second half are accepted with thresholds by label."""
+    error = (1 - confidence) / 2
+    own = own_thresholds(first, level, error)
+    thresholds = np.full(len(numbers), 2.0)
+    thresholds[list(own)] = list(own.values())
+    others = [
+        replace(half, labels=np.where(np.isin(half.labels, list(own)), -1, half.labels))
+        for half in (first, second)
+    ]
+    of_bands = fit_promise(others[0], "", "precision", level, 1 - error)
+    is_own = second.probabilities >= thresholds[second.labels]
+    is_own &= (second.labels >= 0) & second.is_like[:, None]
+    return is_own | accepted_by(of_bands, numbers, others[1])
+
+
+def measured(
+    marks: np.ndarray, numbers: np.ndarray, documents: AnsweredDocuments
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return right, accepted and true labels by band of rarity, and of all."""
     of_labels = numbers[documents.labels]
     width = len(FREQUENCY_BINS)
     is_right = marks & documents.is_right
@@ -119,9 +169,15 @@ def draw(
         )
         by_band = fit_promise(first, scorer, "precision", level, confidence)
         one = fit_promise(first, scorer, "precision", level, confidence, band_starts=[0])
-        rules = (by_band, one, one_rule(one, numbers, first))
-        for name, rule in zip(RULES, rules, strict=True):
-            found[name].append(measured(rule, numbers, second))
+        marks = {
+            name: accepted_by(rule, numbers, second)
+            for name, rule in [
+                (BY_BAND, by_band), (ONE, one), (ONE_FOR_ALL, one_rule(one, numbers, first)),
+            ]
+        }  # fmt: skip
+        marks[BY_LABEL] = accepted_by_label(first, second, numbers, level, confidence)
+        for name in RULES:
+            found[name].append(measured(marks[name], numbers, second))
     return {
         name: Draws(*(np.stack(each) for each in zip(*rows, strict=True)))
         for name, rows in found.items()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 import longtail
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.add_labels import add_labels
-from longtail.models.errors import ConfigError
+from longtail.models.errors import ConfigError, DataError
 from longtail.models.kinds.storage import read_promises
 from longtail.models.labels.catalogue import Label
 
@@ -81,6 +81,28 @@ def test_an_evaluation_says_what_goes_through_and_writes_a_row_for_each_label(
     assert len(read_lines(tmp_path / "labels.csv")) == 1 + num_labels
     call("report", *places, "--no-baselines", "--output", "report.html")
     assert "Promises" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_thresholds_that_people_have_set_win_and_are_not_lost_in_silence(
+    call, registry, tiny_corpus, tmp_path, caplog
+):
+    labels = list(Registry(registry).open(1).catalogue)
+    file = tmp_path / "own.csv"
+    file.write_text(f"id,threshold\n{labels[0].id},0\n{labels[1].id},1\n")
+    places = (tiny_corpus, "--registry", registry)
+    result = call("threshold", *places, "--precision", 0.99, "--labels", file)
+    assert "2 labels have a threshold that people have set" in result.stdout
+    texts = [json.loads(line)["text"] for line in read_lines(tiny_corpus / "test.jsonl")]
+    found = longtail.load(registry).predict(texts, accept=True, k=len(labels))
+    assert {x.id for each in found for x in each.labels if x.accepted} == {labels[0].id}
+    call("threshold", *places, "--precision", 0.1, "--confidence", 0.2)
+    assert "--labels" in caplog.text
+    broken = ["nobody,0.5", f"{labels[0].id},nan", f"{labels[1].id},0.5", f"{labels[1].id},0.5"]
+    file.write_text("\n".join(["id,threshold", *broken, "one cell"]))
+    with pytest.raises(DataError, match="4 lines") as raised:
+        call("threshold", *places, "--labels", file)
+    for words in ("line 2: the model has no label", "line 3: threshold is 'nan'", "line 5: label"):
+        assert words in str(raised.value)
 
 
 def test_a_promise_is_not_kept_by_a_version_with_other_labels(registry, call, tiny_corpus, caplog):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import rewrite
-from longtail.models.errors import ConfigError
-from longtail.models.kinds.storage import read_parts
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
+from longtail.models.files.rows import Fields, csv_rows
+from longtail.models.kinds.storage import read_parts, read_promises
+from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.promises import PROMISES_NAME, Measure, Promise, promises_to_json
 from longtail.training.assessment.answered import AnswerCollector
@@ -24,6 +30,11 @@ from longtail.training.calibration.promises import (
 )
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.tables import markdown_table
+
+logger = logging.getLogger(__name__)
+
+_ID, _THRESHOLD = "id", "threshold"
+_MAX_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,11 @@ class Promised:
                 f"{markdown_table(*promise_cells(each))}"
             )
             parts += ["\n".join(f"- {sentence}" for sentence in refusals_of(each))]
+        if num_own := len(self.promises[0].label_thresholds):
+            parts.append(
+                f"{num_own:,} labels have a threshold that people have set, by which alone they "
+                "are accepted; nothing is promised of them."
+            )
         return "\n\n".join(filter(None, parts))
 
 
@@ -92,6 +108,7 @@ def find_promises(
     wanted: Sequence[tuple[Measure, float]],
     confidence: float,
     scorer: str | None = None,
+    label_thresholds: Mapping[int, float] | None = None,
 ) -> Promised:
     """Find the rules by which a model keeps promises.
 
@@ -102,6 +119,7 @@ def find_promises(
         wanted: What is promised; each promise is kept with the confidence.
         confidence: Between 0 and 1.
         scorer: None: the default one.
+        label_thresholds: Set by people (see `read_label_thresholds`).
 
     Raises:
         ConfigError: A promise or the confidence is out of its range, or as `answer_split`; or no
@@ -114,15 +132,63 @@ def find_promises(
     scorer = bundle.manifest.default_scorer if scorer is None else scorer
     documents, left_out = answer_split(bundle, dataset, split_name, scorer)
     promises = tuple(
-        fit_promise(documents, scorer, measure, level, confidence) for measure, level in wanted
+        fit_promise(
+            documents, scorer, measure, level, confidence, label_thresholds=label_thresholds
+        )
+        for measure, level in wanted
     )
     found = Promised(promises, left_out)
-    if not any(band.thresholds for promise in promises for band in promise.bands):
+    if not label_thresholds and not any(band.thresholds for promise in promises for band in promise.bands):
         raise ConfigError(
             f"{dataset.folder}, split {split_name!r}: no promise can be made for any band; give "
             f"more documents, a lower promise or a lower confidence\n\n{found.to_markdown()}"
         )
     return found
+
+
+def read_label_thresholds(path: Path, catalogue: LabelCatalogue) -> dict[int, float]:
+    """Return the thresholds that people have set for labels, by the label's row.
+
+    Args:
+        path: CSV with the columns `id` and `threshold`, a probability from 0 to 1.
+        catalogue: Of the model.
+
+    Raises:
+        DataError: The file can't be read to its end, has no line, or lines are none of these: a
+            label is unknown or stands twice, or a threshold is out of its range.
+    """
+    found: dict[int, float] = {}
+    problems = ProblemList(path, _MAX_PROBLEMS)
+    for number, fields in csv_rows(path, ((_ID,), (_THRESHOLD,))):
+        try:
+            if isinstance(fields, BadLine):
+                raise DataError(fields.reason)
+            row, threshold = _label_threshold(fields, catalogue)
+            if row in found:
+                raise DataError(f"label {fields[_ID]!r} stands on an earlier line, too")
+            found[row] = threshold
+        except DataError as error:
+            problems.add(BadLine(number, str(error)))
+    if problems.num_problems:
+        listed = list_problems(problems.kept, problems.num_problems)
+        raise DataError(f"{path}: {problems.num_problems} lines are no thresholds\n{listed}")
+    if not found:
+        raise DataError(f"{path}: no line follows the header; expected an id and a threshold each")
+    return found
+
+
+def _label_threshold(fields: Fields, catalogue: LabelCatalogue) -> tuple[int, float]:
+    label_id, cell = fields[_ID].strip(), fields[_THRESHOLD].strip()
+    row = catalogue.row_of_id(label_id)
+    if row is None:
+        raise DataError(f"the model has no label with the id {label_id!r}")
+    try:
+        threshold = float(cell)
+    except ValueError:
+        threshold = math.nan
+    if not 0 <= threshold <= 1:
+        raise DataError(f"threshold is {cell!r}; expected a number from 0 to 1, such as 0.85")
+    return row, threshold
 
 
 def publish_promises(
@@ -136,6 +202,12 @@ def publish_promises(
         promises: In place of those that it has; the first one is the default.
         activate: Whether `current` names the new version.
     """
+    before = {row for each in read_promises(bundle) for row in each.label_thresholds}
+    if lost := len(before.difference(*(each.label_thresholds for each in promises))):
+        logger.warning(
+            "version %s has thresholds of %d labels that people have set, and the new one has not; "
+            "give their file with --labels to keep them", bundle.folder.name, lost,
+        )  # fmt: skip
     texts = {PROMISES_NAME: promises_to_json(promises)}
     return registry.publish(
         lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, texts),

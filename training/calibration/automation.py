@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float64, Int64
+from scipy.sparse import csr_array
 
+from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.promises import PRECISION_PROMISE, Promise
-from longtail.training.calibration.promises import AnsweredBand, AnsweredDocuments
+from longtail.training.calibration.promises import AnsweredBand, AnsweredDocuments, band_numbers
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.tables import NOT_MEASURED, Cells
@@ -25,9 +27,11 @@ AUTOMATION_NOTE = (
     "right, or for recall of a document's labels that are accepted) with its 95 % interval "
     "(Wilson's, for as many labels as tell as much as these, since those of a document are alike), "
     "and whether the promise was kept: yes or no where the interval lies above or below it, else "
-    "'about'."
+    "'about'. Of labels with a threshold that people have set nothing is promised."
 )
 """Of the tables of kept promises."""
+SET_BY_PEOPLE = "threshold set by people"
+"""In place of a band: labels that are in none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class KeptPromise:
         num_empty: Those without a true label.
         num_false_alarms: Those without a true label that got an accepted one.
         bands: By the name of each band that has a promise, and `ALL_LABELS`: all labels, and for
-            recall those of these bands.
+            recall those of these bands; and `SET_BY_PEOPLE` where thresholds are.
     """
 
     promise: str
@@ -117,8 +121,8 @@ def measure_promise(documents: AnsweredDocuments, promise: Promise) -> KeptPromi
         documents: Answered by the scorer of the promise.
         promise: Of the model.
     """
-    starts = [band.least for band in promise.bands]
-    numbers = np.searchsorted(starts, documents.counts, side="right") - 1
+    own_thresholds = promise.label_thresholds
+    numbers = band_numbers(documents, [band.least for band in promise.bands], own_thresholds)
     none = np.zeros(len(documents.labels), dtype=np.int64)
     accepted, right, true = none, none, none
     bands = {}
@@ -130,12 +134,33 @@ def measure_promise(documents: AnsweredDocuments, promise: Promise) -> KeptPromi
             own = band.accepted(rule.thresholds)
             bands[name] = _share(promise, *own, band.num_true)
             accepted, right = accepted + own[0], right + own[1]
+    if own_thresholds:
+        of_people = _set_by_people(documents, own_thresholds)
+        bands[SET_BY_PEOPLE] = _share(promise, *of_people)
+        accepted, right, true = (
+            one + other for one, other in zip((accepted, right, true), of_people, strict=True)
+        )
     all_true = np.diff(documents.truth.indptr)
     bands[ALL_LABELS] = _share(promise, accepted, right, true)
     return KeptPromise(
         promise.name, promise.level, len(documents.labels), int((accepted > 0).sum()),
         int((all_true == 0).sum()), int(((all_true == 0) & (accepted > 0)).sum()), bands,
     )  # fmt: skip
+
+
+def _set_by_people(
+    documents: AnsweredDocuments, label_thresholds: Mapping[int, float]
+) -> tuple[
+    Int64[np.ndarray, document], Int64[np.ndarray, document], Int64[np.ndarray, document]
+]:
+    """Return accepted, right and true labels of each document, of labels with own thresholds."""
+    least = np.full(len(documents.counts), np.inf)
+    least[list(label_thresholds)] = list(label_thresholds.values())
+    is_accepted = (documents.labels != NO_LABEL) & documents.is_like[:, None]
+    is_accepted &= documents.probabilities >= least[documents.labels]
+    is_true = csr_array(documents.truth > 0)[:, np.isfinite(least)]
+    is_right = is_accepted & documents.is_right
+    return is_accepted.sum(axis=1), is_right.sum(axis=1), np.diff(is_true.indptr).astype(np.int64)
 
 
 def _share(

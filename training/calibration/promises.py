@@ -30,8 +30,9 @@ Ramdas 2024, arXiv:2010.09686). Thresholds are tested from low to high, in one s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -57,7 +58,7 @@ _BETS = np.append(2.0 ** -np.arange(8, 0, -1), [0.75, 0.95])
 """Shares of the largest one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnsweredDocuments:
     """What one scorer answers about documents, and which of it is right.
 
@@ -85,7 +86,7 @@ class AnsweredDocuments:
             self.counts, self.num_training_documents,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def is_right(self) -> Bool[np.ndarray, "document k"]:
         """Which labels the documents carry."""
         width, rows = self.truth.shape[1], np.arange(len(self.labels))
@@ -152,6 +153,7 @@ def fit_promise(
     level: float,
     confidence: float,
     band_starts: Sequence[int] = BAND_STARTS,
+    label_thresholds: Mapping[int, float] | None = None,
 ) -> Promise:
     """Find the lowest thresholds of each band that keep a promise; of recall, the highest.
 
@@ -162,9 +164,11 @@ def fit_promise(
         level: How much of it, between 0 and 1.
         confidence: Probability that all bands keep it at once, between 0 and 1.
         band_starts: Fewest training documents of a label of each band, rising from 0.
+        label_thresholds: Set by people, by the label's row; the labels are in no band then.
     """
-    numbers = np.searchsorted(band_starts, documents.counts, side="right") - 1
-    error = (1 - confidence) / len(np.unique(numbers))
+    own = label_thresholds or {}
+    numbers = band_numbers(documents, band_starts, own)
+    error = (1 - confidence) / max(1, len(np.unique(numbers[numbers >= 0])))
     rule = _precise_rule if measure == PRECISION_PROMISE else _complete_rule
     bands = []
     for number, first in enumerate(band_starts):
@@ -172,7 +176,16 @@ def fit_promise(
             bands.append(rule(AnsweredBand.of(documents, numbers == number), first, level, error))
         else:
             bands.append(BandRule(first, (), refusal="the model has no label in this band"))
-    return Promise(measure, level, confidence, scorer, len(documents.labels), tuple(bands))
+    return Promise(measure, level, confidence, scorer, len(documents.labels), tuple(bands), own)
+
+
+def band_numbers(
+    documents: AnsweredDocuments, band_starts: Sequence[int], label_thresholds: Mapping[int, float]
+) -> Int64[np.ndarray, label_or_unseen]:
+    """Return the band of each label; -1 where people have set its threshold."""
+    numbers = np.searchsorted(band_starts, documents.counts, side="right") - 1
+    numbers[list(label_thresholds)] = -1
+    return numbers
 
 
 def _precise_rule(band: AnsweredBand, first: int, level: float, error: float) -> BandRule:
@@ -213,14 +226,15 @@ def safe_thresholds(
         error: Probability, at most, that the precision above one of them is lower.
     """
     order = np.argsort(-probabilities)
-    falling, num_right = probabilities[order], np.append(0, np.cumsum(is_right[order]))
+    num_right = np.append(0, np.cumsum(is_right[order]))
     starts = {max(_LEAST_THRESHOLD, 1 - (1 - level) / key): part for key, part in _STARTS.items()}
+    thresholds = np.array(list(_thresholds(max(starts), _LEAST_THRESHOLD)))
+    accepted = np.searchsorted(-probabilities[order], -thresholds, side="right")
+    p_values = binom.cdf(accepted - num_right[accepted], accepted, 1 - level)
     safe, held = [], 0.0
-    for threshold in _thresholds(max(starts), _LEAST_THRESHOLD):
+    for threshold, p_value in zip(thresholds.tolist(), p_values.tolist(), strict=True):
         held += sum(starts.pop(start) for start in list(starts) if start >= threshold)
-        accepted = int(np.searchsorted(-falling, -threshold, side="right"))
-        num_wrong = accepted - int(num_right[accepted])
-        if binom.cdf(num_wrong, accepted, 1 - level) <= held * error:
+        if p_value <= held * error:
             safe.append(threshold)
         else:
             held = 0.0

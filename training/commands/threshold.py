@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,6 +51,14 @@ def threshold(
     scorer: Annotated[
         str | None, typer.Option(help="Whose probabilities.", show_default="the model's default")
     ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV file with the columns id and threshold: probabilities from which these "
+            "labels are accepted, whatever their band; nothing is promised of them.",
+        ),
+    ] = None,
     activate: Annotated[bool, typer.Option(help="Let 'current' name the new version.")] = True,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
@@ -63,19 +72,24 @@ def threshold(
     """
     configure_logging()
     from longtail.models.bundle.registry import Registry
-    from longtail.training.assessment.promised import find_promises, publish_promises
+    from longtail.training.assessment.promised import (
+        find_promises,
+        publish_promises,
+        read_label_thresholds,
+    )
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver
 
     store = Registry(registry)
     bundle = store.open(version)
     store.check_writable()
+    own = {} if labels is None else read_label_thresholds(labels, bundle.catalogue)
     dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
     check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
     levels = _LEVELS if precision is None and recall is None else precision or ()
     wanted: list[tuple[Measure, float]] = [("precision", level) for level in levels]
     wanted += [("recall", level) for level in recall or ()]
-    found = find_promises(bundle, dataset, split, wanted, confidence, scorer)
+    found = find_promises(bundle, dataset, split, wanted, confidence, scorer, own)
     number = publish_promises(store, bundle, found.promises, activate=activate)
     figures = {
         "model": bundle.manifest.digest,

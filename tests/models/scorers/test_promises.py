@@ -17,19 +17,25 @@ from longtail.models.scorers.promises import (
 
 RULES = (BandRule(0, (), refusal="too few"), BandRule(1, (0.6,), 40, 39), BandRule(9, (0.4, 0.5)))
 PRECISE = Promise("precision", 0.95, 0.9, "sparse", 200, RULES)
-COMPLETE = replace(PRECISE, measure="recall", level=0.9)
+COMPLETE = replace(PRECISE, measure="recall", level=0.9, label_thresholds={17: 0.25})
 
 
 def test_each_band_accepts_as_many_of_its_best_labels_as_it_has_thresholds_for():
     counts = [20, 0, 3, 20, 2, 20]
-    found = PRECISE.accepted(counts, [0.9, 0.9, 0.7, 0.45, 0.65, 0.99])
-    assert found == (True, False, True, False, False, False)
+    shares = [0.9, 0.9, 0.7, 0.45, 0.65, 0.99]
+    assert PRECISE.accepted(range(6), counts, shares) == (True, False, True, False, False, False)
+
+
+def test_a_threshold_that_people_have_set_wins_and_its_label_takes_no_place_in_a_band():
+    own = replace(PRECISE, label_thresholds={0: 0.95, 1: 0.9})
+    counts, shares = [20, 0, 20, 20, 20], [0.9, 0.9, 0.7, 0.55, 0.5]
+    assert own.accepted(range(5), counts, shares) == (False, True, True, True, False)
 
 
 def test_promises_come_back_as_they_were_and_damaged_ones_do_not():
     text = promises_to_json([PRECISE, COMPLETE])
     assert promises_from_json(text) == (PRECISE, COMPLETE)
-    for before, after in [("0.95", "1.5"), ('"least": 0', '"least": 7'), ("0.6", '"much"')]:
+    for before, after in [("0.95", "1.5"), ('"least": 0', '"least": 7'), ("0.6", '"much"'), ("0.25", "2.5")]:
         assert before in text
         with pytest.raises((ValueError, TypeError)):
             promises_from_json(text.replace(before, after))

@@ -15,7 +15,7 @@ from sklearn.metrics import f1_score
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.scorers.promises import BandRule, Promise
 from longtail.training.assessment.per_label import COLUMNS, measure_labels, write_per_label
-from longtail.training.calibration.automation import measure_promise
+from longtail.training.calibration.automation import SET_BY_PEOPLE, measure_promise
 from longtail.training.calibration.promises import BAND_STARTS, AnsweredDocuments
 from longtail.training.evaluation.wilson import clustered_bounds, wilson_bounds
 
@@ -94,25 +94,28 @@ def test_intervals_are_those_of_scipy_and_widen_where_cases_come_together() -> N
 def test_what_a_promise_lets_through_is_what_it_accepts_text_by_text(documents) -> None:
     thresholds = [(), (0.5,), (0.2, 0.6), (0.3,), (0.1, 0.1, 0.4)]
     rules = tuple(map(BandRule, BAND_STARTS, thresholds))
-    promise = Promise("precision", 0.5, 0.9, "sparse", 100, rules)
+    own = {int(np.argmax(COUNTS >= least)): 0.25 for least in BAND_STARTS[1:]}
+    promise = Promise("precision", 0.5, 0.9, "sparse", 100, rules, own)
     kept = measure_promise(documents, promise)
     accepted = np.zeros(documents.labels.shape, dtype=np.bool_)
     for row in np.flatnonzero(documents.is_like):
         there = documents.labels[row] >= 0
         counts = COUNTS[documents.labels[row][there]].tolist()
         shares = documents.probabilities[row][there].tolist()
-        accepted[row, : len(counts)] = promise.accepted(counts, shares)
+        labels = documents.labels[row][there].tolist()
+        accepted[row, : len(counts)] = promise.accepted(labels, counts, shares)
     right = accepted & documents.is_right
-    numbers = np.searchsorted(BAND_STARTS, COUNTS[documents.labels], side="right") - 1
-    true = np.searchsorted(BAND_STARTS, COUNTS[documents.truth.indices], side="right") - 1
-    assert list(kept.bands) == ["1", "2-9", "10-99", "100+", "all"]
+    of_labels = np.searchsorted(BAND_STARTS, COUNTS, side="right") - 1
+    of_labels[list(own)] = len(BAND_STARTS)
+    numbers, true = of_labels[documents.labels], of_labels[documents.truth.indices]
+    assert list(kept.bands) == ["1", "2-9", "10-99", "100+", SET_BY_PEOPLE, "all"]
     for number, name in enumerate(kept.bands, 1):
-        own = np.ones_like(accepted) if name == "all" else numbers == number
+        is_in = np.ones_like(accepted) if name == "all" else numbers == number
         num_true = len(true) if name == "all" else (true == number).sum()
         found = kept.bands[name]
         assert (found.num_accepted, found.num_right) == (
-            (accepted & own).sum(),
-            (right & own).sum(),
+            (accepted & is_in).sum(),
+            (right & is_in).sum(),
         )
         assert found.num_true == num_true
         assert found.lower <= found.share <= found.upper

@@ -43,8 +43,9 @@ def documents_of(
 
 def is_accepted(promise, documents: AnsweredDocuments) -> np.ndarray:
     """Return what the rule of a promise says of all answered labels."""
-    rows = zip(COUNTS[documents.labels].tolist(), documents.probabilities.tolist(), strict=True)
-    return np.array([promise.accepted(counts, shares) for counts, shares in rows])
+    of_labels = documents.labels, COUNTS[documents.labels], documents.probabilities
+    rows = zip(*(each.tolist() for each in of_labels), strict=True)
+    return np.array([promise.accepted(*row) for row in rows])
 
 
 @pytest.mark.parametrize(("level", "least_made"), [(0.8, 4.0), (0.9, 1.5)])
@@ -66,9 +67,12 @@ def test_all_bands_keep_the_promise_in_nine_of_ten_draws(level: float, least_mad
 
 def test_a_rule_counts_as_its_promise_accepts_and_says_why_a_band_has_none() -> None:
     documents, _ = documents_of(np.random.default_rng(1), 500, too_sure=4.0)
-    promise = fit_promise(documents, "sparse", "precision", 0.8, 0.9)
+    own = {label: 0.5 for label in range(0, len(COUNTS), 7)}
+    promise = fit_promise(documents, "sparse", "precision", 0.8, 0.9, label_thresholds=own)
     marks = is_accepted(promise, documents)
     bands = np.searchsorted(BAND_STARTS, COUNTS[documents.labels], side="right") - 1
+    bands[np.isin(documents.labels, list(own))] = -1
+    assert (marks == (documents.probabilities >= 0.5))[bands == -1].all()
     dense = documents.truth.toarray()
     is_right = np.take_along_axis(dense, documents.labels, 1) > 0
     for number, band in enumerate(promise.bands):
