@@ -104,9 +104,7 @@ def own_thresholds(documents: AnsweredDocuments, level: float, error: float) -> 
     return found
 
 
-def accepted_by(
-    promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments
-) -> np.ndarray:
+def accepted_by(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments) -> np.ndarray:
     """Return which labels a promise accepts."""
     marks = np.zeros(documents.labels.shape, dtype=bool)
     for place, rule in enumerate(promise.bands):

@@ -138,7 +138,9 @@ def find_promises(
         for measure, level in wanted
     )
     found = Promised(promises, left_out)
-    if not label_thresholds and not any(band.thresholds for promise in promises for band in promise.bands):
+    if not label_thresholds and not any(
+        band.thresholds for promise in promises for band in promise.bands
+    ):
         raise ConfigError(
             f"{dataset.folder}, split {split_name!r}: no promise can be made for any band; give "
             f"more documents, a lower promise or a lower confidence\n\n{found.to_markdown()}"

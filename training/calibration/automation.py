@@ -150,9 +150,7 @@ def measure_promise(documents: AnsweredDocuments, promise: Promise) -> KeptPromi
 
 def _set_by_people(
     documents: AnsweredDocuments, label_thresholds: Mapping[int, float]
-) -> tuple[
-    Int64[np.ndarray, document], Int64[np.ndarray, document], Int64[np.ndarray, document]
-]:
+) -> tuple[Int64[np.ndarray, document], Int64[np.ndarray, document], Int64[np.ndarray, document]]:
     """Return accepted, right and true labels of each document, of labels with own thresholds."""
     least = np.full(len(documents.counts), np.inf)
     least[list(label_thresholds)] = list(label_thresholds.values())

@@ -35,7 +35,12 @@ def test_a_threshold_that_people_have_set_wins_and_its_label_takes_no_place_in_a
 def test_promises_come_back_as_they_were_and_damaged_ones_do_not():
     text = promises_to_json([PRECISE, COMPLETE])
     assert promises_from_json(text) == (PRECISE, COMPLETE)
-    for before, after in [("0.95", "1.5"), ('"least": 0', '"least": 7'), ("0.6", '"much"'), ("0.25", "2.5")]:
+    for before, after in [
+        ("0.95", "1.5"),
+        ('"least": 0', '"least": 7'),
+        ("0.6", '"much"'),
+        ("0.25", "2.5"),
+    ]:
         assert before in text
         with pytest.raises((ValueError, TypeError)):
             promises_from_json(text.replace(before, after))

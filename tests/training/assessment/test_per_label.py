@@ -94,7 +94,7 @@ def test_intervals_are_those_of_scipy_and_widen_where_cases_come_together() -> N
 def test_what_a_promise_lets_through_is_what_it_accepts_text_by_text(documents) -> None:
     thresholds = [(), (0.5,), (0.2, 0.6), (0.3,), (0.1, 0.1, 0.4)]
     rules = tuple(map(BandRule, BAND_STARTS, thresholds))
-    own = {int(np.argmax(COUNTS >= least)): 0.25 for least in BAND_STARTS[1:]}
+    own = {int(np.argmax(least <= COUNTS)): 0.25 for least in BAND_STARTS[1:]}
     promise = Promise("precision", 0.5, 0.9, "sparse", 100, rules, own)
     kept = measure_promise(documents, promise)
     accepted = np.zeros(documents.labels.shape, dtype=np.bool_)

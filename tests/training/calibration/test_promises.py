@@ -67,7 +67,7 @@ def test_all_bands_keep_the_promise_in_nine_of_ten_draws(level: float, least_mad
 
 def test_a_rule_counts_as_its_promise_accepts_and_says_why_a_band_has_none() -> None:
     documents, _ = documents_of(np.random.default_rng(1), 500, too_sure=4.0)
-    own = {label: 0.5 for label in range(0, len(COUNTS), 7)}
+    own = dict.fromkeys(range(0, len(COUNTS), 7), 0.5)
     promise = fit_promise(documents, "sparse", "precision", 0.8, 0.9, label_thresholds=own)
     marks = is_accepted(promise, documents)
     bands = np.searchsorted(BAND_STARTS, COUNTS[documents.labels], side="right") - 1
