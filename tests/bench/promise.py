@@ -76,7 +76,7 @@ class Draws:
 def one_rule(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments) -> Promise:
     """Return the rule of one band raised until every band of rarity keeps the promise."""
     (rule,) = promise.bands
-    for rise in np.arange(0, 8, 0.1):
+    for rise in np.arange(0, 8, 0.2):
         odds = np.array(rule.thresholds) / (1 - np.array(rule.thresholds)) * np.exp(rise)
         raised = replace(rule, thresholds=tuple((odds / (1 + odds)).tolist()))
         found = replace(promise, bands=(raised,))
@@ -106,14 +106,18 @@ def own_thresholds(documents: AnsweredDocuments, level: float, error: float) -> 
 
 def accepted_by(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments) -> np.ndarray:
     """Return which labels a promise accepts."""
-    marks = np.zeros(documents.labels.shape, dtype=bool)
+    there = (documents.labels >= 0) & documents.is_like[:, None]
+    if len(promise.bands) == 1:
+        thresholds = np.append(promise.bands[0].thresholds, 2.0)
+        places = np.minimum(np.arange(there.shape[1]), len(thresholds) - 1)
+        return there & (documents.probabilities >= thresholds[places])
+    marks = np.zeros(there.shape, dtype=bool)
     for place, rule in enumerate(promise.bands):
-        is_in = numbers == place if len(promise.bands) > 1 else np.ones(len(numbers), dtype=bool)
-        is_own = is_in[documents.labels] & (documents.labels >= 0)
+        is_own = (numbers == place)[documents.labels] & (documents.labels >= 0)
         places = np.cumsum(is_own, axis=1) - 1
         thresholds = np.append(rule.thresholds, 2.0)
         least = thresholds[np.minimum(places, len(rule.thresholds))]
-        marks |= is_own & (documents.probabilities >= least) & documents.is_like[:, None]
+        marks |= is_own & there & (documents.probabilities >= least)
     return marks
 
 

@@ -92,6 +92,36 @@ def write_per_label(path: Path, figures: LabelFigures, catalogue: LabelCatalogue
     write_lines_durably(path, _lines(figures, catalogue))
 
 
+def label_cells(
+    figures: LabelFigures, catalogue: LabelCatalogue, most: int
+) -> tuple[list[str], list[list[str]]]:
+    """Return a table of the labels that most documents carry or get; shares in percent.
+
+    Args:
+        figures: As of `write_per_label`.
+        catalogue: Of the model.
+        most: Rows, at most; labels that no document carries or gets have none.
+    """
+    num_either = (figures.num_true + figures.num_predicted - figures.num_right)[: len(catalogue)]
+    order = np.argsort(-num_either, kind="stable")[:most]
+    chosen = order[num_either[order] > 0].tolist()
+    names = [label.name for label in catalogue]
+    shares = [np.stack(three, axis=1) for three in figures.shares().values()]
+    rows = []
+    for row in chosen:
+        counts = (figures.num_true, figures.num_predicted, figures.num_right)
+        cells = [names[row], str(catalogue[row].training_count), *(str(x[row]) for x in counts)]
+        cells += [_percent(*three[row].tolist()) for three in shares]
+        other = int(figures.confused_with[row])
+        rows.append([*cells, names[other] if 0 <= other < len(names) else ""])
+    columns = ["label", "trained on", "documents", "predicted", "right"]
+    return [*columns, "precision, %", "recall, %", "F1, %", "confused with"], rows
+
+
+def _percent(share: float, lower: float, upper: float) -> str:
+    return "" if share != share else f"{100 * share:.1f} ({100 * lower:.0f} to {100 * upper:.0f})"
+
+
 def _lines(figures: LabelFigures, catalogue: LabelCatalogue) -> Iterator[str]:
     yield _line(COLUMNS)
     names = [(label.id, label.name) for label in catalogue]

@@ -60,7 +60,8 @@ def report(
     check_output_file(output, inputs=inputs, registry=registry, overwrite=overwrite)
     check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
     log = None if work is None else read_run_log(work, bundle.manifest)
-    found = assess_bundle(bundle, dataset, split, baselines=baselines)
+    has_threshold = bundle.manifest.default_scorer in bundle.manifest.thresholds
+    found = assess_bundle(bundle, dataset, split, baselines=baselines, answers=has_threshold)
     page = report_page(bundle, number, dataset, split, found, log, is_confidential=confidential)
     with doing("writing the report", output):
         output.parent.mkdir(parents=True, exist_ok=True)

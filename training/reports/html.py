@@ -1,17 +1,43 @@
 """Pieces of a self-contained HTML page: tables, pictures, the page around them.
 
-Everything is inline, nothing is a script, and all text is escaped.
+Everything is inline, all text is escaped, and the only script sorts tables: the page's policy lets
+no other one run.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from longtail.training.evaluation.tables import Cells
 
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+_SORT = """
+for (const table of document.querySelectorAll("table.sortable")) {
+  const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const sign = head.getAttribute("aria-sort") === "descending" ? 1 : -1;
+      heads.forEach((each) => each.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+      const text = (row) => row.cells[column].textContent;
+      const order = (one, other) => isNaN(parseFloat(one) - parseFloat(other))
+        ? one.localeCompare(other) : parseFloat(one) - parseFloat(other);
+      const [blank, filled] = [[], []];
+      for (const row of body.rows) (text(row) ? filled : blank).push(row);
+      body.append(...filled.sort((one, other) => sign * order(text(one), text(other))), ...blank);
+    });
+  });
+}
+"""
+_HASH = base64.b64encode(hashlib.sha256(_SORT.encode()).digest()).decode()
+_POLICY = (
+    f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{_HASH}'"
+)
 _NO_BREAK_HYPHEN = "&#8209;"
 _STYLE = """
 :root { color-scheme: light dark; --text: #1b1f24; --page: #ffffff; --soft: #57606a;
@@ -46,6 +72,9 @@ th, td { padding: .3rem .45rem; border-bottom: 1px solid var(--line); text-align
 th:first-child, td:first-child { text-align: left; white-space: nowrap; }
 thead th { color: var(--soft); font-weight: 600; }
 tbody th { font-weight: 400; }
+th button { all: unset; cursor: pointer; } th button:focus-visible { outline: 2px solid; }
+[aria-sort=ascending] button::after { content: " \\25b2"; }
+[aria-sort=descending] button::after { content: " \\25bc"; }
 img { max-width: 100%; height: auto; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: 0; }
 dt { color: var(--soft); }
@@ -78,7 +107,7 @@ def page(title: str, sections: Iterable[str]) -> str:
         f"<style>{_STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
         *sections,
-        "</body></html>",
+        f"<script>{_SORT}</script></body></html>",
         "",
     ])  # fmt: skip
 
@@ -99,21 +128,23 @@ def facts(found: Mapping[str, str]) -> str:
     return f"<dl>{''.join(rows)}</dl>"
 
 
-def table(cells: Cells, *, mark_best: bool = False) -> str:
+def table(cells: Cells, *, mark_best: bool = False, is_sortable: bool = False) -> str:
     """Return a table.
 
     Args:
         cells: Heading and rows, plain text.
         mark_best: Whether the largest number of each column stands out.
+        is_sortable: Whether a click on a heading sorts by its column.
     """
     header, rows = cells
     best = [_largest(column) if mark_best else None for column in zip(*rows, strict=True)]
     unbroken = (escape(cell).replace("-", _NO_BREAK_HYPHEN) for cell in header)
+    kind = ' class="sortable"' if is_sortable else ""
     head = "".join(f'<th scope="col">{cell}</th>' for cell in unbroken)
     body = "".join(f"<tr>{_row(row, best)}</tr>" for row in rows)
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="Table">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

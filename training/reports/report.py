@@ -23,6 +23,7 @@ from longtail.models.extras import is_installed
 from longtail.models.files.durable import read_json
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.assessment.assess import Assessment
+from longtail.training.assessment.per_label import label_cells, measure_labels
 from longtail.training.assessment.summary import Summary
 from longtail.training.calibration.automation import (
     AUTOMATION_NOTE,
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NUM_KEYWORDS = 10
+_MAX_LABELS = 1000
+"""Of the table of single labels."""
 _MAX_CHARACTERS = 320
 """Shown of a document."""
 _CHECKPOINTS = {"classifier": "classifier", "retrieval": "retrieval", "linear": "linear/steps"}
@@ -164,6 +167,7 @@ def report_page(
         _model(bundle, version, split_name),
         _metrics(found),
         _probabilities(found),
+        *_labels(bundle, found),
         *([] if is_confidential else [_examples(bundle, dataset, split_name, found)]),
         *([] if log is None else [_training(log)]),
         _configuration(bundle.manifest),
@@ -267,6 +271,21 @@ def _promises(found: Sequence[KeptPromise]) -> list[str]:
     picture = _picture(partial(draw_automation, found), "What goes through by each promise")
     table = html.table(automation_cells(found))
     return ["<h3>Promises</h3>", html.note(AUTOMATION_NOTE), table, picture]
+
+
+def _labels(bundle: Bundle, found: Assessment) -> list[str]:
+    """Return the figures of single labels, where the default scorer was answered."""
+    threshold = bundle.manifest.thresholds.get(bundle.manifest.default_scorer)
+    if found.answers is None or threshold is None:
+        return []
+    figures = measure_labels(found.answers, threshold)
+    cells = label_cells(figures, bundle.catalogue, _MAX_LABELS)
+    about = (
+        f"By {bundle.manifest.default_scorer}, from the probability {threshold:.3f} on, with "
+        f"Wilson's 95 % intervals: the {len(cells[1]):,} labels that most documents carry or get; "
+        "longtail evaluate --per-label writes all. A heading sorts by its column."
+    )
+    return [html.section("Label by label", html.note(about), html.table(cells, is_sortable=True))]
 
 
 def _bands(found: ReliabilityReport) -> list[str]:

@@ -1,5 +1,7 @@
 """The page about a model: what stands in it, and that it stands alone."""
 
+import base64
+import hashlib
 import json
 import re
 import shutil
@@ -69,7 +71,10 @@ def outline(page):
 
 def test_the_page_is_whole_and_needs_nothing_from_outside(page, outline):
     assert outline.open == []
-    assert not outline.tags & {"script", "link", "iframe", "a"}
+    assert not outline.tags & {"link", "iframe", "a"}
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'\"" in page  # no other one runs
     assert outline.sources and all(x.startswith("data:image/png") for x in outline.sources)
     assert "default-src 'none'" in page
     assert "url(" not in page and "@import" not in page
@@ -84,6 +89,16 @@ def test_the_page_tells_the_model_its_metrics_and_its_configuration(outline, tra
     assert f"{100 * best:.2f}" in outline.text
     for words in ("frequent", "zero-shot", "calibrated", "label_subset_size: 40", "peak memory"):
         assert words in outline.text.replace("\u2011", "-")
+
+
+def test_a_row_for_each_label_of_the_split_says_how_good_it_is(page):
+    table = page.split('<table class="sortable">')[1].split("</table>")[0]
+    assert "confused with" in table
+    rows = [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row) for row in table.split("<tr>")[2:]]
+    carried_or_given = [int(row[2]) + int(row[3]) - int(row[4]) for row in rows]
+    assert carried_or_given == sorted(carried_or_given, reverse=True) and carried_or_given[-1] > 0
+    measured = [row[5] for row in rows if row[3] != "0"]
+    assert all(re.fullmatch(r"[\d.]+ \(\d+ to \d+\)", cell) for cell in measured)
 
 
 def test_texts_are_escaped_and_cut(page, outline):
