@@ -237,7 +237,7 @@ export class Panel {
     const [result] = answer.results;
     this.labels = result.labels;
     hideProblem(this.problem);
-    this.results.show({ text, scorer: answer.scorer, result, before, threshold: this.thresholdOf(answer) });
+    this.results.show({ text, scorer: answer.scorer, result, before, threshold: this.thresholdOf(answer), promise: result.abstained === undefined ? null : this.promise });
     this.review?.start(text, answer.model.version);
     this.root.classList.remove("stale");
     this.after.hidden = false;
@@ -245,7 +245,7 @@ export class Panel {
     this.copy.disabled = !this.labels.length;
     this.summary.textContent = summaryOf(result);
     this.technical.textContent = `Version ${answer.model.version} answered in ${count(Math.round(milliseconds))} ms.`;
-    this.cautions.replaceChildren(...[...cautionsOf(answer, result), ...promisedOf(result, this.promise)].map(([words, title]) => element("p", { title }, words)));
+    this.cautions.replaceChildren(...cautionsOf(answer, result).map(([words, title]) => element("p", { title }, words)));
     this.onAnswer(this);
   }
 
@@ -313,19 +313,6 @@ export function cautionsOf(answer, { labels, known_tokens: known, warnings = [] 
     unlike && ["This text is unlike those that the model learned from, so its percentages may be far off. Check the labels.", unlike.detail],
     doubtful && ["Labels marked “too high?” have at most one training document: their percentages are often far too high. Check them.", doubtful.detail],
   ].filter(Boolean);
-}
-
-const WHY_ABSTAINED = {
-  "no-known-word": "the model knows no word of the text",
-  "unlike-training": "the text is unlike those that the model learned from",
-  "below-threshold": "none is likely enough",
-};
-
-/** Return what the marks of accepted labels mean, as `cautionsOf` does; nothing where labels have none. */
-function promisedOf({ abstained, abstained_because: reason }, promise) {
-  if (abstained === undefined) return [];
-  if (abstained) return [[`Please check all labels: no label keeps the promise “${promise}”, as ${WHY_ABSTAINED[reason]}.`, ""]];
-  return [[`Labels marked “accepted” keep the promise “${promise}”. Please check the others.`, ""]];
 }
 
 const rareOf = (labels) =>

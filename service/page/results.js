@@ -56,10 +56,13 @@ export class Results {
   /**
    * Show an answer; `before` maps ids to places without preference for rare labels, null where that
    * was not asked. From `threshold` on, a probability, the model takes a label for right; null: the
-   * labels are not in the order of their probabilities.
+   * labels are not in the order of their probabilities. With `promise`, the name of the one by which
+   * labels are accepted, these come first, and a line says which labels to check, and why.
    */
-  show({ text, scorer, result, before, threshold }) {
+  show({ text, scorer, result, before, threshold, promise }) {
     const { labels } = result;
+    this.promise = promise;
+    const shown = promise ? [...labels.filter(({ accepted }) => accepted), ...labels.filter(({ accepted }) => !accepted)] : labels;
     const doubtful = new Set((result.warnings ?? []).flatMap((warning) => warning.label_ids));
     // A bar is a probability. Scores have no zero and no end, so that a bar would show a confidence
     // that is not there; and of a text without a known word all labels are guesses.
@@ -73,15 +76,16 @@ export class Results {
       row.item.remove();
       this.rows.delete(id);
     }
-    const end = threshold === null ? -1 : labels.findIndex(({ probability }) => probability < threshold);
-    labels.forEach((label, index) => {
+    const lines = promise ? promiseLines(result, promise) : thresholdLines(labels, threshold);
+    shown.forEach((label, place) => {
+      const index = labels.indexOf(label);
       const row = this.rows.get(label.id) ?? new Row((verdict) => this.judge(label.id, verdict));
       this.rows.set(label.id, row);
       const share = isScaled ? label.probability : 0;
       const move = moveOf(label, index, before);
       row.update({ text, scorer, label, index, share, move, isDoubtful: doubtful.has(label.id) });
-      row.showLine(index === end ? lineWords(index, threshold) : "");
-      if (this.list.children[index] !== row.item) this.list.insertBefore(row.item, this.list.children[index] ?? null);
+      row.showLine(lines[place] ?? "");
+      if (this.list.children[place] !== row.item) this.list.insertBefore(row.item, this.list.children[place] ?? null);
     });
     if (this.list.contains(focused)) focused.focus({ preventScroll: true });
     this.animate(places);
@@ -122,7 +126,6 @@ class Row {
     this.move = element("span", { class: "move" });
     this.only = element("span", { class: "tag", hidden: true }, "only here");
     this.doubt = element("span", { class: "tag doubt", hidden: true }, "too high?");
-    this.accepted = element("span", { class: "tag accepted", hidden: true }, "accepted");
     this.count = element("span", { class: "count" });
     this.value = element("span", { class: "value" });
     this.fill = element("span", { class: "fill" });
@@ -131,7 +134,7 @@ class Row {
       { type: "button", class: "result-head", aria: { expanded: "false", controls: id } },
       this.rank,
       this.name,
-      element("span", { class: "meta" }, this.count, this.move, this.only, this.doubt, this.accepted),
+      element("span", { class: "meta" }, this.count, this.move, this.only, this.doubt),
       this.value,
       element("span", { class: "bar", aria: { hidden: "true" } }, this.fill),
     );
@@ -165,7 +168,6 @@ class Row {
     this.entry.setAttribute("aria-label", `${label.name} in the catalogue`);
     this.doubt.hidden = !isDoubtful;
     this.isAccepted = Boolean(label.accepted);
-    this.accepted.hidden = !this.isAccepted;
     this.fill.style.setProperty("--share", share.toFixed(4));
     const kind = explanation ? rarity(explanation.training_count) : "common";
     this.item.className = `result ${kind}`;
@@ -177,7 +179,7 @@ class Row {
     if (!this.why.hidden) this.fillWhy();
   }
 
-  /** Draw, in words, the line that ends the labels that the model takes for right; "": it is not here. */
+  /** Draw a line with words above the label; "": there is none. */
   showLine(words) {
     this.line.textContent = words;
     this.line.hidden = !words;
@@ -219,9 +221,24 @@ class Row {
 
 export const hasProbabilities = (labels) => labels.every((label) => label.probability !== null);
 
-function lineWords(place, threshold) {
+const WHY_ABSTAINED = {
+  "no-known-word": "the model knows no word of the text",
+  "unlike-training": "the text is unlike those that the model learned from",
+  "below-threshold": "none is likely enough",
+};
+
+/** Return the words of the line that ends the labels that the model takes for right, by its place. */
+function thresholdLines(labels, threshold) {
+  const end = threshold === null ? -1 : labels.findIndex(({ probability }) => probability < threshold);
   const from = percent(threshold);
-  return place ? `Above: labels that the model takes for right (${from} and more)` : `No label reaches ${from}, from which the model takes one for right`;
+  return { [end]: end ? `Above: labels that the model takes for right (${from} and more)` : `No label reaches ${from}, from which the model takes one for right` };
+}
+
+/** Return the words of the lines above accepted labels and above the others, by their places. */
+function promiseLines({ labels, abstained_because: reason }, promise) {
+  const end = labels.filter(({ accepted }) => accepted).length;
+  if (!end) return { 0: `Please check all labels: none keeps the promise “${promise}”, as ${WHY_ABSTAINED[reason]}` };
+  return { 0: `Accepted: these keep the promise “${promise}”`, [end]: "Please check: these are not likely enough for it" };
 }
 
 function moveOf(label, index, before) {

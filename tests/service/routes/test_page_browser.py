@@ -307,7 +307,7 @@ def test_scores_are_named_and_have_no_bars_that_look_like_confidence(page):
     assert words(page, ".cautions") == ""
 
 
-def test_accepted_labels_are_marked_where_the_model_makes_a_promise(
+def test_accepted_labels_come_first_and_a_line_says_which_to_check(
     browser, open_server, page_loader
 ):
     class Promising(page_loader.predictor_class):
@@ -326,17 +326,20 @@ def test_accepted_labels_are_marked_where_the_model_makes_a_promise(
     with open_server(page_loader) as url:
         open_page(browser, url)
         ask(browser, "olive oil")
-        assert "promise “precision 0.95”" in words(browser, ".cautions")
-        marked = (
-            "[...document.querySelectorAll('.tag.accepted:not([hidden])')]"
-            ".map((each) => each.closest('.result').dataset.id)"
+        lines = (
+            "[...document.querySelectorAll('.line:not([hidden])')]"
+            ".map((each) => [each.closest('.result').dataset.id, each.textContent])"
         )
-        assert browser.run(f"return {marked}") == ["L2"]
+        (accepted, promised), (other, check) = browser.run(f"return {lines}")
+        assert (accepted, other) == ("L2", "L0")
+        assert "promise “precision 0.95”" in promised and "check" in check
+        assert words(browser, ".rank") == "3"
         turn_dial(browser, 0.5)
-        browser.wait(f"!{marked}.length")
+        browser.wait("document.querySelector('.rank').textContent === '1'")
+        assert "promise" not in str(browser.run(f"return {lines}"))
         ask(browser, "coal")
         turn_dial(browser, 0)
-        browser.wait("document.querySelector('.cautions').textContent.includes('likely enough')")
+        browser.wait(f"{lines}.length === 1 && {lines}[0][1].includes('likely enough')")
 
 
 def test_probabilities_that_are_often_too_high_are_marked(page):
