@@ -139,12 +139,12 @@ def report(
         f"deleted.\nLabels: {counts.accepted} accepted, {counts.rejected} rejected, "
         f"{counts.added} added, {counts.proposed} proposed.\n\n{found.to_markdown()}"
     )
-    if found.promised.total():
-        print(f"\n{_promised(found.promised)}")
+    for precision, judged in sorted(found.promised.items()):
+        print(f"\n{_promised(precision, judged)}")
 
 
-def _promised(judged: Counter[str]) -> str:
-    """Return which share of the labels that a promise had accepted is right, in a sentence.
+def _promised(precision: float, judged: Counter[str]) -> str:
+    """Return whether a promise of a precision is kept, in a sentence.
 
     The bounds may be looked at every week: they hold at all times at once.
     """
@@ -154,10 +154,11 @@ def _promised(judged: Counter[str]) -> str:
 
     right, total = np.array([float(judged["accepted"])]), np.array([float(judged.total())])
     (lower,), (upper,) = rate_bounds(right, total, 0.05)
+    kept = "kept" if lower >= precision else "broken" if upper < precision else "not decided yet"
     return (
-        f"Promised labels: {judged.total():,} were judged, and people accepted "
-        f"{100 * right[0] / total[0]:.1f} % of them (95 % confidence sequence: "
-        f"{100 * lower:.1f} to {100 * upper:.1f} %)."
+        f"Promise of {100 * precision:g} %: {judged.total():,} of its labels were judged, and "
+        f"people accepted {100 * right[0] / total[0]:.1f} % of them (95 % confidence sequence: "
+        f"{100 * lower:.1f} to {100 * upper:.1f} %): {kept}."
     )
 
 

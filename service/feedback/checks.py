@@ -73,6 +73,7 @@ def unchecked_entry(
         added=tuple(said.added),
         proposed=tuple(ProposedLabel(label.name, label.id) for label in said.proposed),
         promised=tuple(dict.fromkeys(said.promised)),
+        promised_precision=said.promised_precision,
     )
 
 

@@ -41,6 +41,7 @@ class Entry:
         proposed: Labels that are right and that the model lacks.
         promised: Those of `accepted` and `rejected` that the answer had marked as accepted by a
             promise.
+        promised_precision: That this promise is of; None where there are none.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Entry:
     added: tuple[str, ...]
     proposed: tuple[ProposedLabel, ...] = ()
     promised: tuple[str, ...] = ()
+    promised_precision: float | None = None
 
     @property
     def digest(self) -> str:
@@ -79,7 +81,7 @@ class Entry:
         fields = asdict(self)
         del fields["id"]
         if not self.promised:
-            del fields["promised"]
+            del fields["promised"], fields["promised_precision"]
         return json.dumps(fields, ensure_ascii=False)
 
 

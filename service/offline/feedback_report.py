@@ -41,7 +41,8 @@ class FeedbackReport:
         verdicts: Labels, by band of training documents and verdict.
         rejected: How often each label was rejected, by id.
         proposed: How often each name was proposed.
-        promised: Labels that a promise had accepted, by what people said: accepted or rejected.
+        promised: Labels that a promise had accepted, by its precision and what people said:
+            accepted or rejected.
         undated: Entries of any period whose time can't be read.
     """
 
@@ -52,7 +53,7 @@ class FeedbackReport:
     verdicts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     rejected: Counter[str] = field(default_factory=Counter)
     proposed: Counter[str] = field(default_factory=Counter)
-    promised: Counter[str] = field(default_factory=Counter)
+    promised: dict[float, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     undated: int = 0
 
     def count(self, content: Mapping[str, Any], bands: LabelBands) -> None:
@@ -62,9 +63,10 @@ class FeedbackReport:
             for label_id in content[verdict]:
                 band = bands.band_of(content["version"], content["model_digest"], label_id)
                 self.verdicts[band][verdict] += 1
-        promised = set(content.get("promised", ()))
-        for verdict in ("accepted", "rejected"):
-            self.promised[verdict] += len(promised.intersection(content[verdict]))
+        if promised := set(content.get("promised", ())):
+            judged = self.promised[content["promised_precision"]]
+            for verdict in ("accepted", "rejected"):
+                judged[verdict] += len(promised.intersection(content[verdict]))
         self.rejected.update(content["rejected"])
         self.proposed.update(each["name"] for each in content.get("proposed", ()))
         self.without_right += bool(content["rejected"]) and not content["accepted"]
@@ -79,7 +81,7 @@ class FeedbackReport:
             "labels": {band: {x: c[x] for x in _VERDICTS} for band, c in self.verdicts.items()},
             "rejected": dict(self.rejected.most_common(_MAX_LISTED)),
             "proposed": dict(self.proposed.most_common(_MAX_LISTED)),
-            "promised_labels": {x: self.promised[x] for x in ("accepted", "rejected")},
+            "promised_labels": {f"{level:g}": dict(x) for level, x in self.promised.items()},
             "undated_entries": self.undated,
         }
 

@@ -177,8 +177,9 @@ export class Review {
     const judged = (wanted) => [...this.results.verdicts].filter(([, { verdict }]) => verdict === wanted).map(([id]) => id);
     const added = [...this.added.keys()].filter((id) => !this.results.verdicts.has(id));
     const proposed = [...this.proposed].map((name) => ({ name }));
-    const promised = [...this.results.verdicts.keys()].filter((id) => this.results.rows.get(id)?.isAccepted);
-    const entry = { id: this.id, text: this.text, accepted: judged("accepted"), rejected: judged("rejected"), added, proposed, ...(promised.length && { promised }), version: this.version };
+    const [measure, level] = this.results.promise?.split(" ") ?? [];
+    const promised = [...this.results.verdicts.keys()].filter((id) => measure === "precision" && this.results.rows.get(id)?.isAccepted);
+    const entry = { id: this.id, text: this.text, accepted: judged("accepted"), rejected: judged("rejected"), added, proposed, ...(promised.length && { promised, promised_precision: Number(level) }), version: this.version };
     const wasPending = this.isPending;
     this.send.disabled = true;
     try {

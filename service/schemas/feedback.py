@@ -96,7 +96,9 @@ class FeedbackEntry(BaseModel):
     """Labels that are right and that the model lacks."""
     promised: LabelIds = []
     """Ids of the labels in `accepted` and `rejected` that the answer had marked as `accepted` by a
-    promise: they tell whether it is kept."""
+    promise of precision: they tell whether it is kept."""
+    promised_precision: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The precision that this promise is of, such as 0.95; with `promised` only, and always."""
     version: Version | None = None
     """The model version that answered, a number or `current`; the service's first where absent."""
 
@@ -122,6 +124,10 @@ class FeedbackEntry(BaseModel):
         if not set(self.promised) <= {*self.accepted, *self.rejected}:
             raise PydanticCustomError(
                 "feedback_promised", "Name labels of 'promised' in 'accepted' or 'rejected', too"
+            )
+        if bool(self.promised) != (self.promised_precision is not None):
+            raise PydanticCustomError(
+                "feedback_promised_precision", "Give 'promised' and 'promised_precision' together"
             )
         return self
 

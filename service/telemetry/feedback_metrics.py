@@ -11,8 +11,6 @@ from prometheus_client import CollectorRegistry, Counter, Summary
 BANDS = ("0", "1", "2-9", "10-99", "100+")
 _LOWER_BOUNDS = (1, 2, 10, 100)
 """Training documents from which on a label is in the next band."""
-PROMISED = "promised"
-"""Stands for the band of labels that a promise accepted, which are counted in their band, too."""
 Verdicts: TypeAlias = Tally[tuple[str, str]]
 """Labels by what was said of them and their band of frequency."""
 
@@ -46,6 +44,12 @@ class FeedbackMetrics:
             ("verdict",),
             registry=registry,
         )
+        self._owed = Counter(
+            "longtail_feedback_promised_labels_owed",
+            "How many of these labels are right where each promise is just kept: the sum of their "
+            "promised precisions.",
+            registry=registry,
+        )
         self._accepted_share = Summary(
             "longtail_feedback_accepted_share",
             "Share of the labels of an entry that were accepted, of those that were accepted or "
@@ -59,22 +63,29 @@ class FeedbackMetrics:
 
         Args:
             version: Whose labels they are.
-            verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band; those of a
-                promise also with the band `PROMISED`.
+            verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band.
             is_new: Whether it was stored now, and not before.
         """
         self._entries.labels("stored" if is_new else "known").inc()
         for (verdict, band), number in verdicts.items() if is_new else ():
-            if band == PROMISED:
-                self._promised.labels(verdict).inc(number)
-            else:
-                self._labels.labels(verdict, band).inc(number)
+            self._labels.labels(verdict, band).inc(number)
         accepted, rejected = (_total(verdicts, name) for name in ("accepted", "rejected"))
         if is_new and accepted + rejected:
             share = accepted / (accepted + rejected)
             self._accepted_share.labels(str(version)).observe(share)
 
+    def count_promised(self, accepted: int, rejected: int, precision: float) -> None:
+        """Count the labels of a new entry that a promise had accepted.
+
+        Args:
+            accepted: Those that people accepted, too.
+            rejected: The others.
+            precision: That the promise is of.
+        """
+        self._promised.labels("accepted").inc(accepted)
+        self._promised.labels("rejected").inc(rejected)
+        self._owed.inc(precision * (accepted + rejected))
+
 
 def _total(verdicts: Verdicts, verdict: str) -> int:
-    found = (n for (name, band), n in verdicts.items() if name == verdict and band != PROMISED)
-    return sum(found)
+    return sum(number for (name, _), number in verdicts.items() if name == verdict)

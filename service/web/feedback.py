@@ -21,7 +21,7 @@ from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.settings import Settings
-from longtail.service.telemetry.feedback_metrics import PROMISED, Verdicts, band_of
+from longtail.service.telemetry.feedback_metrics import Verdicts, band_of
 from longtail.service.web.deps import MAX_READERS, Service
 from longtail.service.web.scopes import add_log_fields, log_fields_of
 from longtail.service.wire.problems import Kind, KindError
@@ -70,7 +70,7 @@ async def store_feedback(
     receipts = await written(service, writer.add([entry for entry, _ in prepared]))
     add_log_fields(request.scope, entries=len(prepared))
     for (entry, verdicts), receipt in zip(prepared, receipts, strict=True):
-        service.telemetry.feedback.count(entry.version, verdicts, is_new=receipt.is_new)
+        _count(service, entry, verdicts, is_new=receipt.is_new)
     return [(entry, receipt) for (entry, _), receipt in zip(prepared, receipts, strict=True)]
 
 
@@ -97,7 +97,7 @@ async def replace_feedback(
     is_new = await written(service, writer.replace(series, record_id, entry))
     add_log_fields(request.scope, entries=len(prepared))
     for made, verdicts in prepared:
-        service.telemetry.feedback.count(made.version, verdicts, is_new=is_new)
+        _count(service, made, verdicts, is_new=is_new)
     return is_new
 
 
@@ -185,6 +185,12 @@ def _verdicts_of(entry: Entry, catalogue: LabelCatalogue) -> Verdicts:
             row = catalogue.row_of_id(label_id)
             assert row is not None  # it was looked up
             verdicts[name, band_of(catalogue[row].training_count)] += 1
-            if label_id in entry.promised:
-                verdicts[name, PROMISED] += 1
     return verdicts
+
+
+def _count(service: Service, entry: Entry, verdicts: Verdicts, *, is_new: bool) -> None:
+    metrics = service.telemetry.feedback
+    metrics.count(entry.version, verdicts, is_new=is_new)
+    if is_new and entry.promised_precision is not None:
+        kept = len(set(entry.promised).intersection(entry.accepted))
+        metrics.count_promised(kept, len(entry.promised) - kept, entry.promised_precision)

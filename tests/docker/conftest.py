@@ -17,7 +17,6 @@ from longtail.service.engine.jobs import Seconds
 from longtail.service.engine.queries import Query
 from longtail.service.server import _GRACE_S
 from longtail.service.settings import PREFIX, Settings
-from longtail.service.telemetry.feedback_metrics import PROMISED
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.serving import Canary, LoadedModel, Serving
 from longtail.service.web.drift_metrics import DriftMetrics
@@ -74,8 +73,9 @@ def samples():
     drift = DriftMetrics(telemetry.registry)
     for known in (0, 1):
         drift.observe(Query(("a",)), answer_of(model, Familiarity(1, known, 0.5)))
-    said = {("accepted", "1"): 1, ("rejected", "1"): 1, ("accepted", PROMISED): 1}
+    said = {("accepted", "1"): 1, ("rejected", "1"): 1}
     telemetry.feedback.count(1, Counter(said), is_new=True)
+    telemetry.feedback.count_promised(1, 0, 0.95)
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for family in text_string_to_metric_families(telemetry.exposition().decode()):
         for sample in family.samples:

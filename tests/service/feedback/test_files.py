@@ -62,7 +62,9 @@ def test_entries_are_imported_once_and_exported(command, write, tmp_path, regist
 
 
 def test_texts_are_left_out_unless_asked_for(command, write, tmp_path):
-    command("import", write(*SAID))
+    promised = {"promised": SAID[0]["accepted"], "promised_precision": 0.95}
+    command("import", write(SAID[0] | promised, *SAID[1:]))
+    assert "Promise of 95 %: 1 of its labels" in command("report").output
     command("export", tmp_path / "out")
     assert [line["text"] for line in lines_of(tmp_path / "out")] == [None, None]
     assert json.loads(command("report", "--json").output)["all"]["with_text"] == 0

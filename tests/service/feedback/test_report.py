@@ -21,10 +21,13 @@ def digest(registry):
     return registry.open(2).manifest.digest
 
 
+PROMISED = {"promised": ("L1", "L3"), "promised_precision": 0.9}
+
+
 @pytest.fixture
 def store(tmp_path, make_entry, digest):
     said = [
-        ("now-1", START, {"accepted": ("L1", "L2"), "rejected": ("L3",), "promised": ("L1", "L3")}),
+        ("now-1", START, {"accepted": ("L1", "L2"), "rejected": ("L3",), **PROMISED}),
         ("now-2", END - timedelta(seconds=1), {"accepted": (), "rejected": ("L3",), "version": 1}),
         ("now-3", START, {"accepted": (), "added": ("L5",), "proposed": (ProposedLabel("mill"),)}),
         ("deleted", START, {}),
@@ -48,7 +51,7 @@ def test_verdicts_are_counted_in_their_time_and_band(store, registry):
         "0": {"accepted": 2, "rejected": 1, "added": 1},
         UNKNOWN_BAND: {"accepted": 0, "rejected": 1, "added": 0},  # version 1 of another registry
     }
-    assert found.to_json()["promised_labels"] == {"accepted": 1, "rejected": 1}
+    assert found.to_json()["promised_labels"] == {"0.9": {"accepted": 1, "rejected": 1}}
     assert found.rejected == {"L3": 2} and found.proposed == {"mill": 1}
     text = found.to_markdown()
     assert "| 0 | 2 | 1 | 1 | 66.7 % |" in text

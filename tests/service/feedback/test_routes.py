@@ -85,6 +85,8 @@ def test_texts_are_not_kept_unless_asked_for(open_feedback, tmp_path):
         ({"proposed": [{"name": "x", "id": "L5"}]}, "has a label with the id 'L5' already"),
         ({"added": ["L1"]}, "Name each label once"),
         ({"promised": ["L6"]}, "in 'accepted' or 'rejected'"),
+        ({"promised": ["L1"]}, "'promised_precision' together"),
+        ({"promised": ["L1"], "promised_precision": 95}, "less than 1"),
         ({"text": None}, "Give one of 'text', 'text_sha256' and 'document_id'"),
         ({"text": "x" * 51}, "entries/0/text: got 51 characters, expected at most 50"),
         ({"text": " "}, "empty or only white space"),
@@ -159,7 +161,7 @@ def test_what_is_accepted_is_counted_by_version_an_entry_each(client):
     half = {"document_id": "half", "accepted": ["L1"], "rejected": ["L2"]}
     give(
         client,
-        half | {"promised": ["L1"]},
+        half | {"promised": ["L1"], "promised_precision": 0.75},
         {"document_id": "none", "rejected": ["L2", "L3"], "version": 2},
     )
     give(client, {"document_id": "unjudged", "added": ["L5"]})
@@ -169,7 +171,10 @@ def test_what_is_accepted_is_counted_by_version_an_entry_each(client):
         found = counts_of(client, f"longtail_feedback_accepted_share_{part}")
         assert found == {name.format(part): expected[name.format(part)]}
     promised = counts_of(client, "longtail_feedback_promised_labels_total")
-    assert promised == {'longtail_feedback_promised_labels_total{verdict="accepted"}': 1}
+    name = 'longtail_feedback_promised_labels_total{{verdict="{}"}}'
+    assert promised == {name.format("accepted"): 1, name.format("rejected"): 0}
+    owed = "longtail_feedback_promised_labels_owed_total"
+    assert counts_of(client, owed) == {owed: 0.75}
 
 
 def damaged(folder):
