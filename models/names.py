@@ -37,6 +37,13 @@ Abstention = Literal["no-known-word", "unlike-training", "below-threshold"]
 """Why no label of a text is accepted: the model knows none of its words; the text is unlike the
 documents of the corpus; or no label reaches the threshold of the promise."""
 
+ReviewFailure = Literal[
+    "busy", "daily-limit", "not-fitted", "request-limit", "reviewer-failed", "time-limit"
+]
+"""Why a text was not reviewed: too much work is waiting for its candidates; the reviews of the day
+or of the request are used up; the version was not fitted to the reviewer of the service, or for
+another scorer; the reviewer gave no usable scores, or none in time."""
+
 MAX_NGRAM = 3
 """Words of the longest phrase that can be a feature."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from longtail.models.labels.catalogue import Label
-from longtail.models.names import Abstention, CorrectionName, WarningCode
+from longtail.models.names import Abstention, CorrectionName, ReviewFailure, WarningCode
 from longtail.models.tables import frame_of, html_table
 
 
@@ -258,6 +258,19 @@ class Familiarity:
 
 
 @dataclass(frozen=True, slots=True)
+class Review:
+    """What became of the review of a text.
+
+    Attributes:
+        failure: Why it was not reviewed; None where it was.
+        ranks_before: Of each label, its rank before the review, from 1; empty without a review.
+    """
+
+    failure: ReviewFailure | None = None
+    ranks_before: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """The labels of one text, best first.
 
@@ -284,6 +297,7 @@ class Prediction:
             looked.
         abstained_because: Why the query's promise accepts none of the labels; None where it accepts
             one, or the query has no promise.
+        review: What became of its review; None where nobody asked for one.
     """
 
     labels: tuple[LabelScore, ...]
@@ -297,6 +311,7 @@ class Prediction:
     warnings: tuple[AnswerWarning, ...] = ()
     familiarity: Familiarity | None = None
     abstained_because: Abstention | None = None
+    review: Review | None = None
 
     def __iter__(self) -> Iterator[LabelScore]:
         """Give the labels, best first."""

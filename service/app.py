@@ -16,6 +16,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.engine.queries import MAX_FILTER_LABELS, Limits
+from longtail.service.engine.review import open_desk
 from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.shares import Slots
 from longtail.service.feedback.store import FeedbackStore
@@ -183,6 +184,7 @@ def _assemble(
         tracing=tracing,
         self_check=SelfCheck(engine, settings.request_timeout_s),
         feedback=_feedback_writer(settings),
+        reviews=open_desk(settings, telemetry),
     )
 
 
@@ -230,6 +232,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.redeployer.start(service.engine.run, service.telemetry.models)
     yield
     service.self_check.close()
+    if service.reviews is not None:
+        await service.reviews.close()
     service.redeployer.close()
     service.engine.close()
     if service.feedback is not None:

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from longtail.models.errors import ConfigError
 from longtail.models.files.validation import problem_in_words
+from longtail.models.review.registry import ReviewerKind
 
 PREFIX = "LONGTAIL_"
 FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG"})
@@ -160,6 +161,37 @@ class Settings(BaseSettings):
     guessed from that."""
     max_feedback_bytes: int = Field(4 * 1024**3, ge=64 * 1024)
     """Most bytes of the SQLite database of feedback. What exceeds them is refused with 503."""
+    reviewer: ReviewerKind | None = None
+    """Kind of the reviewer that may score the best labels of a text. It is Text Embeddings
+    Inference (`rerank`), an OpenAI-compatible service (`chat`), or a folder with a sequence
+    classifier (`cross-encoder`). A version knows it by `longtail review`."""
+    review_address: str = ""
+    """URL of the reviewer, to which texts are sent; or the folder of the cross-encoder. For `chat`
+    it ends with what stands before `/chat/completions`, most often `/v1`."""
+    review_model: str = ""
+    """Model, as the reviewer names it; as it was given to `longtail review`."""
+    review_key: str = Field("", repr=False)
+    """Key that is sent to the reviewer as a bearer token."""
+    review_key_file: Path | None = None
+    """File of this key, which is read at the start."""
+    review_when: Literal["asked", "doubt"] = "asked"
+    """Which texts are reviewed. They are those of requests that ask for it, or besides all texts in
+    doubt (`doubt`): those without an accepted label, if the request has `accept`, or else those
+    whose best label has a probability from `review_doubt_from` to `review_doubt_to`."""
+    review_doubt_from: float = Field(0.2, ge=0, le=1)
+    """Least probability of the best label of a text in doubt."""
+    review_doubt_to: float = Field(0.8, ge=0, le=1)
+    """Greatest probability of the best label of a text in doubt."""
+    review_timeout_s: float = Field(5, gt=0, allow_inf_nan=False)
+    """Seconds after which a review is given up. The answer is then the one without it."""
+    review_attempts: int = Field(2, ge=1, le=10)
+    """Most attempts of a review, all within its time."""
+    review_concurrency: int = Field(4, ge=1, le=256)
+    """Most reviews at a time; others wait, within their time."""
+    max_reviews_per_request: int = Field(8, ge=1)
+    """Most texts of one request that are reviewed."""
+    max_reviews_per_day: int = Field(1000, ge=1)
+    """Most attempts of reviews per day (UTC), counted since the start of the service."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log lines that are written."""
     log_format: Literal["text", "json"] = "text"

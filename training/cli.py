@@ -18,6 +18,7 @@ from longtail.training.commands.evaluate import evaluate
 from longtail.training.commands.inspect_corpus import inspect_corpus
 from longtail.training.commands.logs import configure_logging
 from longtail.training.commands.report import report
+from longtail.training.commands.review import review
 from longtail.training.commands.threshold import threshold
 from longtail.training.commands.vocabulary import vocabulary_app
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
@@ -45,6 +46,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command("report")(report)
     app.command("compare")(compare)
     app.command("threshold")(threshold)
+    app.command("review")(review)
     app.command("describe")(describe)
     app.add_typer(vocabulary_app, name="vocabulary")
 

@@ -286,10 +286,10 @@ def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
         manifest = Manifest(**typed)
         _check_types(manifest)
         for name, calibration in manifest.calibrations.items():
-            check_finite([*calibration.knots, *calibration.slopes, calibration.intercept])
-            check_bends(name, calibration.knots, calibration.slopes)
+            check_calibration(name, calibration)
         for name, blend in manifest.blends.items():
-            _check_blend(name, blend, manifest)
+            check_blend(name, blend)
+            _check_members(name, blend, manifest)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BundleCorruptError(
             f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
@@ -348,7 +348,22 @@ def blend_of(content: dict[str, Any]) -> RarityBlend:
     )
 
 
-def _check_blend(name: str, found: RarityBlend, manifest: Manifest) -> None:
+def check_calibration(name: str, found: Calibration) -> None:
+    """Refuse a calibration that does not rise everywhere, or has huge numbers.
+
+    Raises:
+        TypeError: It is so.
+    """
+    check_finite([*found.knots, *found.slopes, found.intercept])
+    check_bends(name, found.knots, found.slopes)
+
+
+def check_blend(name: str, found: RarityBlend) -> None:
+    """Refuse a blend with negative weights, or whose numbers do not fit each other.
+
+    Raises:
+        TypeError: It is so.
+    """
     counts = found.counts
     check_knots(name, counts)
     for count in counts:
@@ -361,8 +376,13 @@ def _check_blend(name: str, found: RarityBlend, manifest: Manifest) -> None:
         raise TypeError(f"{name!r}: expected as many numbers as the {len(counts)} knots")
     if not found.weights or min(min(row) for row in found.weights.values()) < 0:
         raise TypeError(f"weights {found.weights} of {name!r}, expected some, at least 0 each")
-    if set(found.floors) != set(found.weights) or name not in manifest.scorers:
-        raise TypeError(f"{name!r}: expected a scorer, and a floor for each of its weights")
+    if set(found.floors) != set(found.weights):
+        raise TypeError(f"{name!r}: expected a floor for each of its weights")
+
+
+def _check_members(name: str, found: RarityBlend, manifest: Manifest) -> None:
+    if name not in manifest.scorers:
+        raise TypeError(f"a blend {name!r}, which is no scorer")
     for member in found.weights:
         if member not in manifest.scorers or member not in manifest.calibrations:
             raise TypeError(f"a weight of {member!r}, which is not calibrated or no scorer")

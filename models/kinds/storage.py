@@ -20,6 +20,7 @@ from longtail.models.names import HYBRID, AimName
 from longtail.models.parts.consistency import check_parts, contradiction, reading
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
+from longtail.models.review.fitted import REVIEW_NAME, FittedReview
 from longtail.models.scorers.aims import AIMS_NAME, Aim, aims_from_json, aims_to_json
 from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
 from longtail.models.scorers.promises import (
@@ -82,6 +83,8 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
         texts[FAMILIAR_NAME] = parts.familiar.to_json()
     if parts.promises:
         texts[PROMISES_NAME] = promises_to_json(parts.promises)
+    if parts.review is not None:
+        texts[REVIEW_NAME] = parts.review.to_json()
     return texts
 
 
@@ -125,6 +128,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             familiar=_read_familiar(bundle),
             thresholds=manifest.thresholds,
             promises=read_promises(bundle),
+            review=_read_review(bundle),
             is_confidential=manifest.is_confidential,
         )
         check_parts(bundle, parts)
@@ -184,6 +188,18 @@ def _read_familiar(bundle: Bundle) -> FamiliarRange | None:
         return None
     with reading(bundle, FAMILIAR_NAME):
         return FamiliarRange.from_json(bundle.text(FAMILIAR_NAME))
+
+
+def _read_review(bundle: Bundle) -> FittedReview | None:
+    # Return how a reviewer's scores count; None where nobody fitted it.
+    if REVIEW_NAME not in bundle.manifest.files:
+        return None
+    with reading(bundle, REVIEW_NAME):
+        review = FittedReview.from_json(bundle.text(REVIEW_NAME))
+    if review.scorer not in bundle.manifest.scorers:
+        said = f"a review of {review.scorer!r}, expected one of a scorer"
+        raise BundleCorruptError(contradiction(bundle, REVIEW_NAME, said))
+    return review
 
 
 def read_promises(bundle: Bundle) -> tuple[Promise, ...]:

@@ -20,6 +20,8 @@ familiar.json              what documents that the model was not trained on are 
 
 promises.json              which labels are accepted, where `longtail threshold` found rules
                            (`longtail.models.scorers.promises`)
+review.json                how a reviewer's scores count, where `longtail review` fitted it
+                           (`longtail.models.review.fitted`)
 
 probes.jsonl               texts to try the model on (`longtail.models.bundle.warmup_texts`), where
 it brings some
@@ -50,6 +52,7 @@ from longtail.models.names import (
     RETRIEVAL,
     SPARSE,
 )
+from longtail.models.review.fitted import FittedReview
 from longtail.models.scorers.aims import Aims
 from longtail.models.scorers.familiar_range import FamiliarRange
 from longtail.models.scorers.promises import Promise
@@ -83,6 +86,7 @@ class ModelParts:
             out.
         thresholds: Of scorers: the probability from which all labels answered have the best F1.
         promises: Which labels are accepted; the first one of a scorer is its default.
+        review: How the scores of a reviewer count; None where nobody fitted it.
         is_confidential: Whether words of the training documents are not shown.
     """
 
@@ -97,6 +101,7 @@ class ModelParts:
     familiar: FamiliarRange | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
+    review: FittedReview | None = None
     is_confidential: bool = False
 
     @property

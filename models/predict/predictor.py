@@ -35,6 +35,7 @@ from longtail.models.predict.presentation import Presenter
 from longtail.models.predict.scorer_set import ScorerSet
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
+from longtail.models.review.fitted import FittedReview
 from longtail.models.scorers.aims import Aims
 from longtail.models.scorers.promises import Promise
 
@@ -167,6 +168,11 @@ class Predictor:
     def promises_of(self, scorer: str) -> tuple[Promise, ...]:
         """Return the promises by which a scorer's labels are accepted, its default one first."""
         return tuple(each for each in self._parts.promises if each.scorer == scorer)
+
+    @property
+    def review(self) -> FittedReview | None:
+        """How the scores of a reviewer count; None where nobody fitted it."""
+        return self._parts.review
 
     @property
     def promises(self) -> tuple[Promise, ...]:

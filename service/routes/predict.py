@@ -7,9 +7,10 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from longtail.service.engine.engine import EngineAnswer
+from longtail.service.engine.review import check_review, deadline_of
 from longtail.service.schemas.predict import PredictRequest, PredictResponse
 from longtail.service.web.answering import answer_request, written_off_the_loop
-from longtail.service.web.deps import require_known_query, service_of
+from longtail.service.web.deps import require_known_query, service_of, while_connected
 from longtail.service.web.json_body import JSON, JsonBody
 from longtail.service.web.problem_handlers import responses
 from longtail.service.wire.lines import asked_fields, text_fields
@@ -38,7 +39,13 @@ async def predict(request: Request) -> Response:
     """
     await require_known_query(request)
     body = await _read_body(request)
-    answer = await answer_request(request, service_of(request), body)
+    service = service_of(request)
+    check_review(service.reviews, body)
+    until = deadline_of(service.settings, body)
+    answer = await answer_request(request, service, body)
+    if service.reviews is not None:
+        reviewed = service.reviews.reviewed(service.engine, body, answer, until)
+        answer = await while_connected(request, reviewed)
     content = await written_off_the_loop(answer.predictions, lambda: _content(answer, body))
     return Response(content, media_type=JSON)
 

@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from longtail.models.names import Abstention, AimName, WarningCode
+from longtail.models.names import Abstention, AimName, ReviewFailure, WarningCode
 from longtail.service.schemas.base import Answer, Listed, ModelReference, Options, Text
 from longtail.service.schemas.labels import Keyword, NearLabel
 
@@ -43,6 +43,25 @@ class PredictRequest(Options):
     timeout_s: float | None = Field(None, ge=0.001, le=86400, allow_inf_nan=False)
     """Seconds after which the answer is no longer needed, at least 0.001; the service's own limit
     where absent or longer."""
+
+    review: bool | None = None
+    """Whether the best labels of each text are sent to the reviewer of this service (a language
+    model or a cross-encoder), whose scores then count beside the model's; absent: as the operator
+    has set it, false: never. Not together with `aim`, `tail_dial`, `correction` or `explain`."""
+
+    @model_validator(mode="after")
+    def _review_of_plain_scores(self) -> Self:
+        if self.review and not self.can_be_reviewed:
+            raise PydanticCustomError(
+                "review", "Leave out 'aim', 'tail_dial', 'correction' and 'explain', or 'review'"
+            )
+        return self
+
+    @property
+    def can_be_reviewed(self) -> bool:
+        """Whether nothing else is asked for that a review does not know."""
+        is_other = self.tail_dial > 0 or self.aim is not None or self.correction is not None
+        return not (is_other or self.explain)
 
     @model_validator(mode="after")
     def _one_of_text_and_texts(self) -> Self:
@@ -159,7 +178,10 @@ class ScoredLabel(Answer):
     """Probability that the label is right, where the scorer has one."""
     accepted: bool | None = None
     """Whether it goes through without a person, by the promise of the request; only where `accept`
-    names one."""
+    names one. A review does not change it."""
+    rank_before: int | None = None
+    """Its rank before the review, from 1; only in a reviewed answer, whose `score` and
+    `probability` are those after it."""
     explanation: LabelExplanation | None = None
     """Why it was found; only where `explain` was asked for."""
 
@@ -204,7 +226,14 @@ class TextResult(Answer):
     """Whether the text has more tokens than were read, so that its end was left out; in a blend,
     `sparse` still reads all of it."""
     exact: bool
-    """Whether it is certain that no other label has a better score."""
+    """Whether it is certain that no other label has a better score; false after a review, which
+    orders the best labels only."""
+    reviewed: bool | None = None
+    """Whether the reviewer's scores count; only where a review was asked for."""
+    review_failed: ReviewFailure | None = None
+    """Why not: `not-fitted` (the version knows nothing of this reviewer, or of it with this scorer
+    or so many labels), `reviewer-failed`, `time-limit`, `request-limit` (texts of one request),
+    `daily-limit`, or `busy`. The answer is then the one without a review."""
     abstained: bool | None = None
     """Whether none of the labels is accepted; only where the request has `accept`."""
     abstained_because: Abstention | None = None

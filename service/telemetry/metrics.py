@@ -96,6 +96,18 @@ class Telemetry:
             ("version",),
             registry=self.registry,
         )
+        self._reviews = Counter(
+            "longtail_reviews",
+            "Texts that were to be reviewed, by what became of it.",
+            ("outcome",),
+            registry=self.registry,
+        )
+        self._review_seconds = Histogram(
+            "longtail_review_duration_seconds",
+            "From the candidates of a text to the end of its review, waiting included.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
         # The series of each set of label values, looked up once.
         self._requests_of = cache(self._request_seconds.labels)
         self._predictions_of = cache(self._predict_seconds.labels)
@@ -142,6 +154,11 @@ class Telemetry:
     def count_problem(self, reason: str) -> None:
         """Count one problem document."""
         self._problems.labels(reason).inc()
+
+    def observe_review(self, outcome: str, seconds: float) -> None:
+        """Count one review: `reviewed`, or one of `ReviewFailure`."""
+        self._reviews.labels(outcome).inc()
+        self._review_seconds.observe(seconds)
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -17,6 +17,7 @@ from starlette.types import Message
 
 from longtail.models.bundle.change_log import Author
 from longtail.service.engine.engine import Engine
+from longtail.service.engine.review import ReviewDesk
 from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.shares import Slots
 from longtail.service.feedback.writer import FeedbackWriter
@@ -67,6 +68,7 @@ class Service:
     tracing: Tracing | None
     self_check: SelfCheck
     feedback: FeedbackWriter | None
+    reviews: ReviewDesk | None = None
     feedback_readers: BoundedSemaphore = field(
         default_factory=lambda: BoundedSemaphore(MAX_READERS)
     )

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from longtail.models.errors import LongtailError
 from longtail.models.files.validation import without_text
-from longtail.models.results import Prediction
+from longtail.models.results import Prediction, Review
 from longtail.service.schemas.base import SURROGATE, Options
 from longtail.service.schemas.batch import (
     BatchEnd,
@@ -186,12 +186,22 @@ def text_fields(prediction: Prediction) -> dict[str, Any]:
         fields["abstained"] = prediction.abstained_because is not None
     if prediction.abstained_because is not None:
         fields |= {"abstained": True, "abstained_because": prediction.abstained_because}
+    if prediction.review is not None:
+        fields |= _review_fields(prediction.review, labels)
     if prediction.warnings:
         fields["warnings"] = [
             {"code": each.code, "detail": each.detail, "label_ids": each.label_ids}
             for each in prediction.warnings
         ]
     return fields
+
+
+def _review_fields(review: Review, labels: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a text about its review, and add to its labels their ranks before it."""
+    for label, rank in zip(labels, review.ranks_before, strict=False):
+        label["rank_before"] = rank
+    is_reviewed = review.failure is None
+    return {"reviewed": is_reviewed} | ({} if is_reviewed else {"review_failed": review.failure})
 
 
 def problem_of_error(error: LongtailError) -> Problem:

@@ -40,6 +40,7 @@ from longtail.models.results import (
     LabelDetails,
     NameMatch,
     NearLabel,
+    Review,
     ScoreParts,
     SparseParts,
     TokenPart,
@@ -104,6 +105,7 @@ class FakePrediction:
     warnings: tuple[AnswerWarning, ...] = ()
     familiarity: Familiarity | None = None
     abstained_because: str | None = None
+    review: Review | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ class FakePredictor:
     scorers = ("retrieval", "sparse")
     default_scorer = "retrieval"
     promises = ()
+    review = None
     max_tokens = 100
     batch_tokens = 64
     padding_cost = 1.0

@@ -1,0 +1,99 @@
+"""Reviewers: what scores the candidates of a text from outside of the model."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from longtail.models.errors import LongtailError
+from longtail.models.labels.catalogue import Label
+from longtail.models.labels.text import PART_END
+
+MAX_TEXT_CHARACTERS = 4000
+"""Characters of a text that a reviewer gets; the rest is left out."""
+_MAX_CANDIDATE_CHARACTERS = 400
+_LARGEST_SCORE = 1e6
+_FIRST_PAUSE_S = 0.1
+
+
+class ReviewError(LongtailError):
+    """A reviewer gave no usable scores.
+
+    Attributes:
+        is_passing: Whether another attempt may succeed.
+    """
+
+    def __init__(self, message: str, *, is_passing: bool = False) -> None:
+        super().__init__(message)
+        self.is_passing = is_passing
+
+
+class Reviewer(Protocol):
+    """Scores candidates; belongs to one event loop, which it never blocks."""
+
+    @property
+    def name(self) -> str:
+        """Kind and model: a fit for one name is not used with another one."""
+        ...
+
+    async def scores(self, text: str, candidates: Sequence[str]) -> list[float]:
+        """Return a score for each candidate, higher is better. The caller bounds the time.
+
+        Raises:
+            ReviewError: There are none.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close all connections and threads."""
+        ...
+
+
+def candidate_text(label: Label) -> str:
+    """Return the name of a label and its description, cut to 400 characters."""
+    parts = filter(None, (label.name.strip(), label.description.strip()))
+    return PART_END.join(parts)[:_MAX_CANDIDATE_CHARACTERS]
+
+
+async def attempted_scores(
+    reviewer: Reviewer,
+    text: str,
+    candidates: Sequence[str],
+    attempts: int,
+    before_each: Callable[[], object] = int,
+) -> list[float]:
+    """Return the scores of a reviewer by the first attempt that gives some.
+
+    Args:
+        reviewer: Is asked again where its failure may pass, after a pause that doubles.
+        text: Cut to `MAX_TEXT_CHARACTERS`.
+        candidates: Texts of labels.
+        attempts: The most, at least 1.
+        before_each: Called before each attempt; what it raises ends them.
+
+    Raises:
+        ReviewError: None gives as many scores as there are candidates, all finite.
+    """
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        before_each()
+        try:
+            return await _checked_scores(reviewer, text, candidates)
+        except ReviewError as error:
+            attempts -= 1
+            if not attempts or not error.is_passing:
+                raise
+        await asyncio.sleep(pause_s)
+        pause_s *= 2
+
+
+async def _checked_scores(reviewer: Reviewer, text: str, candidates: Sequence[str]) -> list[float]:
+    found = await reviewer.scores(text[:MAX_TEXT_CHARACTERS], candidates)
+    if len(found) != len(candidates):
+        raise ReviewError(f"got {len(found)} scores, expected {len(candidates)}")
+    for score in found:
+        if not math.isfinite(score) or abs(score) > _LARGEST_SCORE:
+            raise ReviewError(f"got the score {score}, expected -1e6 to 1e6")
+    return found

@@ -1,0 +1,104 @@
+"""`longtail review`: a version that counts a reviewer's scores, and when there is none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner, Result
+
+import longtail
+from longtail.models.bundle.registry import Registry
+from longtail.models.edit.rewriting import rewrite
+from longtail.models.errors import BundleCorruptError, ConfigError
+from longtail.models.kinds.storage import read_parts, read_promises
+from longtail.models.review.fitted import REVIEW_NAME
+from longtail.service.app import create_app
+from longtail.service.settings import Settings
+from tests.bench.reviewers import standing_in
+
+
+@pytest.fixture
+def registry(trained, tmp_path) -> Path:
+    return Path(shutil.copytree(trained.registry.folder, tmp_path / "registry"))
+
+
+@pytest.fixture
+def call(registry, tiny_corpus, monkeypatch) -> Callable[..., Result]:
+    monkeypatch.setattr("longtail.training.assessment.reviewed.LEAST_DOCUMENTS", 10)
+
+    def run(command: str, *arguments: object) -> Result:
+        given = [command, tiny_corpus, "--registry", registry, *arguments]
+        return CliRunner().invoke(longtail.app, [*map(str, given)], catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture
+def oracle(tiny_corpus) -> Callable[[str, str], float]:
+    """Knows the labels of all documents by the names of these."""
+    names = {each["id"]: each["name"] for each in read(tiny_corpus / "labels.jsonl")}
+    documents = [*read(tiny_corpus / "dev.jsonl"), *read(tiny_corpus / "test.jsonl")]
+    right = {x["text"][:4000]: {names[label] for label in x["labels"]} for x in documents}
+    return lambda text, candidate: float(candidate in right[text])
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_perfect_reviewer_is_fitted_and_served(call, registry, oracle, tiny_corpus):
+    call("threshold", "--precision", 0.1, "--confidence", 0.2)
+    with standing_in(oracle, ["busy"]) as server:
+        asked = ("--reviewer", "rerank", "--address", server.url, "--candidates", 30)
+        figures = json.loads(call("review", *asked, "--json", "-").stdout)["figures"]
+        assert figures["after"]["P@1"] >= figures["before"]["P@1"]
+        bundle = Registry(registry).open("current")
+        assert read_parts(bundle).review.num_candidates == 30
+        assert read_promises(bundle)
+        settings = Settings(registry=registry, reviewer="rerank", review_address=server.url)
+        with TestClient(create_app(settings)) as client:
+            while client.get("/readyz").status_code != 200:
+                pass
+            for document in read(tiny_corpus / "test.jsonl")[:5]:
+                body = {"text": document["text"], "k": 30, "review": True, "accept": True}
+                (result,) = client.post("/v1/predict", json=body).json()["results"]
+                assert result["reviewed"]
+                is_right = [oracle(document["text"], x["name"]) for x in result["labels"]]
+                assert is_right == sorted(is_right, reverse=True)
+                assert all("accepted" in x for x in result["labels"])
+
+
+@pytest.mark.parametrize(
+    ("score", "faults", "options", "words"),
+    [
+        (lambda text, name: crc32((text + name).encode()) % 97, [], (), "from chance"),
+        (lambda *_: 0.0, ["refused"] * 99, (), "answers with 401"),
+        (lambda *_: 0.0, ["silent"] * 99, ("--timeout", 0.1), "no scores within"),
+        (lambda *_: 0.0, [], ("--scorer", "magic"), "expected one of"),
+        (lambda *_: 0.0, [], ("--documents", 5), "at least 10"),
+    ],
+)
+def test_a_reviewer_that_adds_nothing_publishes_nothing(
+    call, registry, score, faults, options, words
+):
+    with standing_in(score, faults) as server, pytest.raises(ConfigError, match=words):
+        call("review", "--reviewer", "rerank", "--address", server.url, *options)
+    assert Registry(registry).versions() == [1]
+
+
+def test_a_review_of_a_scorer_that_is_not_there_is_refused(call, registry, oracle):
+    with standing_in(oracle) as server:
+        call("review", "--reviewer", "rerank", "--address", server.url, "--candidates", 30)
+    bundle = Registry(registry).open("current")
+    text = bundle.text(REVIEW_NAME).replace(bundle.manifest.default_scorer, "magic")
+    number = Registry(registry).publish(
+        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, {REVIEW_NAME: text})
+    )
+    with pytest.raises(BundleCorruptError, match="magic"):
+        read_parts(Registry(registry).open(number))

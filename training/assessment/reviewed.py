@@ -1,0 +1,256 @@
+"""A new version of a model that knows how much the scores of a reviewer count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+from scipy.sparse import csr_array
+
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.edit.rewriting import rewrite
+from longtail.models.errors import ConfigError
+from longtail.models.kinds.storage import read_parts
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.review.fitted import MODEL, REVIEW_NAME, REVIEWER, FittedReview
+from longtail.models.review.reviewer import Reviewer, ReviewError, attempted_scores, candidate_text
+from longtail.models.scorers.promises import PROMISES_NAME
+from longtail.training.assessment.truth import check_splits, truth_of
+from longtail.training.assessment.untrained import LeftOut, find_trained_on
+from longtail.training.calibration.reviews import ReviewGain, fit_review, held_out_gain
+from longtail.training.calibration.scored_pairs import ScoredPairs, spread_rows
+from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
+from longtail.training.evaluation.tables import markdown_table
+from longtail.training.runtime.progress import progress_bar
+
+LEAST_DOCUMENTS = 50
+_MOST_FAILED = 0.1
+"""Share of the documents whose reviews may fail."""
+_PARALLEL = 4
+_ATTEMPTS = 3
+_TOP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """A fitted review, and its figures.
+
+    Attributes:
+        review: What is stored.
+        gain: On held-out halves.
+        pairs: The candidates.
+        counts: Training documents of each label.
+        num_failed: Documents that the reviewer failed on, which are left out.
+        left_out: Documents that the model was trained on.
+    """
+
+    review: FittedReview
+    gain: ReviewGain
+    pairs: ScoredPairs
+    counts: Int64[np.ndarray, label]
+    num_failed: int
+    left_out: LeftOut
+
+    def check_gain(self) -> None:
+        """Refuse a reviewer that adds nothing to the model.
+
+        Raises:
+            ConfigError: Its gain can't be told from chance.
+        """
+        if not self.gain.is_significant:
+            raise ConfigError(
+                f"reviewer {self.review.reviewer!r} adds nothing that can be told from chance, so "
+                "nothing is published; give more --documents, or another reviewer\n\n"
+                f"{self.to_markdown()}"
+            )
+
+    def figures(self) -> dict[str, Any]:
+        """Return shares of right labels before and after, each document held out."""
+        order = np.argsort(-self.gain.log_odds, axis=1, kind="stable")
+        after = np.take_along_axis(self.pairs.is_true, order, 1)
+        labels = np.take_along_axis(self.pairs.labels, order, 1)
+        return {
+            "documents": self.review.num_documents,
+            "failed": self.num_failed,
+            "nats": self.gain.nats,
+            "standard_error": self.gain.standard_error,
+            "before": self._measured(self.pairs.is_true, self.pairs.labels),
+            "after": self._measured(after, labels),
+        }
+
+    def to_markdown(self) -> str:
+        """Return the figures as a table, with a sentence about the gain."""
+        figures = self.figures()
+        rows = [
+            [name, f"{100 * value:.1f}", f"{100 * figures['after'][name]:.1f}"]
+            for name, value in figures["before"].items()
+        ]
+        told = (
+            f"{self.review.reviewer} scored the best {self.review.num_candidates} labels of "
+            f"{self.review.num_documents:,} documents ({self.num_failed} more failed). Held out, "
+            f"it lowers the log-loss by {figures['nats']:.3f} nats a document (standard error "
+            f"{figures['standard_error']:.3f})."
+        )
+        table = markdown_table(["%", "before", "after"], rows)
+        return "\n\n".join(filter(None, [str(self.left_out), told, table]))
+
+    def _measured(
+        self, is_true: Bool[np.ndarray, "document candidate"], labels: Int64[np.ndarray, "d c"]
+    ) -> dict[str, float]:
+        found = {"P@1": float(is_true[:, 0].mean()), f"P@{_TOP}": float(is_true[:, :_TOP].mean())}
+        counts = np.where(labels == NO_LABEL, -1, self.counts[labels])
+        for name, (first, last) in FREQUENCY_BINS.items():
+            is_own = is_true & (counts >= first) & (counts <= (np.inf if last is None else last))
+            if total := int(is_own.sum()):
+                shown = f"candidates found in {_TOP}, {name}"
+                found[shown] = float(is_own[:, :_TOP].sum() / total)
+        return found
+
+
+def find_review(
+    bundle: Bundle,
+    dataset: Dataset,
+    split_name: str,
+    reviewer: Reviewer,
+    *,
+    num_documents: int,
+    num_candidates: int,
+    scorer: str | None = None,
+    timeout_s: float = 60.0,
+) -> Reviewed:
+    """Let a reviewer score the candidates of some documents, and fit what its scores count.
+
+    Args:
+        bundle: The model.
+        dataset: Its labels are matched by their ids.
+        split_name: Its split.
+        reviewer: Is closed at the end.
+        num_documents: Documents that are reviewed, spread over the split.
+        num_candidates: Labels of each, the best ones.
+        scorer: None: the default one.
+        timeout_s: Seconds that one review may take.
+
+    Raises:
+        ConfigError: There is no such scorer, too few documents, or the reviewer fails on more than
+            a tenth of them.
+        DataError: The split is missing, has broken lines, or was trained on.
+    """
+    scorer = bundle.manifest.default_scorer if scorer is None else scorer
+    if scorer not in bundle.manifest.scorers:
+        raise ConfigError(
+            f"scorer {scorer!r}: expected one of {', '.join(bundle.manifest.scorers)}"
+        )
+    check_splits(bundle.catalogue, dataset, split_name, has_baselines=False)
+    left_out = find_trained_on([bundle], dataset, split_name)
+    split = left_out.view(dataset, split_name).split(split_name)
+    predictor = Predictor(read_parts(bundle), default_scorer=scorer)
+    truth, _ = truth_of(predictor.catalogue, dataset, split.scan().labels)
+    rows = spread_rows(truth.shape[0], num_documents)
+    if len(rows) < LEAST_DOCUMENTS:
+        raise ConfigError(f"got {len(rows)} documents, expected at least {LEAST_DOCUMENTS}")
+    wanted = set(rows.tolist())
+    texts = [text for row, text in enumerate(split.texts()) if row in wanted]
+    k = min(num_candidates, len(predictor.catalogue))
+    ranking = predictor.rank(predictor.read(texts), RankingOptions(k=k, scorer=scorer))
+    scores = asyncio.run(_reviews(reviewer, texts, _candidates(predictor, ranking), timeout_s))
+    is_kept = np.array([each is not None for each in scores])
+    pairs = _pairs(ranking, scores, truth[rows]).of_documents(np.flatnonzero(is_kept))
+    counts = predictor.catalogue.training_counts
+    review = fit_review(pairs, counts, scorer, reviewer.name)
+    num_failed = int((~is_kept).sum())
+    return Reviewed(review, held_out_gain(pairs, counts), pairs, counts, num_failed, left_out)
+
+
+def publish_review(
+    registry: Registry, bundle: Bundle, review: FittedReview, *, activate: bool
+) -> int:
+    """Publish a version that differs by its review alone, and return its number.
+
+    Args:
+        registry: Where to.
+        bundle: What is copied, its promises too: scores and labels are the same.
+        review: In place of the one that it has.
+        activate: Whether `current` names the new version.
+    """
+    texts = {REVIEW_NAME: review.to_json()}
+    if PROMISES_NAME in bundle.manifest.files:
+        texts[PROMISES_NAME] = bundle.text(PROMISES_NAME)
+    return registry.publish(
+        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, texts),
+        activate=activate,
+        action="review",
+    )
+
+
+def _candidates(predictor: Predictor, ranking: Ranking) -> list[list[str]]:
+    catalogue = predictor.catalogue
+    return [
+        [candidate_text(catalogue[label]) for label in row if label != NO_LABEL]
+        for row in ranking.labels.tolist()
+    ]
+
+
+def _pairs(
+    ranking: Ranking,
+    scores: Sequence[list[float] | None],
+    truth: Float32[csr_array, "document label_or_unseen"],
+) -> ScoredPairs:
+    labels = ranking.labels
+    reviewed = np.full(labels.shape, -np.inf, dtype=np.float32)
+    for row, found in enumerate(scores):
+        reviewed[row, : len(found or ())] = found or ()
+    is_there = labels != NO_LABEL
+    width, rows = truth.shape[1], np.arange(len(labels))
+    carried = np.repeat(rows, np.diff(truth.indptr)) * width + truth.indices
+    is_true = np.isin(rows[:, None] * width + labels, carried) & is_there
+    own = np.where(is_there, ranking.scores, -np.inf).astype(np.float32)
+    return ScoredPairs(
+        labels, is_true, is_there, is_there.astype(np.float32), {MODEL: own, REVIEWER: reviewed}
+    )
+
+
+async def _reviews(
+    reviewer: Reviewer, texts: Sequence[str], candidates: Sequence[list[str]], timeout_s: float
+) -> list[list[float] | None]:
+    """Return the scores of each text; None where the reviewer failed.
+
+    Raises:
+        ConfigError: It failed on more than a tenth of the texts; the others are not asked about.
+    """
+    parallel = asyncio.Semaphore(_PARALLEL)
+    failures: list[str] = []
+
+    async def review(text: str, own: list[str], done: Callable[[], object]) -> list[float] | None:
+        async with parallel:
+            if len(failures) > _MOST_FAILED * len(texts):
+                return None
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await attempted_scores(reviewer, text, own, _ATTEMPTS)
+            except (ReviewError, TimeoutError) as error:
+                failures.append(str(error) or f"no scores within {timeout_s:g} s")
+                return None
+            finally:
+                done()
+
+    try:
+        with progress_bar(total=len(texts), desc="review", unit="doc") as bar:
+            found = await asyncio.gather(
+                *(review(*each, bar.update) for each in zip(texts, candidates, strict=True))
+            )
+    finally:
+        await reviewer.close()
+    if len(failures) > _MOST_FAILED * len(texts):
+        raise ConfigError(
+            f"reviewer {reviewer.name!r} failed on {len(failures)} documents, the last time with: "
+            f"{failures[-1]}; expected to fail on at most {_MOST_FAILED:.0%} of {len(texts)}"
+        )
+    return found

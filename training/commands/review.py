@@ -1,0 +1,105 @@
+"""`longtail review`: how much the scores of a reviewer count beside the model's own."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longtail.training.commands.corpus_options import with_read_option
+from longtail.training.commands.logs import configure_logging
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import (
+    DEFAULT_REGISTRY,
+    DataArgument,
+    JsonOption,
+    OverwriteOption,
+    RegistryOption,
+    SplitOption,
+    VersionOption,
+)
+
+
+@with_read_option
+def review(
+    data: DataArgument,
+    reviewer: Annotated[
+        str,
+        typer.Option(
+            envvar="LONGTAIL_REVIEWER", help="Kind of reviewer: rerank, chat or cross-encoder."
+        ),
+    ],
+    address: Annotated[
+        str,
+        typer.Option(
+            envvar="LONGTAIL_REVIEW_ADDRESS",
+            help="URL of the reviewer, or folder of the cross-encoder. Texts are sent to it.",
+        ),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(envvar="LONGTAIL_REVIEW_MODEL", help="Model, as the reviewer names it."),
+    ] = "",
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="LONGTAIL_REVIEW_KEY_FILE",
+            help="File of the reviewer's key; or give the key as LONGTAIL_REVIEW_KEY.",
+        ),
+    ] = None,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: VersionOption = "current",
+    split: SplitOption = "dev",
+    documents: Annotated[int, typer.Option(min=1, help="Documents to review.")] = 300,
+    candidates: Annotated[
+        int, typer.Option(min=2, max=50, help="Labels of each to review, the best ones.")
+    ] = 20,
+    scorer: Annotated[
+        str | None, typer.Option(help="Whose labels.", show_default="the model's default")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Seconds that the review of a document may take.")
+    ] = 60.0,
+    activate: Annotated[bool, typer.Option(help="Let 'current' name the new version.")] = True,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    corpus: CorpusOptions = RECOGNISED,
+) -> None:
+    """Fit how much a reviewer's scores count, by rarity; publish a version that knows it.
+
+    The reviewer scores the best labels of some documents that the model was not trained on. Where
+    it brings nothing on held-out halves of them, nothing is published.
+    """
+    configure_logging()
+    import os
+
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.review.registry import open_reviewer, read_key
+    from longtail.training.assessment.reviewed import find_review, publish_review
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.evaluation.record import check_record_file, deliver
+
+    store = Registry(registry)
+    bundle = store.open(version)
+    store.check_writable()
+    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
+    check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
+    key = read_key(os.environ.get("LONGTAIL_REVIEW_KEY", ""), key_file)
+    found = find_review(
+        bundle, dataset, split, open_reviewer(reviewer, address, model, key),
+        num_documents=documents, num_candidates=candidates, scorer=scorer, timeout_s=timeout,
+    )  # fmt: skip
+    found.check_gain()
+    number = publish_review(store, bundle, found.review, activate=activate)
+    figures = {
+        "model": bundle.manifest.digest,
+        "data": dataset.fingerprint,
+        "split": split,
+        **found.figures(),
+        "review": asdict(found.review),
+    }
+    told = f"Version {number} of {str(registry)!r} counts this reviewer's scores."
+    text = f"{found.to_markdown()}\n\n{told}"
+    print(deliver(json_file, figures, text))
