@@ -382,7 +382,7 @@ def check_blend(name: str, found: RarityBlend) -> None:
 
 def _check_members(name: str, found: RarityBlend, manifest: Manifest) -> None:
     if name not in manifest.scorers:
-        raise TypeError(f"a blend {name!r}, which is no scorer")
+        raise TypeError(f"{name!r} is a blend, expected a scorer")
     for member in found.weights:
         if member not in manifest.scorers or member not in manifest.calibrations:
             raise TypeError(f"a weight of {member!r}, which is not calibrated or no scorer")

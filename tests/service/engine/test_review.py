@@ -1,4 +1,4 @@
-"""Reviews of answers: what they change, and that nothing is lost or late whatever the reviewer does."""
+"""Reviews of answers: what they change, and that no request is lost or late by them."""
 
 from __future__ import annotations
 
