@@ -54,8 +54,8 @@ def main(
     dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
     scorer = bundle.manifest.default_scorer
     threshold = bundle.manifest.thresholds[scorer]
-    dev, _ = answer_split(bundle, dataset, "dev", scorer)
-    documents, _ = answer_split(bundle, dataset, split, scorer)
+    dev = answer_split(bundle, dataset, "dev", scorer)
+    documents = answer_split(bundle, dataset, split, scorer)
     best_k = max(range(1, 51), key=lambda k: measured(dev, first(dev, k))["micro-F1"])
     own = automatic_thresholds(documents.probabilities[:, :AUTO_K], threshold)
     is_near = first(documents, AUTO_K)

@@ -200,7 +200,7 @@ def main(
     bundle = Registry(registry).open(version)
     dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
     scorer = bundle.manifest.default_scorer
-    documents, _ = answer_split(bundle, dataset, split, scorer)
+    documents = answer_split(bundle, dataset, split, scorer)
     results = []
     for level in levels:
         for rule, each in draw(documents, scorer, level, confidence, draws).items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from longtail.models.bundle.bundle import Bundle
@@ -21,7 +20,7 @@ from longtail.models.scorers.promises import PROMISES_NAME, Measure, Promise, pr
 from longtail.training.assessment.answered import AnswerCollector
 from longtail.training.assessment.assess import split_batches
 from longtail.training.assessment.truth import check_splits, truth_of
-from longtail.training.assessment.untrained import LeftOut, find_trained_on
+from longtail.training.assessment.untrained import find_trained_on
 from longtail.training.calibration.promises import (
     AnsweredDocuments,
     fit_promise,
@@ -37,43 +36,31 @@ _ID, _THRESHOLD = "id", "threshold"
 _MAX_PROBLEMS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Promised:
-    """Promises that were found, and on what.
-
-    Attributes:
-        promises: In the order that they were asked for; the first one is the default.
-        left_out: Documents that the model was trained on.
-    """
-
-    promises: tuple[Promise, ...]
-    left_out: LeftOut
-
-    def to_markdown(self) -> str:
-        """Return what is promised: a sentence and a table each."""
-        parts = [str(self.left_out)]
-        for each in self.promises:
-            what = "of the accepted labels are right"
-            if each.measure != "precision":
-                what = "of the labels that a text carries are accepted, in the mean over texts"
-            parts.append(
-                f"With confidence {each.confidence:g}, at least {100 * each.level:g} % {what}, by "
-                f"{each.scorer}, in each band with thresholds (found on {each.num_documents:,} "
-                f"documents; each band has an equal share of the error, so all hold at once):\n\n"
-                f"{markdown_table(*promise_cells(each))}"
-            )
-            parts += ["\n".join(f"- {sentence}" for sentence in refusals_of(each))]
-        if num_own := len(self.promises[0].label_thresholds):
-            parts.append(
-                f"{num_own:,} labels have a threshold that people have set, by which alone they "
-                "are accepted; nothing is promised of them."
-            )
-        return "\n\n".join(filter(None, parts))
+def promises_to_markdown(promises: Sequence[Promise]) -> str:
+    """Return what is promised: a sentence and a table each."""
+    parts = []
+    for each in promises:
+        what = "of the accepted labels are right"
+        if each.measure != "precision":
+            what = "of the labels that a text carries are accepted, in the mean over texts"
+        parts.append(
+            f"With confidence {each.confidence:g}, at least {100 * each.level:g} % {what}, by "
+            f"{each.scorer}, in each band with thresholds (found on {each.num_documents:,} "
+            f"documents; each band has an equal share of the error, so all hold at once):\n\n"
+            f"{markdown_table(*promise_cells(each))}"
+        )
+        parts += ["\n".join(f"- {sentence}" for sentence in refusals_of(each))]
+    if num_own := len(promises[0].label_thresholds):
+        parts.append(
+            f"{num_own:,} labels have a threshold that people have set, by which alone they are "
+            "accepted; nothing is promised of them."
+        )
+    return "\n\n".join(filter(None, parts))
 
 
 def answer_split(
     bundle: Bundle, dataset: Dataset, split_name: str, scorer: str
-) -> tuple[AnsweredDocuments, LeftOut]:
+) -> AnsweredDocuments:
     """Return what a model answers about the documents that it was not trained on.
 
     Args:
@@ -98,7 +85,7 @@ def answer_split(
     collector = AnswerCollector(predictor, scorer, truth, bundle.manifest.training_document_count)
     for _ in collector.watch(split_batches(predictor, dataset, split_name, truth.shape[0])):
         pass
-    return collector.documents, left_out
+    return collector.documents
 
 
 def find_promises(
@@ -109,8 +96,8 @@ def find_promises(
     confidence: float,
     scorer: str | None = None,
     label_thresholds: Mapping[int, float] | None = None,
-) -> Promised:
-    """Find the rules by which a model keeps promises.
+) -> tuple[Promise, ...]:
+    """Find the rules by which a model keeps promises, in the order of `wanted`.
 
     Args:
         bundle: The model.
@@ -130,22 +117,21 @@ def find_promises(
         if not 0 < value < 1:
             raise ConfigError(f"--{name}: got {value:g}, expected a number between 0 and 1")
     scorer = bundle.manifest.default_scorer if scorer is None else scorer
-    documents, left_out = answer_split(bundle, dataset, split_name, scorer)
+    documents = answer_split(bundle, dataset, split_name, scorer)
     promises = tuple(
         fit_promise(
             documents, scorer, measure, level, confidence, label_thresholds=label_thresholds
         )
         for measure, level in wanted
     )
-    found = Promised(promises, left_out)
     if not label_thresholds and not any(
         band.thresholds for promise in promises for band in promise.bands
     ):
         raise ConfigError(
             f"{dataset.folder}, split {split_name!r}: no promise can be made for any band; give "
-            f"more documents, a lower promise or a lower confidence\n\n{found.to_markdown()}"
+            f"more documents, a lower promise or a lower confidence\n\n{promises_to_markdown(promises)}"
         )
-    return found
+    return promises
 
 
 def read_label_thresholds(path: Path, catalogue: LabelCatalogue) -> dict[int, float]:

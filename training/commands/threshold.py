@@ -74,6 +74,7 @@ def threshold(
     from longtail.models.bundle.registry import Registry
     from longtail.training.assessment.promised import (
         find_promises,
+        promises_to_markdown,
         publish_promises,
         read_label_thresholds,
     )
@@ -90,12 +91,12 @@ def threshold(
     wanted: list[tuple[Measure, float]] = [("precision", level) for level in levels]
     wanted += [("recall", level) for level in recall or ()]
     found = find_promises(bundle, dataset, split, wanted, confidence, scorer, own)
-    number = publish_promises(store, bundle, found.promises, activate=activate)
+    number = publish_promises(store, bundle, found, activate=activate)
     figures = {
         "model": bundle.manifest.digest,
         "data": dataset.fingerprint,
         "split": split,
-        "promises": [asdict(each) for each in found.promises],
+        "promises": [asdict(each) for each in found],
     }
-    text = f"{found.to_markdown()}\n\nVersion {number} of {str(registry)!r} makes these promises."
+    text = f"{promises_to_markdown(found)}\n\nVersion {number} of {str(registry)!r} makes these promises."
     print(deliver(json_file, figures, text))
