@@ -129,7 +129,8 @@ def find_promises(
     ):
         raise ConfigError(
             f"{dataset.folder}, split {split_name!r}: no promise can be made for any band; give "
-            f"more documents, a lower promise or a lower confidence\n\n{promises_to_markdown(promises)}"
+            "more documents, a lower promise or a lower confidence\n\n"
+            + promises_to_markdown(promises)
         )
     return promises
 

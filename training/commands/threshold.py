@@ -98,5 +98,5 @@ def threshold(
         "split": split,
         "promises": [asdict(each) for each in found],
     }
-    text = f"{promises_to_markdown(found)}\n\nVersion {number} of {str(registry)!r} makes these promises."
-    print(deliver(json_file, figures, text))
+    made = f"Version {number} of {str(registry)!r} makes these promises."
+    print(deliver(json_file, figures, f"{promises_to_markdown(found)}\n\n{made}"))
