@@ -104,6 +104,11 @@ class Promise:
         """As queries name it: "precision 0.95"."""
         return f"{self.measure} {self.level:g}"
 
+    @property
+    def can_accept(self) -> bool:
+        """Whether it accepts any label, whatever the text."""
+        return bool(self.label_thresholds) or any(band.thresholds for band in self.bands)
+
     def accepted(
         self,
         rows: Sequence[int],

@@ -37,12 +37,13 @@ def call(tmp_path, monkeypatch) -> Callable[..., Result]:
 
 
 def test_a_new_version_accepts_labels_by_its_promises(call, registry, tiny_corpus, tmp_path):
-    asked = ("--precision", 0.1, "--recall", 0.05, "--confidence", 0.2, "--json", "-")
+    asked = ("--precision", 0.999, "--precision", 0.1, "--recall", 0.05, "--confidence", 0.2, "--json", "-")
     result = call("threshold", tiny_corpus, "--registry", registry, *asked)
     found = json.loads(result.stdout)["figures"]["promises"]
-    assert [each["measure"] for each in found] == ["precision", "recall"]
+    assert [each["measure"] for each in found] == ["precision", "precision", "recall"]
     before, after = (longtail.load(registry, version=number) for number in (1, 2))
-    assert after.predictor.promises[0].name == "precision 0.1"
+    made = [each.name for each in after.predictor.promises]
+    assert made == ["precision 0.1", "recall 0.05"]  # no band supports 0.999
     texts = [json.loads(line)["text"] for line in read_lines(tiny_corpus / "test.jsonl")]
     plain, marked = before.predict(texts), after.predict(texts, accept=True)
     assert [[x.id for x in each.labels] for each in plain] == [

@@ -99,6 +99,8 @@ def find_promises(
 ) -> tuple[Promise, ...]:
     """Find the rules by which a model keeps promises, in the order of `wanted`.
 
+    Where no band supports a promise, it accepts nothing (`Promise.can_accept`).
+
     Args:
         bundle: The model.
         dataset: As of `answer_split`.
@@ -124,9 +126,7 @@ def find_promises(
         )
         for measure, level in wanted
     )
-    if not label_thresholds and not any(
-        band.thresholds for promise in promises for band in promise.bands
-    ):
+    if not any(each.can_accept for each in promises):
         raise ConfigError(
             f"{dataset.folder}, split {split_name!r}: no promise can be made for any band; give "
             "more documents, a lower promise or a lower confidence\n\n"

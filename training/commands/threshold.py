@@ -91,12 +91,15 @@ def threshold(
     wanted: list[tuple[Measure, float]] = [("precision", level) for level in levels]
     wanted += [("recall", level) for level in recall or ()]
     found = find_promises(bundle, dataset, split, wanted, confidence, scorer, own)
-    number = publish_promises(store, bundle, found, activate=activate)
+    made = [each for each in found if each.can_accept]
+    number = publish_promises(store, bundle, made, activate=activate)
     figures = {
         "model": bundle.manifest.digest,
         "data": dataset.fingerprint,
         "split": split,
         "promises": [asdict(each) for each in found],
     }
-    made = f"Version {number} of {str(registry)!r} makes these promises."
-    print(deliver(json_file, figures, f"{promises_to_markdown(found)}\n\n{made}"))
+    said = f"Version {number} of {str(registry)!r} promises {', '.join(x.name for x in made)}."
+    if lacking := ", ".join(x.name for x in found if not x.can_accept):
+        said += f" No band supports {lacking}, which it does not promise."
+    print(deliver(json_file, figures, f"{promises_to_markdown(found)}\n\n{said}"))
