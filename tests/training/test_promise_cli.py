@@ -37,7 +37,18 @@ def call(tmp_path, monkeypatch) -> Callable[..., Result]:
 
 
 def test_a_new_version_accepts_labels_by_its_promises(call, registry, tiny_corpus, tmp_path):
-    asked = ("--precision", 0.999, "--precision", 0.1, "--recall", 0.05, "--confidence", 0.2, "--json", "-")
+    asked = (
+        "--precision",
+        0.999,
+        "--precision",
+        0.1,
+        "--recall",
+        0.05,
+        "--confidence",
+        0.2,
+        "--json",
+        "-",
+    )
     result = call("threshold", tiny_corpus, "--registry", registry, *asked)
     found = json.loads(result.stdout)["figures"]["promises"]
     assert [each["measure"] for each in found] == ["precision", "precision", "recall"]
