@@ -17,6 +17,7 @@ PACKAGES = {
     "parquet": ("pyarrow",),
     "ray": ("ray",),
     "skos": ("pyoxigraph",),
+    "mcp": ("mcp",),
 }
 """What is imported, by the extra that installs it; `gpu` installs what `cpu` does, for a GPU."""
 

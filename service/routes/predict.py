@@ -1,4 +1,4 @@
-"""`POST /v1/predict`: labels of one text or several."""
+"""`POST /v1/predict`: labels of one text or several; `POST /v1/candidates`: as a JSON schema."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from longtail.models.errors import RequestError
 from longtail.service.engine.engine import EngineAnswer
 from longtail.service.engine.review import check_review, deadline_of
+from longtail.service.schemas.candidates import CandidateSchema, schema_of
 from longtail.service.schemas.predict import PredictRequest, PredictResponse
 from longtail.service.web.answering import answer_request, written_off_the_loop
 from longtail.service.web.deps import require_known_query, service_of, while_connected
@@ -21,15 +23,17 @@ _read_body = JsonBody(PredictRequest)
 _REQUEST_SCHEMA = {"$ref": "#/components/schemas/PredictRequest"}
 
 
+_BODY = {"requestBody": {"required": True, "content": {JSON: {"schema": _REQUEST_SCHEMA}}}}
+_PROBLEMS = responses(400, 404, 413, 415, 422, 429, 503, 504)
+
+
 @router.post(
     "/v1/predict",
     tags=["labels"],
     summary="Labels of texts",
     response_model=PredictResponse,
-    responses=responses(400, 404, 413, 415, 422, 429, 503, 504),
-    openapi_extra={
-        "requestBody": {"required": True, "content": {JSON: {"schema": _REQUEST_SCHEMA}}}
-    },
+    responses=_PROBLEMS,
+    openapi_extra=_BODY,
 )
 async def predict(request: Request) -> Response:
     """Return the best labels of one text or several, each with its score.
@@ -37,8 +41,44 @@ async def predict(request: Request) -> Response:
     The answer names the model version. `probability` is null for scorers that have none. Labels
     have an `explanation` only where `explain` asks for it.
     """
+    body, answer = await _answered(request)
+    content = await written_off_the_loop(answer.predictions, lambda: _content(answer, body))
+    return Response(content, media_type=JSON)
+
+
+@router.post(
+    "/v1/candidates",
+    tags=["labels"],
+    summary="Candidates as a JSON schema",
+    response_model=CandidateSchema,
+    responses=_PROBLEMS,
+    openapi_extra=_BODY,
+)
+async def candidates(request: Request) -> Response:
+    """Return the best labels of one text as a schema that lets a language model choose from them.
+
+    The answer is what `response_format.json_schema` takes in the API of OpenAI and of servers that
+    are compatible with it. The body is that of `POST /v1/predict`, with one text.
+    """
+    _, answer = await _answered(request, most_texts=1)
+    content = to_json(schema_of(answer.predictions[0], answer.model.version), by_alias=True)
+    return Response(content, media_type=JSON)
+
+
+async def _answered(
+    request: Request, most_texts: int | None = None
+) -> tuple[PredictRequest, EngineAnswer]:
+    """Return what a request asks for, and its answer, reviewed where that is wanted.
+
+    Raises:
+        RequestError: It has too many texts.
+    """
     await require_known_query(request)
     body = await _read_body(request)
+    if most_texts is not None and len(body.all_texts) > most_texts:
+        raise RequestError(
+            f"got {len(body.all_texts)} texts, expected {most_texts}; send one request for each"
+        )
     service = service_of(request)
     check_review(service.reviews, body)
     until = deadline_of(service.settings, body)
@@ -46,8 +86,7 @@ async def predict(request: Request) -> Response:
     if service.reviews is not None:
         reviewed = service.reviews.reviewed(service.engine, body, answer, until)
         answer = await while_connected(request, reviewed)
-    content = await written_off_the_loop(answer.predictions, lambda: _content(answer, body))
-    return Response(content, media_type=JSON)
+    return body, answer
 
 
 def _content(answer: EngineAnswer, body: PredictRequest) -> bytes:

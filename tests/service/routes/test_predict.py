@@ -3,6 +3,8 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import jsonschema
+
 
 def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, registry):
     answer = client.post("/v1/predict", json={"text": "four", "k": 2}).json()
@@ -66,3 +68,18 @@ def test_probes_answer_while_the_model_is_busy(open_client, make_loader, fake_pr
         gate.set()
         assert answer.result().status_code == 200
     assert probes == [200, 200, 200]
+
+
+def test_candidates_are_a_schema_for_structured_output(client):
+    body = {"text": "a text", "k": 3}
+    answer = client.post("/v1/candidates", json=body).json()
+    labels = answer["schema"]["properties"]["labels"]
+    assert answer["strict"] and answer["name"] == "labels"
+    assert labels["items"]["enum"] == ["L0", "L1", "L2"]
+    assert "L2: Label 2" in labels["description"]
+    validator = jsonschema.Draft202012Validator(answer["schema"])
+    assert validator.is_valid({"labels": ["L1"]}) and not validator.is_valid({"labels": ["L7"]})
+    none = client.post("/v1/candidates", json=body | {"include": []}).json()["schema"]
+    assert jsonschema.Draft202012Validator(none).is_valid({"labels": []})
+    several = client.post("/v1/candidates", json={"texts": ["a", "b"]})
+    assert several.status_code == 422 and "expected 1" in several.json()["detail"]

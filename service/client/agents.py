@@ -1,0 +1,72 @@
+"""The service as tools of the Model Context Protocol, for agents: `longtail mcp`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Annotated, Any
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel, Field
+
+from longtail.models.errors import LongtailError
+from longtail.service.client.client import AsyncClient
+
+_INSTRUCTIONS = (
+    "Subject indexing with a large vocabulary. suggest finds labels for a text, search finds "
+    "labels by name. Use ids from their answers only; never invent one."
+)
+Text = Annotated[str, Field(description="The text to label.", min_length=1)]
+LabelIds = Annotated[list[str], Field(description="Ids of labels, from suggest or search.")]
+Limit = Annotated[int, Field(ge=1, le=100)]
+
+
+class AgentTools:
+    """What agents may ask of a service. A refusal is told to the agent, with its reason."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def suggest(self, text: Text, k: Limit = 10) -> dict[str, Any]:
+        """Find the best labels for a text, each with id, name and probability, the best first."""
+        return await _told(self._client.predict(text, k=k))
+
+    async def search(self, query: str, limit: Limit = 20) -> dict[str, Any]:
+        """Find labels of the vocabulary by words of their names."""
+        return await _told(self._client.labels(query, limit=limit))
+
+    async def explain(self, text: Text, label_id: str) -> dict[str, Any]:
+        """Say why a label fits a text: words, names found, similar documents, scores."""
+        return await _told(self._client.predict(text, k=1, include=[label_id], explain=True))
+
+    async def feedback(
+        self,
+        text: Text,
+        accepted: LabelIds | None = None,
+        rejected: LabelIds | None = None,
+        added: LabelIds | None = None,
+    ) -> dict[str, Any]:
+        """Store what a person said of labels: suggested and right, suggested and wrong, missing."""
+        given = {"accepted": accepted, "rejected": rejected, "added": added}
+        entry = {name: ids for name, ids in given.items() if ids is not None}
+        return await _told(self._client.give_feedback([{"text": text, **entry}]))
+
+
+async def _told(answer: Awaitable[BaseModel]) -> dict[str, Any]:
+    try:
+        return (await answer).model_dump(exclude_none=True)
+    except LongtailError as error:
+        raise ToolError(str(error)) from error
+
+
+def make_server(client: AsyncClient) -> MCPServer:
+    """Return a server with the tools `suggest`, `search`, `explain` and `feedback`.
+
+    Args:
+        client: Asks the service; is used on the event loop of the server.
+    """
+    server = MCPServer("longtail", instructions=_INSTRUCTIONS, log_level="WARNING")
+    tools = AgentTools(client)
+    for tool in (tools.suggest, tools.search, tools.explain, tools.feedback):
+        server.add_tool(tool)
+    return server
