@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -30,6 +31,7 @@ from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.promises import (
     BAND_STARTS,
     AnsweredDocuments,
+    accepted_by,
     fit_promise,
     safe_thresholds,
 )
@@ -73,6 +75,21 @@ class Draws:
             }
 
 
+def summary(rows: list[dict[str, Any]]) -> dict[str, object]:
+    """Return a table: of each promise and rule the worst band, and what is accepted in all."""
+    found = []
+    for (level, rule), some in groupby(rows, lambda row: (row["level"], row["rule"])):
+        bands = list(some)
+        worst = max(bands[:-1], key=lambda row: float(row["broken"]))
+        figures = [worst["broken"], bands[-1]["precision"] or 0, bands[-1]["found"]]
+        shares = [round(100 * each, 2) for each in figures]
+        found.append([f"{100 * level:g} %", rule, worst["band"] if shares[0] else None, *shares])
+    names = {"broken, %": 1, "right, %": 1, "found, %": 1}
+    columns: list[dict[str, object]] = [{"name": x} for x in ("promise", "rule", "worst band")]
+    columns += [{"name": name, "digits": digits} for name, digits in names.items()]
+    return {"columns": columns, "rows": found}
+
+
 def one_rule(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments) -> Promise:
     """Return the rule of one band raised until every band of rarity keeps the promise."""
     (rule,) = promise.bands
@@ -80,7 +97,7 @@ def one_rule(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments
         odds = np.array(rule.thresholds) / (1 - np.array(rule.thresholds)) * np.exp(rise)
         raised = replace(rule, thresholds=tuple((odds / (1 + odds)).tolist()))
         found = replace(promise, bands=(raised,))
-        right, accepted, _ = measured(accepted_by(found, numbers, documents), numbers, documents)
+        right, accepted, _ = measured(accepted_by(found, documents), numbers, documents)
         if (right >= promise.level * accepted).all():
             return found
     return replace(promise, bands=(BandRule(0, (), refusal="no threshold"),))
@@ -104,23 +121,6 @@ def own_thresholds(documents: AnsweredDocuments, level: float, error: float) -> 
     return found
 
 
-def accepted_by(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments) -> np.ndarray:
-    """Return which labels a promise accepts."""
-    there = (documents.labels >= 0) & documents.is_like[:, None]
-    if len(promise.bands) == 1:
-        thresholds = np.append(promise.bands[0].thresholds, 2.0)
-        places = np.minimum(np.arange(there.shape[1]), len(thresholds) - 1)
-        return there & (documents.probabilities >= thresholds[places])
-    marks = np.zeros(there.shape, dtype=bool)
-    for place, rule in enumerate(promise.bands):
-        is_own = (numbers == place)[documents.labels] & (documents.labels >= 0)
-        places = np.cumsum(is_own, axis=1) - 1
-        thresholds = np.append(rule.thresholds, 2.0)
-        least = thresholds[np.minimum(places, len(rule.thresholds))]
-        marks |= is_own & there & (documents.probabilities >= least)
-    return marks
-
-
 def accepted_by_label(
     first: AnsweredDocuments,
     second: AnsweredDocuments,
@@ -140,7 +140,7 @@ def accepted_by_label(
     of_bands = fit_promise(others[0], "", "precision", level, 1 - error)
     is_own = second.probabilities >= thresholds[second.labels]
     is_own &= (second.labels >= 0) & second.is_like[:, None]
-    return is_own | accepted_by(of_bands, numbers, others[1])
+    return is_own | accepted_by(of_bands, others[1])
 
 
 def measured(
@@ -172,7 +172,7 @@ def draw(
         by_band = fit_promise(first, scorer, "precision", level, confidence)
         one = fit_promise(first, scorer, "precision", level, confidence, band_starts=[0])
         marks = {
-            name: accepted_by(rule, numbers, second)
+            name: accepted_by(rule, second)
             for name, rule in [
                 (BY_BAND, by_band), (ONE, one), (ONE_FOR_ALL, one_rule(one, numbers, first)),
             ]
@@ -210,7 +210,7 @@ def main(
     figures = {
         "model": bundle.manifest.digest, "data": dataset.fingerprint, "split": split,
         "scorer": scorer, "documents": len(documents.labels), "draws": draws,
-        "confidence": confidence, "rows": results,
+        "confidence": confidence, "rows": results, "summary": summary(results),
     }  # fmt: skip
     print(deliver(json_file, figures, markdown_table(header, rows), seeds=[0]))
 

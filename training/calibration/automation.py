@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float64, Int64
-from scipy.sparse import csr_array
+from jaxtyping import Bool
 
-from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.promises import PRECISION_PROMISE, Promise
-from longtail.training.calibration.promises import AnsweredBand, AnsweredDocuments, band_numbers
+from longtail.training.calibration.promises import AnsweredDocuments, accepted_by, band_numbers
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.tables import NOT_MEASURED, Cells
@@ -121,54 +119,40 @@ def measure_promise(documents: AnsweredDocuments, promise: Promise) -> KeptPromi
         documents: Answered by the scorer of the promise.
         promise: Of the model.
     """
-    own_thresholds = promise.label_thresholds
-    numbers = band_numbers(documents, [band.least for band in promise.bands], own_thresholds)
-    none = np.zeros(len(documents.labels), dtype=np.int64)
-    accepted, right, true = none, none, none
-    bands = {}
-    for number, (name, rule) in enumerate(zip(FREQUENCY_BINS, promise.bands, strict=True)):
-        band = AnsweredBand.of(documents, numbers == number)
-        if rule.thresholds or promise.measure == PRECISION_PROMISE:
-            true = true + band.num_true
-        if rule.thresholds:
-            own = band.accepted(rule.thresholds)
-            bands[name] = _share(promise, *own, band.num_true)
-            accepted, right = accepted + own[0], right + own[1]
-    if own_thresholds:
-        of_people = _set_by_people(documents, own_thresholds)
-        bands[SET_BY_PEOPLE] = _share(promise, *of_people)
-        accepted, right, true = (
-            one + other for one, other in zip((accepted, right, true), of_people, strict=True)
-        )
-    all_true = np.diff(documents.truth.indptr)
-    bands[ALL_LABELS] = _share(promise, accepted, right, true)
+    starts = [band.least for band in promise.bands]
+    numbers = band_numbers(documents, starts, promise.label_thresholds)
+    marks = accepted_by(promise, documents)
+    named = zip(FREQUENCY_BINS, promise.bands, strict=True)
+    places = {name: number for number, (name, rule) in enumerate(named) if rule.thresholds}
+    if promise.label_thresholds:
+        places[SET_BY_PEOPLE] = -1
+    bands = {
+        name: _share(promise, documents, marks, numbers == number)
+        for name, number in places.items()
+    }
+    is_meant = np.ones(len(numbers), dtype=np.bool_)
+    if promise.measure != PRECISION_PROMISE:
+        is_meant = np.isin(numbers, list(places.values()))
+    bands[ALL_LABELS] = _share(promise, documents, marks, is_meant)
+    is_empty, is_served = np.diff(documents.truth.indptr) == 0, marks.any(axis=1)
     return KeptPromise(
-        promise.name, promise.level, len(documents.labels), int((accepted > 0).sum()),
-        int((all_true == 0).sum()), int(((all_true == 0) & (accepted > 0)).sum()), bands,
+        promise.name, promise.level, len(marks), int(is_served.sum()),
+        int(is_empty.sum()), int((is_empty & is_served).sum()), bands,
     )  # fmt: skip
-
-
-def _set_by_people(
-    documents: AnsweredDocuments, label_thresholds: Mapping[int, float]
-) -> tuple[Int64[np.ndarray, document], Int64[np.ndarray, document], Int64[np.ndarray, document]]:
-    """Return accepted, right and true labels of each document, of labels with own thresholds."""
-    least = np.full(len(documents.counts), np.inf)
-    least[list(label_thresholds)] = list(label_thresholds.values())
-    is_accepted = (documents.labels != NO_LABEL) & documents.is_like[:, None]
-    is_accepted &= documents.probabilities >= least[documents.labels]
-    is_true = csr_array(documents.truth > 0)[:, np.isfinite(least)]
-    is_right = is_accepted & documents.is_right
-    return is_accepted.sum(axis=1), is_right.sum(axis=1), np.diff(is_true.indptr).astype(np.int64)
 
 
 def _share(
     promise: Promise,
-    accepted: Int64[np.ndarray, document],
-    right: Int64[np.ndarray, document],
-    true: Int64[np.ndarray, document],
+    documents: AnsweredDocuments,
+    marks: Bool[np.ndarray, "document k"],
+    is_in: Bool[np.ndarray, label_or_unseen],
 ) -> KeptShare:
-    part: Float64[np.ndarray, document] = right.astype(np.float64)
-    whole = accepted.astype(np.float64)
+    """Return what became of a promise for some labels, with the documents as clusters."""
+    is_own = marks & is_in[documents.labels]
+    accepted, right = is_own.sum(axis=1), (is_own & documents.is_right).sum(axis=1)
+    rows = np.repeat(np.arange(len(marks)), np.diff(documents.truth.indptr))
+    true = np.bincount(rows[is_in[documents.truth.indices]], minlength=len(marks))
+    part, whole = right.astype(np.float64), accepted.astype(np.float64)
     if promise.measure != PRECISION_PROMISE:
         part, whole = right / np.maximum(true, 1), (true > 0).astype(np.float64)
     share = float(part.sum() / whole.sum()) if accepted.any() else None

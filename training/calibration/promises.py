@@ -40,6 +40,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit, logit, logsumexp
 from scipy.stats import binom, poisson
 
+from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.promises import PRECISION_PROMISE, BandRule, Measure, Promise
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 from longtail.training.evaluation.tables import Cells
@@ -54,6 +55,8 @@ _STARTS = {16.0: 0.1, 4.0: 0.2, 1.0: 0.3, 0.5: 0.4}
 """At the threshold 1 - (1 - q) / key this part of the error enters."""
 _LEAST_MEAN = 0.1
 """Labels of a band in a document: of bands without training documents, too."""
+_NEVER = 2.0
+"""A threshold that no probability reaches."""
 _BETS = np.append(2.0 ** -np.arange(8, 0, -1), [0.75, 0.95])
 """Shares of the largest one."""
 
@@ -127,23 +130,12 @@ class AnsweredBand:
             float(documents.counts[is_in].sum()) / documents.num_training_documents,
         )
 
-    def accepted(
-        self, thresholds: Sequence[float]
-    ) -> tuple[Int64[np.ndarray, document], Int64[np.ndarray, document]]:
-        """Return how many labels of each document are accepted, and how many of these are right.
-
-        Args:
-            thresholds: One a place.
-        """
-        of_places = self.probabilities[:, : len(thresholds)]
-        is_accepted = of_places >= np.array(thresholds)[: of_places.shape[1]]
-        is_right = is_accepted & self.is_right[:, : len(thresholds)]
-        return is_accepted.sum(axis=1), is_right.sum(axis=1)
-
     def accepting(self, first: int, thresholds: Sequence[float]) -> BandRule:
         """Return the rule with these thresholds, one a place."""
-        accepted, right = self.accepted(thresholds)
-        return BandRule(first, tuple(thresholds), int(accepted.sum()), int(right.sum()))
+        of_places = self.probabilities[:, : len(thresholds)]
+        is_accepted = of_places >= np.array(thresholds)[: of_places.shape[1]]
+        num_right = int((is_accepted & self.is_right[:, : len(thresholds)]).sum())
+        return BandRule(first, tuple(thresholds), int(is_accepted.sum()), num_right)
 
 
 def fit_promise(
@@ -186,6 +178,24 @@ def band_numbers(
     numbers = np.searchsorted(band_starts, documents.counts, side="right") - 1
     numbers[list(label_thresholds)] = -1
     return numbers
+
+
+def accepted_by(
+    promise: Promise, documents: AnsweredDocuments
+) -> Bool[np.ndarray, "document k"]:
+    """Return which answered labels a promise accepts, as `Promise.accepted` says of one text."""
+    labels, starts = documents.labels, [band.least for band in promise.bands]
+    numbers = band_numbers(documents, starts, promise.label_thresholds)
+    of_people = np.full(len(numbers), _NEVER)
+    of_people[list(promise.label_thresholds)] = list(promise.label_thresholds.values())
+    least = of_people[labels]
+    for number, rule in enumerate(promise.bands):
+        is_own = (numbers == number)[labels] & (labels != NO_LABEL)
+        places = np.minimum(np.cumsum(is_own, axis=1) - 1, len(rule.thresholds))
+        least = np.where(is_own, np.append(rule.thresholds, _NEVER)[places], least)
+    is_like = (labels != NO_LABEL) & documents.is_like[:, None]
+    accepted: Bool[np.ndarray, "document k"] = is_like & (documents.probabilities >= least)
+    return accepted
 
 
 def _precise_rule(band: AnsweredBand, first: int, level: float, error: float) -> BandRule:
