@@ -71,6 +71,7 @@ class Promise:
         bands: In the order of their training documents; the first begins at 0.
         label_thresholds: Least probability of an accepted label, by its row in the catalogue, for
             labels whose threshold people have set: nothing is promised of these.
+        found_on: Fingerprint of the corpus and name of the split; empty where it is not known.
     """
 
     measure: Measure
@@ -80,6 +81,7 @@ class Promise:
     num_documents: int
     bands: tuple[BandRule, ...]
     label_thresholds: Mapping[int, float] = field(default_factory=dict)
+    found_on: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what is no promise.

@@ -82,15 +82,18 @@ def test_an_evaluation_says_what_goes_through_and_writes_a_row_for_each_label(
     call, registry, tiny_corpus, tmp_path
 ):
     places = (tiny_corpus, "--registry", registry)
-    options = ("--precision", 0.1, "--precision", 0.2, "--confidence", 0.2)
+    options = ("--precision", 0.1, "--precision", 0.2, "--precision", 0.1, "--confidence", 0.2)
     call("threshold", *places, *options)
     result = call("evaluate", *places, "--no-baselines", "--per-label", "labels.csv")
     assert "go through without a person" in result.stdout
+    assert "these very documents" not in result.stdout
     written = json.loads((tmp_path / "runs/evaluation/evaluation.json").read_text())
     assert [each["promise"] for each in written["promises"]] == ["precision 0.1", "precision 0.2"]
     assert (tmp_path / "runs/evaluation/promises.png").stat().st_size
     num_labels = longtail.load(registry).bundle.manifest.label_count
     assert len(read_lines(tmp_path / "labels.csv")) == 1 + num_labels
+    again = call("evaluate", *places, "--split", "dev", "--no-baselines", "--overwrite")
+    assert "It was found on these very documents" in again.stdout
     call("report", *places, "--no-baselines", "--output", "report.html")
     assert "Promises" in (tmp_path / "report.html").read_text(encoding="utf-8")
 

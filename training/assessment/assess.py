@@ -361,9 +361,15 @@ def assess(
         hierarchical=_hierarchical(predictor, rankings, truth, ks),
         retired=retired,
         unseen=unseen,
-        promises=tuple(measure_promise(answered.documents, each) for each in promises)
-        if answered is not None
-        else (),
+        promises=tuple(
+            measure_promise(
+                answered.documents,
+                each,
+                is_own=each.found_on == documents_of(dataset, split_name),
+            )
+            for each in promises
+            if answered is not None
+        ),
         answers=None if answered is None else answered.documents,
     )
 
@@ -398,6 +404,11 @@ def check_assessable(
             has no label that the model knows.
     """
     check_splits(bundle.catalogue, dataset, split_name, has_baselines=has_baselines)
+
+
+def documents_of(dataset: Dataset, split_name: str) -> str:
+    """Return what names the documents of a split: fingerprint of the corpus, and the split."""
+    return f"{dataset.fingerprint} {split_name}"
 
 
 def split_batches(

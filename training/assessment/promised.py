@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from longtail.models.bundle.bundle import Bundle
@@ -12,13 +13,14 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
+from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import Fields, csv_rows
 from longtail.models.kinds.storage import read_parts, read_promises
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.promises import PROMISES_NAME, Measure, Promise, promises_to_json
 from longtail.training.assessment.answered import AnswerCollector
-from longtail.training.assessment.assess import split_batches
+from longtail.training.assessment.assess import documents_of, split_batches
 from longtail.training.assessment.truth import check_splits, truth_of
 from longtail.training.assessment.untrained import find_trained_on
 from longtail.training.calibration.promises import (
@@ -121,10 +123,13 @@ def find_promises(
     scorer = bundle.manifest.default_scorer if scorer is None else scorer
     documents = answer_split(bundle, dataset, split_name, scorer)
     promises = tuple(
-        fit_promise(
-            documents, scorer, measure, level, confidence, label_thresholds=label_thresholds
+        replace(
+            fit_promise(
+                documents, scorer, measure, level, confidence, label_thresholds=label_thresholds
+            ),
+            found_on=documents_of(dataset, split_name),
         )
-        for measure, level in wanted
+        for measure, level in dict.fromkeys(wanted)
     )
     if not any(each.can_accept for each in promises):
         raise ConfigError(
@@ -143,9 +148,11 @@ def read_label_thresholds(path: Path, catalogue: LabelCatalogue) -> dict[int, fl
         catalogue: Of the model.
 
     Raises:
+        ConfigError: There is no such file.
         DataError: The file can't be read to its end, has no line, or lines are none of these: a
             label is unknown or stands twice, or a threshold is out of its range.
     """
+    check_readable_file(path, "--labels")
     found: dict[int, float] = {}
     problems = ProblemList(path, _MAX_PROBLEMS)
     for number, fields in csv_rows(path, ((_ID,), (_THRESHOLD,))):

@@ -72,6 +72,7 @@ class KeptPromise:
         num_served: Those with an accepted label.
         num_empty: Those without a true label.
         num_false_alarms: Those without a true label that got an accepted one.
+        is_own: Whether it was found on these very documents.
         bands: By the name of each band that has a promise, and `ALL_LABELS`: all labels, and for
             recall those of these bands; and `SET_BY_PEOPLE` where thresholds are.
     """
@@ -82,6 +83,7 @@ class KeptPromise:
     num_served: int
     num_empty: int
     num_false_alarms: int
+    is_own: bool
     bands: dict[str, KeptShare]
 
     def __str__(self) -> str:
@@ -104,6 +106,8 @@ class KeptPromise:
             f"By the promise {self.promise!r}, {labels} of the documents' labels go through "
             f"without a person, and {documents} of the documents have such a label; {share} "
             f"{measured} ({lower} to {upper}), kept: {found.verdict(self.level)}.{alarms}"
+            + " It was found on these very documents, so others may differ."
+            * self.is_own
         )
 
     def to_json(self) -> dict[str, object]:
@@ -112,12 +116,15 @@ class KeptPromise:
         return asdict(self) | {"kept": verdicts}
 
 
-def measure_promise(documents: AnsweredDocuments, promise: Promise) -> KeptPromise:
-    """Measure a promise on documents that it was not found on.
+def measure_promise(
+    documents: AnsweredDocuments, promise: Promise, *, is_own: bool = False
+) -> KeptPromise:
+    """Measure what a promise lets through, and whether it is kept.
 
     Args:
         documents: Answered by the scorer of the promise.
         promise: Of the model.
+        is_own: Whether it was found on these documents.
     """
     starts = [band.least for band in promise.bands]
     numbers = band_numbers(documents, starts, promise.label_thresholds)
@@ -137,7 +144,7 @@ def measure_promise(documents: AnsweredDocuments, promise: Promise) -> KeptPromi
     is_empty, is_served = np.diff(documents.truth.indptr) == 0, marks.any(axis=1)
     return KeptPromise(
         promise.name, promise.level, len(marks), int(is_served.sum()),
-        int(is_empty.sum()), int((is_empty & is_served).sum()), bands,
+        int(is_empty.sum()), int((is_empty & is_served).sum()), is_own, bands,
     )  # fmt: skip
 
 

@@ -180,9 +180,7 @@ def band_numbers(
     return numbers
 
 
-def accepted_by(
-    promise: Promise, documents: AnsweredDocuments
-) -> Bool[np.ndarray, "document k"]:
+def accepted_by(promise: Promise, documents: AnsweredDocuments) -> Bool[np.ndarray, "document k"]:
     """Return which answered labels a promise accepts, as `Promise.accepted` says of one text."""
     labels, starts = documents.labels, [band.least for band in promise.bands]
     numbers = band_numbers(documents, starts, promise.label_thresholds)
@@ -291,8 +289,8 @@ def promise_cells(promise: Promise) -> Cells:
     """Return the heading and the rows of a table with a row a band."""
     rows = []
     for name, band in zip(FREQUENCY_BINS, promise.bands, strict=True):
-        shown = ", ".join(f"{threshold:.2f}" for threshold in band.thresholds[:_MAX_SHOWN])
-        shown += ", ..." if len(band.thresholds) > _MAX_SHOWN else ""
+        different = [f"{threshold:.2f}" for threshold in dict.fromkeys(band.thresholds)]
+        shown = ", ".join(different[:_MAX_SHOWN]) + ", ..." * (len(different) > _MAX_SHOWN)
         share = f"{100 * band.num_right / max(1, band.num_accepted):.1f} %"
         cells = [shown, f"{band.num_accepted:,}", share] if band.thresholds else ["none", "", ""]
         rows.append([name, *cells])
