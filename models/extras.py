@@ -12,7 +12,6 @@ PACKAGES = {
     "sharing": ("huggingface_hub",),
     "onnx": ("onnxruntime", "onnx", "onnxscript"),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
-    "lemmas": ("spacy_lookups_data",),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
     "ray": ("ray",),

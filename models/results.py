@@ -16,7 +16,7 @@ class TokenPart:
     """What a token of the text adds to the score of the sparse model.
 
     Attributes:
-        token: A word or phrase as the sparse model knows it: lower-case, a lemma.
+        token: A word or phrase as the sparse model knows it: lower-case.
         contribution: Its tf-idf in the text times its weight for the label.
         spans: Where it stands in the text, the first occurrences.
     """

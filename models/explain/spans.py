@@ -18,7 +18,7 @@ def spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[st
 
     Args:
         text: Any.
-        tfidf: Whose words, lemmas and phrases the tokens are.
+        tfidf: Whose words and phrases the tokens are.
         requested: The tokens; those that the text does not have are not in the answer.
     """
     if tfidf.removes_markup:
@@ -34,8 +34,9 @@ def _spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[s
     lowered = text.lower()
     placed = placed_terms(lowered) if tfidf.analyzer == CHAR else _placed_words(lowered, tfidf)
     spans: dict[str, list[Span]] = {}
-    for token, start, stop in placed:
-        if token in requested:
+    for term, start, stop in placed:
+        token = tfidf.token_of(term)
+        if token is not None and token in requested:
             spans.setdefault(token, []).append((start, stop))
     if len(lowered) == len(text):
         return spans
@@ -53,7 +54,7 @@ def _placed_words(lowered: str, tfidf: TfidfModel) -> Iterator[tuple[str, int, i
         Token, first character, and the one behind the last.
     """
     found = list(TOKEN_PATTERN.finditer(lowered))
-    words = [tfidf.lemmas.get(match.group(), match.group()) for match in found]
+    words = [tfidf.form_of(match.group()) for match in found]
     for length in range(1, tfidf.max_ngram + 1):
         for first in range(len(words) - length + 1):
             start, stop = found[first].start(), found[first + length - 1].end()

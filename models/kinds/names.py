@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import DataError
-from longtail.models.files.json_text import parse_own_json, string_map_of, strings_of, truth_of
+from longtail.models.files.json_text import parse_own_json, strings_of, truth_of
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.labels.catalogue import Label, LabelCatalogue
@@ -27,6 +27,7 @@ from longtail.models.ranking.listed import ListedSource
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.results import Evidence
 from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.word_forms import languages_of
 
 _WORDS_FILE = "names.json"
 _LABELS_FILE = "names.jsonl"
@@ -133,7 +134,7 @@ class NamesKind(ScorerKind):
 
     def texts(self, model: NameModel) -> dict[str, str]:
         """Return the words, and the labels with all their names."""
-        words: dict[str, object] = {"lemmas": dict(model.lemmas), "words": model.counts.words}
+        words: dict[str, object] = {"languages": model.languages, "words": model.counts.words}
         if model.removes_markup:
             words["removes_markup"] = True
         return {
@@ -161,7 +162,7 @@ class NamesKind(ScorerKind):
             ),
             history=FindHistory(arrays["found"], arrays["right"]),
             trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
-            lemmas=string_map_of(content["lemmas"], "lemmas"),
+            languages=languages_of(strings_of(content["languages"], "languages")),
             removes_markup=truth_of(content.get("removes_markup", False), "removes_markup"),
         )  # fmt: skip
         _check(model, num_labels)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,7 +35,7 @@ class NameModel:
         counts: Of the words of names.
         history: Of each label.
         trees: Log-odds that a match is right, of `longtail.models.lexical.matcher.FEATURES`.
-        lemmas: Lemma of each lower-case surface form that has another one.
+        languages: Of texts and names (`longtail.models.scorers.word_forms`).
         removes_markup: Whether texts are read without HTML, as the sparse model reads them.
     """
 
@@ -43,13 +43,13 @@ class NameModel:
     counts: WordCounts
     history: FindHistory
     trees: BoostedTrees
-    lemmas: Mapping[str, str] = field(default_factory=dict)
+    languages: tuple[str, ...] = ()
     removes_markup: bool = False
 
     @cached_property
     def matcher(self) -> NameMatcher:
         """Finds the names; made when first asked for."""
-        words = NameWords(self.counts.words, self.lemmas, removes_markup=self.removes_markup)
+        words = NameWords(self.counts.words, self.languages, removes_markup=self.removes_markup)
         return NameMatcher(self.catalogue, words, self.counts)
 
     def scores(self, texts: Sequence[str]) -> Float32[csr_array, "text label"]:
@@ -113,7 +113,7 @@ class NameModel:
             catalogue: What `named_label` keeps of each label.
             history: Of each of them.
         """
-        counts = _extended(self.counts, catalogue, self.lemmas)
+        counts = _extended(self.counts, catalogue, self.languages)
         return replace(self, catalogue=catalogue, counts=counts, history=history)
 
 
@@ -129,13 +129,13 @@ def named_label(label: Label) -> Label:
 
 
 def _extended(
-    counts: WordCounts, catalogue: LabelCatalogue, lemmas: Mapping[str, str]
+    counts: WordCounts, catalogue: LabelCatalogue, languages: Sequence[str]
 ) -> WordCounts:
     """Return counts that have all words and pairs of words of a catalogue's names."""
-    named = NameWords.of_names((x for label in catalogue for x in names_of(label)), lemmas)
+    named = NameWords.of_names((x for label in catalogue for x in names_of(label)), languages)
     known = set(counts.words)
     new = tuple(word for word in named.words if word not in known)
-    words = NameWords((*counts.words, *new), lemmas)
+    words = NameWords((*counts.words, *new), languages)
     found = pairs_of(LabelTerms.of(catalogue, words))
     pairs = np.union1d(counts.pairs, found).astype(np.int64)
     pair_documents = np.zeros(len(pairs), dtype=np.int64)

@@ -1,15 +1,14 @@
 """Words of label names and of texts, in the one form in which they are compared.
 
-A word is a run of letters and digits, lower-case, without accents, in the singular; of a script
-that puts no spaces between words, every character is a word. Hyphens and other signs only separate
-words, so "decision-making" is "decision making".
+A word is a run of letters and digits, in its compared form (`WordForms`); of a script that puts no
+spaces between words, every character is a word. Hyphens and other signs only separate words, so
+"decision-making" is "decision making".
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from jaxtyping import Int32
 
 from longtail.models.scorers.character_terms import MARKS, UNSPACED_SCRIPTS
 from longtail.models.scorers.markup import without_markup
+from longtail.models.scorers.word_forms import WordForms
 
 END_OF_SENTENCE = "\0"
 """Stands between two sentences among the pieces of a text."""
@@ -35,29 +35,6 @@ _ASCII_OTHERS = str.maketrans({
 })  # fmt: skip
 _UNSPACED = re.compile(f"([{UNSPACED_SCRIPTS}])")
 _MAX_KEPT_FORMS = 2**18
-_LEAST_PLURAL = 4
-"""Letters of the shortest word that can be a plural."""
-
-
-def singular(word: str) -> str:
-    """Return a lower-case word without a plural's ending (after the S-stemmer of Harman, 1991).
-
-    It errs on the side of leaving words as they are; of what it changes, names and texts are
-    changed alike.
-    """
-    if len(word) < _LEAST_PLURAL or not word.endswith("s") or word.endswith(("us", "ss", "is")):
-        return word
-    if word.endswith("ies") and not word.endswith(("eies", "aies")):
-        return word[:-3] + "y"
-    return word[:-2] if word.endswith(("ches", "shes", "sses", "xes")) else word[:-1]
-
-
-def without_accents(word: str) -> str:
-    """Return a word with its letters' accents taken off; letters of other kinds stay."""
-    if word.isascii():
-        return word
-    taken_apart = unicodedata.normalize("NFKD", word)
-    return "".join(each for each in taken_apart if not unicodedata.combining(each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +56,7 @@ class NameWords:
     def __init__(
         self,
         words: Iterable[str],
-        lemmas: Mapping[str, str] | None = None,
+        languages: Sequence[str] = (),
         *,
         removes_markup: bool = False,
     ) -> None:
@@ -87,28 +64,28 @@ class NameWords:
 
         Args:
             words: In their compared form, each once.
-            lemmas: Lemma of each lower-case surface form that has another one.
+            languages: Of texts and names (`WordForms`).
             removes_markup: Whether texts, not names, are to be read without HTML.
         """
         self._removes_markup = removes_markup
         self.words = tuple(words)
-        self._lemmas = lemmas or {}
+        self.forms = WordForms(languages)
         self._numbers = {word: number for number, word in enumerate(self.words)}
         assert len(self._numbers) == len(self.words)
-        self._by_form: dict[str, int] = {}
+        self._by_form: dict[str, int | tuple[int, ...]] = {}
 
     @classmethod
     def of_names(
         cls,
         names: Iterable[str],
-        lemmas: Mapping[str, str] | None = None,
+        languages: Sequence[str] = (),
         *,
         removes_markup: bool = False,
     ) -> NameWords:
         """Return the words of names, in the order of the alphabet."""
         forms = {form for name in names for form in pieces(name) if form != END_OF_SENTENCE}
-        words = sorted({compared_form(form, lemmas or {}) for form in forms})
-        return cls(words, lemmas, removes_markup=removes_markup)
+        words = sorted(set(map(WordForms(languages).of, forms)))
+        return cls(words, languages, removes_markup=removes_markup)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -118,7 +95,10 @@ class NameWords:
         return without_markup(text) if self._removes_markup else text
 
     def read(self, text: str) -> Int32[np.ndarray, piece]:
-        """Return the number of each word of a text, with `UNKNOWN` and `SENTENCE_END`."""
+        """Return the number of each word of a text, with `UNKNOWN` and `SENTENCE_END`.
+
+        A compound that no name has as a word is read as the parts that names have.
+        """
         if len(self._by_form) > _MAX_KEPT_FORMS:
             self._by_form = {}
         known, found = self._by_form, pieces(text)
@@ -128,6 +108,8 @@ class NameWords:
                 if piece not in known:
                     known[piece] = self._number(piece)
             read = list(map(known.get, found))
+        if tuple in map(type, read):
+            read = [x for each in read for x in (each if isinstance(each, tuple) else (each,))]
         return np.array(read, dtype=np.int32)
 
     def read_text(self, text: str) -> ReadText:
@@ -144,10 +126,14 @@ class NameWords:
         """Return the numbers of a name's words."""
         return [number for number in self.read(name).tolist() if number >= 0]
 
-    def _number(self, piece: str) -> int:
+    def _number(self, piece: str) -> int | tuple[int, ...]:
+        """Return the number of a piece, or those of the parts of a compound."""
         if piece == END_OF_SENTENCE:
             return SENTENCE_END
-        return self._numbers.get(compared_form(piece, self._lemmas), UNKNOWN)
+        found = self._numbers.get(self.forms.of(piece))
+        if found is not None:
+            return found
+        return self.forms.parts(piece, self._numbers.get) or UNKNOWN
 
 
 def pieces(text: str) -> Sequence[str]:
@@ -158,8 +144,3 @@ def pieces(text: str) -> Sequence[str]:
     if marked.isascii():
         return marked.translate(_ASCII_OTHERS).split()
     return _UNSPACED.sub(r" \1 ", _OTHERS.sub(" ", marked.replace("_", " "))).split()
-
-
-def compared_form(word: str, lemmas: Mapping[str, str]) -> str:
-    """Return the form in which a lower-case word is compared."""
-    return singular(without_accents(lemmas.get(word, word)))

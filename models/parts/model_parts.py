@@ -2,7 +2,7 @@
 
 labels.jsonl               the catalogue
 sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
-sparse.json                vocabulary and lemmas
+sparse.json                vocabulary and languages
 
 Of each other scorer but `retrieval`, where the bundle has it (see `longtail.models.kinds`):
 

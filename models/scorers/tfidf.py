@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Literal, cast, get_args
 
@@ -16,7 +16,6 @@ from scipy.sparse import csr_array
 from longtail.models.errors import BundleCorruptError
 from longtail.models.files.json_text import (
     parse_own_json,
-    string_map_of,
     strings_of,
     truth_of,
     whole_number_of,
@@ -24,6 +23,7 @@ from longtail.models.files.json_text import (
 from longtail.models.names import MAX_NGRAM
 from longtail.models.scorers.character_terms import placed_terms, words_of
 from longtail.models.scorers.markup import without_markup
+from longtail.models.scorers.word_forms import AS_WRITTEN, WordForms, languages_of
 
 TOKEN_PATTERN = re.compile(r"(?u)\b\w\w+\b")
 """A word of at least two letters or digits, as scikit-learn's default."""
@@ -37,24 +37,24 @@ WORD: Analyzer = "word"
 CHAR: Analyzer = "char"
 
 
-def tokenize(text: str, lemmas: Mapping[str, str]) -> list[str]:
-    """Return the words of a text (`TOKEN_PATTERN`) in lower case, or their lemmas."""
+def tokenize(text: str, forms: WordForms = AS_WRITTEN) -> list[str]:
+    """Return the lower-case words of a text (`TOKEN_PATTERN`), or their forms if they are stems."""
     lowered = text.lower()  # splitting at spaces is several times as fast as the pattern
     spaced = lowered.translate(_ASCII_OTHERS) if lowered.isascii() else _OTHERS.sub(" ", lowered)
     tokens = [token for token in spaced.split() if len(token) > 1]
-    return [lemmas.get(token, token) for token in tokens] if lemmas else tokens
+    return list(map(forms.of, tokens)) if forms.has_stems else tokens
 
 
 def terms_of(
-    text: str, lemmas: Mapping[str, str], max_ngram: int, analyzer: Analyzer = WORD
+    text: str, max_ngram: int, analyzer: Analyzer = WORD, forms: WordForms = AS_WRITTEN
 ) -> list[str]:
     """Return the words of a text, then its phrases of 2 to `max_ngram` words, spaces between.
 
-    With the analyzer "char": its character n-grams, which have no lemmas and no phrases.
+    With the analyzer "char": its character n-grams, which have no stems and no phrases.
     """
     if analyzer == CHAR:
         return [term for term, _, _ in placed_terms(text.lower())]
-    return with_phrases(tokenize(text, lemmas), max_ngram)
+    return with_phrases(tokenize(text, forms), max_ngram)
 
 
 def with_phrases(words: list[str], max_ngram: int) -> list[str]:
@@ -76,7 +76,7 @@ class TfidfModel:
         self,
         tokens: Sequence[str],
         idf: Float32[np.ndarray, feature],
-        lemmas: Mapping[str, str] | None = None,
+        languages: Sequence[str] = (),
         max_ngram: int = 1,
         analyzer: Analyzer = WORD,
         *,
@@ -87,7 +87,8 @@ class TfidfModel:
         Args:
             tokens: The vocabulary in column order.
             idf: Inverse document frequency of each token.
-            lemmas: Lemma of each surface form that has another one; the tokens are lemmas then.
+            languages: Of the texts. Where one is not English, words with the same form
+                (`longtail.models.scorers.word_forms`) are one token: the shortest of them.
             max_ngram: Words of the longest phrase; with 1, all tokens are words.
             analyzer: What texts are taken apart into.
             removes_markup: Whether texts are read without HTML (`longtail.models.scorers.markup`).
@@ -95,22 +96,28 @@ class TfidfModel:
         assert len(tokens) == len(idf)
         self.tokens = tuple(tokens)
         self.idf = idf
-        self.lemmas = dict(lemmas or {})
+        self.forms = WordForms(languages)
         self.max_ngram = max_ngram
         self.analyzer: Analyzer = analyzer
         self.removes_markup = removes_markup
 
     @cached_property
     def _columns(self) -> dict[str, int]:
-        return {token: column for column, token in enumerate(self.tokens)}
+        return {self.form_of(token): column for column, token in enumerate(self.tokens)}
+
+    def form_of(self, token: str) -> str:
+        """Return what a word or phrase counts as: itself, or its form if there are stems."""
+        is_stemmed = self.forms.has_stems and self.analyzer == WORD
+        return self.forms.of_all(token) if is_stemmed else token
+
+    def token_of(self, term: str) -> str | None:
+        """Return the token that a term of a text counts for; None: it is not in the vocabulary."""
+        column = self._columns.get(term)
+        return None if column is None else self.tokens[column]
 
     def cleaned(self, text: str) -> str:
         """Return a text as all parts of the model read it: without HTML, where that is removed."""
         return without_markup(text) if self.removes_markup else text
-
-    def terms(self, text: str) -> list[str]:
-        """Return all terms of a text, in the vocabulary or not."""
-        return terms_of(self.cleaned(text), self.lemmas, self.max_ngram, self.analyzer)
 
     def transform(self, texts: Iterable[str]) -> Float32[csr_array, "document feature"]:
         """Return one row for each text; all zero where no token is in the vocabulary."""
@@ -146,9 +153,9 @@ class TfidfModel:
         if self.analyzer == CHAR:
             words = words_of(text)
             num_words, num_known = len(words), sum(map(self._columns.__contains__, words))
-            columns = list(map(column_of, terms_of(text, self.lemmas, self.max_ngram, CHAR)))
+            columns = list(map(column_of, terms_of(text, self.max_ngram, CHAR)))
         else:
-            words = tokenize(text, self.lemmas)
+            words = tokenize(text, self.forms)
             columns = list(map(column_of, with_phrases(words, self.max_ngram)))
             num_words = len(words)
             num_known = num_words - columns[:num_words].count(None)
@@ -161,9 +168,9 @@ class TfidfModel:
         return self.max_ngram > 1 and " " in self.tokens[column]
 
     def to_json(self) -> str:
-        """Return vocabulary, lemmas, phrase length and analyzer; the idf goes with the weights."""
+        """Return all but the idf, which goes with the weights."""
         fields: dict[str, object] = {
-            "tokens": self.tokens, "lemmas": self.lemmas, "max_ngram": self.max_ngram,
+            "tokens": self.tokens, "languages": self.forms.languages, "max_ngram": self.max_ngram,
             "analyzer": self.analyzer,
         }  # fmt: skip
         if self.removes_markup:
@@ -180,7 +187,7 @@ class TfidfModel:
         try:
             fields = parse_own_json(text)
             tokens = strings_of(fields["tokens"], "tokens")
-            lemmas = string_map_of(fields["lemmas"], "lemmas")
+            languages = languages_of(strings_of(fields["languages"], "languages"))
             max_ngram = whole_number_of(fields["max_ngram"], "max_ngram", 1, MAX_NGRAM)
             analyzer = fields["analyzer"]
             removes_markup = truth_of(fields.get("removes_markup", False), "removes_markup")
@@ -194,7 +201,7 @@ class TfidfModel:
             raise BundleCorruptError(
                 f"sparse vocabulary: {len(tokens)} tokens, but idf has {len(idf)} values"
             )
-        found = cls(tokens, idf, lemmas, max_ngram, analyzer, removes_markup=removes_markup)
+        found = cls(tokens, idf, languages, max_ngram, analyzer, removes_markup=removes_markup)
         if len(found._columns) != len(tokens):
             raise BundleCorruptError("sparse vocabulary: a token occurs twice")
         return found

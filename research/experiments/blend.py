@@ -213,7 +213,7 @@ def fitting(corpus: Dataset, split: str, folder: Path) -> Callable[[int, bool], 
         parts = parts_of(seed)
         if by_cosine and (names := parts.models.get(NAMES)) is not None:
             changed = CosineNames(
-                names.catalogue, names.counts, names.history, names.trees, names.lemmas
+                names.catalogue, names.counts, names.history, names.trees, names.languages
             )
             parts = replace(parts, models={**parts.models, NAMES: changed})
         predictor = Predictor(parts)

@@ -79,7 +79,7 @@ class TokenContribution(Answer):
     """What a token of the text adds to the score of the sparse model."""
 
     token: str
-    """A word or phrase as the sparse model knows it: lower-case, perhaps a lemma."""
+    """A word or phrase as the sparse model knows it: lower-case."""
     contribution: FiniteFloat
     """Its tf-idf in the text times its weight for the label; below 0 it is against the label."""
     spans: list[tuple[int, int]]

@@ -17,7 +17,8 @@ DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 BY_TARGET = {"torch", "faiss-cpu", "faiss-gpu-cuvs"}
 OPTIONAL = {"onnx", "onnxruntime", "onnxscript", "pandas", "pyarrow", "pyoxigraph", "ray"}
 """Of the service, but not in its image: see EXTRA_PACKAGES."""
-PACKAGE_OF = {"sklearn": "scikit-learn", "faiss": "faiss-cpu", "opentelemetry": "opentelemetry-sdk"}
+PACKAGE_OF = {"sklearn": "scikit-learn", "faiss": "faiss-cpu", "opentelemetry": "opentelemetry-sdk",
+              "Stemmer": "pystemmer"}  # fmt: skip
 BROUGHT_BY_OTHERS = {
     "starlette": "fastapi",
     "pydantic_core": "pydantic",
@@ -92,7 +93,7 @@ def imported_by(*packages: str) -> Iterator[str]:
 
 WITHOUT_TRAINING = """
 import sys
-for name in ("longtail.training", "matplotlib", "spacy_lookups_data", "onnxscript", "ray"):
+for name in ("longtail.training", "matplotlib", "onnxscript", "ray"):
     sys.modules[name] = None
 import longtail, longtail.service.app
 assert longtail.Model

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     Field,
     StrictBool,
@@ -20,6 +21,7 @@ from longtail.models.errors import ConfigError
 from longtail.models.files.validation import problem_in_words
 from longtail.models.kinds.registry import keeping_documents, scorer_names, without_encoder
 from longtail.models.names import ENSEMBLE, LINEAR, Pooling
+from longtail.models.scorers.word_forms import languages_of
 from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.sections import (
     ClassifierConfig,
@@ -134,6 +136,11 @@ class TrainingConfig(_Section):
     """Read texts without HTML, in training and in service: tags are left out, and references such
     as "&szlig;" become characters. Null: where at least 1 % of the training documents have some.
     Explanations point into the text as it was sent."""
+    languages: Annotated[tuple[str, ...], AfterValidator(languages_of)] | None = None
+    """Of the texts, as ISO 639 codes, such as [de, en]: words of other languages than English are
+    stemmed (Snowball) for "sparse" and "names", which reads compounds as their parts besides. Null:
+    the languages that at least 10 % of the training documents are in. [en]: only "names" compares
+    words without their plural's ending."""
     sparse: SparseConfig = SparseConfig()
     descriptions: DescriptionConfig = DescriptionConfig()
     classifier: ClassifierConfig = ClassifierConfig()

@@ -45,8 +45,6 @@ class SparseConfig(_Section):
     max_document_share: Rate = 0.7
     """A token may occur in at most this share of them; the default is all where every token is
     more frequent."""
-    lemma_language: str = Field(default="", pattern=r"^([a-z]{2,3})?$")
-    """ISO 639 code of spaCy's lookup lemmas; empty: surface forms."""
     max_ngram: int = Field(default=1, ge=1, le=MAX_NGRAM)
     """Words of the longest phrase that is a feature, beside single words. 2 ranks long
     texts better, and takes more time and memory."""
@@ -74,10 +72,10 @@ class SparseConfig(_Section):
 
     @model_validator(mode="after")
     def _words_for_what_reads_words(self) -> SparseConfig:
-        if self.analyzer == "char" and (self.max_ngram > 1 or self.lemma_language):
-            name = "max_ngram" if self.max_ngram > 1 else "lemma_language"
+        if self.analyzer == "char" and self.max_ngram > 1:
             raise ValueError(
-                f"analyzer 'char' takes n-grams of characters, but {name} is for words; drop {name}"
+                "analyzer 'char' takes n-grams of characters, but max_ngram is for words; "
+                "drop max_ngram"
             )
         return self
 

@@ -9,6 +9,7 @@ from jaxtyping import Int64
 
 from longtail.models.scorers.character_terms import LetterCount
 from longtail.models.scorers.markup import without_markup
+from longtail.training.data.languages import LanguageCount
 from longtail.training.data.splits import Split
 
 MAX_CHARACTERS = 10_000
@@ -28,12 +29,14 @@ class Survey:
         unspaced_share: Share of the letters, HTML left out, that are of scripts without spaces
             between words.
         markup_share: Share of the texts that have HTML.
+        languages: How many texts are in which language.
     """
 
     sample: list[str]
     warmup_texts: list[str]
     unspaced_share: float
     markup_share: float
+    languages: LanguageCount
 
 
 def survey(split: Split, num_warmup_texts: int) -> Survey:
@@ -50,12 +53,13 @@ def survey(split: Split, num_warmup_texts: int) -> Survey:
     step = max(1, len(lengths) // NUM_SAMPLED)
     sampled = range(0, min(len(lengths), step * NUM_SAMPLED), step)
     chosen = rows_by_length(lengths, num_warmup_texts)
-    letters, texts = LetterCount(), dict[int, str]()
+    letters, languages, texts = LetterCount(), LanguageCount(), dict[int, str]()
     wanted = {*sampled, *chosen}
     num_marked = 0
     for row, text in enumerate(split.texts()):
         cleaned = without_markup(text)
         letters.add(cleaned)
+        languages.add(cleaned)
         num_marked += cleaned != text
         if row in wanted:
             texts[row] = text
@@ -64,6 +68,7 @@ def survey(split: Split, num_warmup_texts: int) -> Survey:
         warmup_texts=[texts[row][:MAX_CHARACTERS] for row in chosen],
         unspaced_share=letters.unspaced_share,
         markup_share=num_marked / max(1, len(lengths)),
+        languages=languages,
     )
 
 

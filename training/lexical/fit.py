@@ -8,7 +8,7 @@ one fold are there what labels without documents are later, in the right proport
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -90,7 +90,7 @@ class NamesFitting(Fitting):
                 before = before.with_labels(new)
             catalogue = before.catalogue
         found = fit_name_model(
-            on.texts, on.truth, catalogue, tfidf.lemmas,
+            on.texts, on.truth, catalogue, tfidf.forms.languages,
             seed=on.seed, removes_markup=tfidf.removes_markup,
             trees=None if before is None else before.trees,
         )  # fmt: skip
@@ -101,7 +101,7 @@ def fit_name_model(
     texts: Callable[[], Iterable[str]],
     truth: Float32[csr_array, "document label"],
     catalogue: LabelCatalogue,
-    lemmas: Mapping[str, str],
+    languages: Sequence[str] = (),
     *,
     seed: int,
     removes_markup: bool = False,
@@ -113,7 +113,7 @@ def fit_name_model(
         texts: Gives the texts of the training documents; called twice.
         truth: Their labels.
         catalogue: All labels.
-        lemmas: Lemma of each lower-case surface form that has another one.
+        languages: Of texts and names (`longtail.models.scorers.word_forms`).
         seed: Of the folds, and of the documents that are learned from.
         removes_markup: Whether texts are read without HTML.
         trees: The classifier, where it is not to be fitted, as most of these documents taught it.
@@ -121,7 +121,7 @@ def fit_name_model(
     Returns:
         The model; None where names are hardly ever right, which teaches nothing.
     """
-    words = words_of(catalogue, lemmas, removes_markup=removes_markup)
+    words = words_of(catalogue, languages, removes_markup=removes_markup)
     if not len(words):
         logger.warning("names: no label has a name with a word in it, so there is no such scorer")
         return None
@@ -137,7 +137,7 @@ def fit_name_model(
     if trees is None:
         return None
     labels = LabelCatalogue(map(named_label, catalogue))
-    return NameModel(labels, counts, history, trees, dict(lemmas), removes_markup)
+    return NameModel(labels, counts, history, trees, tuple(languages), removes_markup)
 
 
 class _ReadTexts:

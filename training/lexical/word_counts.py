@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Int64
@@ -14,11 +14,11 @@ from longtail.models.lexical.words import NameWords, ReadText
 
 
 def words_of(
-    catalogue: LabelCatalogue, lemmas: Mapping[str, str], *, removes_markup: bool = False
+    catalogue: LabelCatalogue, languages: Sequence[str] = (), *, removes_markup: bool = False
 ) -> NameWords:
     """Return the words of all names of labels."""
     names = (name for label in catalogue for name in names_of(label))
-    return NameWords.of_names(names, lemmas, removes_markup=removes_markup)
+    return NameWords.of_names(names, languages, removes_markup=removes_markup)
 
 
 def count_words(

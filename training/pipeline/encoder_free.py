@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
+from longtail.training.data.languages import LanguageCount
 from longtail.training.fitting import DevDocuments, TrainingDocuments
 from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.runtime.ray import LOCAL, Executor
@@ -70,6 +71,27 @@ def with_markup_decided(config: TrainingConfig, share: float, folder: Path) -> T
     return config.model_copy(update={"remove_markup": is_removed})
 
 
+def with_languages_decided(
+    config: TrainingConfig, found: LanguageCount, names: Iterable[str], folder: Path
+) -> TrainingConfig:
+    """Return a configuration that says which languages the texts are in.
+
+    Args:
+        config: Of a run; null leaves it to the texts.
+        found: The languages of the training documents.
+        names: Of the labels, for the message.
+        folder: Of the corpus, for the message.
+    """
+    if config.languages is not None:
+        return config
+    logger.info(
+        "%s: languages of the training documents: %s; of the labels' names: %s; words are "
+        "compared without inflection as in languages: [%s]",
+        folder, found, LanguageCount.of(names), ", ".join(found.languages),
+    )  # fmt: skip
+    return config.model_copy(update={"languages": found.languages})
+
+
 def fit_encoder_free(
     corpus: Dataset,
     config: TrainingConfig,
@@ -94,7 +116,7 @@ def fit_encoder_free(
 
     Raises:
         NoTokenError: No token is within the bounds.
-        ConfigError: A lemma table, the list of excluded words or the engine is missing.
+        ConfigError: The list of excluded words or the engine is missing.
     """
     training = corpus.split("train")
     truth = training.scan().labels
@@ -104,6 +126,7 @@ def fit_encoder_free(
             config.sparse,
             unspaced_share,
             word_rule_of(training, config),
+            languages=config.languages or (),
             removes_markup=bool(config.remove_markup),
         )
     with stage_cost(folder, f"sparse{suffix}"):

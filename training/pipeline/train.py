@@ -28,7 +28,11 @@ from longtail.training.data.overlap import record_of, with_splits_apart
 from longtail.training.data.survey import Survey, survey
 from longtail.training.pipeline.default_scorer import DefaultScorer
 from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
-from longtail.training.pipeline.encoder_free import fit_encoder_free, with_markup_decided
+from longtail.training.pipeline.encoder_free import (
+    fit_encoder_free,
+    with_languages_decided,
+    with_markup_decided,
+)
 from longtail.training.pipeline.fittings import with_scorer_settings
 from longtail.training.runtime.claims import RUN_NAME, claim, folder_of_run
 from longtail.training.runtime.ray import LOCAL, Executor
@@ -79,6 +83,8 @@ def train(run: Run, registry: Registry) -> int:
     corpus = with_dev_split(run)
     surveyed = survey(run.dataset.split("train"), run.config.warmup_texts)
     config = with_markup_decided(run.config, surveyed.markup_share, run.dataset.folder)
+    names = (label.name for label in run.dataset.catalogue)
+    config = with_languages_decided(config, surveyed.languages, names, run.dataset.folder)
     run = replace(run, config=config)
     start = _start(run, corpus, surveyed.sample) if run.config.is_dense else None
     note = _note_of(run, start)

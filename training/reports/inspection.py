@@ -13,8 +13,9 @@ from jaxtyping import Int64
 from longtail.models.files.bad_lines import BadLine, ProblemList
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.character_terms import words_of
-from longtail.models.scorers.markup import first_markup
+from longtail.models.scorers.markup import first_markup, without_markup
 from longtail.training.data.dataset import Dataset
+from longtail.training.data.languages import LanguageCount
 from longtail.training.data.splits import Document, Split, UnknownLabels, num_repeats
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
 from longtail.training.formats.documents import recognised
@@ -53,6 +54,7 @@ class SplitContent:
         num_words: Of all their texts.
         labels_a_document: The mean.
         lengths: Characters of a text: quantiles by name; empty without documents.
+        languages: How many texts are in which language.
         text_hashes: Of each text, rising, each once.
         label_counts: Of how many documents each label is.
         problems: What is wrong with it.
@@ -62,6 +64,7 @@ class SplitContent:
     num_words: int
     labels_a_document: float
     lengths: Mapping[str, int]
+    languages: LanguageCount
     text_hashes: Int64[np.ndarray, text]
     label_counts: Int64[np.ndarray, label]
     problems: SplitProblems
@@ -76,6 +79,7 @@ class Inspection:
         recognised: What was told from the files and not just read.
         splits: By name.
         num_labels: All of them.
+        name_languages: How many of their names are in which language.
         label_file: The name of their file; None: the documents tell them.
         bands: Number of labels by training documents, by the names of `FREQUENCY_BINS`.
         training_counts: Training documents of each label, falling.
@@ -88,6 +92,7 @@ class Inspection:
     recognised: tuple[str, ...]
     splits: Mapping[str, SplitContent]
     num_labels: int
+    name_languages: LanguageCount
     label_file: str | None
     bands: Mapping[str, int]
     training_counts: Int64[np.ndarray, label]
@@ -107,11 +112,13 @@ class Inspection:
                     "words": split.num_words,
                     "labels_a_document": round(split.labels_a_document, 4),
                     "characters": dict(split.lengths),
+                    "languages": split.languages.shares,
                     "unusable_lines": split.problems.num_bad,
                 }
                 for name, split in self.splits.items()
             },
             "labels": self.num_labels,
+            "languages_of_labels": self.name_languages.shares,
             "label_file": self.label_file,
             "labels_by_training_documents": dict(self.bands),
             "training_documents_of_labels": dict(
@@ -187,6 +194,7 @@ def inspect_dataset(dataset: Dataset, *, is_confidential: bool = False) -> Inspe
         recognised=tuple(_recognised(dataset)),
         splits=splits,
         num_labels=len(labels),
+        name_languages=LanguageCount.of(label.name for label in labels),
         label_file=dataset.label_file,
         bands={name: int(np.count_nonzero(subsets[name])) for name in FREQUENCY_BINS},
         training_counts=np.sort(counts)[::-1],
@@ -219,7 +227,7 @@ def _content(
     problems = {kind: ProblemList(split.path, 3) for kind in (EmptyText, UnknownLabels, BadLine)}
     lengths, texts, ids, labels = array("q"), array("q"), array("q"), array("q")
     words = num_unlabelled = num_marked = 0
-    marked = ""
+    marked, languages = "", LanguageCount()
     for item in split.lines_counted():
         if not isinstance(item, Document):
             shown = replace(item, reason=_UNSAID) if is_confidential else item
@@ -231,6 +239,7 @@ def _content(
         ids.append(hash(item.id))
         labels.extend(item.labels)
         words += len(words_of(item.text))
+        languages.add(without_markup(item.text))
         num_unlabelled += not item.labels
         if found := first_markup(item.text):
             num_marked += 1
@@ -241,6 +250,7 @@ def _content(
         num_words=words,
         labels_a_document=len(labels) / max(1, len(lengths)),
         lengths=_quantiles(np.array(lengths, dtype=np.int64)),
+        languages=languages,
         text_hashes=np.unique(hashes),
         label_counts=np.bincount(np.array(labels, dtype=np.int64), minlength=num_labels),
         problems=SplitProblems(

@@ -43,7 +43,7 @@ def text_of(found: Inspection) -> str:
     ranks = bars_of_ranks(found.training_counts)
     parts = [
         f"# What was understood\n\n{_bullets((f'format: {found.form}', *found.recognised))}",
-        f"## Documents\n\n{_split_table(found)}",
+        f"## Documents\n\n{_split_table(found)}\n\n{_languages(found)}",
         f"## Labels\n\n{_label_line(found)}\n\n```\n{bars_of_bands(found)}\n```",
         f"Training documents of the label at each rank:\n\n```\n{ranks}\n```",
         f"## Examples\n\n{_examples(found) or 'None are shown.'}",
@@ -115,6 +115,11 @@ def _split_table(found: Inspection) -> str:
         for name, split in found.splits.items()
     ]
     return markdown_table(header, rows)
+
+
+def _languages(found: Inspection) -> str:
+    shares = [f"languages of {name}: {split.languages}" for name, split in found.splits.items()]
+    return _bullets((*shares, f"languages of the labels' names: {found.name_languages}"))
 
 
 def _label_line(found: Inspection) -> str:

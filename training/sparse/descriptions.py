@@ -27,10 +27,8 @@ def keywords_of_labels(
     fewer positive weights than `num_keywords` has so many.
 
     A keyword is a token of the vocabulary: with the analyzer "char" a character n-gram, else a
-    lower-case word as it stands in the documents or, with
-    `sparse.lemma_language`, the dictionary form that stands for it in the lemma table. It is never
-    a stem; and a phrase (`sparse.max_ngram`), whose words are tokens too, only where a label has
-    nothing else.
+    lower-case word as it stands in the documents, never a stem; and a phrase (`sparse.max_ngram`),
+    whose words are tokens too, only where a label has nothing else.
 
     Args:
         model: The sparse classifiers.

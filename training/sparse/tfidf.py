@@ -1,23 +1,19 @@
-"""Fitting tf-idf: vocabulary, document frequencies and lemmas."""
+"""Fitting tf-idf: vocabulary and document frequencies."""
 
 from __future__ import annotations
 
-import gzip
-import importlib.util
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
+from itertools import compress
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Bool, Float32
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
-from longtail.models.errors import ConfigError
-from longtail.models.extras import require
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.tfidf import CHAR, WORD, TfidfModel, terms_of, weigh_counts
+from longtail.models.scorers.word_forms import WordForms
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.sparse.fit import NoTokenError
 from longtail.training.sparse.word_rule import ANY_WORD, WordRule
@@ -28,6 +24,7 @@ def fit_tfidf(
     config: SparseConfig,
     rule: WordRule = ANY_WORD,
     *,
+    languages: Sequence[str] = (),
     removes_markup: bool = False,
 ) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
     """Learn vocabulary and idf, and return them with the training documents' tf-idf rows.
@@ -37,23 +34,18 @@ def fit_tfidf(
 
     Args:
         texts: Training documents.
-        config: Document frequency bounds, analyzer (automatic: words), lemmas, length of phrases.
+        config: Document frequency bounds, analyzer (automatic: words), length of phrases.
         rule: Which words may become features besides.
+        languages: Of the texts, whose words are compared by `WordForms` if one is not English.
         removes_markup: Whether texts are read without HTML.
 
     Raises:
         NoTokenError: No token is within the bounds.
-        ConfigError: The lemma table is missing.
     """
     analyzer = CHAR if config.analyzer == CHAR else WORD
-    lemmas = {} if analyzer == CHAR else read_lemmas(config.lemma_language)
-    lemmas = {form: lemma for form, lemma in lemmas.items() if not rule.excludes(form)}
     max_ngram = 1 if analyzer == CHAR else config.max_ngram
     counter = CountVectorizer(
-        analyzer=partial(terms_of, lemmas=lemmas, max_ngram=max_ngram, analyzer=analyzer),
-        min_df=config.min_document_count,
-        max_df=config.max_document_share,
-        dtype=np.float32,
+        analyzer=partial(terms_of, max_ngram=max_ngram, analyzer=analyzer), dtype=np.float32
     )
     if removes_markup:
         texts = map(without_markup, texts)
@@ -62,21 +54,45 @@ def fit_tfidf(
     except ValueError as error:
         raise NoTokenError(_no_token(config, str(error))) from error
     tokens = [str(token) for token in counter.get_feature_names_out()]
-    is_allowed = rule.allowed(tokens, counts)
-    if not is_allowed.all():
-        tokens = [token for token, allowed in zip(tokens, is_allowed, strict=True) if allowed]
-        counts = csr_array(counts[:, is_allowed])
-    if not tokens:
-        reason = "all others are excluded, or of too few different documents"
-        raise NoTokenError(_no_token(config, reason))
+    tokens, counts = _taken(tokens, counts, rule.allowed(tokens, counts))
+    forms = WordForms(languages)
+    if forms.has_stems and analyzer == WORD:
+        tokens, counts = _merged(tokens, counts, forms)
     num_documents = counts.shape[0]
     frequency = np.bincount(counts.indices, minlength=len(tokens))
-    idf = (np.log((1 + num_documents) / (1 + frequency)) + 1).astype(np.float32)
-    kept = set(tokens)
-    # A form that is itself a token must go on being read as its lemma, even one left out.
-    used = {form: x for form, x in lemmas.items() if x in kept or form in kept}
-    model = TfidfModel(tokens, idf, used, max_ngram, analyzer, removes_markup=removes_markup)
+    most = config.max_document_share * num_documents
+    is_within = (frequency >= config.min_document_count) & (frequency <= most)
+    tokens, counts = _taken(tokens, counts, is_within)
+    if not tokens:
+        raise NoTokenError(_no_token(config, "all are rarer, more frequent or excluded"))
+    idf = (np.log((1 + num_documents) / (1 + frequency[is_within])) + 1).astype(np.float32)
+    model = TfidfModel(tokens, idf, languages, max_ngram, analyzer, removes_markup=removes_markup)
     return model, weigh_counts(counts, idf)
+
+
+def _taken(
+    tokens: list[str], counts: csr_array, is_taken: Bool[np.ndarray, token]
+) -> tuple[list[str], csr_array]:
+    """Return some tokens, and their columns."""
+    if is_taken.all():
+        return tokens, counts
+    return list(compress(tokens, is_taken)), csr_array(counts[:, is_taken])
+
+
+def _merged(tokens: list[str], counts: csr_array, forms: WordForms) -> tuple[list[str], csr_array]:
+    """Return one token for all those of one form, their shortest, in the order of the alphabet."""
+    shortest: dict[str, str] = {}
+    keys = [forms.of_all(token) for token in tokens]
+    for token, key in sorted(zip(tokens, keys, strict=True), key=lambda x: (len(x[0]), x[0])):
+        shortest.setdefault(key, token)
+    kept = sorted(shortest.values())
+    columns = {token: column for column, token in enumerate(kept)}
+    into = np.array([columns[shortest[key]] for key in keys], dtype=np.int64)
+    ones = np.ones(len(tokens), dtype=np.float32)
+    shape = (len(tokens), len(kept))
+    merged = csr_array(counts @ csr_array((ones, (np.arange(len(tokens)), into)), shape=shape))
+    merged.sort_indices()
+    return kept, merged
 
 
 def _no_token(config: SparseConfig, reason: str) -> str:
@@ -85,30 +101,3 @@ def _no_token(config: SparseConfig, reason: str) -> str:
         f"{config.max_document_share:.0%} of the training documents ({reason}); give more "
         "documents, or change sparse.min_document_count or sparse.max_document_share"
     )
-
-
-def read_lemmas(language: str) -> dict[str, str]:
-    """Return spaCy's lookup lemmas of a language, by lower-case surface form; none for "".
-
-    The tables are lists of forms and know no part of speech ("leaves" -> "leave").
-
-    Raises:
-        ConfigError: The package with the tables is missing, or has none for this language.
-    """
-    if not language:
-        return {}
-    require("lemmas", f"sparse.lemma_language {language!r}")
-    spec = importlib.util.find_spec("spacy_lookups_data")
-    assert spec is not None and spec.origin is not None
-    path = Path(spec.origin).parent / "data" / f"{language}_lemma_lookup.json.gz"
-    if not path.exists():
-        raise ConfigError(
-            f"sparse.lemma_language {language!r}: spacy-lookups-data has no such lemma table; "
-            "leave it empty, or choose another language"
-        )
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        table: dict[str, str | list[str]] = json.load(file)
-    # Some languages list several lemmas of a form, the likeliest first.
-    first = {form: x if isinstance(x, str) else x[0] for form, x in table.items() if x}
-    lowered = {form.lower(): lemma.lower() for form, lemma in first.items()}
-    return {form: lemma for form, lemma in lowered.items() if form != lemma}

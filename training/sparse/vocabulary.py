@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jaxtyping import Float32
 from scipy.sparse import csr_array
@@ -30,6 +30,7 @@ def fit_tfidf_of(
     unspaced: float | None = None,
     rule: WordRule = ANY_WORD,
     *,
+    languages: Sequence[str] = (),
     removes_markup: bool = False,
 ) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
     """Learn vocabulary and idf (see `fit_tfidf`); defaults that leave no token give way.
@@ -43,18 +44,20 @@ def fit_tfidf_of(
         config: As it was given; what is not at its default is kept.
         unspaced: Share of the letters in scripts without spaces; None: the texts are read for it.
         rule: Which words may become features besides; it never gives way.
+        languages: Of the texts.
         removes_markup: Whether texts are read without HTML.
 
     Raises:
         NoTokenError: No token is left all the same.
-        ConfigError: The lemma table is missing.
     """
     share = unspaced_share(split.texts()) if unspaced is None else unspaced
     chosen = _with_analyzer(split, config, share)
     refusals: list[NoTokenError] = []
     for settings in _attempts(chosen, may_change=config.analyzer == "automatic"):
         try:
-            found = fit_tfidf(split.texts(), settings, rule, removes_markup=removes_markup)
+            found = fit_tfidf(
+                split.texts(), settings, rule, languages=languages, removes_markup=removes_markup
+            )
         except NoTokenError as error:
             refusals.append(error)
             continue
@@ -79,12 +82,8 @@ def _with_analyzer(split: Split, config: SparseConfig, share: float) -> SparseCo
 
 
 def _ignored(config: SparseConfig) -> str:
-    names = [
-        name
-        for name in ("max_ngram", "lemma_language")
-        if getattr(config, name) != getattr(_DEFAULTS, name)
-    ]
-    return "; sparse." + " and sparse.".join(names) + " decide nothing then" if names else ""
+    is_given = config.max_ngram != _DEFAULTS.max_ngram
+    return "; sparse.max_ngram decides nothing then" if is_given else ""
 
 
 def _attempts(config: SparseConfig, *, may_change: bool) -> Iterator[SparseConfig]:

@@ -47,7 +47,9 @@ class WordRule:
             terms: Words, phrases or n-grams.
             counts: How often each occurs in each document.
         """
-        found = np.array([not self.excludes(term) for term in terms], dtype=np.bool_)
+        found = np.ones(len(terms), dtype=np.bool_)
+        if self.excluded:
+            found = np.array([not self.excludes(term) for term in terms], dtype=np.bool_)
         for groups in self.groups:
             found &= _num_groups(groups, counts) >= self.least
         return found

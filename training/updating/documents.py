@@ -80,12 +80,11 @@ class ChangedDocuments:
         counts = Counter(
             word
             for each in self.new
-            for word in set(terms_of(tfidf.cleaned(each.text), tfidf.lemmas, 1, tfidf.analyzer))
+            for word in set(terms_of(tfidf.cleaned(each.text), 1, tfidf.analyzer, tfidf.forms))
         )
         most = config.max_document_share * len(self.new)
         words = [word for word, x in counts.items() if config.min_document_count <= x <= most]
-        known = set(tfidf.tokens)
-        return sum(word not in known for word in words) / max(1, len(words))
+        return sum(tfidf.token_of(word) is None for word in words) / max(1, len(words))
 
 
 def change_documents(corpus: Dataset, verdicts: Verdicts, *, has_dev: bool) -> ChangedDocuments:

@@ -32,7 +32,7 @@ def names(parts):
     """A model of the names of all labels: the better they are found, the more it gives."""
     rng = np.random.default_rng(0)
     catalogue = LabelCatalogue(map(named_label, parts.catalogue))
-    words = words_of(catalogue, {"wolves": "wolf"})
+    words = words_of(catalogue, ["en", "de"])
     numbers = np.arange(len(FEATURES))
     return NameModel(
         catalogue=catalogue,
@@ -49,7 +49,7 @@ def names(parts):
             values=np.array([x for i in numbers for x in (0.0, -0.1 * i, 0.2 + 0.1 * i)]),
             baseline=np.array([-2.0]),
         ),
-        lemmas={"wolves": "wolf"},
+        languages=("en", "de"),
     )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_what_was_written_is_read(named, names, named_parts):
     found = read_parts(named).models[NAMES]
     assert found is not None
     assert list(found.catalogue) == list(names.catalogue)
-    assert (found.counts.words, found.lemmas) == (names.counts.words, names.lemmas)
+    assert (found.counts.words, found.languages) == (names.counts.words, names.languages)
     assert found.counts.num_documents == 2
     pairs = [
         (names.counts.documents, found.counts.documents),
@@ -150,7 +150,7 @@ def test_arrays_that_contradict_each_other_are_refused(broken, name, change):
     [
         ("names.json", {"words": ["fish"]}),
         ("names.json", {"words": None}),
-        ("names.json", {"lemmas": ["wolf"]}),
+        ("names.json", {"languages": ["elvish"]}),
         ("names.jsonl", {"text": "{"}),
     ],
 )

@@ -29,7 +29,7 @@ KEYLESS_SHARE = 0.2
 
 def matcher_of(labels: list[Label], training: list[str] = TRAINING) -> NameMatcher:
     catalogue = LabelCatalogue(labels)
-    words = words_of(catalogue, {})
+    words = words_of(catalogue)
     return NameMatcher(
         catalogue, words, count_words(map(words.read_text, training), catalogue, words)
     )
@@ -41,7 +41,7 @@ class Oracle:
     def __init__(self, labels: list[Label], training: list[str], text: str) -> None:
         self.labels = labels
         catalogue = LabelCatalogue(labels)
-        self.words = words_of(catalogue, {})
+        self.words = words_of(catalogue)
         self.training = [self.words.read(each).tolist() for each in training]
         self.pieces = self.words.read(text.strip()).tolist()
         self.title = self.words.read(title_of(text.strip())).tolist()

@@ -39,7 +39,7 @@ def trees_of(*stumps: tuple[int, float, float, float]) -> BoostedTrees:
 @pytest.fixture
 def model():
     catalogue = LabelCatalogue(LABELS)
-    words = words_of(catalogue, {})
+    words = words_of(catalogue)
     return NameModel(
         catalogue=catalogue,
         counts=count_words(map(words.read_text, TRAINING), catalogue, words),

@@ -13,46 +13,8 @@ from longtail.models.lexical.words import (
     UNKNOWN,
     NameWords,
     pieces,
-    singular,
-    without_accents,
 )
 from longtail.models.scorers.character_terms import MARKS, UNSPACED_SCRIPTS
-
-
-@pytest.mark.parametrize(
-    ("word", "right"),
-    [
-        ("policies", "policy"),
-        ("fishes", "fish"),
-        ("churches", "church"),
-        ("taxes", "tax"),
-        ("rivers", "river"),
-        ("movies", "movy"),  # as in texts: nobody reads it
-        ("virus", "virus"),
-        ("glass", "glass"),
-        ("gas", "gas"),  # shorter than any plural
-        ("fish", "fish"),
-        ("", ""),
-    ],
-)
-def test_plurals_lose_their_ending(word, right):
-    assert singular(word) == right
-
-
-@pytest.mark.parametrize(
-    ("word", "right"),
-    [
-        ("café", "cafe"),
-        ("cafe\u0301", "cafe"),
-        ("ﬁsh", "fish"),
-        ("ångström", "angstrom"),
-        ("λόγος", "λογος"),
-        ("straße", "straße"),
-        ("plain", "plain"),
-    ],
-)
-def test_accents_are_taken_off(word, right):
-    assert without_accents(word) == right
 
 
 @pytest.mark.parametrize(
@@ -100,6 +62,15 @@ def test_texts_are_read_as_numbers():
         SENTENCE_END,
     ]
     assert words.read("").tolist() == []
+
+
+def test_compounds_without_a_name_are_read_as_the_parts_that_have_one():
+    words = NameWords.of_names(["Schuh", "Wasser", "Schutz"], ["de"])
+    schuh, schutz, wasser = range(3)
+    assert words.read("Wanderschuhe. Wasserschutz").tolist() == [
+        UNKNOWN, SENTENCE_END, wasser, schutz,
+    ]  # fmt: skip
+    assert words.read("Schuhe Schutzwassers").tolist() == [schuh, schutz, wasser]
 
 
 def test_what_is_kept_of_words_is_bounded(monkeypatch):

@@ -11,7 +11,7 @@ from longtail.models.scorers.tfidf import TfidfModel, terms_of
 
 
 def terms(text: str) -> list[str]:
-    return terms_of(text, {}, 1, "char")
+    return terms_of(text, 1, "char")
 
 
 def test_terms_are_n_grams_within_a_run_of_one_script():

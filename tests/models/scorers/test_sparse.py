@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from longtail.models.errors import BundleCorruptError
 from longtail.models.ranking.top_k import NO_LABEL, Source, top_of_scores
 from longtail.models.scorers.sparse import SparseModel, SparseSource
-from longtail.models.scorers.tfidf import TfidfModel, tokenize
+from longtail.models.scorers.tfidf import TfidfModel
 
 TEXTS = [
     "The river, the RIVER and its fish",
@@ -28,9 +28,9 @@ def reference(texts: list[str]) -> TfidfVectorizer:
     return TfidfVectorizer(sublinear_tf=True).fit(texts)
 
 
-def model_of(vectorizer: TfidfVectorizer, lemmas: dict[str, str] | None = None) -> TfidfModel:
+def model_of(vectorizer: TfidfVectorizer) -> TfidfModel:
     tokens = [str(token) for token in vectorizer.get_feature_names_out()]
-    return TfidfModel(tokens, vectorizer.idf_.astype(np.float32), lemmas)
+    return TfidfModel(tokens, vectorizer.idf_.astype(np.float32))
 
 
 @given(st.lists(WORDS.map(" ".join), min_size=1, max_size=6))
@@ -40,21 +40,19 @@ def test_features_of_any_text_are_those_of_scikit_learn(texts):
     np.testing.assert_allclose(model_of(vectorizer).transform(texts).toarray(), wanted, atol=1e-6)
 
 
-def test_lemmas_replace_the_forms_they_are_for():
-    lemmas = {"rivers": "river", "fishes": "fish"}
-    assert tokenize("Rivers fishes laws", lemmas) == ["river", "fish", "laws"]
-    model = TfidfModel(["fish", "river"], np.ones(2, dtype=np.float32), lemmas)
-    found = model.transform(["Rivers river fishes"]).toarray()[0]
+def test_words_of_one_form_are_one_token():
+    model = TfidfModel(["fisch", "fluss"], np.ones(2, dtype=np.float32), ["de"])
+    found = model.transform(["Flüsse Fluss Fische"]).toarray()[0]
     assert found[1] / found[0] == pytest.approx(1 + np.log(2))
 
 
 def test_the_vocabulary_comes_back_from_json():
     idf = np.array([1, 2], dtype=np.float32)
-    model = TfidfModel(["čeština", "b"], idf, {"bs": "b"}, max_ngram=2)
+    model = TfidfModel(["čeština", "bratr"], idf, ["cs"], max_ngram=2)
     found = TfidfModel.from_json(model.to_json(), idf)
-    assert (found.tokens, found.lemmas, found.max_ngram) == (model.tokens, model.lemmas, 2)
+    assert (found.tokens, found.forms.languages, found.max_ngram) == (model.tokens, ("cs",), 2)
     np.testing.assert_array_equal(
-        found.transform(["bs Čeština"]).toarray(), model.transform(["bs Čeština"]).toarray()
+        found.transform(["bratři Češtiny"]).toarray(), model.transform(["bratr Čeština"]).toarray()
     )
 
 
@@ -65,11 +63,11 @@ def test_the_vocabulary_comes_back_from_json():
         {"max_ngram": 0},
         {"tokens": [1]},
         {"tokens": ["\ud800"]},
-        {"lemmas": {"a": 1}},
+        {"languages": ["elvish"]},
     ],
 )
 def test_a_vocabulary_out_of_its_bounds_is_refused(change):
-    content = {"tokens": ["a"], "lemmas": {}, "max_ngram": 1, "analyzer": "word"} | change
+    content = {"tokens": ["a"], "languages": [], "max_ngram": 1, "analyzer": "word"} | change
     with pytest.raises(BundleCorruptError, match="sparse vocabulary: cannot be read"):
         TfidfModel.from_json(json.dumps(content), np.ones(1, dtype=np.float32))
 

@@ -33,14 +33,14 @@ def test_every_wrong_key_and_value_is_named_at_once(tmp_path):
     path = write(
         tmp_path,
         "sed: 1\nretrieval: {batch_size: 0, epoch: 2}\nprecision: float8\n"
-        "sparse: {max_document_share: 1.5, lemma_language: English}\n",
+        "languages: [English]\nsparse: {max_document_share: 1.5}\n",
     )
     with pytest.raises(ConfigError, match=r"run\.yaml") as caught:
         read_config(path)
     for key in ("sed", "retrieval.batch_size", "retrieval.epoch", "precision"):
         assert f"{key}: " in str(caught.value)
     assert "sparse.max_document_share: " in str(caught.value)
-    assert "sparse.lemma_language: " in str(caught.value)
+    assert "languages: " in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_scorers_that_do_not_go_together_are_refused(scorers, message):
 def test_ignored_keys_are_those_that_were_given():
     content = {
         "scorers": ["sparse"], "seed": 3, "encoder": "x", "retrieval": {"epochs": 9},
-        "descriptions": {"num_keywords": 3}, "sparse": {"lemma_language": "", "cost": 2.0},
+        "descriptions": {"num_keywords": 3}, "sparse": {"cost": 2.0},
     }  # fmt: skip
     config = TrainingConfig.model_validate(content)
     assert config.keys_ignored == ["encoder", "retrieval"]

@@ -46,13 +46,13 @@ def corpus(num: int, seed: int = 0, right: float = 0.8) -> tuple[list[str], csr_
 
 
 def fitted(texts: list[str], truth: csr_array, seed: int = 0) -> NameModel | None:
-    return fit_name_model(lambda: texts, truth, catalogue_of(NAMES), {}, seed=seed)
+    return fit_name_model(lambda: texts, truth, catalogue_of(NAMES), seed=seed)
 
 
 def matched(texts: list[str]) -> Matches:
     """The matches of documents that words are counted in, too."""
     catalogue = catalogue_of(NAMES)
-    words = words_of(catalogue, {})
+    words = words_of(catalogue)
     return NameMatcher(
         catalogue, words, count_words(map(words.read_text, texts), catalogue, words)
     ).match(texts)
@@ -192,7 +192,7 @@ def test_where_names_are_never_wrong_whole_names_come_first():
 
 def test_documents_are_counted_once_for_each_word_and_pair():
     catalogue = catalogue_of(["river law", "law of tax"])
-    words = words_of(catalogue, {})
+    words = words_of(catalogue)
     texts = ["River law, river laws", "law river", "tax of law of tax", "law. of", "zebra", ""]
     counts = count_words(map(words.read_text, texts), catalogue, words)
     assert counts.words == ("law", "of", "river", "tax") == words.words
@@ -212,7 +212,7 @@ def test_fitted_again_it_keeps_all_names_of_the_labels_that_it_knew():
     """The catalogue of a bundle has only those names that label texts are to have."""
     texts, truth = corpus(400)
     named = [replace(label, alternative_names=("pond",)) for label in catalogue_of(NAMES)]
-    before = fit_name_model(lambda: texts, truth, LabelCatalogue(named), {}, seed=0)
+    before = fit_name_model(lambda: texts, truth, LabelCatalogue(named), seed=0)
     new = Label("new", "harbour")
     wide = csr_array(np.pad(truth.toarray(), ((0, 0), (0, 1))))
     sparse = SparseModel(

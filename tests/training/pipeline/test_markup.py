@@ -85,3 +85,19 @@ def test_it_is_on_where_enough_texts_have_html_or_as_it_is_set(
     tfidf = read_parts(bundle).sparse.tfidf
     assert tfidf.removes_markup is is_removed
     assert bool({"quot", "szlig"} & set(tfidf.tokens)) is not is_removed
+
+
+def test_inflected_words_of_the_language_of_the_texts_find_the_names(train_on):
+    bundle = train_on(documents(PLAIN, 200))
+    assert bundle.manifest.training["languages"] == ["de"]
+    predictor = Predictor.of_bundle(bundle, device="cpu")
+    texts = ["Alte Gießkannen", "zwei RUCKSAECKEN", "Stühle", "Lampen"]
+    for scorer in ("sparse", "names"):
+        found = predictor.predict(texts, scorer=scorer, k=1)
+        assert [each.labels[0].name for each in found] == [
+            "Gießkanne",
+            "Rucksack",
+            "Stuhl",
+            "Lampe",
+        ]
+        assert [predictor.predict([x], scorer=scorer, k=1)[0] for x in texts] == found

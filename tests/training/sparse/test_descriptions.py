@@ -1,7 +1,5 @@
 """Keywords and pseudo descriptions of labels."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -28,11 +26,10 @@ def model_of(
     weights: list[list[float]],
     labels: list[int],
     tokens: list[str] = TOKENS,
-    lemmas: dict[str, str] | None = None,
     max_ngram: int = 1,
 ) -> SparseModel:
     return SparseModel(
-        TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32), lemmas, max_ngram),
+        TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32), (), max_ngram),
         csr_array(np.array(weights, dtype=np.float32)),
         np.zeros(len(labels), dtype=np.float32),
         np.array(labels, dtype=np.int64),
@@ -88,17 +85,6 @@ def test_a_fitted_label_s_keywords_are_those_of_a_naive_loop(fitted):
     weights = model.weights.toarray()
     for row, label in enumerate(model.labels.tolist()):
         assert keywords[label] == naive_keywords(weights[row], model.tfidf.tokens, config)
-
-
-def test_with_lemmas_keywords_are_dictionary_forms_and_no_stems(tmp_path):
-    texts = {"studies of fisheries": "fish", "studying fishery": "fish", "car study": "car"}
-    records = (json.dumps({"text": x, "labels": [y]}) + "\n" for x, y in texts.items())
-    (tmp_path / "train.jsonl").write_text("".join(records))
-    config = SparseConfig(lemma_language="en", max_document_share=1)
-    dataset, model = fit(tmp_path / "sparse", tmp_path, config)
-    keywords = keywords_of_labels(model, dataset.catalogue, DescriptionConfig())
-    assert {word for words in keywords for word in words} <= {"study", "fishery"}
-    assert keywords[dataset.catalogue.index_of("fish")][0] == "fishery"
 
 
 # ---- pseudo descriptions ----

@@ -15,7 +15,8 @@ from longtail.training.data.dataset import open_dataset
 from longtail.training.sparse import fit as sparse
 from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.sparse.svm import SvmProblem
-from longtail.training.sparse.tfidf import fit_tfidf, read_lemmas
+from longtail.training.sparse.tfidf import fit_tfidf
+from longtail.training.sparse.word_rule import WordRule
 
 CONFIG = SparseConfig()
 
@@ -174,11 +175,17 @@ def fail_at_call(number: int, function):
     return call
 
 
-def test_a_token_whose_lemma_is_left_out_is_read_as_in_training():
-    # "leaves" -> "leave" is too frequent; "leaving" -> "leaving" alone would be a token otherwise.
-    lemmas = read_lemmas("en")
-    texts = ["cats leaves", "cats leaves", "cat leaves", "dogs leaves cats", "dog leaves"]
-    tfidf, features = fit_tfidf(texts, SparseConfig(lemma_language="en", max_document_share=0.9))
-    assert lemmas["leaves"] == "leave"
-    assert "leave" not in tfidf.tokens
+def test_stems_are_tokens_spelt_as_the_shortest_word_and_read_as_in_training():
+    texts = ["die Häuser brennen", "des Hauses Dach", "ein Haus brennt", "das Dach"]
+    tfidf, features = fit_tfidf(texts, SparseConfig(max_document_share=1), languages=["de"])
+    assert {"haus", "dach", "brennt"} == set(tfidf.tokens)
     assert (tfidf.transform(texts) != features).nnz == 0
+
+
+def test_a_form_has_none_of_the_excluded_words():
+    texts = ["der Müller mahlt", "die Müllers mahlen"]
+    config = SparseConfig(max_document_share=1)
+    rule = WordRule(excluded=frozenset({"muller"}), least=1)
+    tfidf, _ = fit_tfidf(texts, config.model_copy(update={"min_document_count": 1}), rule,
+                         languages=["de"])  # fmt: skip
+    assert "müllers" in tfidf.tokens and "müller" not in tfidf.tokens
