@@ -1,10 +1,10 @@
 """What `accept` adds to the CPU of a request, with a model that makes a promise.
 
-    python tests/bench/accept_cost.py REGISTRY [--rounds 20] [--json FILE]
+    python tests/bench/accept_cost.py REGISTRY [--rounds 120] [--json FILE]
 
-One service answers a title with ten labels over one connection, without and with `"accept": true`,
-which take turns. A figure is the CPU time of its process divided by its answers: the median of the
-rounds. The ratio is the median of those of the rounds.
+One service answers the shortest warm-up text of the bundle with ten labels over one connection,
+without and with `"accept": true`, which take turns. A figure is the CPU time of its process divided
+by its answers: the median of the rounds. The ratio is the median of those of the rounds.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import argparse
 from pathlib import Path
 from statistics import median
 
-from http_cost import TITLE, cpu_s
+from http_cost import cpu_s
 from load_generator import predict_requests, run, saturate
 from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import Served, served
+
+from longtail.models.bundle.registry import Registry
+from longtail.models.bundle.warmup_texts import read_probes
 
 KINDS = {"without": {}, "with": {"accept": True}}
 
@@ -26,15 +29,16 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("registry", type=Path)
-    parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--rounds", type=int, default=120)
     add_json_option(parser)
     chosen = begin(parser)
+    text = min(read_probes(Registry(chosen.registry).open("current")), key=len)
     costs: dict[str, list[float]] = {name: [] for name in KINDS}
     with served(chosen.registry, "--num-threads", "1") as service:
         for number in range(-1, chosen.rounds):  # the first one warms up
             for name, options in KINDS.items():
-                requests = predict_requests([TITLE], k=10, **options)
+                requests = predict_requests([text], k=10, **options)
                 cost = cost_ms(service, requests, chosen.seconds)
                 costs[name] += [cost] if number >= 0 else []
     ratios = [after / before for before, after in zip(*costs.values(), strict=True)]

@@ -64,12 +64,15 @@ def main(
         f"threshold {threshold:.3f}": measured(documents, documents.probabilities >= threshold),
         f"k {best_k}": measured(documents, first(documents, best_k)),
     }
-    cells = [[name, *(f"{value:.2f}" for value in row.values())] for name, row in rows.items()]
+    names = ["choice", *rows["auto"]]
+    found = [[name, *(round(value, 2) for value in row.values())] for name, row in rows.items()]
+    table = {"columns": [{"name": name, "digits": 2} for name in names], "rows": found}
+    cells = [[str(cell) for cell in row] for row in found]
     figures = {
         "model": bundle.manifest.digest, "data": dataset.fingerprint, "split": split,
-        "scorer": scorer, "documents": len(documents.labels), "rows": rows,
+        "scorer": scorer, "documents": len(documents.labels), "choices": table,
     }  # fmt: skip
-    print(deliver(json_file, figures, markdown_table(["", *rows["auto"]], cells)))
+    print(deliver(json_file, figures, markdown_table(names, cells)))
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, object]:
     for (level, rule), some in groupby(rows, lambda row: (row["level"], row["rule"])):
         bands = list(some)
         worst = max(bands[:-1], key=lambda row: float(row["broken"]))
-        figures = [worst["broken"], bands[-1]["precision"] or 0, bands[-1]["found"]]
-        shares = [round(100 * each, 2) for each in figures]
+        figures = [worst["broken"], bands[-1]["precision"], bands[-1]["found"]]
+        shares = [None if each is None else round(100 * each, 2) for each in figures]
         found.append([f"{100 * level:g} %", rule, worst["band"] if shares[0] else None, *shares])
     names = {"broken, %": 1, "right, %": 1, "found, %": 1}
     columns: list[dict[str, object]] = [{"name": x} for x in ("promise", "rule", "worst band")]

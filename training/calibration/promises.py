@@ -210,11 +210,15 @@ def _precise_rule(band: AnsweredBand, first: int, level: float, error: float) ->
     if thresholds:
         return band.accepting(first, thresholds)
     found = band.accepting(first, [level])
-    needed = math.ceil(math.log(shares[0]) / math.log(level))
+    most_wrong = int(binom.ppf(shares[0], found.num_accepted, 1 - level)) - 1
+    expected = f"at most {most_wrong} wrong ones"
+    if most_wrong < 0:
+        needed = math.ceil(math.log(shares[0]) / math.log(level))
+        expected = f"at least {needed}, all right, or more with few wrong ones"
     refusal = (
         f"of the best labels of the texts, {found.num_accepted} have a probability of at least "
-        f"{level:g}, and {found.num_right} of these are right; expected at least {needed}, all "
-        "right, or more with few wrong ones"
+        f"{level:g}, and {found.num_accepted - found.num_right} of these are wrong; expected "
+        f"{expected}"
     )
     return BandRule(first, (), refusal=refusal)
 
