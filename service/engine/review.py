@@ -76,6 +76,7 @@ class ReviewDesk:
         self._settings = settings
         self._telemetry = telemetry
         self._slots = asyncio.Semaphore(settings.review_concurrency)
+        self._unfitted: set[int] = set()
         self.budget = DayBudget(settings.max_reviews_per_day)
 
     async def close(self) -> None:
@@ -129,6 +130,7 @@ class ReviewDesk:
         texts = [asked.all_texts[i] for i in rows]
         fitted = answer.model.predictor.review
         if fitted is None or not self._fits(fitted, answer.scorer, asked.k):
+            self._warn_once(answer.model.version, fitted)
             return [self._failed(each, "not-fitted", started) for each in ordinary]
         try:
             candidates = await _candidates(engine, asked, answer, texts, fitted, until)
@@ -147,6 +149,15 @@ class ReviewDesk:
     def _fits(self, fitted: FittedReview, scorer: str, k: int) -> bool:
         is_own = (fitted.reviewer, fitted.scorer) == (self._reviewer.name, scorer)
         return is_own and k <= fitted.num_candidates
+
+    def _warn_once(self, version: int, fitted: FittedReview | None) -> None:
+        known = "none" if fitted is None else fitted.reviewer
+        if known != self._reviewer.name and version not in self._unfitted:
+            self._unfitted.add(version)
+            logger.warning(
+                "version %d gets no reviews: the reviewer is %r, and it was fitted to %r; run "
+                "'longtail review'", version, self._reviewer.name, known,
+            )  # fmt: skip
 
     async def _review_one(
         self,

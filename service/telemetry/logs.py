@@ -96,4 +96,5 @@ def configure_logging(level: str, form: str = "text") -> None:
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # At every start it tells of each instruction set that it has no library for, as of a fault.
-    logging.getLogger("faiss.loader").setLevel(logging.WARNING)
+    for name in ("faiss.loader", "httpx"):  # which tell of every request to a reviewer
+        logging.getLogger(name).setLevel(logging.WARNING)

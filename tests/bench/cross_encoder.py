@@ -56,7 +56,7 @@ class Reader:
 
     def logits(self, texts: list[str], labels: list[str]) -> torch.Tensor:
         pairs = self.tokenizer(
-            [text[:CHARACTERS] for text in texts], labels, truncation="only_first",
+            [text[:CHARACTERS] for text in texts], labels, truncation="longest_first",
             max_length=self.length, padding=True, return_tensors="pt",
         )  # fmt: skip
         found: torch.Tensor = self.model(**pairs).logits[:, 0]
@@ -141,7 +141,7 @@ def main(
     bundle = Registry(registry).open("current")
     dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
     predictor = Predictor(read_parts(bundle), default_scorer=bundle.manifest.default_scorer)
-    names = [each.pseudo_description or each.name for each in predictor.catalogue]
+    names = [(x.pseudo_description or x.name)[:100] for x in predictor.catalogue]
     counts = predictor.catalogue.training_counts
     texts, truth = read(dataset, "train", predictor, documents)
     ranking = predictor.rank(predictor.read(texts), RankingOptions(k=20))

@@ -25,7 +25,7 @@ from longtail.models.scorers.promises import PROMISES_NAME
 from longtail.training.assessment.truth import check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
 from longtail.training.calibration.reviews import ReviewGain, fit_review, held_out_gain
-from longtail.training.calibration.scored_pairs import ScoredPairs, spread_rows
+from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 from longtail.training.evaluation.tables import markdown_table
@@ -153,7 +153,8 @@ def find_review(
     split = left_out.view(dataset, split_name).split(split_name)
     predictor = Predictor(read_parts(bundle), default_scorer=scorer)
     truth, _ = truth_of(predictor.catalogue, dataset, split.scan().labels)
-    rows = spread_rows(truth.shape[0], num_documents)
+    last = truth.shape[0] - 1
+    rows = np.unique(np.linspace(0, last, min(num_documents, last + 1)).astype(np.int64))
     if len(rows) < LEAST_DOCUMENTS:
         raise ConfigError(f"got {len(rows)} documents, expected at least {LEAST_DOCUMENTS}")
     wanted = set(rows.tolist())

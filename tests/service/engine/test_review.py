@@ -88,6 +88,13 @@ def test_without_a_review_the_answer_is_the_ordinary_one(serve, body, settings, 
         assert server.bodies == []
 
 
+def test_a_version_that_does_not_know_the_reviewer_is_named_once_in_the_log(serve, caplog):
+    with standing_in(prefers_label_4) as server, serve(server, review_model="other") as client:
+        assert {ask(client, review=True)[0]["review_failed"] for _ in range(3)} == {"not-fitted"}
+    assert caplog.text.count("longtail review") == 1
+    assert "'rerank other'" in caplog.text
+
+
 def test_reviews_are_bounded_by_request_and_by_day(serve):
     bounds = {"max_reviews_per_request": 2, "max_reviews_per_day": 3}
     with standing_in(prefers_label_4) as server, serve(server, **bounds) as client:
