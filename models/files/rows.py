@@ -7,14 +7,14 @@ import gc
 import json
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine
+from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.files.csv_columns import AS_UTF_8, Columns, CsvHeader, find_header, not_csv
 from longtail.models.files.text_files import MAX_LINE_BYTES, lines
 
@@ -24,6 +24,8 @@ Row: TypeAlias = tuple[int, Fields | BadLine]
 
 _OPEN_QUOTE = "unexpected end of data"  # Python's words
 _DELIMITER_HINT = re.compile(r'"?sep=.?"?\s*', re.IGNORECASE)
+_MAX_PROBLEMS = 20
+"""Listed of a file."""
 _MAX_BAD_SHARE = 0.01
 """Lines of a UTF-8 file that may be damaged, as a share of all."""
 _SPREAD_OUT = re.compile(rb"\s*(\[\s*(\{.*)?|\{)\s*", re.DOTALL)
@@ -158,6 +160,36 @@ def csv_rows(path: Path, columns: Columns, optional: Iterable[str] = ()) -> Iter
             continue
         if any(cell.strip() for cell in cells):  # Excel leaves empty records behind a table
             yield number, _csv_fields(number, found.names, cells)
+
+
+def take_csv_rows(
+    path: Path, columns: Columns, take: Callable[[Fields], object], problem: str
+) -> None:
+    """Hand each record of a CSV file to a function, which may refuse it by a `DataError`.
+
+    Args:
+        path: The file.
+        columns: What it must have.
+        take: Called with each record.
+        problem: What refused lines are not: "don't say what replaces a label".
+
+    Raises:
+        DataError: Records were refused or can't be read: the first ones are listed; or as
+            `csv_rows`.
+    """
+    problems = ProblemList(path, _MAX_PROBLEMS)
+    for number, fields in csv_rows(path, columns):
+        try:
+            if isinstance(fields, BadLine):
+                raise DataError(fields.reason)
+            take(fields)
+        except DataError as error:
+            problems.add(BadLine(number, str(error)))
+    if problems.num_problems:
+        listed = list_problems(problems.kept, problems.num_problems)
+        raise DataError(
+            f"{path}: {counted_lines(problems.num_problems)} {problem}; correct them\n{listed}"
+        )
 
 
 def header_of(path: Path, columns: Columns, optional: Iterable[str] = ()) -> CsvHeader:

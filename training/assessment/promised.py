@@ -12,9 +12,8 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
 from longtail.models.files.outputs import check_readable_file
-from longtail.models.files.rows import Fields, csv_rows
+from longtail.models.files.rows import Fields, take_csv_rows
 from longtail.models.kinds.storage import read_parts, read_promises
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
@@ -35,7 +34,6 @@ from longtail.training.evaluation.tables import markdown_table
 logger = logging.getLogger(__name__)
 
 _ID, _THRESHOLD = "id", "threshold"
-_MAX_PROBLEMS = 20
 
 
 def promises_to_markdown(promises: Sequence[Promise]) -> str:
@@ -154,20 +152,14 @@ def read_label_thresholds(path: Path, catalogue: LabelCatalogue) -> dict[int, fl
     """
     check_readable_file(path, "--labels")
     found: dict[int, float] = {}
-    problems = ProblemList(path, _MAX_PROBLEMS)
-    for number, fields in csv_rows(path, ((_ID,), (_THRESHOLD,))):
-        try:
-            if isinstance(fields, BadLine):
-                raise DataError(fields.reason)
-            row, threshold = _label_threshold(fields, catalogue)
-            if row in found:
-                raise DataError(f"label {fields[_ID]!r} stands on an earlier line, too")
-            found[row] = threshold
-        except DataError as error:
-            problems.add(BadLine(number, str(error)))
-    if problems.num_problems:
-        listed = list_problems(problems.kept, problems.num_problems)
-        raise DataError(f"{path}: {problems.num_problems} lines are no thresholds\n{listed}")
+
+    def take(fields: Fields) -> None:
+        row, threshold = _label_threshold(fields, catalogue)
+        if row in found:
+            raise DataError(f"label {fields[_ID]!r} stands on an earlier line, too")
+        found[row] = threshold
+
+    take_csv_rows(path, ((_ID,), (_THRESHOLD,)), take, "are no thresholds of labels")
     if not found:
         raise DataError(f"{path}: no line follows the header; expected an id and a threshold each")
     return found

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
 from longtail.models.files.fields import id_of, string_of
-from longtail.models.files.rows import Fields, csv_rows
+from longtail.models.files.rows import Fields, take_csv_rows
 from longtail.models.labels.cells import labels_of_cell
 
 ID, REPLACED_BY = "id", "replaced_by"
 _COLUMNS = ((ID,), (REPLACED_BY,))
-_MAX_PROBLEMS = 20
 
 
 def read_merges(path: Path) -> dict[str, tuple[str, ...]]:
@@ -26,23 +24,12 @@ def read_merges(path: Path) -> dict[str, tuple[str, ...]]:
         DataError: The file can't be read to its end, or lines are none of these.
     """
     found: dict[str, list[str]] = {}
-    problems = ProblemList(path, _MAX_PROBLEMS)
-    for number, fields in csv_rows(path, _COLUMNS):
-        if isinstance(fields, BadLine):
-            problems.add(fields)
-            continue
-        try:
-            label_id, others = _replacement_of(fields)
-        except DataError as error:
-            problems.add(BadLine(number, str(error)))
-            continue
+
+    def take(fields: Fields) -> None:
+        label_id, others = _replacement_of(fields)
         found.setdefault(label_id, []).extend(others)
-    if problems.num_problems:
-        listed = list_problems(problems.kept, problems.num_problems)
-        raise DataError(
-            f"{path}: {problems.num_problems} lines don't say what replaces a label; correct them"
-            f"\n{listed}"
-        )
+
+    take_csv_rows(path, _COLUMNS, take, "don't say what replaces a label")
     return {label_id: tuple(dict.fromkeys(others)) for label_id, others in found.items()}
 
 
