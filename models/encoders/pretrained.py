@@ -24,6 +24,11 @@ from longtail.models.names import Precision
 PACKAGED = "packaged"
 """Name of the encoder that comes as a Python package, for machines that reach no model hub."""
 
+MULTILINGUAL = "multilingual"
+"""Name of an encoder of 100 languages on the model hub."""
+
+MULTILINGUAL_ID = "intfloat/multilingual-e5-small"
+
 PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of its model.safetensors, as published for sentence-transformers/all-MiniLM-L6-v2."""
 
@@ -53,7 +58,7 @@ class EncoderSource:
 
 
 def find_encoder(name: str) -> EncoderSource:
-    """Return the encoder of this name: "packaged", a folder, or else an id on the model hub.
+    """Return the encoder: "packaged", "multilingual", a folder, or else an id on the model hub.
 
     Raises:
         ConfigError: It can't be found or fetched, has no safetensors weights, or the packaged
@@ -61,6 +66,8 @@ def find_encoder(name: str) -> EncoderSource:
     """
     if name == PACKAGED:
         return _packaged()
+    if name == MULTILINGUAL:
+        name = MULTILINGUAL_ID
     folder = Path(name)
     if not folder.is_dir():
         folder = _fetch(name)

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +41,12 @@ _NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 _TEXTS = (
     "How much protein does a person need per day?",
     "Wasserdichte Wanderschuhe für Herren, rot",
-    "Les chaussures imperméables et l’île aux enfants",
+    "Les chaussures imperméables et l'île aux enfants",
     "Suomen kirjasto ja järvien vedenlaatu",
     "Vattentäta vandringskor för damer",
     "Кто написал «Войну и мир»?",
     "水资源政策与管理",
-    "Ｆｕｌｌ ｗｉｄｔｈ, ﬁsh\tand  spaces; 42 %",
+    "\uff26\uff55\uff4c\uff4c width, \ufb01sh\tand  spaces; 42 %",
 )
 
 
@@ -100,7 +101,7 @@ def read(path: Path) -> Packed:
     scores = np.frombuffer(content, "<f4", num_pieces, at + offsets.nbytes)
     at += offsets.nbytes + scores.nbytes
     blob = content[at : at + blob_length]
-    words = (blob[a:b].decode() for a, b in zip(offsets[:-1], offsets[1:], strict=True))
+    words = (blob[a:b].decode() for a, b in pairwise(offsets.tolist()))
     pieces = list(zip(words, scores.tolist(), strict=True))
     at += blob_length
     at += 8 + struct.unpack_from("<I", content, at + 4)[0]  # the map of characters: NFKC

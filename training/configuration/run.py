@@ -93,7 +93,8 @@ class TrainingConfig(_Section):
     """Settings of scorers that other packages registered: by the scorer's name, then by their own.
     """
     encoder: str = "packaged"
-    """"packaged", a folder, or an id on the model hub."""
+    """"packaged" (English), "multilingual" (intfloat/multilingual-e5-small of the model hub, with
+    its prefixes), a folder, or an id on the hub."""
     document_max_tokens: int = Field(default=128, ge=8, le=8192)
     """Tokens that the encoder reads of a document, special tokens included; a longer one is cut,
     and answers about it say so."""

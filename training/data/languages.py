@@ -134,6 +134,11 @@ class LanguageCount:
         return f"{shares} ({told})" if shares else f"not known ({told})"
 
 
+def function_words(language: str) -> list[str]:
+    """Return the most common words of a language."""
+    return _FUNCTION_WORDS[language].split()
+
+
 def name_of(language: str) -> str:
     """Return the English name of a language."""
     return "English" if language == ENGLISH else STEMMERS[language].title()

@@ -22,10 +22,11 @@ from transformers import TokenizersBackend
 
 from longtail.models.encoders.check import failure_in, num_token_ids, reason_of, twin
 from longtail.models.encoders.dual_encoder import DualEncoder, Role
-from longtail.models.encoders.pretrained import EncoderSource, load_transformer
+from longtail.models.encoders.pretrained import MULTILINGUAL, EncoderSource, load_transformer
 from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
 from longtail.models.errors import ConfigError
 from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.languages import LanguageCount, function_words, name_of
 from longtail.training.runtime.machine import Machine
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,14 @@ MAX_UNKNOWN = 0.95
 """Share of unknown tokens from which on an encoder is refused."""
 MANY_UNKNOWN = 0.2
 """And from which on a warning says it."""
+_LEAST_WHOLE = 0.8
+"""Share of a language's function words that are one token each in a tokenizer that knows it."""
+_LEAST_LETTERS = 3
+"""Of these words; shorter ones are tokens by chance."""
+_LEAST_TOKENS = 5000
+"""Of a tokenizer of words; one of fewer tokens takes all words apart, as one of characters does."""
+_MOST_FOREIGN = 0.5
+"""Share of the texts in languages that the tokenizer does not know, from which on it is refused."""
 _NUM_VECTORS = 8
 """Different training texts whose vectors are compared."""
 _COMPARED = 64
@@ -111,6 +120,7 @@ def check_encoder(trial: EncoderTrial, sample: Sequence[str]) -> None:
         if sample:
             _check_ids(trial, tokens)
             _check_unknown(trial, tokens)
+            _check_languages(trial, sample)
             _check_vectors(trial, _different(beginnings), num_different=len(set(sample)))
         _check_lengths(trial)
         _check_saving(trial)
@@ -148,6 +158,41 @@ def _check_unknown(trial: EncoderTrial, tokens: TokenizedTexts) -> None:
         raise ConfigError(f"{message}, expected less than {MAX_UNKNOWN:.0%}; {advice}")
     if share >= MANY_UNKNOWN:
         logger.warning("%s; better: %s", message, advice)
+
+
+def _check_languages(trial: EncoderTrial, sample: Sequence[str]) -> None:
+    """Refuse a tokenizer that takes the words of most texts apart, and warn if those of some.
+
+    A tokenizer that was made for a language has its most common words whole.
+
+    Raises:
+        ConfigError: It is refused.
+    """
+    if len(trial.tokenizer) < _LEAST_TOKENS:
+        return
+    read = trial.config.languages
+    shares = {x: y for x, y in LanguageCount.of(sample).shares.items() if read is None or x in read}
+    foreign = {x: y for x, y in shares.items() if _whole_share(trial, x) < _LEAST_WHOLE}
+    if not foreign:
+        return
+    names = " and ".join(map(name_of, foreign))
+    message = (
+        f"{trial.name}: {sum(foreign.values()):.0%} of the training texts are in {names}, but its "
+        f"tokenizer takes even the most common words of {names} apart"
+    )
+    advice = f"'encoder: {MULTILINGUAL}', an encoder for {names}, or --without-encoder"
+    if sum(foreign.values()) >= _MOST_FOREIGN:
+        raise ConfigError(f"{message}; use {advice} (or, to train it all the same, languages: [])")
+    logger.warning("%s; better: %s", message, advice)
+
+
+def _whole_share(trial: EncoderTrial, language: str) -> float:
+    """Return the share of a language's function words that are one token each, inside a text."""
+    words = [f" {word}" for word in function_words(language) if len(word) >= _LEAST_LETTERS]
+    encoded = trial.tokenizer.backend_tokenizer.encode_batch(words, add_special_tokens=False)
+    unknown = trial.tokenizer.unk_token_id
+    num_whole: int = sum(len(x.ids) == 1 and x.ids[0] != unknown for x in encoded)
+    return num_whole / len(words)
 
 
 # ---- vectors ----

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, TokenizersBackend
 from longtail.models.encoders.check import check_pooling, is_causal, reason_of
 from longtail.models.encoders.dual_encoder import DualEncoder
 from longtail.models.encoders.pretrained import (
+    MULTILINGUAL,
     PACKAGED,
     EncoderSource,
     load_tokenizer,
@@ -35,6 +36,9 @@ from longtail.training.configuration.run import TrainingConfig
 from longtail.training.runtime.machine import forked_random
 
 logger = logging.getLogger(__name__)
+
+MULTILINGUAL_PREFIXES = Prefixes(document="query: ", label="passage: ")
+"""Of the training of "multilingual"; its files on the hub lack them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,8 @@ def _start_poolers(encoder: DualEncoder, dense: DenseLayer, folder: Path) -> Non
 
 
 def _prefixes(modules: SentenceModules, config: TrainingConfig) -> Prefixes:
-    own, document, label = modules.prefixes, config.document_prefix, config.label_prefix
+    own = MULTILINGUAL_PREFIXES if config.encoder == MULTILINGUAL else modules.prefixes
+    document, label = config.document_prefix, config.label_prefix
     return Prefixes(
         document=own.document if document is None else document,
         label=own.label if label is None else label,

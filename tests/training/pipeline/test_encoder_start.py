@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+import string
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,27 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch.nn.functional import linear, normalize
+from transformers import BertConfig, BertModel
 
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.encoders.dual_encoder import encode_all
-from longtail.models.encoders.pretrained import EncoderSource, load_tokenizer, load_transformer
+from longtail.models.encoders.pretrained import (
+    EncoderSource,
+    find_encoder,
+    load_tokenizer,
+    load_transformer,
+)
 from longtail.models.encoders.tokens import Prefixes, tokenize_texts
+from longtail.models.errors import ConfigError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.languages import function_words
+from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder
 from longtail.training.pipeline.encoder_start import StartingEncoder, load_encoder
+from longtail.training.runtime.machine import find_machine
+from tests.conftest import SPECIAL_TOKENS, tokenizer_of
 
 DIM = 8
 DENSE = ["retrieval", "classifier", "hybrid", "linear", "sparse"]
@@ -147,3 +159,63 @@ def test_known_tokens_are_those_of_the_text_and_not_of_its_prefix(tiny_encoder):
     found = tokenize_texts(tokenizer, ["the art", "xyzzyx"], 24, "of the ")
     assert found.num_known.tolist() == plain.num_known.tolist()
     assert found.lengths.tolist() == (plain.lengths + 2).tolist()
+
+
+# ---- languages ----
+
+
+def test_the_multilingual_encoder_is_one_of_the_hub_with_its_prefixes(
+    tiny_encoder, tiny_content, monkeypatch
+):
+    asked = []
+
+    def fetch(name: str, allow_patterns: list[str]) -> str:
+        asked.append(name)
+        return str(tiny_encoder)
+
+    monkeypatch.setattr("longtail.models.encoders.pretrained.snapshot_download", fetch)
+    source = find_encoder("multilingual")
+    assert asked == [source.name] == ["intfloat/multilingual-e5-small"]
+    for given, right in ({}, "query: "), ({"document_prefix": ""}, ""):
+        content = tiny_content | {"encoder": "multilingual"} | given
+        found = load_encoder(source, TrainingConfig.model_validate(content))
+        assert found.prefixes == Prefixes(right, "passage: ")
+
+
+@pytest.fixture
+def english_trial(tiny_content, tmp_path):
+    """An encoder with a tokenizer that has the words of English."""
+    vocabulary = [*SPECIAL_TOKENS, *string.ascii_lowercase, *(f"##{x}" for x in "abcdefghijklmn")]
+    vocabulary += [*function_words("en"), *(f"word{number}" for number in range(5000))]
+    tokenizer_of(vocabulary).save_pretrained(tmp_path)
+    sizes = {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = BertConfig(vocab_size=len(vocabulary), intermediate_size=4, **sizes)
+    BertModel(config).save_pretrained(tmp_path)
+    source = EncoderSource("english", tmp_path, "0" * 64)
+
+    def trial(**changes: Any) -> EncoderTrial:
+        content = tiny_content | {"encoder": str(tmp_path)} | changes
+        config = TrainingConfig.model_validate(content)
+        found = load_encoder(source, config)
+        machine = find_machine("float32")
+        return EncoderTrial(source, found.encoder, found.tokenizer, machine, config)
+
+    return trial
+
+
+ENGLISH = "This is the law of the sea, and the trade of each river is for all"
+GERMAN = "Das ist ein Gesetz, und der Handel auf dem Fluss ist nicht der von einem Meer"
+
+
+def test_an_encoder_that_does_not_know_the_language_is_refused_and_a_better_one_named(
+    english_trial, caplog
+):
+    check_encoder(english_trial(), [ENGLISH] * 9)
+    assert not caplog.records
+    check_encoder(english_trial(), [ENGLISH] * 6 + [GERMAN] * 3)
+    assert "33% of the training texts are in German" in caplog.text
+    with pytest.raises(
+        ConfigError, match=r"67% of the training texts are in German.* multilingual"
+    ):
+        check_encoder(english_trial(), [ENGLISH] * 3 + [GERMAN] * 6)
+    check_encoder(english_trial(languages=[]), [GERMAN] * 9)
