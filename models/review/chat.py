@@ -56,12 +56,7 @@ class ChatReviewer:
     """Asks once for each candidate, a few at a time."""
 
     def __init__(self, address: str, model: str, key: str) -> None:
-        """Prepare.
-
-        Args:
-            address: With the path before `/chat/completions`, most often `/v1`.
-            model: As the service names it.
-            key: Sent as a bearer token where there is one.
+        """Prepare; the address has the path before `/chat/completions`, most often `/v1`.
 
         Raises:
             ConfigError: There is no model, or the address has another form.
@@ -84,7 +79,7 @@ class ChatReviewer:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(ask(each)) for each in candidates]
         except* ReviewError as errors:
-            raise _first(errors) from None
+            raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
     async def close(self) -> None:
@@ -121,9 +116,3 @@ def _log_odds(tokens: Sequence[_Token], name: str) -> float:
         raise ReviewError(f"{name}: neither yes nor no is among its {len(tokens)} likeliest tokens")
     yes, no = (math.log(shares[word] or math.exp(min(0.0, least))) for word in ("yes", "no"))
     return yes - no
-
-
-def _first(errors: BaseExceptionGroup[ReviewError]) -> ReviewError:
-    """Return one of the errors; one after which another attempt is in vain, if there is one."""
-    found = [each for each in errors.exceptions if isinstance(each, ReviewError)]
-    return min(found, key=lambda each: each.is_passing)

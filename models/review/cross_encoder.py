@@ -26,15 +26,10 @@ class CrossEncoder:
     """Scores pairs of text and candidate on a thread of its own."""
 
     def __init__(self, address: str, model: str, key: str) -> None:  # noqa: ARG002  # as others
-        """Load the model; no code from the folder is run.
-
-        Args:
-            address: The folder: config.json, safetensors weights, tokenizer.json.
-            model: Not used.
-            key: Not used.
+        """Load the model in the folder `address`; no code from there is run.
 
         Raises:
-            ConfigError: The folder has no such model.
+            ConfigError: It has no configuration, safetensors weights or tokenizer of such a model.
         """
         folder = Path(address)
         if not folder.is_dir():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
 from longtail.models.errors import RequestError
 from longtail.service.engine.engine import EngineAnswer
-from longtail.service.engine.review import check_review, deadline_of
 from longtail.service.schemas.candidates import CandidateSchema, schema_of
 from longtail.service.schemas.predict import PredictRequest, PredictResponse
 from longtail.service.web.answering import answer_request, written_off_the_loop
@@ -71,7 +72,7 @@ async def _answered(
     """Return what a request asks for, and its answer, reviewed where that is wanted.
 
     Raises:
-        RequestError: It has too many texts.
+        RequestError: It has too many texts, or wants a review where there is no reviewer.
     """
     await require_known_query(request)
     body = await _read_body(request)
@@ -80,8 +81,13 @@ async def _answered(
             f"got {len(body.all_texts)} texts, expected {most_texts}; send one request for each"
         )
     service = service_of(request)
-    check_review(service.reviews, body)
-    until = deadline_of(service.settings, body)
+    if body.review and service.reviews is None:
+        raise RequestError(
+            "review is true, and this service has no reviewer; leave it out, or let the operator "
+            "set LONGTAIL_REVIEWER"
+        )
+    most_s = service.settings.request_timeout_s
+    until = time.monotonic() + min(body.timeout_s or most_s, most_s)
     answer = await answer_request(request, service, body)
     if service.reviews is not None:
         reviewed = service.reviews.reviewed(service.engine, body, answer, until)

@@ -36,7 +36,6 @@ _MOST_FAILED = 0.1
 """Share of the documents whose reviews may fail."""
 _PARALLEL = 4
 _ATTEMPTS = 3
-_TOP = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +74,15 @@ class Reviewed:
     def figures(self) -> dict[str, Any]:
         """Return shares of right labels before and after, each document held out."""
         order = np.argsort(-self.gain.log_odds, axis=1, kind="stable")
-        after = np.take_along_axis(self.pairs.is_true, order, 1)
-        labels = np.take_along_axis(self.pairs.labels, order, 1)
+        counts = np.where(self.pairs.labels == NO_LABEL, -1, self.counts[self.pairs.labels])
+        after = (np.take_along_axis(each, order, 1) for each in (self.pairs.is_true, counts))
         return {
             "documents": self.review.num_documents,
             "failed": self.num_failed,
             "nats": self.gain.nats,
             "standard_error": self.gain.standard_error,
-            "before": self._measured(self.pairs.is_true, self.pairs.labels),
-            "after": self._measured(after, labels),
+            "before": _measured(self.pairs.is_true, counts),
+            "after": _measured(*after),
         }
 
     def to_markdown(self) -> str:
@@ -102,17 +101,16 @@ class Reviewed:
         table = markdown_table(["%", "before", "after"], rows)
         return "\n\n".join(filter(None, [str(self.left_out), told, table]))
 
-    def _measured(
-        self, is_true: Bool[np.ndarray, "document candidate"], labels: Int64[np.ndarray, "d c"]
-    ) -> dict[str, float]:
-        found = {"P@1": float(is_true[:, 0].mean()), f"P@{_TOP}": float(is_true[:, :_TOP].mean())}
-        counts = np.where(labels == NO_LABEL, -1, self.counts[labels])
-        for name, (first, last) in FREQUENCY_BINS.items():
-            is_own = is_true & (counts >= first) & (counts <= (np.inf if last is None else last))
-            if total := int(is_own.sum()):
-                shown = f"candidates found in {_TOP}, {name}"
-                found[shown] = float(is_own[:, :_TOP].sum() / total)
-        return found
+
+def _measured(
+    is_true: Bool[np.ndarray, "document candidate"], counts: Int64[np.ndarray, "document candidate"]
+) -> dict[str, float]:
+    found = {"P@1": float(is_true[:, 0].mean()), "P@5": float(is_true[:, :5].mean())}
+    for name, (first, last) in FREQUENCY_BINS.items():
+        is_own = is_true & (counts >= first) & (counts <= (np.inf if last is None else last))
+        if total := int(is_own.sum()):
+            found[f"right candidates among the first 5, {name}"] = is_own[:, :5].sum() / total
+    return found
 
 
 def find_review(

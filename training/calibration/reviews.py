@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.special import log_expit
 
+from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import ConfigError
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.review.fitted import MODEL, REVIEWER, FittedReview
@@ -22,7 +23,6 @@ from longtail.training.calibration.blends import fit_blend
 from longtail.training.calibration.fit import fit_calibration
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
-_FOLDS = 2
 _SIGNIFICANT = 1.64
 """Standard errors of the mean gain that a reviewer must bring: one-sided, 5 %."""
 
@@ -61,13 +61,7 @@ def fit_review(
     Raises:
         ConfigError: No candidate is right, so that nothing can be fitted.
     """
-    calibrations = {}
-    for name in (MODEL, REVIEWER):
-        calibration = fit_calibration(*pairs.of(name))
-        if calibration is None:
-            raise ConfigError("no candidate of these documents is right; give other documents")
-        calibrations[name] = calibration
-    blend = fit_blend(pairs, [MODEL, REVIEWER], calibrations, counts)
+    calibrations, blend = _fitted(pairs, counts, (MODEL, REVIEWER))
     num_documents, num_candidates = pairs.labels.shape
     return FittedReview(scorer, reviewer, num_candidates, num_documents, calibrations, blend)
 
@@ -84,40 +78,28 @@ def held_out_gain(pairs: ScoredPairs, counts: Int64[np.ndarray, label]) -> Revie
     Raises:
         ConfigError: No candidate of one of the halves is right.
     """
-    folds = np.arange(len(pairs.labels)) % _FOLDS
-    found = {}
-    for members in ((MODEL,), (MODEL, REVIEWER)):
-        log_odds = np.full(pairs.labels.shape, -np.inf)
-        for fold in range(_FOLDS):
-            fitted_on = pairs.of_documents(np.flatnonzero(folds != fold))
-            rows = np.flatnonzero(folds == fold)
-            log_odds[rows] = _held_out(fitted_on, pairs.of_documents(rows), counts, members)
-        found[members] = log_odds
-    losses = [_losses(pairs, each) for each in found.values()]
-    gains = losses[0] - losses[1]
-    error = float(gains.std() / np.sqrt(len(gains)))
-    return ReviewGain(float(gains.mean()), error, found[MODEL, REVIEWER])
-
-
-def _held_out(
-    fitted_on: ScoredPairs,
-    pairs: ScoredPairs,
-    counts: Int64[np.ndarray, label],
-    members: Sequence[str],
-) -> Float64[np.ndarray, "document candidate"]:
-    review = fit_review(fitted_on, counts, "", "")
-    blend = fit_blend(fitted_on, members, review.calibrations, counts)
-    calibrations = [review.calibrations[name] for name in blend.weights]
-    fitted = FittedBlend(blend, calibrations, counts, np.zeros(len(counts), dtype=np.float32))
-    scores = np.stack([pairs.scores[name] for name in blend.weights])
-    log_odds = fitted.log_odds(scores, np.maximum(pairs.labels, 0))
-    return np.where(pairs.labels == NO_LABEL, -np.inf, log_odds)
-
-
-def _losses(
-    pairs: ScoredPairs, log_odds: Float64[np.ndarray, "document candidate"]
-) -> Float64[np.ndarray, document]:
-    """Return the negative log-likelihood of the candidates of each document, in nats."""
+    rows = np.arange(len(pairs.labels))
+    log_odds = np.full((2, *pairs.labels.shape), -np.inf)
+    for found, members in zip(log_odds, ((MODEL,), (MODEL, REVIEWER)), strict=True):
+        for half in (0, 1):
+            calibrations, blend = _fitted(pairs.of_documents(rows[1 - half :: 2]), counts, members)
+            own, priors = [calibrations[x] for x in members], np.zeros(len(counts), np.float32)
+            rest = pairs.of_documents(rows[half::2])
+            found[half::2] = FittedBlend(blend, own, counts, priors).log_odds(
+                np.stack([rest.scores[name] for name in members]), np.maximum(rest.labels, 0)
+            )
     losses = np.where(pairs.is_true, -log_expit(log_odds), -log_expit(-log_odds))
-    found: Float64[np.ndarray, document] = np.where(pairs.labels == NO_LABEL, 0, losses).sum(axis=1)
-    return found
+    alone, both = np.where(pairs.labels == NO_LABEL, 0, losses).sum(axis=2)
+    error = float((alone - both).std() / np.sqrt(len(rows)))
+    held_out = np.where(pairs.labels == NO_LABEL, -np.inf, log_odds[1])
+    return ReviewGain(float((alone - both).mean()), error, held_out)
+
+
+def _fitted(
+    pairs: ScoredPairs, counts: Int64[np.ndarray, label], members: Sequence[str]
+) -> tuple[dict[str, Calibration], RarityBlend]:
+    found = {name: fit_calibration(*pairs.of(name)) for name in members}
+    calibrations = {name: each for name, each in found.items() if each is not None}
+    if len(calibrations) < len(found):
+        raise ConfigError("no candidate of these documents is right; give other documents")
+    return calibrations, fit_blend(pairs, members, calibrations, counts)

@@ -10,7 +10,7 @@ import pytest
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.review.fitted import MODEL, REVIEWER, FittedReview
-from longtail.service.engine.review import DayBudget
+from longtail.service.engine.review import DayBudget, SpentError
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 
 IDENTITY = Calibration((0.0,), (1.0, 1.0), 0.0)
@@ -110,9 +110,12 @@ def test_reviews_are_bounded_by_request_and_by_day(serve):
 def test_the_budget_of_a_day_ends_with_it():
     now = [0.0]
     budget = DayBudget(2, lambda: now[0])
-    assert [budget.take() for _ in range(3)] == [True, True, False]
+    for _ in range(2):
+        budget.take()
+    with pytest.raises(SpentError):
+        budget.take()
     now[0] = 86_400.0
-    assert budget.take()
+    budget.take()
 
 
 def test_only_texts_in_doubt_are_reviewed_by_rule(serve):
