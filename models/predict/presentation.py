@@ -15,7 +15,13 @@ from longtail.models.parts.batches import Extent, TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.scorer_set import Resolved, ScorerSet
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.results import UNLIKE_TRAINING, Familiarity, LabelScore, Prediction
+from longtail.models.results import (
+    UNLIKE_TRAINING,
+    AnswerWarning,
+    Familiarity,
+    LabelScore,
+    Prediction,
+)
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.models.scorers.label_counts import automatic_thresholds
 from longtail.models.scorers.promises import Promise, promise_of
@@ -70,13 +76,14 @@ class Presenter:
             thresholds = automatic_thresholds(calibrated, of_all).tolist()
         else:
             thresholds = [least] * len(ranking.labels)
-        found = [
+        return [
             self._prediction(
-                _checked(self._labels(labels, scores, own, threshold), query.scorer),
+                _checked(self._labels(labels, scores, own, threshold, promise), query.scorer),
                 about,
                 query,
                 threshold,
                 warns=warns,
+                has_promise=promise is not None,
             )
             for labels, scores, own, threshold, about in zip(
                 ranking.labels[:, : options.k].tolist(),
@@ -91,27 +98,6 @@ class Presenter:
                 strict=True,
             )
         ]
-        return found if promise is None else [self._marked(each, promise) for each in found]
-
-    def _marked(self, prediction: Prediction, promise: Promise) -> Prediction:
-        """Return a prediction with its labels accepted or not, and why none is."""
-        labels = prediction.labels
-        reason: Abstention | None = None
-        if not prediction.known_tokens:
-            reason = "no-known-word"
-        elif any(each.code == UNLIKE_TRAINING for each in prediction.warnings):
-            reason = "unlike-training"
-        marks: Sequence[bool] = [False] * len(labels)
-        if reason is None:
-            counts = [self._catalogue[label.index].training_count for label in labels]
-            rows = [label.index for label in labels]
-            marks = promise.accepted(rows, counts, [label.probability for label in labels])
-            reason = None if any(marks) else "below-threshold"
-        marked = tuple(
-            LabelScore(x.index, x.id, x.name, x.score, x.probability, is_accepted)
-            for x, is_accepted in zip(labels, marks, strict=True)  # `replace` takes far longer
-        )
-        return replace(prediction, labels=marked, abstained_because=reason)
 
     def _promise(
         self, options: RankingOptions, query: Resolved, calibration: Calibration | None
@@ -136,12 +122,18 @@ class Presenter:
         threshold: float | None,
         *,
         warns: bool,
+        has_promise: bool,
     ) -> Prediction:
         extent, familiarity = about
         scored = ((label.index, label.probability) for label in labels)
         warnings = () if self._familiar is None else self._familiar.warnings_about(familiarity)
         if warns:
             warnings += warnings_about(query.scorer, scored, self._catalogue, threshold)
+        reason = None
+        if has_promise:
+            reason = _abstention(labels, extent, warnings)
+            if reason is not None and any(label.accepted for label in labels):
+                labels = tuple(replace(label, accepted=False) for label in labels)
         return Prediction(
             labels=labels,
             num_tokens=extent.num_tokens,
@@ -152,6 +144,7 @@ class Presenter:
             known_tokens=extent.known_tokens,
             warnings=warnings,
             familiarity=familiarity,
+            abstained_because=reason,
         )
 
     def _labels(
@@ -160,15 +153,23 @@ class Presenter:
         scores: Sequence[float],
         probabilities: Sequence[float] | None,
         threshold: float | None,
+        promise: Promise | None,
     ) -> tuple[LabelScore, ...]:
-        passed: list[LabelScore] = []
+        passed: list[tuple[int, float, float | None]] = []
         for i, (index, score) in enumerate(zip(labels, scores, strict=True)):
             probability = None if probabilities is None else probabilities[i]
             if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
                 break  # the probabilities fall with the scores; of an aim, all that pass are here
-            label = self._catalogue[index]
-            passed.append(LabelScore(index, label.id, label.name, score, probability))
-        return tuple(passed)
+            passed.append((index, score, probability))
+        found = [self._catalogue[index] for index, _, _ in passed]
+        marks: Sequence[bool | None] = [None] * len(found)
+        if promise is not None:
+            rows, _, own = zip(*passed, strict=True) if passed else ((), (), ())
+            marks = promise.accepted(rows, [label.training_count for label in found], own)
+        return tuple(
+            LabelScore(index, label.id, label.name, score, probability, mark)
+            for (index, score, probability), label, mark in zip(passed, found, marks, strict=True)
+        )
 
     def _calibration(self, query: Resolved) -> Calibration | None:
         """Return what makes log-odds of the scores of a query; None where nothing does.
@@ -201,6 +202,17 @@ class Presenter:
             f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
             "leave the threshold out" + (f", or use one of {others}" if others else "")
         )
+
+
+def _abstention(
+    labels: Sequence[LabelScore], extent: Extent, warnings: Sequence[AnswerWarning]
+) -> Abstention | None:
+    """Return why no label is accepted, whatever the promise says; None where one is."""
+    if not extent.known_tokens:
+        return "no-known-word"
+    if any(each.code == UNLIKE_TRAINING for each in warnings):
+        return "unlike-training"
+    return None if any(label.accepted for label in labels) else "below-threshold"
 
 
 def _checked(labels: tuple[LabelScore, ...], scorer: str) -> tuple[LabelScore, ...]:

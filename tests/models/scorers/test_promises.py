@@ -77,6 +77,8 @@ def test_labels_are_marked_and_ranked_as_without_a_promise(predictor):
     (found,) = predictor.predict(["river law"], scorer="sparse", accept="precision 0.99")
     assert {label.accepted for label in found.labels} == {False}
     assert found.abstained_because == "below-threshold"
+    (empty,) = predictor.predict(["river law"], scorer="sparse", accept=0.95, threshold=1.0)
+    assert (empty.labels, empty.abstained_because) == ((), "below-threshold")
 
 
 @pytest.mark.parametrize("options", [{"aim": "coverage"}, {"tail_dial": 0.5}, {"accept": 0.5}])
