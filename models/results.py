@@ -91,7 +91,7 @@ class BlendPart:
     Attributes:
         scorer: Its name.
         weight: For labels as rare as this one.
-        contribution: What it adds to the blend's log-odds, in nats.
+        contribution: What it adds to the sum that the blend makes log-odds of, in nats.
     """
 
     scorer: str

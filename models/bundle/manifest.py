@@ -100,22 +100,28 @@ class Calibration:
 class RarityBlend:
     """A blend of scorers whose weights depend on how often a label was seen in training.
 
-    Its score, which is the log-odds that a label with n training documents is right, is
-    a(n) + sum_i w_i(n) max(g_i, f_i), with the calibrated log-odds g_i of each scorer. The
-    intercept a and the weights w_i are piecewise linear in ln(1 + n) between the knots, and
-    constant beyond the last.
+    Its score for a label with n training documents is h(n, a(n) + sum_i w_i(n) max(g_i, f_i)), with
+    the calibrated log-odds g_i of each scorer. The intercept a, the weights w_i, and the levels and
+    slopes of the curve h are piecewise linear in ln(1 + n) between the knots, and constant beyond
+    the last.
 
     Attributes:
         counts: n at each knot, rising; the first is 0.
         intercepts: a at each knot, in nats.
         weights: w_i of each scorer at each knot, at least 0, so that the blend rises with them.
         floors: f_i of each scorer, in nats: what it says of a label that it gives no score.
+        curve_bends: Where the curve may bend, in nats of the sum, rising; none: it is straight.
+        curve_levels: The score at the first bend, at each knot, in nats.
+        curve_slopes: Of each of its pieces, from the lowest on, at each knot; above 0.
     """
 
     counts: tuple[int, ...]
     intercepts: tuple[float, ...]
     weights: dict[str, tuple[float, ...]]
     floors: dict[str, float]
+    curve_bends: tuple[float, ...] = ()
+    curve_levels: tuple[float, ...] = ()
+    curve_slopes: tuple[tuple[float, ...], ...] = ()
 
 
 _NOT_WRITTEN_EMPTY: dict[str, Any] = {"default_scorer_reason": "", "retired_label_count": 0}
@@ -345,6 +351,9 @@ def blend_of(content: dict[str, Any]) -> RarityBlend:
         intercepts=tuple(content["intercepts"]),
         weights={name: tuple(values) for name, values in content["weights"].items()},
         floors=dict(content["floors"].items()),
+        curve_bends=tuple(content.get("curve_bends", ())),
+        curve_levels=tuple(content.get("curve_levels", ())),
+        curve_slopes=tuple(tuple(values) for values in content.get("curve_slopes", ())),
     )
 
 
@@ -370,8 +379,11 @@ def check_blend(name: str, found: RarityBlend) -> None:
         whole_number_of(count, f"a knot of {name!r},", 0, MAX_DOCUMENTS)
     if counts[0] != 0:
         raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
-    rows = [found.intercepts, *found.weights.values()]
-    check_finite([number for row in rows for number in row] + list(found.floors.values()))
+    curve = [found.curve_levels, *found.curve_slopes] if found.curve_bends else []
+    rows = [found.intercepts, *found.weights.values(), *curve]
+    check_finite(
+        [number for row in rows for number in row] + [*found.floors.values(), *found.curve_bends]
+    )
     if any(len(row) != len(counts) for row in rows):
         raise TypeError(f"{name!r}: expected as many numbers as the {len(counts)} knots")
     if not found.weights or min(min(row) for row in found.weights.values()) < 0:
@@ -386,6 +398,18 @@ def _check_members(name: str, found: RarityBlend, manifest: Manifest) -> None:
     for member in found.weights:
         if member not in manifest.scorers or member not in manifest.calibrations:
             raise TypeError(f"a weight of {member!r}, which is not calibrated or no scorer")
+    _check_curve(name, found)
+
+
+def _check_curve(name: str, found: RarityBlend) -> None:
+    if found.curve_bends:
+        check_knots(name, found.curve_bends)
+    num_slopes = len(found.curve_bends) + 1 if found.curve_bends else 0
+    is_rising = all(slope > 0 for row in found.curve_slopes for slope in row)
+    if len(found.curve_slopes) != num_slopes or not is_rising:
+        raise TypeError(
+            f"slopes {found.curve_slopes} of {name!r}, expected {num_slopes} rows above 0"
+        )
 
 
 def _check_choices(manifest: Manifest) -> None:

@@ -6,14 +6,16 @@
 
 // What each member's score says, a line with bends, and what that weighs for each label.
 //
-// of_labels: (label, 1 + member), the intercept first. knots and slopes: of all members, one after
-// the other; a member has one slope more than knots.
+// rows: (distinct training count, term): the intercept, the weight of each member and, where the sum
+// is bent, the level and the slopes of its curve; row_of: of each label. knots and slopes: of all
+// members, one after the other; a member has one slope more than knots. bends: of the sum.
 typedef struct {
-    const double *of_labels;
+    const double *rows;
+    const int64_t *row_of;
     const float *log_priors;
-    const double *intercepts, *floors, *knots, *slopes;
+    const double *intercepts, *floors, *knots, *slopes, *bends;
     const int64_t *num_knots;
-    int64_t num_members;
+    int64_t num_members, num_bends, num_terms;
 } blend;
 
 // The calibrated log-odds of a score (`log_odds_of`).
@@ -27,9 +29,9 @@ static double log_odds(double score, double intercept, const double *knots, cons
     return found;
 }
 
-// a(n) + sum_i w_i(n) max(g_i(s_i), f_i); the members' scores are `stride` floats apart.
+// h(n, a(n) + sum_i w_i(n) max(g_i(s_i), f_i)); the members' scores are `stride` floats apart.
 static double blended(const blend *of, int64_t label, const float *scores, int64_t stride) {
-    const double *weights = of->of_labels + label * (1 + of->num_members);
+    const double *weights = of->rows + of->row_of[label] * of->num_terms;
     const double *knots = of->knots, *slopes = of->slopes;
     double total = weights[0] + 0.0;
     for (int64_t i = 0; i < of->num_members; i++) {
@@ -42,7 +44,9 @@ static double blended(const blend *of, int64_t label, const float *scores, int64
         total += weights[i + 1] * evidence;
         knots += of->num_knots[i], slopes += of->num_knots[i] + 1;
     }
-    return total;
+    if (!of->num_bends) return total;
+    const double *curve = weights + 1 + of->num_members; // the level, then the slopes
+    return log_odds(total, curve[0], of->bends, curve + 1, of->num_bends);
 }
 
 // Write the blends of given scores: (member, row, m); labels: (row, m), or (1, m) for all rows.

@@ -19,7 +19,7 @@ from scipy.special import logit
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.labels.selection import Selection
 from longtail.models.native.library import F32, F64, I64, INT, RecordOf, function
-from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
+from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of, rises
 
 _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE = 1e-300, 1 - 2.0**-53
 """Of a mean of probabilities; so its log-odds are finite."""
@@ -96,19 +96,23 @@ class MeanBlend:
 class _Arrays(NamedTuple):
     """What a fitted blend weighs and adds: `blend` of `blend.c`."""
 
-    of_labels: Float64[np.ndarray, "label term"]
+    rows: Float64[np.ndarray, "row term"]
+    row_of: Int64[np.ndarray, label]
     log_priors: Float32[np.ndarray, label]
     intercepts: Float64[np.ndarray, member]
     floors: Float64[np.ndarray, member]
     knots: Float64[np.ndarray, knot]
     slopes: Float64[np.ndarray, piece]
+    bends: Float64[np.ndarray, bend]
     num_knots: Int64[np.ndarray, member]
     num_members: int
+    num_bends: int
+    num_terms: int
 
 
 BLEND = RecordOf(
-    of_labels=F64, log_priors=F32, intercepts=F64, floors=F64, knots=F64, slopes=F64,
-    num_knots=I64, num_members=INT,
+    rows=F64, row_of=I64, log_priors=F32, intercepts=F64, floors=F64, knots=F64, slopes=F64,
+    bends=F64, num_knots=I64, num_members=INT, num_bends=INT, num_terms=INT,
 )  # fmt: skip
 _log_odds = function("blend_log_odds", BLEND, F32, I64, INT, INT, INT, F64)
 
@@ -135,33 +139,43 @@ class FittedBlend:
         self.log_priors = log_priors
         self._calibrations = tuple(calibrations)
         self._floors = tuple(fitted.floors[name] for name in self.members)
-        # (term, knot), the first term being the intercept, and (label, term)
-        self._at_knots = np.array([fitted.intercepts, *fitted.weights.values()], dtype=np.float64)
-        shares = knot_shares(training_counts, fitted.counts)
+        curve = [fitted.curve_levels, *fitted.curve_slopes] if fitted.curve_bends else []
+        # (term, knot), the first term being the intercept, and (distinct count, term)
+        self._at_knots = np.array(
+            [fitted.intercepts, *fitted.weights.values(), *curve], dtype=np.float64
+        )
+        self._bends = fitted.curve_bends
+        distinct, row_of = np.unique(training_counts, return_inverse=True)
+        self._row_of = row_of.astype(np.int64)
+        shares = knot_shares(distinct, fitted.counts)
         # The last bits of a matrix product depend on its number of rows: a part of the labels
         # is to get the same weights.
-        self._of_labels = np.zeros((len(shares), len(self._at_knots)))
+        self._rows = np.zeros((len(shares), len(self._at_knots)))
         for own, values in zip(shares.T, self._at_knots.T, strict=True):
-            self._of_labels += own[:, None] * values
+            self._rows += own[:, None] * values
         self._at_knots = self._at_knots[:, shares.any(axis=0)]
         self._at_floor: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         self.arrays = BLEND(
             _Arrays(
-                self._of_labels,
+                self._rows,
+                self._row_of,
                 log_priors,
                 np.array([each.intercept for each in calibrations], dtype=np.float64),
                 np.array(self._floors, dtype=np.float64),
                 np.array([x for each in calibrations for x in each.knots], dtype=np.float64),
                 np.array([x for each in calibrations for x in each.slopes], dtype=np.float64),
+                np.array(fitted.curve_bends, dtype=np.float64),
                 np.array([len(each.knots) for each in calibrations], dtype=np.int64),
                 len(calibrations),
+                len(fitted.curve_bends),
+                len(self._at_knots),
             )
         )
 
     def log_odds(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
     ) -> Float64[np.ndarray, "row m"]:
-        """Return a(n) + sum_i w_i(n) max(g_i, f_i)."""
+        """Return h(n, a(n) + sum_i w_i(n) max(g_i, f_i))."""
         num_rows, m = scores.shape[1:]
         total = np.empty((num_rows, m))
         scores, labels = np.ascontiguousarray(scores), np.ascontiguousarray(labels)
@@ -169,14 +183,28 @@ class FittedBlend:
         return total
 
     def most(self, scores: Float32[np.ndarray, "member row"]) -> Float64[np.ndarray, row]:
-        """Return the largest blend of these scores at any knot, a little raised.
+        """Return what the blend of these scores is at most between any two knots, a little raised.
 
-        Between two knots the blend is linear in ln(1 + n), so it is largest at a knot.
+        Between two knots the sum and, of one sum, the curve are linear in ln(1 + n): both are
+        largest at a knot, so the curves of the two at the larger of their sums bound the blend.
         """
         evidence = self._evidence(scores)  # (member, row)
-        at_knots = self._at_knots[0][:, None] + self._at_knots[1:].T @ evidence  # (knot, row)
-        sizes = np.abs(self._at_knots[0])[:, None] + self._at_knots[1:].T @ np.abs(evidence)
-        found: Float64[np.ndarray, row] = (at_knots + _SLACK * sizes).max(axis=0)
+        num_members = len(self.members)
+        intercepts, weights = self._at_knots[0][:, None], self._at_knots[1 : 1 + num_members].T
+        sums = intercepts + weights @ evidence  # (knot, row)
+        sums += _SLACK * (np.abs(intercepts) + weights @ np.abs(evidence))
+        if not self._bends:
+            most: Float64[np.ndarray, row] = sums.max(axis=0)
+            return most
+        larger = sums.copy()
+        larger[1:] = np.maximum(larger[1:], sums[:-1])
+        larger[:-1] = np.maximum(larger[:-1], sums[1:])
+        level, *slopes = self._at_knots[1 + num_members :]
+        pieces = np.array(slopes)[..., None] * np.moveaxis(rises(larger, self._bends), -1, 0)
+        bent = level[:, None] + pieces.sum(axis=0)
+        found: Float64[np.ndarray, row] = (
+            bent + _SLACK * (np.abs(level)[:, None] + np.abs(pieces).sum(axis=0))
+        ).max(axis=0)
         return found
 
     def at_floor(
@@ -195,13 +223,14 @@ class FittedBlend:
     def evidence(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
     ) -> Float64[np.ndarray, "member row m"]:
-        """Return what each member adds to the log-odds, w_i(n) max(g_i, f_i), in nats."""
+        """Return what each member adds to the sum, w_i(n) max(g_i, f_i), in nats."""
         found: Float64[np.ndarray, "member row m"] = self.weights(labels) * self._evidence(scores)
         return found
 
     def weights(self, labels: Int64[np.ndarray, "row m"]) -> Float64[np.ndarray, "member row m"]:
         """Return w_i(n) of each member for labels."""
-        found: Float64[np.ndarray, "member row m"] = np.moveaxis(self._of_labels[labels], -1, 0)[1:]
+        terms = np.moveaxis(self._rows[self._row_of[labels]], -1, 0)
+        found: Float64[np.ndarray, "member row m"] = terms[1 : 1 + len(self.members)]
         return found
 
     def _evidence(

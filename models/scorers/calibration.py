@@ -6,6 +6,8 @@ do. `longtail.training.calibration.fit` fits it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float32, Float64
 from scipy.special import expit
@@ -42,3 +44,15 @@ def probabilities_of(
     """Return the calibrated probabilities that labels are right (see `log_odds_of`)."""
     probabilities: Float64[np.ndarray, "*shape"] = expit(log_odds_of(calibration, values))
     return probabilities
+
+
+def rises(
+    values: Float64[np.ndarray, "*shape"], knots: Sequence[float] | Float64[np.ndarray, knot]
+) -> Float64[np.ndarray, "*shape piece"]:
+    """Return how far each value lies in each piece of a line with bends at the knots."""
+    starts, stops = knots, (*knots[1:], np.inf)
+    pieces = [np.clip(values, a, b) - a for a, b in zip(starts, stops, strict=True)]
+    found: Float64[np.ndarray, "*shape piece"] = np.stack(
+        [np.minimum(values - knots[0], 0), *pieces], axis=-1
+    )
+    return found

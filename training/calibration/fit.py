@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float32, Float64
 from scipy.special import expit, log_expit, logit
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.scorers.calibration import rises
 from longtail.training.calibration.minimum import minimum
 
 _MAX_KNOTS = 9
@@ -50,10 +51,10 @@ def fit_calibration(
         middle = _rounded(np.median(true_scores))
         return Calibration((middle,), (slope, slope), _rounded(np.log(num_true + 1)))
     knots, num_slopes = _knots(true_scores)
-    rises = _rises(scores.astype(np.float64), knots) / scale
+    risen = rises(scores.astype(np.float64), knots) / scale
     if num_slopes == 1:
-        rises = rises.sum(axis=1, keepdims=True)
-    columns = np.column_stack([np.ones(len(rises)), rises])
+        risen = risen.sum(axis=1, keepdims=True)
+    columns = np.column_stack([np.ones(len(risen)), risen])
     targets = np.where(is_true, (num_true + 1) / (num_true + 2), 1 / (num_false + 2))
 
     def loss(parameters: Float64[np.ndarray, p]) -> tuple[float, Float64[np.ndarray, p]]:
@@ -88,15 +89,6 @@ def _knots(true_scores: Float64[np.ndarray, true]) -> tuple[Float64[np.ndarray, 
     shares = np.arange(1, num_knots + 1) / (num_knots + 1)
     knots = np.unique([_rounded(knot) for knot in np.quantile(true_scores, shares)])
     return knots, len(knots) + 1
-
-
-def _rises(
-    scores: Float64[np.ndarray, pair], knots: Float64[np.ndarray, knot]
-) -> Float64[np.ndarray, "pair piece"]:
-    """Return how far each score lies in each piece of the line."""
-    starts, stops = knots, np.append(knots[1:], np.inf)
-    pieces = [np.clip(scores, a, b) - a for a, b in zip(starts, stops, strict=True)]
-    return np.column_stack([np.minimum(scores - knots[0], 0), *pieces])
 
 
 def _rounded(value: float) -> float:

@@ -138,6 +138,9 @@ BLEND = {
     "intercepts": [-1.0, 0.5],
     "weights": {"retrieval": [0.75, 0.25], "sparse": [0.0, 0.75]},
     "floors": {"retrieval": -9.0, "sparse": -4.5},
+    "curve_bends": [-2.0],
+    "curve_levels": [-1.5, -2.5],
+    "curve_slopes": [[0.5, 0.75], [1.0, 1.25]],
 }
 
 
@@ -168,6 +171,9 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie):
             intercepts=(-1.0, 0.5),
             weights={"retrieval": (0.75, 0.25), "sparse": (0.0, 0.75)},
             floors={"retrieval": -9.0, "sparse": -4.5},
+            curve_bends=(-2.0,),
+            curve_levels=(-1.5, -2.5),
+            curve_slopes=((0.5, 0.75), (1.0, 1.25)),
         )
     }
     found = parts.calibrations["sparse"]
@@ -191,6 +197,9 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie):
         (weights(retrieval=[0.5, -0.5]), "expected some, at least 0 each"),
         (weights(retrieval=[0.5]), "expected as many numbers as the 2 knots"),
         (weights(classifier=[1.0, 1.0]), "'classifier', which is not calibrated"),
+        ({"curve_bends": [-2.0, 0.0]}, "expected 3 rows above 0"),
+        ({"curve_slopes": [[0.5, 0.0], [1.0, 1.0]]}, "expected 2 rows above 0"),
+        ({"curve_levels": [0.0]}, "expected as many numbers as the 2 knots"),
         ({"floors": {"retrieval": -9.0}}, "a floor for each of its weights"),
         ({"blend": "sparse", "scorers": []}, "blends ['sparse'], expected 'ensemble' and 'fast'"),
         ({"scorers": []}, "expected a scorer"),

@@ -106,6 +106,12 @@ def fitted_of(blend: FittedBlend, totals: list[np.ndarray]) -> np.ndarray:
         for name, line, total in zip(fitted.weights, CALIBRATIONS, totals, strict=False):
             own = np.maximum(line_at(line, total[:, label]), fitted.floors[name])
             blended[:, label] += np.interp(place, knots, fitted.weights[name]) * own
+        if fitted.curve_bends:
+            slopes = tuple(np.interp(place, knots, row) for row in fitted.curve_slopes)
+            curve = Calibration(
+                fitted.curve_bends, slopes, np.interp(place, knots, fitted.curve_levels)
+            )
+            blended[:, label] = line_at(curve, blended[:, label])
     return blended
 
 
@@ -144,11 +150,15 @@ def draw_blend(draw, num: int, num_labels: int) -> Blend:
         numbers = st.sampled_from([least, 0.0, 0.5, 1.0]) | st.floats(least, 3)
         return tuple(draw(st.tuples(*[numbers] * len(knots))))
 
+    bends = draw(st.sampled_from([(), (-1.0,), (-6.0, -0.5, 2.0)]))
     fitted = RarityBlend(
         counts=knots,
         intercepts=row(-3.0),
         weights={name: row(0.0) for name in names},
         floors={name: draw(st.sampled_from([-14.0, -2.5, 0.0])) for name in names},
+        curve_bends=bends,
+        curve_levels=row(-3.0),
+        curve_slopes=tuple(row(0.05) for _ in range(len(bends) + 1)) if bends else (),
     )
     counts = draw(st.lists(st.integers(0, 50), min_size=num_labels, max_size=num_labels))
     return fitted_blend(fitted, np.array(counts))
@@ -272,6 +282,9 @@ def test_labels_have_the_same_weights_to_the_bit_among_few_and_many(data):
         intercepts=tuple(rng.normal(size=7).tolist()),
         weights={str(i): tuple(rng.random(7).tolist()) for i in range(3)},
         floors={str(i): -4.0 for i in range(3)},
+        curve_bends=(-1.0, 1.0),
+        curve_levels=tuple(rng.normal(size=7).tolist()),
+        curve_slopes=tuple(tuple(row) for row in rng.random((3, 7)).tolist()),
     )
     scores = rng.normal(size=(3, 1, len(counts))).astype(np.float32)
     labels = np.arange(len(counts))[None]

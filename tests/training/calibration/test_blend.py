@@ -8,12 +8,14 @@ from scipy.special import expit
 
 from longtail.models.bundle.manifest import RarityBlend
 from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.scorers.blending import FittedBlend
 from longtail.models.scorers.calibration import IDENTITY
-from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, fit_blend
+from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, _TAIL, fit_blend
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
 NUM_LABELS = 30
 COUNTS = np.array([0, 1, 3, 10, 30, 100], dtype=np.int64)
+PRIORS = np.zeros(len(COUNTS), dtype=np.float32)
 
 
 def pairs_of(truth: np.ndarray, scores: dict[str, np.ndarray]) -> ScoredPairs:
@@ -60,6 +62,25 @@ def test_labels_that_were_never_seen_have_their_own_weight():
     found = fitted(drawn(right, [-1.0] * 6, 5000))
     assert found.weights["names"][0] > 0.9 > 0.1 > max(found.weights["names"][1:])
     assert found.weights["sparse"][0] < 0.1 < 0.9 < min(found.weights["sparse"][1:])
+
+
+def test_a_sum_that_is_too_sure_is_bent_and_frequent_labels_lose_a_little():
+    points = np.array([-3.0, -1.0, 0.0, 1.0, 3.0])
+    scores = np.random.default_rng(0).normal(scale=3, size=(8000, len(COUNTS)))
+
+    def truth_at(x: np.ndarray) -> np.ndarray:
+        return np.where(x > 0, 0.3 * x, x)
+
+    is_true = np.random.default_rng(1).random(scores.shape) < expit(truth_at(scores))
+    bent = fitted(pairs_of(is_true, {"a": scores}))
+    straight = replace(bent, curve_bends=(), curve_levels=(), curve_slopes=())
+    given = np.repeat(points[:, None], len(COUNTS), axis=1)
+    truth = truth_at(given)
+    for blend, is_right in (bent, True), (straight, False):
+        found = FittedBlend(blend, [IDENTITY], COUNTS, PRIORS)
+        log_odds = found.log_odds(given[None].astype(np.float32), np.arange(len(COUNTS))[None])
+        taken_off = _TAIL * np.log1p(COUNTS) if blend is bent else 0
+        assert (np.abs(log_odds + taken_off - truth).max() < 0.45) == is_right
 
 
 def test_no_weight_is_negative_however_wrong_a_scorer_is():
