@@ -100,16 +100,17 @@ class Calibration:
 class RarityBlend:
     """A blend of scorers whose weights depend on how often a label was seen in training.
 
-    Its score for a label with n training documents is h(n, a(n) + sum_i w_i(n) max(g_i, f_i)), with
-    the calibrated log-odds g_i of each scorer. The intercept a, the weights w_i, and the levels and
-    slopes of the curve h are piecewise linear in ln(1 + n) between the knots, and constant beyond
-    the last.
+    Its score for a label with n training documents is h(n, a(n) + sum_i e_i), where e_i is
+    w_i(n) max(g_i, f_i) + v_i(n) min(g_i - f_i, 0), with the calibrated log-odds g_i of each
+    scorer. The intercept a, the weights w_i and v_i, and the levels and slopes of the curve h are
+    piecewise linear in ln(1 + n) between the knots, and constant beyond the last.
 
     Attributes:
         counts: n at each knot, rising; the first is 0.
         intercepts: a at each knot, in nats.
         weights: w_i of each scorer at each knot, at least 0, so that the blend rises with them.
         floors: f_i of each scorer, in nats: what it says of a label that it gives no score.
+        below: v_i of each scorer at each knot, at least 0; empty: 0 of all.
         curve_bends: Where the curve may bend, in nats of the sum, rising; none: it is straight.
         curve_levels: The score at the first bend, at each knot, in nats.
         curve_slopes: Of each of its pieces, from the lowest on, at each knot; above 0.
@@ -119,6 +120,7 @@ class RarityBlend:
     intercepts: tuple[float, ...]
     weights: dict[str, tuple[float, ...]]
     floors: dict[str, float]
+    below: dict[str, tuple[float, ...]] = field(default_factory=dict)
     curve_bends: tuple[float, ...] = ()
     curve_levels: tuple[float, ...] = ()
     curve_slopes: tuple[tuple[float, ...], ...] = ()
@@ -351,6 +353,7 @@ def blend_of(content: dict[str, Any]) -> RarityBlend:
         intercepts=tuple(content["intercepts"]),
         weights={name: tuple(values) for name, values in content["weights"].items()},
         floors=dict(content["floors"].items()),
+        below={name: tuple(values) for name, values in content.get("below", {}).items()},
         curve_bends=tuple(content.get("curve_bends", ())),
         curve_levels=tuple(content.get("curve_levels", ())),
         curve_slopes=tuple(tuple(values) for values in content.get("curve_slopes", ())),
@@ -380,16 +383,18 @@ def check_blend(name: str, found: RarityBlend) -> None:
     if counts[0] != 0:
         raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
     curve = [found.curve_levels, *found.curve_slopes] if found.curve_bends else []
-    rows = [found.intercepts, *found.weights.values(), *curve]
+    weights = [*found.weights.values(), *found.below.values()]
+    rows = [found.intercepts, *weights, *curve]
     check_finite(
         [number for row in rows for number in row] + [*found.floors.values(), *found.curve_bends]
     )
     if any(len(row) != len(counts) for row in rows):
         raise TypeError(f"{name!r}: expected as many numbers as the {len(counts)} knots")
-    if not found.weights or min(min(row) for row in found.weights.values()) < 0:
-        raise TypeError(f"weights {found.weights} of {name!r}, expected some, at least 0 each")
-    if set(found.floors) != set(found.weights):
+    if not found.weights or min(min(row) for row in weights) < 0:
+        raise TypeError(f"weights {weights} of {name!r}, expected some, at least 0 each")
+    if set(found.floors) != set(found.weights) or set(found.below) - set(found.weights):
         raise TypeError(f"{name!r}: expected a floor for each of its weights")
+    _check_curve(name, found)
 
 
 def _check_members(name: str, found: RarityBlend, manifest: Manifest) -> None:
@@ -398,7 +403,6 @@ def _check_members(name: str, found: RarityBlend, manifest: Manifest) -> None:
     for member in found.weights:
         if member not in manifest.scorers or member not in manifest.calibrations:
             raise TypeError(f"a weight of {member!r}, which is not calibrated or no scorer")
-    _check_curve(name, found)
 
 
 def _check_curve(name: str, found: RarityBlend) -> None:

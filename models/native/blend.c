@@ -6,8 +6,9 @@
 
 // What each member's score says, a line with bends, and what that weighs for each label.
 //
-// rows: (distinct training count, term): the intercept, the weight of each member and, where the sum
-// is bent, the level and the slopes of its curve; row_of: of each label. knots and slopes: of all
+// rows: (distinct training count, term): the intercept, the weight of each member, that of its
+// scores below the floor and, where the sum is bent, the level and the slopes of its curve; row_of:
+// of each label. knots and slopes: of all
 // members, one after the other; a member has one slope more than knots. bends: of the sum.
 typedef struct {
     const double *rows;
@@ -29,10 +30,13 @@ static double log_odds(double score, double intercept, const double *knots, cons
     return found;
 }
 
-// h(n, a(n) + sum_i w_i(n) max(g_i(s_i), f_i)); the members' scores are `stride` floats apart.
+// Of log-odds: as low as they count.
+#define LEAST_LOG_ODDS -14.0
+
+// h(n, a(n) + sum_i w_i(n) max(g_i(s_i), f_i) + v_i(n) min(g_i(s_i) - f_i, 0)); the members' scores are `stride` floats apart.
 static double blended(const blend *of, int64_t label, const float *scores, int64_t stride) {
     const double *weights = of->rows + of->row_of[label] * of->num_terms;
-    const double *knots = of->knots, *slopes = of->slopes;
+    const double *knots = of->knots, *slopes = of->slopes, *below = weights + 1 + of->num_members;
     double total = weights[0] + 0.0;
     for (int64_t i = 0; i < of->num_members; i++) {
         const double score = scores[i * stride];
@@ -40,12 +44,13 @@ static double blended(const blend *of, int64_t label, const float *scores, int64
         if (score > -INFINITY) {
             const double own = log_odds(score, of->intercepts[i], knots, slopes, of->num_knots[i]);
             if (own > evidence) evidence = own;
+            else if (below[i] > 0) total += below[i] * fmin(fmax(own, LEAST_LOG_ODDS) - evidence, 0);
         }
         total += weights[i + 1] * evidence;
         knots += of->num_knots[i], slopes += of->num_knots[i] + 1;
     }
     if (!of->num_bends) return total;
-    const double *curve = weights + 1 + of->num_members; // the level, then the slopes
+    const double *curve = below + of->num_members; // the level, then the slopes
     return log_odds(total, curve[0], of->bends, curve + 1, of->num_bends);
 }
 
@@ -129,8 +134,8 @@ static int64_t note_lists(const int64_t *labels, const float *scores, const int6
 // Write the k best labels of each row by the blend of a sparse model and of listed scores; return
 // how many labels were scored for that.
 //
-// A label that no list has, with a sparse score at the floor, has a blend that no text changes: the
-// best of those are known beforehand. All other labels are scored.
+// A label that no list has, with a sparse score at the floor or below it, has at most a blend that
+// no text changes: those that may be among the best are known beforehand. All others are scored.
 //
 // listed, listed_scores: (row, width), NO_LABEL where there is none; member_of: of each column.
 KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *features,
@@ -176,8 +181,10 @@ KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *feature
         for (int64_t i = 0; i < sparse->num_ordered; i++) {
             const int64_t place = sparse->order[i], label = sparse->labels[place];
             if (!best_takes(&best, label, sparse->at_floor[place])) break; // nor any later one
-            if (is_allowed[label] && !memory.slots[label] && !(memory.totals[place] > floor))
-                best_offer(&best, label, sparse->at_floor[place]);
+            if (is_allowed[label] && !memory.slots[label] && !(memory.totals[place] > floor)) {
+                alone[sparse->member] = memory.totals[place];
+                best_offer(&best, label, dialled(of, tail_dial, label, alone));
+            }
         }
         best_in_order(&best);
         num_scored += size;

@@ -23,6 +23,8 @@ from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabili
 
 _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE = 1e-300, 1 - 2.0**-53
 """Of a mean of probabilities; so its log-odds are finite."""
+LEAST_LOG_ODDS = -14.0
+"""Nats; lower log-odds of a member count as these, as in `blend.c`."""
 _SLACK = 2.0**-44
 """By this share a bound, rounded as it is, may be too small."""
 
@@ -139,10 +141,12 @@ class FittedBlend:
         self.log_priors = log_priors
         self._calibrations = tuple(calibrations)
         self._floors = tuple(fitted.floors[name] for name in self.members)
+        none = (0.0,) * len(fitted.counts)
+        below = [fitted.below.get(name, none) for name in self.members]
         curve = [fitted.curve_levels, *fitted.curve_slopes] if fitted.curve_bends else []
         # (term, knot), the first term being the intercept, and (distinct count, term)
         self._at_knots = np.array(
-            [fitted.intercepts, *fitted.weights.values(), *curve], dtype=np.float64
+            [fitted.intercepts, *fitted.weights.values(), *below, *curve], dtype=np.float64
         )
         self._bends = fitted.curve_bends
         distinct, row_of = np.unique(training_counts, return_inverse=True)
@@ -175,7 +179,7 @@ class FittedBlend:
     def log_odds(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
     ) -> Float64[np.ndarray, "row m"]:
-        """Return h(n, a(n) + sum_i w_i(n) max(g_i, f_i))."""
+        """Return the scores of `RarityBlend`."""
         num_rows, m = scores.shape[1:]
         total = np.empty((num_rows, m))
         scores, labels = np.ascontiguousarray(scores), np.ascontiguousarray(labels)
@@ -199,7 +203,7 @@ class FittedBlend:
         larger = sums.copy()
         larger[1:] = np.maximum(larger[1:], sums[:-1])
         larger[:-1] = np.maximum(larger[:-1], sums[1:])
-        level, *slopes = self._at_knots[1 + num_members :]
+        level, *slopes = self._at_knots[1 + 2 * num_members :]
         pieces = np.array(slopes)[..., None] * np.moveaxis(rises(larger, self._bends), -1, 0)
         bent = level[:, None] + pieces.sum(axis=0)
         found: Float64[np.ndarray, row] = (
@@ -223,15 +227,22 @@ class FittedBlend:
     def evidence(
         self, scores: Float32[np.ndarray, "member row m"], labels: Int64[np.ndarray, "#row m"]
     ) -> Float64[np.ndarray, "member row m"]:
-        """Return what each member adds to the sum, w_i(n) max(g_i, f_i), in nats."""
-        found: Float64[np.ndarray, "member row m"] = self.weights(labels) * self._evidence(scores)
+        """Return what each member adds to the sum, in nats."""
+        num_members = len(self.members)
+        weights, below = self._terms(labels)[1 : 1 + 2 * num_members].reshape(
+            2, num_members, *labels.shape
+        )
+        found: Float64[np.ndarray, "member row m"] = weights * self._evidence(scores)
+        found += below * self._below(scores)
         return found
 
     def weights(self, labels: Int64[np.ndarray, "row m"]) -> Float64[np.ndarray, "member row m"]:
         """Return w_i(n) of each member for labels."""
-        terms = np.moveaxis(self._rows[self._row_of[labels]], -1, 0)
-        found: Float64[np.ndarray, "member row m"] = terms[1 : 1 + len(self.members)]
+        found: Float64[np.ndarray, "member row m"] = self._terms(labels)[1 : 1 + len(self.members)]
         return found
+
+    def _terms(self, labels: Int64[np.ndarray, "row m"]) -> Float64[np.ndarray, "term row m"]:
+        return np.ascontiguousarray(np.moveaxis(self._rows[self._row_of[labels]], -1, 0))
 
     def _evidence(
         self, scores: Float32[np.ndarray, "member *rest"]
@@ -239,6 +250,22 @@ class FittedBlend:
         """Return max(g_i, f_i) of each member's scores."""
         parts = zip(self._calibrations, scores, self._floors, strict=True)
         return np.stack([np.maximum(log_odds_of(each, own), floor) for each, own, floor in parts])
+
+    def _below(
+        self, scores: Float32[np.ndarray, "member *rest"]
+    ) -> Float64[np.ndarray, "member *rest"]:
+        """Return min(g_i - f_i, 0) of each member's scores; 0 where there is none."""
+        parts = zip(self._calibrations, scores, self._floors, strict=True)
+        return np.stack([below_floor(log_odds_of(each, own), floor) for each, own, floor in parts])
+
+
+def below_floor(
+    log_odds: Float64[np.ndarray, "*shape"], floor: float
+) -> Float64[np.ndarray, "*shape"]:
+    """Return how far log-odds lie below a floor, at most 0; 0 of -inf, which stands for none."""
+    lower = np.where(np.isneginf(log_odds), floor, np.maximum(log_odds, LEAST_LOG_ODDS))
+    found: Float64[np.ndarray, "*shape"] = np.minimum(lower - floor, 0)
+    return found
 
 
 def knot_shares(

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
-from longtail.models.scorers.blending import knot_shares
+from longtail.models.scorers.blending import LEAST_LOG_ODDS, below_floor, knot_shares
 from longtail.models.scorers.calibration import log_odds_of, rises
 from longtail.training.calibration.blend_kernel import log_loss_and_gradient, log_loss_curvature
 from longtail.training.calibration.minimum import minimum
@@ -40,8 +40,11 @@ _TAIL = 0.1
 
 A ranking by probability finds few rare labels; so little of a logit adjustment (Menon et al. 2021)
 costs no precision on any corpus tried, and finds more of them."""
-_LEAST_FLOOR = -14.0
-"""Nats; lower log-odds count as these."""
+_LEAST_BELOW = 100
+"""Training documents of labels for which scores below a scorer's floor count; of rarer labels such
+scores say little, and counting them orders the first ten of such labels worse."""
+_NEVER = 1e9
+"""Ridge that keeps a coefficient where it starts."""
 _DIGITS = 6
 """Significant ones kept; the optimiser's last bits may differ from machine to machine."""
 
@@ -57,9 +60,9 @@ class _Problem:
         is_true: Whether the label is right.
         weights: Pairs that each stands for.
         num_knots: Of all labels; at least 1.
-        start: The coefficients that those of every knot are drawn towards, but for the first one.
+        start: The coefficients that those of every knot are drawn towards.
         smoothness: Weight of the squared difference of neighbouring knots.
-        ridge: Weight of the squared distance from `start`.
+        ridge: Weight of the squared distance of each coefficient from `start`.
     """
 
     evidence: Float64[np.ndarray, "pair term"]
@@ -70,7 +73,7 @@ class _Problem:
     num_knots: int
     start: Float64[np.ndarray, term]
     smoothness: float
-    ridge: float
+    ridge: Float64[np.ndarray, "knot term"]
 
     def loss(
         self, flat: Float64[np.ndarray, parameter]
@@ -86,8 +89,8 @@ class _Problem:
         )
         steps = np.diff(at_knots, axis=0)
         distance = at_knots - self.start
-        distance[:, 0] = 0  # the intercept is free
-        value += self.smoothness * float((steps**2).sum()) + self.ridge * float((distance**2).sum())
+        value += self.smoothness * float((steps**2).sum())
+        value += float((self.ridge * distance**2).sum())
         gradient[:-1] -= 2 * self.smoothness * steps
         gradient[1:] += 2 * self.smoothness * steps
         gradient += 2 * self.ridge * distance
@@ -104,11 +107,8 @@ class _Problem:
         )  # (knot, term, knot, term)
         steps = np.diff(np.eye(self.num_knots), axis=0)
         smooth = 2 * self.smoothness * steps.T @ steps
-        is_drawn = np.arange(num_terms) > 0  # the intercept is free
         penalty = np.einsum("ij,tu->itju", smooth, np.eye(num_terms))
-        penalty += np.einsum(
-            "ij,tu->itju", 2 * self.ridge * np.eye(self.num_knots), np.diag(is_drawn)
-        )
+        penalty += np.diag(2 * self.ridge.ravel()).reshape(penalty.shape)
         found: Float64[np.ndarray, "parameter parameter"] = matrix + penalty
         return found.reshape(len(flat), len(flat))
 
@@ -164,25 +164,37 @@ def fit_blend(
     floors = {
         name: _floor(own, is_true, weights) for name, own in zip(members, scores, strict=True)
     }
-    columns = [np.ones(len(weights))]
-    for name, own in zip(members, scores, strict=True):
-        columns.append(np.maximum(log_odds_of(calibrations[name], own), floors[name]))
+    log_odds = [log_odds_of(calibrations[x], own) for x, own in zip(members, scores, strict=True)]
+    limits = [floors[name] for name in members]
+    above = [np.maximum(own, floor) for own, floor in zip(log_odds, limits, strict=True)]
+    below = [below_floor(own, floor) for own, floor in zip(log_odds, limits, strict=True)]
     most = int(training_counts.max(initial=0))
     counts = tuple(x for i, x in enumerate(counts) if i == 0 or counts[i - 1] < most)
     knots, shares = _places(seen, counts)
-    evidence = np.ascontiguousarray(np.column_stack(columns))
-    equal = np.array([0.0, *[1 / len(members)] * len(members)])
+    num = len(members)
+    ridge = np.full((len(counts), 1 + 2 * num), _RIDGE)
+    ridge[:, 0] = 0  # the intercept is free
+    ridge[np.array(counts) < _LEAST_BELOW, 1 + num :] = _NEVER
     problem = _Problem(
-        evidence, knots, shares, is_true, weights, len(counts), equal, _SMOOTHNESS, _RIDGE
+        evidence=np.column_stack([np.ones(len(weights)), *above, *below]),
+        knots=knots,
+        shares=shares,
+        is_true=is_true,
+        weights=weights,
+        num_knots=len(counts),
+        start=np.array([0.0, *[1 / num] * num, *[0.0] * num]),
+        smoothness=_SMOOTHNESS,
+        ridge=ridge,
     )
     at_knots = problem.solved(0.0)
+    at_knots[ridge == _NEVER] = 0
     risen = rises(problem.sums(at_knots), _BENDS)
     curve = replace(
         problem,
         evidence=np.column_stack([np.ones(len(risen)), risen]),
         start=np.array([_BENDS[0], *[1.0] * risen.shape[1]]),
         smoothness=_CURVE_SMOOTHNESS,
-        ridge=_CURVE_RIDGE,
+        ridge=np.tile([0.0, *[_CURVE_RIDGE] * risen.shape[1]], (len(counts), 1)),
     ).solved(_LEAST_SLOPE)
     levels = curve[:, 0] - _TAIL * np.log1p(counts)
     return RarityBlend(
@@ -190,6 +202,7 @@ def fit_blend(
         intercepts=tuple(at_knots[:, 0].tolist()),
         weights={name: tuple(at_knots[:, i].tolist()) for i, name in enumerate(members, 1)},
         floors=floors,
+        below={name: tuple(at_knots[:, i].tolist()) for i, name in enumerate(members, 1 + num)},
         curve_bends=_BENDS,
         curve_levels=tuple(_rounded(level) for level in levels),
         curve_slopes=tuple(tuple(row) for row in curve[:, 1:].T.tolist()),
@@ -234,15 +247,15 @@ def _floor(
     """
     is_missing = np.isneginf(scores)
     if not is_missing.any():
-        return _LEAST_FLOOR
+        return LEAST_LOG_ODDS
     share = float(weights[is_true].sum() / weights.sum())
     num_true = float(weights[is_missing & is_true].sum()) + share
     num_false = float(weights[is_missing & ~is_true].sum()) + 1 - share
     if not num_true:
-        return _LEAST_FLOOR
+        return LEAST_LOG_ODDS
     if not num_false:  # every document carries every label
-        return -_LEAST_FLOOR
-    return _rounded(max(_LEAST_FLOOR, float(np.log(num_true) - np.log(num_false))))
+        return -LEAST_LOG_ODDS
+    return _rounded(max(LEAST_LOG_ODDS, float(np.log(num_true) - np.log(num_false))))
 
 
 def _rounded(value: float) -> float:

@@ -110,4 +110,5 @@ def without_idle(blend: RarityBlend) -> RarityBlend:
         blend,
         weights={name: blend.weights[name] for name in used},
         floors={name: blend.floors[name] for name in used},
+        below={name: blend.below[name] for name in used},
     )

@@ -138,6 +138,7 @@ BLEND = {
     "intercepts": [-1.0, 0.5],
     "weights": {"retrieval": [0.75, 0.25], "sparse": [0.0, 0.75]},
     "floors": {"retrieval": -9.0, "sparse": -4.5},
+    "below": {"sparse": [0.0, 0.5]},
     "curve_bends": [-2.0],
     "curve_levels": [-1.5, -2.5],
     "curve_slopes": [[0.5, 0.75], [1.0, 1.25]],
@@ -146,7 +147,7 @@ BLEND = {
 
 def weights(**own: Any) -> dict[str, Any]:
     """A blend of scorers with these weights."""
-    return {"weights": own, "floors": dict.fromkeys(own, -4.5)}
+    return {"weights": own, "floors": dict.fromkeys(own, -4.5), "below": {}}
 
 
 def blending(**changes: Any) -> Callable[[dict[str, Any]], None]:
@@ -171,6 +172,7 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie):
             intercepts=(-1.0, 0.5),
             weights={"retrieval": (0.75, 0.25), "sparse": (0.0, 0.75)},
             floors={"retrieval": -9.0, "sparse": -4.5},
+            below={"sparse": (0.0, 0.5)},
             curve_bends=(-2.0,),
             curve_levels=(-1.5, -2.5),
             curve_slopes=((0.5, 0.75), (1.0, 1.25)),
@@ -197,6 +199,8 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie):
         (weights(retrieval=[0.5, -0.5]), "expected some, at least 0 each"),
         (weights(retrieval=[0.5]), "expected as many numbers as the 2 knots"),
         (weights(classifier=[1.0, 1.0]), "'classifier', which is not calibrated"),
+        ({"below": {"sparse": [0.0, -0.5]}}, "expected some, at least 0 each"),
+        ({"below": {"classifier": [0.0, 0.5]}}, "a floor for each of its weights"),
         ({"curve_bends": [-2.0, 0.0]}, "expected 3 rows above 0"),
         ({"curve_slopes": [[0.5, 0.0], [1.0, 1.0]]}, "expected 2 rows above 0"),
         ({"curve_levels": [0.0]}, "expected as many numbers as the 2 knots"),

@@ -104,8 +104,13 @@ def fitted_of(blend: FittedBlend, totals: list[np.ndarray]) -> np.ndarray:
         place, knots = np.log(1 + count), np.log(1 + np.array(fitted.counts))
         blended[:, label] = np.interp(place, knots, fitted.intercepts)
         for name, line, total in zip(fitted.weights, CALIBRATIONS, totals, strict=False):
-            own = np.maximum(line_at(line, total[:, label]), fitted.floors[name])
-            blended[:, label] += np.interp(place, knots, fitted.weights[name]) * own
+            given, floor = line_at(line, total[:, label]), fitted.floors[name]
+            blended[:, label] += np.interp(place, knots, fitted.weights[name]) * np.maximum(
+                given, floor
+            )
+            lower = np.where(np.isneginf(given), 0, np.minimum(np.maximum(given, -14) - floor, 0))
+            below = fitted.below.get(name, np.zeros(len(knots)))
+            blended[:, label] += np.interp(place, knots, below) * lower
         if fitted.curve_bends:
             slopes = tuple(np.interp(place, knots, row) for row in fitted.curve_slopes)
             curve = Calibration(
@@ -156,6 +161,7 @@ def draw_blend(draw, num: int, num_labels: int) -> Blend:
         intercepts=row(-3.0),
         weights={name: row(0.0) for name in names},
         floors={name: draw(st.sampled_from([-14.0, -2.5, 0.0])) for name in names},
+        below={name: row(0.0) for name in names if draw(st.booleans())},
         curve_bends=bends,
         curve_levels=row(-3.0),
         curve_slopes=tuple(row(0.05) for _ in range(len(bends) + 1)) if bends else (),
@@ -282,6 +288,7 @@ def test_labels_have_the_same_weights_to_the_bit_among_few_and_many(data):
         intercepts=tuple(rng.normal(size=7).tolist()),
         weights={str(i): tuple(rng.random(7).tolist()) for i in range(3)},
         floors={str(i): -4.0 for i in range(3)},
+        below={str(i): tuple(rng.random(7).tolist()) for i in range(3)},
         curve_bends=(-1.0, 1.0),
         curve_levels=tuple(rng.normal(size=7).tolist()),
         curve_slopes=tuple(tuple(row) for row in rng.random((3, 7)).tolist()),

@@ -63,11 +63,19 @@ def blend_of(rng: np.random.Generator, members: tuple[str, ...]) -> FittedBlend:
     counts = (0, 1, 10, 100)
     weights = {x: tuple(np.round(rng.random(4) * 2, 1).tolist()) for x in members}
     floors = {x: float(np.round(-5 * rng.random(), 1)) for x in members}
+    below = {x: tuple(np.round(rng.random(4), 1).tolist()) for x in members[: rng.integers(3)]}
     bends = (-2.0, 0.5)[: rng.integers(3)]
     rows = np.round(0.1 + rng.random((len(bends) + 2, 4)), 1).tolist() if bends else [()]
     level, *slopes = map(tuple, rows)
     fitted = RarityBlend(
-        counts, tuple(rng.normal(size=4).tolist()), weights, floors, bends, level, tuple(slopes)
+        counts,
+        tuple(rng.normal(size=4).tolist()),
+        weights,
+        floors,
+        below,
+        bends,
+        level,
+        tuple(slopes),
     )
     shares = 1 + rng.integers(0, 4, NUM_LABELS)
     return FittedBlend(
