@@ -102,4 +102,4 @@ def _fitted(
     calibrations = {name: each for name, each in found.items() if each is not None}
     if len(calibrations) < len(found):
         raise ConfigError("no candidate of these documents is right; give other documents")
-    return calibrations, fit_blend(pairs, members, calibrations, counts)
+    return calibrations, fit_blend(pairs, members, calibrations, counts, tail=0.0)

@@ -10,7 +10,7 @@ from longtail.models.bundle.manifest import RarityBlend
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.scorers.blending import FittedBlend
 from longtail.models.scorers.calibration import IDENTITY
-from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, _TAIL, fit_blend
+from longtail.training.calibration.blends import _RIDGE, _SMOOTHNESS, TAIL, fit_blend
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
 NUM_LABELS = 30
@@ -79,7 +79,7 @@ def test_a_sum_that_is_too_sure_is_bent_and_frequent_labels_lose_a_little():
     for blend, is_right in (bent, True), (straight, False):
         found = FittedBlend(blend, [IDENTITY], COUNTS, PRIORS)
         log_odds = found.log_odds(given[None].astype(np.float32), np.arange(len(COUNTS))[None])
-        taken_off = _TAIL * np.log1p(COUNTS) if blend is bent else 0
+        taken_off = TAIL * np.log1p(COUNTS) if blend is bent else 0
         assert (np.abs(log_odds + taken_off - truth).max() < 0.45) == is_right
 
 
