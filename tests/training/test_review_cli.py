@@ -57,7 +57,8 @@ def test_a_perfect_reviewer_is_fitted_and_served(call, registry, oracle, tiny_co
     with standing_in(oracle, ["busy"]) as server:
         asked = ("--reviewer", "rerank", "--address", server.url, "--candidates", 30)
         figures = json.loads(call("review", *asked, "--json", "-").stdout)["figures"]
-        assert figures["after"]["P@1"] >= figures["before"]["P@1"]
+        before, after = figures["before and after"]["P@1"]
+        assert after >= before
         bundle = Registry(registry).open("current")
         assert read_parts(bundle).review.num_candidates == 30
         assert read_promises(bundle)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -71,32 +70,25 @@ class Reviewed:
                 f"{self.to_markdown()}"
             )
 
-    def figures(self) -> dict[str, Any]:
+    def shares(self) -> dict[str, tuple[float, float]]:
         """Return shares of right labels before and after, each document held out."""
         order = np.argsort(-self.gain.log_odds, axis=1, kind="stable")
         counts = np.where(self.pairs.labels == NO_LABEL, -1, self.counts[self.pairs.labels])
-        after = (np.take_along_axis(each, order, 1) for each in (self.pairs.is_true, counts))
-        return {
-            "documents": self.review.num_documents,
-            "failed": self.num_failed,
-            "nats": self.gain.nats,
-            "standard_error": self.gain.standard_error,
-            "before": _measured(self.pairs.is_true, counts),
-            "after": _measured(*after),
-        }
+        before = _measured(self.pairs.is_true, counts)
+        after = _measured(*(np.take_along_axis(x, order, 1) for x in (self.pairs.is_true, counts)))
+        return {name: (value, after[name]) for name, value in before.items()}
 
     def to_markdown(self) -> str:
         """Return the figures as a table, with a sentence about the gain."""
-        figures = self.figures()
         rows = [
-            [name, f"{100 * value:.1f}", f"{100 * figures['after'][name]:.1f}"]
-            for name, value in figures["before"].items()
+            [name, f"{100 * before:.1f}", f"{100 * after:.1f}"]
+            for name, (before, after) in self.shares().items()
         ]
         told = (
             f"{self.review.reviewer} scored the best {self.review.num_candidates} labels of "
             f"{self.review.num_documents:,} documents ({self.num_failed} more failed). Held out, "
-            f"it lowers the log-loss by {figures['nats']:.3f} nats a document (standard error "
-            f"{figures['standard_error']:.3f})."
+            f"it lowers the log-loss by {self.gain.nats:.3f} nats a document (standard error "
+            f"{self.gain.standard_error:.3f})."
         )
         table = markdown_table(["%", "before", "after"], rows)
         return "\n\n".join(filter(None, [str(self.left_out), told, table]))
@@ -173,11 +165,7 @@ def publish_review(
 ) -> int:
     """Publish a version that differs by its review alone, and return its number.
 
-    Args:
-        registry: Where to.
-        bundle: What is copied, its promises too: scores and labels are the same.
-        review: In place of the one that it has.
-        activate: Whether `current` names the new version.
+    Promises are kept: they are of scores and labels, which stay the same.
     """
     texts = {REVIEW_NAME: review.to_json()}
     if PROMISES_NAME in bundle.manifest.files:

@@ -97,7 +97,10 @@ def review(
         "model": bundle.manifest.digest,
         "data": dataset.fingerprint,
         "split": split,
-        **found.figures(),
+        "failed": found.num_failed,
+        "nats": found.gain.nats,
+        "standard_error": found.gain.standard_error,
+        "before and after": found.shares(),
         "review": asdict(found.review),
     }
     told = f"Version {number} of {str(registry)!r} counts this reviewer's scores."
