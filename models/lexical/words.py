@@ -2,7 +2,8 @@
 
 A word is a run of letters and digits, in its compared form (`WordForms`); of a script that puts no
 spaces between words, every character is a word. Hyphens and other signs only separate words, so
-"decision-making" is "decision making".
+"decision-making" is "decision making". Only the dot of a code joins: "N53.77" is "n5377", so that
+it is not found by half in "E12.77".
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _ENDS_OF_OTHERS = "\u3002\uff01\uff1f"  # of scripts without spaces
 # A charset comes first, so that all else is skipped fast. No dot of an abbreviation ("U.S.",
 # "e.g.") ends a sentence.
 _END = re.compile(rf"[.!?;\n{_ENDS_OF_OTHERS}](?<!\.\w\.)(?:(?=\s|$)|(?<=[{_ENDS_OF_OTHERS}]))")
+_DOT_OF_CODE = re.compile(
+    r"\.(?=\d)(?:(?<=[a-z]\d\.)|(?<=[a-z]\d\d\.)|(?<=[a-z]\d\d\d\.))", re.ASCII
+)
 _OTHERS = re.compile(rf"[^\w\s{MARKS}{UNSPACED_SCRIPTS}{END_OF_SENTENCE}]+")
 _ASCII_OTHERS = str.maketrans({
     chr(code): " " for code in range(1, 128) if not chr(code).isalnum()
@@ -140,7 +144,8 @@ def pieces(text: str) -> Sequence[str]:
     """Return the lower-case words of a text, and `END_OF_SENTENCE` for each end, in order."""
     # Putting spaces around and for all else, and splitting there, is several times as fast as one
     # expression that finds the words.
-    marked = _END.sub(f" {END_OF_SENTENCE} ", text.lower().replace(END_OF_SENTENCE, "\1"))
+    joined = _DOT_OF_CODE.sub("", text.lower().replace(END_OF_SENTENCE, "\1"))
+    marked = _END.sub(f" {END_OF_SENTENCE} ", joined)
     if marked.isascii():
         return marked.translate(_ASCII_OTHERS).split()
     return _UNSPACED.sub(r" \1 ", _OTHERS.sub(" ", marked.replace("_", " "))).split()
