@@ -37,8 +37,8 @@ def main() -> None:
     costs: dict[str, list[float]] = {name: [] for name in KINDS}
     with served(chosen.registry, "--num-threads", "1") as service:
         for number in range(-1, chosen.rounds):  # the first one warms up
-            for name, options in KINDS.items():
-                requests = predict_requests([text], k=10, **options)
+            for name in sorted(KINDS, reverse=number % 2 == 0):  # who comes first takes turns, too
+                requests = predict_requests([text], k=10, **KINDS[name])
                 cost = cost_ms(service, requests, chosen.seconds)
                 costs[name] += [cost] if number >= 0 else []
     ratios = [after / before for before, after in zip(*costs.values(), strict=True)]
