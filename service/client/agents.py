@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from mcp.server import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 
 from longtail.models.errors import LongtailError
 from longtail.service.client.client import AsyncClient
+
+if TYPE_CHECKING:  # of the extra `mcp`
+    from mcp.server import MCPServer
 
 _INSTRUCTIONS = (
     "Subject indexing with a large vocabulary. suggest finds labels for a text, search finds "
@@ -56,6 +57,8 @@ async def _told(answer: Awaitable[BaseModel]) -> dict[str, Any]:
     try:
         return (await answer).model_dump(exclude_none=True)
     except LongtailError as error:
+        from mcp.server.mcpserver.exceptions import ToolError
+
         raise ToolError(str(error)) from error
 
 
@@ -65,6 +68,8 @@ def make_server(client: AsyncClient) -> MCPServer:
     Args:
         client: Asks the service; is used on the event loop of the server.
     """
+    from mcp.server import MCPServer
+
     server = MCPServer("longtail", instructions=_INSTRUCTIONS, log_level="WARNING")
     tools = AgentTools(client)
     for tool in (tools.suggest, tools.search, tools.explain, tools.feedback):
