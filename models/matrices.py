@@ -1,5 +1,8 @@
 """Arrays as they come from files: checked before SciPy, compiled loops, PyTorch or FAISS see them.
 
+Some stay in their file, mapped, and could change after the check; compiled loops that read these
+compare each index with its bound.
+
 Sparse matrices have indices of 32 bits, which are half as large to hold and to read. SciPy takes 64
 bits for both arrays of indices where one of them has so many, as stored files do.
 """
@@ -8,11 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Float16, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
+from longtail.models.files.arrays import forget_pages
+from longtail.models.native.library import CSR, F32, F64, HALF_CSR, I32, INT, Csr, function
+
+_first_odd = function("rows_first_odd", CSR, INT)
+_largest = function("rows_largest", HALF_CSR, F32)
+_longest = function("rows_longest", HALF_CSR, F64)
+_add_squares = function("rows_add_squares", CSR, F64, INT)
+_of_columns = function("rows_of_columns", CSR, I32, INT, I32, I32, F32, INT)
+_NO_INTS, _NO_FLOATS = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
 _CHUNK = 2**20
 """Elements checked at a time, so that a check holds little memory."""
 
@@ -59,6 +73,8 @@ class ArrayRule:
     def _check_values(self, name: str, values: np.ndarray) -> None:
         if self.is_finite and values.dtype.kind == "f" and not np.isfinite(values).all():
             raise ValueError(f"{name} has values that are not finite")
+        if self.least == -np.inf and self.most == np.inf:
+            return
         is_out = (values < self.least) | (values > self.most)
         if is_out.any():
             found = values[is_out][0]
@@ -89,7 +105,18 @@ def stored_csr(
     shape: tuple[int, int],
     names: tuple[str, str] = ("indices", "indptr"),
 ) -> csr_array:
-    """Return a matrix that was stored by rows, every pointer and index checked.
+    """Return a matrix that was stored by rows (see `checked_rows`)."""
+    return csr_of(data, *checked_rows(data, indices, indptr, shape, names), shape)
+
+
+def checked_rows(
+    data: np.ndarray,
+    indices: np.ndarray,
+    indptr: np.ndarray,
+    shape: tuple[int, int],
+    names: tuple[str, str] = ("indices", "indptr"),
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices and pointers of a matrix that was stored by rows, every one checked.
 
     SciPy's own check looks at indices only where `indptr` ends above 0, and its loops trust both.
 
@@ -99,6 +126,9 @@ def stored_csr(
         indptr: Where each row begins in them, and where the last one ends.
         shape: Rows and columns.
         names: Of the arrays of indices and pointers, for messages.
+
+    Returns:
+        Both of one type, of 32 bits where that is enough.
 
     Raises:
         ValueError: They are no such matrix.
@@ -112,19 +142,29 @@ def stored_csr(
     # Compared and not subtracted: differences of stored numbers could overflow.
     if indptr[0] != 0 or indptr[-1] != len(data) or (indptr[1:] < indptr[:-1]).any():
         raise ValueError(f"{pointers} does not rise from 0 to {len(data)}, the number of values")
-    if len(indices) and not (indices.min() >= 0 and indices.max() < num_columns):
-        raise ValueError(f"{columns} are not all from 0 to {num_columns - 1}")
-    if not _rises_in_rows(indices, indptr).all():
+    indices, indptr = _of_one_type(indices, indptr, max(*shape, len(data)))
+    odd = _first_odd(_Pointers(indptr, indices), num_columns)
+    forget_pages(indices)
+    if odd >= 0 and not 0 <= indices[odd] < num_columns:
+        raise ValueError(f"{columns} are not all from 0 to {num_columns - 1}: {indices[odd]}")
+    if odd >= 0:
         raise ValueError(f"{columns} do not rise in each row")
-    return csr_of(data, indices, indptr, shape)
+    return indices, indptr
 
 
-def _rises_in_rows(indices: np.ndarray, indptr: np.ndarray) -> Bool[np.ndarray, step]:
-    """Return which indices are larger than the one before, or the first of their row."""
-    rises = indices[1:] > indices[:-1]
-    starts = indptr[1:-1]
-    rises[starts[(starts > 0) & (starts < len(indices))] - 1] = True
-    return rises
+class _Pointers(NamedTuple):
+    """The arrays of a matrix whose values nobody reads."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray = np.zeros(0, dtype=np.float32)
+
+
+def _of_one_type(
+    indices: np.ndarray, indptr: np.ndarray, most: int
+) -> tuple[np.ndarray, np.ndarray]:
+    dtype = np.int32 if most <= np.iinfo(np.int32).max else np.int64
+    return indices.astype(dtype, copy=False), indptr.astype(dtype, copy=False)
 
 
 def csr_of(
@@ -134,15 +174,37 @@ def csr_of(
 
     Nothing is checked: `stored_csr` is for what was read from a file.
     """
-    most = max(*shape, len(data))
-    dtype = np.int32 if most <= np.iinfo(np.int32).max else np.int64
-    indices, indptr = (x.astype(dtype, copy=False) for x in (indices, indptr))
+    indices, indptr = _of_one_type(indices, indptr, max(*shape, len(data)))
     return csr_array((data, indices, indptr), shape=shape)
 
 
 def transposed(matrix: csr_array) -> csr_array:
     """Return the columns of a matrix as rows."""
     return csr_array(csr_of(matrix.data, matrix.indices, matrix.indptr, matrix.shape).T)
+
+
+def rows_of_columns(
+    matrix: Float32[csr_array, "row column"], columns: Int64[np.ndarray, asked]
+) -> Float32[csr_array, "asked row"]:
+    """Return some columns of a matrix as rows, by one pass over it."""
+    num_rows, num_columns = matrix.shape
+    places = np.full(num_columns, -1, dtype=np.int32)
+    places[columns] = np.arange(len(columns))
+    most = int(_of_columns(matrix, places, num_columns, _NO_INTS, _NO_INTS, _NO_FLOATS, 0))
+    found = (np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.float32))
+    size = min(most, _of_columns(matrix, places, num_columns, *found, most))
+    at, rows, values = (array[:size] for array in found)
+    order = np.argsort(at, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=len(columns)))])
+    return csr_of(values[order], rows[order], indptr, (len(columns), num_rows))
+
+
+def column_norms(matrix: Float32[csr_array, "row column"]) -> Float32[np.ndarray, column]:
+    """Return the length of each column of a matrix."""
+    squares = np.zeros(matrix.shape[1])
+    _add_squares(matrix, squares, len(squares))
+    found: Float32[np.ndarray, column] = np.sqrt(squares).astype(np.float32)
+    return found
 
 
 def check_rows(
@@ -164,3 +226,80 @@ def check_rows(
         raise ValueError("labels that are not rising rows of the catalogue")
     if set(num_rows) != {len(labels)}:
         raise ValueError(f"{num_rows} rows for {len(labels)} labels")
+
+
+@dataclass(frozen=True, eq=False)
+class HalfRows:
+    """A sparse matrix by rows of half precision, which SciPy does not have; no value is below 0.
+
+    Attributes:
+        data: The values.
+        indices: Column of each value, rising in each row.
+        indptr: Where each row begins in them, and where the last one ends.
+        num_columns: Of the matrix.
+    """
+
+    data: Float16[np.ndarray, entry]
+    indices: np.ndarray
+    indptr: np.ndarray
+    num_columns: int
+
+    @classmethod
+    def rounded(cls, matrix: csr_array) -> HalfRows:
+        """Return a matrix with its values rounded; those that become 0 are left out."""
+        found = csr_array(matrix, copy=True, dtype=np.float32)
+        found.data = found.data.astype(np.float16).astype(np.float32)
+        found.eliminate_zeros()
+        found.sum_duplicates()  # sorts, too
+        return cls(found.data.astype(np.float16), found.indices, found.indptr, found.shape[1])
+
+    @classmethod
+    def stored(
+        cls,
+        data: Float16[np.ndarray, entry],
+        indices: np.ndarray,
+        indptr: np.ndarray,
+        shape: tuple[int, int],
+    ) -> HalfRows:
+        """Return a matrix as it came from a file.
+
+        Raises:
+            ValueError: It is none, or a value is not finite or below 0.
+        """
+        bits = data.view(np.uint16)
+        if bits.max(initial=0) >= np.float16(np.inf).view(np.uint16):
+            raise ValueError("data has values that are not finite or below 0")
+        return cls(data, *checked_rows(data, indices, indptr, shape), shape[1])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.indptr) - 1, self.num_columns
+
+    @cached_property
+    def native(self) -> Csr:
+        """The arrays as compiled loops take them."""
+        return HALF_CSR(self)
+
+    def to_csr(self) -> Float32[csr_array, "row column"]:
+        """Return a copy in single precision."""
+        return csr_of(self.data.astype(np.float32), self.indices, self.indptr, self.shape)
+
+    def transposed(self) -> HalfRows:
+        """Return the columns as rows."""
+        found = transposed(self.to_csr())
+        return HalfRows(found.data.astype(np.float16), found.indices, found.indptr, found.shape[1])
+
+    def largest_of_rows(self) -> Float32[np.ndarray, row]:
+        """Return the largest value of each row; 0 where it has none."""
+        found = np.zeros(self.shape[0], dtype=np.float32)
+        _largest(self.native, found)
+        forget_pages(self.data)
+        return found
+
+    def longest_norm(self) -> float:
+        """Return the largest norm of a row."""
+        squared: Float64[np.ndarray, "1"] = np.zeros(1)
+        _longest(self.native, squared)
+        forget_pages(self.data)
+        return float(np.sqrt(squared[0]))

@@ -11,14 +11,14 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from longtail.models.bundle.manifest import (
     MANIFEST_NAME,
@@ -34,6 +34,7 @@ from longtail.models.errors import (
     BundleNotFoundError,
     DataError,
 )
+from longtail.models.files.arrays import mapped_arrays
 from longtail.models.files.durable import share_like, sync_folder, sync_tree
 from longtail.models.labels.catalogue import LabelCatalogue
 
@@ -61,9 +62,19 @@ class Bundle:
         """Where the text encoder and its tokenizer lie, if the bundle has them."""
         return self.folder / ENCODER_FOLDER
 
-    def tensors(self, name: str) -> dict[str, np.ndarray]:
-        """Return the arrays of one safetensors file, by their names."""
-        arrays: dict[str, np.ndarray] = load_file(self.folder / name)
+    def tensors(self, name: str, mapped: Collection[str] = ()) -> dict[str, np.ndarray]:
+        """Return the arrays of one safetensors file, by their names.
+
+        Args:
+            name: Of the file.
+            mapped: Arrays that stay in it: read-only, read from disk when they are used, and in
+                memory once for all processes. Who uses them can't rely on an earlier check.
+        """
+        with safe_open(self.folder / name, framework="np") as file:
+            names = set(file.keys())
+            arrays = {key: file.get_tensor(key) for key in names.difference(mapped)}
+        if shared := names.intersection(mapped):
+            arrays |= mapped_arrays(self.folder / name, shared)
         return arrays
 
     def text(self, name: str) -> str:
@@ -87,7 +98,7 @@ def open_bundle(folder: Path) -> Bundle:
     _verify_names(folder, manifest, where)
     for name, info in manifest.files.items():
         _verify_file(folder / name, info, f"{where}: file {name!r}")
-    for name in sorted(manifest.tensors.keys() | set(_tensor_files(manifest))):
+    for name in sorted(manifest.tensors.keys() | set(_tensor_files(manifest.files))):
         expected = manifest.tensors.get(name, {})
         _verify_tensors(folder / name, expected, f"{where}: file {name!r}")
     return Bundle(folder, manifest, _read_catalogue(folder, manifest, where))
@@ -125,7 +136,8 @@ def write_bundle(
     catalogue: LabelCatalogue,
     tensors: Mapping[str, Mapping[str, np.ndarray]],
     texts: Mapping[str, str],
-    encoder_folder: Path | None,
+    encoder_folder: Path | None = None,
+    same: Mapping[str, Path] | None = None,
 ) -> Manifest:
     """Write a new bundle; on return it is on disk, whole, under its name.
 
@@ -137,6 +149,8 @@ def write_bundle(
         texts: Text files by file name.
         encoder_folder: The trained encoder and its tokenizer, copied into the bundle; None where
             there is none.
+        same: Files of another bundle that this one has, too, by file name. Both share their bytes,
+            on disk and in the memory of services, where the file system has hard links.
 
     Returns:
         The manifest as written.
@@ -152,13 +166,21 @@ def write_bundle(
             save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, incoming / name)
         if encoder_folder is not None:
             shutil.copytree(encoder_folder, incoming / ENCODER_FOLDER)
-        content = replace(
-            manifest,
-            files={name: file_info(incoming / name) for name in _file_names(incoming)},
-            tensors={name: _tensor_infos(incoming / name) for name in sorted(tensors)},
-        ).to_json()
+        for name, source in (same or {}).items():
+            _link(source, incoming / name)
+        files = {name: file_info(incoming / name) for name in _file_names(incoming)}
+        arrays_of = {name: _tensor_infos(incoming / name) for name in _tensor_files(files)}
+        content = replace(manifest, files=files, tensors=arrays_of).to_json()
         (incoming / MANIFEST_NAME).write_text(content, encoding="utf-8")
         return Manifest.from_json(content, _where(folder))
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
 
 
 @contextmanager
@@ -208,11 +230,11 @@ def _where(folder: Path) -> str:
     return f"bundle {folder.name!r}"
 
 
-def _tensor_files(manifest: Manifest) -> list[str]:
+def _tensor_files(files: Iterable[str]) -> list[str]:
     """Return the files whose arrays the manifest must list: all but the encoder's."""
     encoder = f"{ENCODER_FOLDER}/"
-    names = (name for name in manifest.files if not name.startswith(encoder))
-    return [name for name in names if name.endswith(".safetensors")]
+    names = (name for name in files if not name.startswith(encoder))
+    return sorted(name for name in names if name.endswith(".safetensors"))
 
 
 def _verify_names(folder: Path, manifest: Manifest, where: str) -> None:

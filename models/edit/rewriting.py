@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from longtail.models.bundle.bundle import ENCODER_FOLDER, LABELS_NAME, Bundle, write_bundle
+from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
@@ -116,38 +116,30 @@ def rewrite(
     tensors: Mapping[str, dict[str, np.ndarray]],
     texts: Mapping[str, str],
 ) -> Manifest:
-    """Write a bundle (see `models.bundle.bundle.write_bundle`); what is not given is copied.
+    """Write a bundle (see `models.bundle.bundle.write_bundle`); what is not given is the same.
 
-    Promises are not copied, as they hold for the scores and labels of the old bundle only.
+    Promises do not stay, as they hold for the scores and labels of the old bundle only.
 
     Args:
         folder: The new bundle's; it must not exist.
-        bundle: What is copied.
+        bundle: Has what stays the same.
         manifest: Of the new bundle, but for its files; its release is this one.
         catalogue: All labels of the new bundle.
         tensors: Arrays of the files that change or are new, by file name and name.
         texts: Text files that change or are new, by file name.
     """
     before = bundle.manifest
-    same_texts = (
-        name
-        for name in before.files
-        if name not in before.tensors
-        and name != LABELS_NAME
-        and not name.startswith(f"{ENCODER_FOLDER}/")
-        and name not in (*texts, PROMISES_NAME)
-    )
+    changed = {*texts, *tensors, LABELS_NAME, PROMISES_NAME}
     if PROMISES_NAME in before.files and PROMISES_NAME not in texts:
         logger.warning(
             "the new version makes no promises: those of bundle %s hold for its own labels and "
             "scores; run 'longtail threshold' on the new one", bundle.folder.name,
         )  # fmt: skip
-    same_tensors = (name for name in before.tensors if name not in tensors)
     return write_bundle(
         folder,
         manifest=replace(manifest, longtail_version=version("longtail")),
         catalogue=catalogue,
-        tensors={name: bundle.tensors(name) for name in same_tensors} | dict(tensors),
-        texts={name: bundle.text(name) for name in same_texts} | dict(texts),
-        encoder_folder=None if before.encoder is None else bundle.encoder_folder,
+        tensors=tensors,
+        texts=texts,
+        same={name: bundle.folder / name for name in before.files if name not in changed},
     )

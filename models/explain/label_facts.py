@@ -36,16 +36,25 @@ class LabelFacts:
         )
         self._kept: dict[int, tuple[NearLabel, ...]] = {}
 
-    def keywords(self, label: int) -> tuple[Keyword, ...]:
+    def keywords(self, labels: Sequence[int]) -> list[tuple[Keyword, ...]]:
         """Return the tokens of largest positive weight; ties in the order of the vocabulary.
 
         Only tokens with a letter: the number of a document is no keyword. None of a confidential
         model: a word of one person may be the one that tells a rare label.
         """
-        row = row_of(self._sparse, label)
-        if row is None or self._is_confidential:
-            return ()
-        columns, weights = entries_of(self._sparse.weights, row)
+        if self._is_confidential:
+            return [()] * len(labels)
+        rows = [row_of(self._sparse, label) for label in labels]
+        known = [row for row in rows if row is not None]
+        weights = self._sparse.rows(np.array(known, dtype=np.int64))
+        found = iter([self._keywords(*entries_of(weights, row)) for row in range(len(known))])
+        return [() if row is None else next(found) for row in rows]
+
+    def _keywords(
+        self,
+        columns: Int32[np.ndarray, entry] | Int64[np.ndarray, entry],
+        weights: Float32[np.ndarray, entry],
+    ) -> tuple[Keyword, ...]:
         order = np.lexsort((columns, -weights))
         tokens = self._sparse.tfidf.tokens
         keywords = (

@@ -21,6 +21,7 @@ from longtail.models.ranking.top_k import (
     top_of_scores,
 )
 from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.sparse_kernels import sum_up
 
 
 @runtime_checkable  # the test run checks annotations by isinstance
@@ -84,42 +85,25 @@ class WeightNeighbours:
         self._model = model
         self._is_retired = is_retired
 
-    @cached_property
-    def _norms(self) -> Float32[np.ndarray, covered]:
-        return _row_lengths(self._model.weights)
-
     def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
         """Return the nearest labels, those that share any weight (see `Neighbours.nearest_to`)."""
-        queries = self._weights_of(labels)
-        norms = _row_lengths(queries)
-        found = [
-            self._nearest(queries[[row]], norms[row], int(label), k)
-            for row, label in enumerate(labels)
-        ]
-        return _joined([found], len(labels), k)
+        best, covered = nothing(len(labels), k), self._model.labels
+        places = np.flatnonzero(np.isin(labels, covered))
+        rows = np.searchsorted(covered, labels[places])
+        queries = self._model.rows(rows)
+        for number, place in enumerate(places.tolist()):
+            found = self._nearest(queries[[number]], int(rows[number]), k)
+            best.labels[place], best.scores[place] = found.labels[0], found.scores[0]
+        return best
 
-    def _weights_of(self, labels: Int64[np.ndarray, label]) -> Float32[csr_array, "label feature"]:
-        """Return the weights of labels; an empty row for labels without any."""
-        is_known = np.isin(labels, self._model.labels)
-        known = self._model.weights[np.searchsorted(self._model.labels, labels[is_known])]
-        indptr = np.zeros(len(labels) + 1, dtype=known.indptr.dtype)
-        indptr[1:][is_known] = np.diff(known.indptr)
-        shape = (len(labels), known.shape[1])
-        return csr_array((known.data, known.indices, np.cumsum(indptr)), shape=shape)
-
-    def _nearest(
-        self,
-        query: Float32[csr_array, "1 feature"],
-        norm: np.float32,
-        label: int,
-        k: int,
-    ) -> Ranking:
+    def _nearest(self, query: Float32[csr_array, "1 feature"], row: int, k: int) -> Ranking:
+        covered, norms = self._model.labels, self._model.norms
+        products = np.zeros((1, len(covered)), dtype=np.float32)
+        sum_up(query, self._model.native_weights, np.zeros(1, dtype=np.int64), products)
+        shares = products[0] != 0
         cosines = np.full((1, len(self._is_retired)), -np.inf, dtype=np.float32)
-        products = query @ self._model.weights_by_feature
-        found = products.indices
-        scaled = products.data / (norm * self._norms[found])
-        cosines[0, self._model.labels[found]] = np.where(scaled != 0, scaled, -np.inf)
-        cosines[0, label] = -np.inf
+        cosines[0, covered[shares]] = products[0, shares] / (norms[row] * norms[shares])
+        cosines[0, covered[row]] = -np.inf
         cosines[0, self._is_retired] = -np.inf
         return top_of_scores(cosines, k)
 
@@ -128,10 +112,6 @@ def _lengths(vectors: Float32[np.ndarray, "label dim"]) -> Float32[np.ndarray, l
     """Return the lengths of vectors; 1 for a vector of zeros, whose cosines are then 0."""
     norms: Float32[np.ndarray, label] = np.linalg.norm(vectors, axis=1)
     return np.where(norms > 0, norms, np.float32(1))
-
-
-def _row_lengths(rows: Float32[csr_array, "label feature"]) -> Float32[np.ndarray, label]:
-    return np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float32))
 
 
 def _joined(parts: list[list[Ranking]], num_rows: int, k: int) -> Ranking:

@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64
+from scipy.sparse import csr_array
 
-from longtail.models.explain.label_facts import entries_of, row_of
+from longtail.models.explain.label_facts import row_of
 from longtail.models.explain.spans import spans_of
 from longtail.models.results import SparseParts, TokenPart
 from longtail.models.scorers.sparse import SparseModel
@@ -42,7 +43,8 @@ def token_contributions(
     """
     tokens = model.tfidf.tokens
     rows = {label: row for label in labels if (row := row_of(model, label)) is not None}
-    contributions = {label: _contributions(model, features, row) for label, row in rows.items()}
+    of_text = model.weights_by_feature[features[0]]
+    contributions = {label: _contributions(of_text, features, row) for label, row in rows.items()}
     telling = {label: _most_telling(*each) for label, each in contributions.items()}
     named = {tokens[column] for each in telling.values() for column, _ in each}
     spans = spans_of(text, model.tfidf, named) if named else {}
@@ -60,14 +62,20 @@ def token_contributions(
 
 
 def _contributions(
-    model: SparseModel, features: Entries, row: int
+    weights: Float32[csr_array, "entry covered"], features: Entries, row: int
 ) -> tuple[Int64[np.ndarray, shared], Float64[np.ndarray, shared]]:
-    """Return the features that a text and a row share, and tf-idf times weight of each."""
+    """Return the features that a text and a label share, and tf-idf times weight of each.
+
+    Args:
+        weights: Of all labels, for each feature of the text.
+        features: Of the text.
+        row: Of the label among those with weights.
+    """
     columns, values = features
-    known, weights = entries_of(model.weights, row)
-    shared, ours, theirs = np.intersect1d(columns, known, assume_unique=True, return_indices=True)
-    products = values[ours].astype(np.float64) * weights[theirs].astype(np.float64)
-    return shared.astype(np.int64), products
+    at = np.flatnonzero(weights.indices == row)
+    ours = np.searchsorted(weights.indptr, at, side="right") - 1
+    products = values[ours].astype(np.float64) * weights.data[at].astype(np.float64)
+    return columns[ours].astype(np.int64), products
 
 
 def _most_telling(

@@ -60,7 +60,10 @@ def share_like(folder: Path, model: Path) -> None:
     """
     file_mode, folder_mode = (stat.S_IMODE(path.stat().st_mode) for path in (model, folder))
     for path in folder.rglob("*"):
-        path.chmod(folder_mode if path.is_dir() else file_mode)
+        if path.is_dir():
+            path.chmod(folder_mode)
+        elif path.stat().st_nlink == 1:  # else it is a file of another folder, too
+            path.chmod(file_mode)
 
 
 def read_json(path: Path) -> Any:

@@ -11,13 +11,12 @@ from scipy.sparse import csr_array
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.memory.label_kernels import shares_of
-from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.memory.memory import MAPPED, NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.names import NEIGHBOURS, CorrectionName
 from longtail.models.parts.batches import NEAREST_SIMILARITY, TextBatch
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.sparse_storage import shortest
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.results import CarryingDocument, Evidence
 from longtail.models.scorers.sparse import SparseModel
@@ -106,11 +105,11 @@ class NeighboursKind(ScorerKind):
     name = NEIGHBOURS
     may_find_nothing = True
     keeps_documents = True
+    mapped = MAPPED
 
     def arrays(self, model: NeighbourMemory) -> dict[str, np.ndarray]:
-        """Return the documents, in half precision, and their labels."""
-        arrays = model.to_arrays()
-        return arrays | {"data": shortest(arrays["data"])}
+        """Return the documents and their labels."""
+        return model.to_arrays()
 
     def texts(self, model: NeighbourMemory) -> dict[str, str]:
         """Return the ids of the documents."""

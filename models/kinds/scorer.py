@@ -102,6 +102,7 @@ class ScorerKind(ABC):
         compares_texts: Whether it compares a text with the label's own, whether or not the label
             was ever right, so that it is overconfident (see `longtail.models.scorers.reliability`).
         scores_new_labels: Whether it can score labels that no training document carries.
+        mapped: Arrays of its model that stay in their file (see `Bundle.tensors`).
     """
 
     name: str
@@ -111,6 +112,7 @@ class ScorerKind(ABC):
     gives_logits: bool = False
     compares_texts: bool = False
     scores_new_labels: bool = False
+    mapped: tuple[str, ...] = ()
 
     def model_of(self, parts: ModelParts) -> Any:
         """Return what it scores by; None where the parts lack it."""

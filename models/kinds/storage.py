@@ -161,7 +161,7 @@ def read_model(bundle: Bundle, kind: ScorerKind, sparse: SparseModel) -> Any:
     files = [name for name in bundle.manifest.files if name.startswith(f"{kind.name}.")]
     with reading(bundle, kind.file):
         texts = {name: bundle.text(name) for name in files if name != kind.file}
-        arrays = bundle.tensors(kind.file) if kind.file in files else {}
+        arrays = bundle.tensors(kind.file, kind.mapped) if kind.file in files else {}
         return kind.read(arrays, texts, sparse, len(bundle.catalogue))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,23 +13,26 @@ from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
 from longtail.models.files.json_text import parse_own_json
-from longtail.models.matrices import ArrayRule, check_arrays, stored_csr, transposed
+from longtail.models.matrices import ArrayRule, HalfRows, check_arrays, stored_csr
 
 LEAST_TEMPERATURE = 0.01
 """With less, a neighbour's share could be too small for a number that is not 0."""
 _MAX_NEIGHBOURS = 10_000
 _RULES = {
-    "data": ArrayRule(("float16", "float32"), 1, least=0),
-    "indices": ArrayRule(("int32", "int64"), 1),
-    "indptr": ArrayRule(("int32", "int64"), 1),
+    "data": ArrayRule(("float16",), 1, is_finite=False),
+    "indices": ArrayRule(("int32",), 1),
+    "indptr": ArrayRule(("int64",), 1),
+    "posting_data": ArrayRule(("float16",), 1, is_finite=False),
+    "posting_indices": ArrayRule(("int32",), 1),
+    "posting_indptr": ArrayRule(("int64",), 1),
     "labels": ArrayRule(("int32", "int64"), 1),
     "label_indptr": ArrayRule(("int32", "int64"), 1),
     "num_neighbours": ArrayRule(("int64",), 1, least=1, most=_MAX_NEIGHBOURS),
     "temperature": ArrayRule(("float64",), 1, least=LEAST_TEMPERATURE),
 }
 """The search is exact with such numbers alone."""
-_NORMED_ROWS = 4096
-"""In one go: norms are of float64, and all at once would take more memory than the documents."""
+MAPPED = ("data", "indices", "posting_data", "posting_indices")
+"""Arrays that stay in their file."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class NeighbourMemory:
     """Documents that lend their labels to texts that are near to them (RAE-XMC, arXiv:2502.10615).
 
     Attributes:
-        documents: Tf-idf of each document; no value is below 0.
+        documents: Tf-idf of each document, by feature.
+        postings: The same, transposed: the documents of each feature.
         labels: Ones where a document carries a label.
         ids: Of each document, as the corpus has it.
         num_neighbours: Documents that are asked about a text, at most; at least 1.
@@ -46,7 +49,8 @@ class NeighbourMemory:
             `LEAST_TEMPERATURE`.
     """
 
-    documents: Float32[csr_array, "document feature"]
+    documents: HalfRows
+    postings: HalfRows
     labels: Float32[csr_array, "document label"]
     ids: tuple[str, ...]
     num_neighbours: int
@@ -67,8 +71,10 @@ class NeighbourMemory:
         Documents without labels are left out: they have none to lend.
         """
         kept = np.flatnonzero(np.diff(labels.indptr))
+        documents = HalfRows.rounded(csr_array(features[kept]))
         return cls(
-            documents=_in_halves(csr_array(features[kept])),
+            documents=documents,
+            postings=documents.transposed(),
             labels=_ordered(csr_array(labels[kept], dtype=np.float32)),
             ids=tuple(ids[row] for row in kept.tolist()),
             num_neighbours=num_neighbours,
@@ -76,25 +82,14 @@ class NeighbourMemory:
         )
 
     @cached_property
-    def postings(self) -> Float32[csr_array, "feature document"]:
-        """The documents of each feature: the features transposed."""
-        return transposed(self.documents)
-
-    @cached_property
     def largest_values(self) -> Float32[np.ndarray, feature]:
         """Of each feature in any document; 0 where none has it."""
-        largest = np.zeros(self.documents.shape[1], dtype=np.float32)
-        np.maximum.at(largest, self.documents.indices, self.documents.data)
-        return largest
+        return self.postings.largest_of_rows()
 
     @cached_property
     def longest_norm(self) -> float:
         """Of all documents: close to 1, since features are rounded."""
-        largest = 0.0
-        for start in range(0, self.documents.shape[0], _NORMED_ROWS):
-            part = csr_array(self.documents[start : start + _NORMED_ROWS], dtype=np.float64)
-            largest = max(largest, float(part.power(2).sum(axis=1).max(initial=0)))
-        return math.sqrt(largest)
+        return self.documents.longest_norm()
 
     @cached_property
     def carried_labels(self) -> Int64[np.ndarray, carried]:
@@ -108,9 +103,8 @@ class NeighbourMemory:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return all but the ids."""
         return {
-            "data": self.documents.data,
-            "indices": self.documents.indices.astype(np.int32),
-            "indptr": self.documents.indptr.astype(np.int64),
+            **_arrays_of(self.documents, ""),
+            **_arrays_of(self.postings, "posting_"),
             "labels": self.labels.indices.astype(np.int32),
             "label_indptr": self.labels.indptr.astype(np.int64),
             "num_neighbours": np.array([self.num_neighbours], dtype=np.int64),
@@ -138,12 +132,8 @@ class NeighbourMemory:
         found = parse_own_json(ids)
         num_documents = len(arrays["indptr"]) - 1
         _check_ids(found, num_documents)
-        documents = stored_csr(
-            arrays["data"].astype(np.float32, copy=False),
-            arrays["indices"],
-            arrays["indptr"],
-            (num_documents, num_features),
-        )
+        documents = _stored(arrays, "", (num_documents, num_features))
+        postings = _stored(arrays, "posting_", (num_features, num_documents))
         ones = np.ones(len(arrays["labels"]), dtype=np.float32)
         labels = stored_csr(
             ones,
@@ -154,6 +144,7 @@ class NeighbourMemory:
         )
         return cls(
             documents,
+            postings,
             labels,
             tuple(found),
             int(arrays["num_neighbours"].item()),
@@ -170,14 +161,14 @@ def _check_ids(ids: object, num_documents: int) -> None:
         )
 
 
-def _in_halves(
-    features: Float32[csr_array, "document feature"],
-) -> Float32[csr_array, "document feature"]:
-    """Return features rounded to half precision, in rows whose columns rise."""
-    rounded = csr_array(features, copy=True)
-    rounded.data = rounded.data.astype(np.float16).astype(np.float32)
-    rounded.eliminate_zeros()
-    return _ordered(rounded)
+def _arrays_of(rows: HalfRows, prefix: str) -> dict[str, np.ndarray]:
+    indices, indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+    return {f"{prefix}data": rows.data, f"{prefix}indices": indices, f"{prefix}indptr": indptr}
+
+
+def _stored(arrays: dict[str, np.ndarray], prefix: str, shape: tuple[int, int]) -> HalfRows:
+    data, indices, indptr = (arrays[prefix + name] for name in ("data", "indices", "indptr"))
+    return HalfRows.stored(data, indices, indptr, shape)
 
 
 def _ordered(matrix: csr_array) -> csr_array:

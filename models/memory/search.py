@@ -62,11 +62,11 @@ def nearest_documents(
         num_neighbours: At least 1.
         num_threads: That search at the same time, where there are many texts.
     """
-    postings, largest = memory.postings, memory.largest_values  # made before there are threads
-    longest = memory.longest_norm
+    documents, postings = memory.documents.native, memory.postings.native
+    largest, longest = memory.largest_values, memory.longest_norm  # made before there are threads
     parts = in_row_parts(
         lambda part: nearest_of_rows(
-            features[part], memory.documents, postings, largest, longest, num_neighbours
+            features[part], documents, postings, largest, longest, num_neighbours
         ),
         features.shape[0],
         num_threads,

@@ -10,17 +10,17 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.native.library import CSR, F32, FLOAT, I64, INT, function
+from longtail.models.native.library import CSR, F32, FLOAT, HALF_CSR, I64, INT, Csr, function
 
 NO_DOCUMENT = -1
 """Fills a row where fewer documents than asked for share a feature with it."""
-_search_nearest = function("search_nearest", CSR, CSR, CSR, F32, FLOAT, INT, I64, F32)
+_search_nearest = function("search_nearest", CSR, HALF_CSR, HALF_CSR, F32, FLOAT, INT, I64, F32)
 
 
 def nearest_of_rows(
     queries: Float32[csr_array, "row feature"],
-    documents: Float32[csr_array, "document feature"],
-    postings: Float32[csr_array, "feature document"],
+    documents: Csr,
+    postings: Csr,
     largest: Float32[np.ndarray, feature],
     longest: float,
     k: int,
@@ -36,7 +36,7 @@ def nearest_of_rows(
 
     Args:
         queries: No value below 0.
-        documents: No value below 0.
+        documents: In half precision.
         postings: The documents transposed.
         largest: Value of each feature in any document.
         longest: Norm of any document, at most.

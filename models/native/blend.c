@@ -159,7 +159,7 @@ KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *feature
         best_list best = {labels + row * k, scores + row * k, k, 0};
         const int64_t size = note_lists(listed + row * width, listed_scores + row * width, member_of,
                                         width, members, &memory);
-        add_up(features, row, sparse->weights, memory.totals);
+        add_up(features, row, sparse->weights, memory.totals, covered);
         for (int64_t i = 0; i < covered; i++) {
             const float score = memory.totals[i] + sparse->bias[i];
             const int64_t label = sparse->labels[i], slot = memory.slots[label];

@@ -17,12 +17,25 @@
 #define OUT_OF_MEMORY (-(INT64_C(1) << 62))
 #define NO_LABEL (-1)
 
-// A sparse matrix of float32 by rows; indices and row pointers are int32, or both int64.
+// A sparse matrix of float32 or float16 by rows; indices and row pointers are int32, or both int64.
+// Values and indices may lie in a file that is mapped: loops compare an index with its bound.
 typedef struct {
     const void *indptr, *indices;
-    const float *data;
+    union {
+        const float *data;
+        const uint16_t *halves;
+    };
     int64_t is_wide, num_rows;
 } csr;
+
+// Return the value of a float16 that is finite and not negative: its bits, shifted, have the exponent
+// of float32 but for a factor of 2^112.
+static inline float of_half(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 13;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value * 0x1p112f;
+}
 
 static inline int64_t row_start(const csr *matrix, int64_t row) {
     return matrix->is_wide ? ((const int64_t *)matrix->indptr)[row]

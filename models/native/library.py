@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from longtail.models.native import build
 
@@ -42,7 +41,7 @@ class ArrayOf:
         return address
 
 
-F32, F64 = ArrayOf(np.float32), ArrayOf(np.float64)
+F16, F32, F64 = ArrayOf(np.float16), ArrayOf(np.float32), ArrayOf(np.float64)
 I32, I64, U64 = ArrayOf(np.int32), ArrayOf(np.int64), ArrayOf(np.uint64)
 U8, BOOL = ArrayOf(np.uint8), ArrayOf(np.bool_)
 INT: Converter = int
@@ -50,7 +49,7 @@ FLOAT: Converter = float
 
 
 class Csr(ctypes.Structure):
-    """The arrays of a sparse matrix of float32 by rows: `csr` in kernels.h."""
+    """The arrays of a sparse matrix by rows, of float32 or float16: `csr` in kernels.h."""
 
     _fields_ = (
         ("indptr", ctypes.c_void_p),
@@ -61,22 +60,47 @@ class Csr(ctypes.Structure):
     )
 
 
-def csr(matrix: csr_array | Csr) -> Csr:
-    """Return the arrays of a matrix for a call; kept by who passes a matrix often.
+class RowsLike(Protocol):
+    """Has the arrays of a sparse matrix by rows."""
 
-    Raises:
-        TypeError: Its values are not float32, or its two arrays of indices are of different types.
-    """
-    if isinstance(matrix, Csr):
-        return matrix
-    indptr, indices = matrix.indptr, matrix.indices
-    index = I32 if indptr.dtype == np.int32 else I64
-    found = Csr(index(indptr), index(indices), F32(matrix.data), index is I64, len(indptr) - 1)
-    found.arrays = (indptr, indices, matrix.data)  # they live as long as their addresses
-    return found
+    @property
+    def data(self) -> np.ndarray:
+        """The values."""
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Column of each value."""
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """Where each row begins in them, and where the last one ends."""
 
 
-CSR: Converter = csr
+class CsrOf:
+    """Passes matrices by rows with values of one type."""
+
+    def __init__(self, values: ArrayOf) -> None:
+        """Name the type."""
+        self._values = values
+
+    def __call__(self, matrix: RowsLike | Csr) -> Csr:
+        """Return the arrays of a matrix for a call; kept by who passes a matrix often.
+
+        Raises:
+            TypeError: Its values have another type, or its arrays of indices different ones.
+        """
+        if isinstance(matrix, Csr):
+            return matrix
+        indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
+        index = I32 if indptr.dtype == np.int32 else I64
+        addresses = (index(indptr), index(indices), self._values(data))
+        found = Csr(*addresses, index is I64, len(indptr) - 1)
+        found.arrays = (indptr, indices, data)  # they live as long as their addresses
+        return found
+
+
+csr = CSR = CsrOf(F32)
+HALF_CSR = CsrOf(F16)
 
 
 class RecordOf:

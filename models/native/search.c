@@ -52,17 +52,24 @@ static void plan(search *search, const csr *queries, int64_t begin, int64_t size
 static void add_postings(search *search, int64_t feature, float weight) {
     const csr *postings = search->postings;
     const int64_t end = row_start(postings, feature + 1);
+    const uint64_t num_documents = search->documents->num_rows;
     float *totals = search->totals;
-    for (int64_t i = row_start(postings, feature); i < end; i++)
-        totals[column(postings, i)] += weight * postings->data[i];
+    for (int64_t i = row_start(postings, feature); i < end; i++) {
+        const uint64_t document = column(postings, i);
+        if (document < num_documents) totals[document] += weight * of_half(postings->halves[i]);
+    }
 }
 
 static double product(const search *search, int64_t document) {
     const csr *documents = search->documents;
     const int64_t end = row_start(documents, document + 1);
+    const uint64_t num_features = search->postings->num_rows;
     double total = 0;
-    for (int64_t i = row_start(documents, document); i < end; i++)
-        total += (double)search->query[column(documents, i)] * documents->data[i];
+    for (int64_t i = row_start(documents, document); i < end; i++) {
+        const uint64_t feature = column(documents, i);
+        if (feature < num_features)
+            total += (double)search->query[feature] * of_half(documents->halves[i]);
+    }
     return total;
 }
 

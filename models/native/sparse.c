@@ -16,7 +16,7 @@ static void best_of(const float *totals, const float *bias, int64_t num_labels, 
 KERNEL sparse_sum_up(const csr *features, const csr *weights, const int64_t *rows, int64_t num_rows,
                      float *sums, int64_t num_labels) {
     for (int64_t row = 0; row < num_rows; row++)
-        add_up(features, row, weights, sums + rows[row] * num_labels);
+        add_up(features, row, weights, sums + rows[row] * num_labels, num_labels);
     return 0;
 }
 
@@ -34,7 +34,7 @@ KERNEL sparse_best_of_rows(const csr *features, const csr *weights, const float 
     float *totals = calloc(num_labels + 1, sizeof(float));
     if (!totals) return OUT_OF_MEMORY;
     for (int64_t row = 0; row < features->num_rows; row++) {
-        add_up(features, row, weights, totals);
+        add_up(features, row, weights, totals, num_labels);
         best_of(totals, bias, num_labels, k, labels + row * k, scores + row * k);
         memset(totals, 0, num_labels * sizeof(float));
     }
@@ -48,7 +48,7 @@ KERNEL sparse_scores_of_labels(const csr *features, const csr *weights, const fl
     float *totals = calloc(num_labels + 1, sizeof(float));
     if (!totals) return OUT_OF_MEMORY;
     for (int64_t row = 0; row < features->num_rows; row++) {
-        add_up(features, row, weights, totals);
+        add_up(features, row, weights, totals, num_labels);
         for (int64_t i = row * m; i < (row + 1) * m; i++)
             scores[i] = totals[labels[i]] + bias[labels[i]];
         memset(totals, 0, num_labels * sizeof(float));

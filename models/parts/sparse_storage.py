@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float32
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.matrices import ArrayRule, check_arrays, check_rows, stored_csr
@@ -13,9 +12,9 @@ from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 
 _SPARSE_RULES = {
-    "data": ArrayRule(("float16", "float32"), 1),
-    "indices": ArrayRule(("int32", "int64"), 1),
-    "indptr": ArrayRule(("int32", "int64"), 1),
+    "data": ArrayRule(("float32",), 1),
+    "indices": ArrayRule(("int32",), 1),
+    "indptr": ArrayRule(("int64",), 1),
     "bias": ArrayRule(("float32",), 1),
     "labels": ArrayRule(("int64",), 1, least=0),
     "idf": ArrayRule(("float32",), 1),
@@ -23,11 +22,12 @@ _SPARSE_RULES = {
 
 
 def arrays_of_sparse(model: SparseModel) -> dict[str, np.ndarray]:
-    """Return the arrays of a sparse model."""
+    """Return the arrays of a sparse model, its weights by feature."""
+    weights = model.weights_by_feature
     return {
-        "data": shortest(model.weights.data),
-        "indices": model.weights.indices.astype(np.int32),
-        "indptr": model.weights.indptr.astype(np.int64),
+        "data": weights.data,
+        "indices": weights.indices.astype(np.int32),
+        "indptr": weights.indptr.astype(np.int64),
         "bias": model.bias,
         "labels": model.labels,
         "idf": model.tfidf.idf,
@@ -39,13 +39,6 @@ def texts_of_sparse(model: SparseModel) -> dict[str, str]:
     return {_VOCABULARY_FILE: model.tfidf.to_json()}
 
 
-def shortest(values: Float32[np.ndarray, entry]) -> np.ndarray:
-    """Return the values in half precision where that loses nothing."""
-    with np.errstate(over="ignore"):
-        halves = values.astype(np.float16)
-    return halves if np.array_equal(halves, values) else values
-
-
 def read_sparse(bundle: Bundle) -> SparseModel:
     """Return the sparse model of a verified bundle, without loading its encoder.
 
@@ -53,15 +46,11 @@ def read_sparse(bundle: Bundle) -> SparseModel:
         BundleCorruptError: An array or the vocabulary is not what was written.
     """
     with reading(bundle, SPARSE_FILE):
-        arrays = bundle.tensors(SPARSE_FILE)
+        arrays = bundle.tensors(SPARSE_FILE, mapped=("data", "indices"))
         check_arrays(arrays, _SPARSE_RULES)
         with reading(bundle, _VOCABULARY_FILE):
             tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])
-        weights = stored_csr(
-            arrays["data"].astype(np.float32, copy=False),
-            arrays["indices"],
-            arrays["indptr"],
-            (len(arrays["bias"]), len(tfidf.tokens)),
-        )
-        check_rows(arrays["labels"], (weights.shape[0],), len(bundle.catalogue))
+        shape = (len(tfidf.tokens), len(arrays["bias"]))
+        weights = stored_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
+        check_rows(arrays["labels"], (weights.shape[1],), len(bundle.catalogue))
         return SparseModel(tfidf, weights, arrays["bias"], arrays["labels"])

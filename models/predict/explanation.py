@@ -54,7 +54,7 @@ def explain(
     ]
     distinct = list(dict.fromkeys(label for row in labels for label in row))
     nearest_of = dict(zip(distinct, facts.nearest(distinct), strict=True))
-    keywords = {label: facts.keywords(label) for label in distinct}
+    keywords = dict(zip(distinct, facts.keywords(distinct), strict=True))
     evidence = scoring.evidence(batch, padded, options)
     explanations = []
     for row, of_text in enumerate(labels):

@@ -344,11 +344,11 @@ class Predictor:
 
     def describe(self, label: int) -> LabelDetails:
         """Return all that is known of a label, by its row in the catalogue."""
-        (nearest,) = self.facts.nearest([label])
+        (nearest,), (keywords,) = self.facts.nearest([label]), self.facts.keywords([label])
         return LabelDetails(
             index=label,
             label=self._with_other_names(label),
-            keywords=self.facts.keywords(label),
+            keywords=keywords,
             nearest=nearest,
             scorers=tuple(name for name in self._scorers.names if self._scorers.knows(name, label)),
         )

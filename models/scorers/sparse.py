@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.matrices import transposed
+from longtail.models.matrices import column_norms, rows_of_columns, transposed
 from longtail.models.native.library import Csr, csr
 from longtail.models.ranking.row_threads import in_row_parts
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing
@@ -35,25 +35,49 @@ class SparseModel:
 
     Attributes:
         tfidf: The features phi_t.
-        weights: One row w_l for each label with a classifier.
-        bias: b_l of each row.
-        labels: The label index of each row, rising; labels without training documents have none.
+        weights_by_feature: The w_l of each label with a classifier as columns: a query then costs
+            what its own tokens weigh, not all tokens.
+        bias: b_l of each of them.
+        labels: The label index of each of them, rising; labels without training documents have
+            none.
     """
 
     tfidf: TfidfModel
-    weights: Float32[csr_array, "covered feature"]
+    weights_by_feature: Float32[csr_array, "feature covered"]
     bias: Float32[np.ndarray, covered]
     labels: Int64[np.ndarray, covered]
 
+    @classmethod
+    def of_rows(
+        cls,
+        tfidf: TfidfModel,
+        weights: Float32[csr_array, "covered feature"],
+        bias: Float32[np.ndarray, covered],
+        labels: Int64[np.ndarray, covered],
+    ) -> SparseModel:
+        """Return the model with these rows w_l."""
+        found = cls(tfidf, transposed(weights), bias, labels)
+        found.__dict__["weights"] = weights
+        return found
+
     @cached_property
-    def weights_by_feature(self) -> Float32[csr_array, "feature covered"]:
-        """The weights transposed: a query then costs what its own tokens weigh, not all tokens."""
-        return transposed(self.weights)
+    def weights(self) -> Float32[csr_array, "covered feature"]:
+        """One row w_l for each label with a classifier: all in memory, once anyone asks."""
+        return transposed(self.weights_by_feature)
 
     @cached_property
     def native_weights(self) -> Csr:
-        """The same, as compiled loops take them."""
+        """The weights by feature, as compiled loops take them."""
         return csr(self.weights_by_feature)
+
+    def rows(self, rows: Int64[np.ndarray, row]) -> Float32[csr_array, "row feature"]:
+        """Return w_l of some labels, by one pass over the weights of all."""
+        return rows_of_columns(self.weights_by_feature, rows)
+
+    @cached_property
+    def norms(self) -> Float32[np.ndarray, covered]:
+        """Length of each w_l."""
+        return column_norms(self.weights_by_feature)
 
 
 class SparseSource:

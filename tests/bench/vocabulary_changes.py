@@ -117,7 +117,7 @@ def model_of(labels: list[Label]) -> tuple[ModelParts, Manifest]:
     tfidf = TfidfModel(
         [f"w{index:05}" for index in range(NUM_FEATURES)], np.ones(NUM_FEATURES, np.float32)
     )
-    sparse = SparseModel(tfidf, weights, np.zeros(len(covered), np.float32), covered)
+    sparse = SparseModel.of_rows(tfidf, weights, np.zeros(len(covered), np.float32), covered)
     manifest = Manifest(
         label_count=len(labels),
         training_document_count=1,

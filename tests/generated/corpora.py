@@ -244,8 +244,6 @@ def _config(draw: st.DrawFn, rng: random.Random) -> tuple[dict[str, Any], bool]:
         sparse["max_ngram"] = 2
     if draw(st.integers(0, 3)) == 3:
         sparse |= {"exact_documents": 0, "sampled_negatives": 3, "hard_negatives": 2}
-    if draw(st.integers(0, 5)) == 5:
-        sparse["weight_precision"] = "float16"
     config: dict[str, Any] = {"sparse": sparse, "warmup_texts": draw(st.sampled_from((0, 16)))}
     has_encoder = rng.random() < 0.04
     if not has_encoder:

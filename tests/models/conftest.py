@@ -111,7 +111,7 @@ def parts(tokenizer: TokenizersBackend, dual_encoder: DualEncoder) -> ModelParts
     tfidf = TfidfModel(sorted(WORDS), 1 + rng.random(len(WORDS)).astype(np.float32))
     return ModelParts(
         catalogue=LabelCatalogue(LABELS),
-        sparse=SparseModel(tfidf, csr_array(weights), random(len(covered)), covered),
+        sparse=SparseModel.of_rows(tfidf, csr_array(weights), random(len(covered)), covered),
         dense=DenseParts(
             encoder=dual_encoder,
             tokenizer=tokenizer,

@@ -54,8 +54,6 @@ class SparseConfig(_Section):
     """C of the SVM: how much an error costs against the weights' norm."""
     prune_below: float = Field(default=0.03, ge=0)
     """Weights of smaller magnitude are dropped."""
-    weight_precision: Literal["float32", "float16"] = "float32"
-    """What the weights are rounded to, and stored in; float16 halves their part of the bundle."""
     exact_documents: int = Field(default=10_000, ge=0)
     """With at most so many training documents, each label is trained on all of them."""
     rounds: Positive = 2

@@ -74,7 +74,7 @@ def fit_sparse_model(
     weights, bias = fit_label_rows(
         features, truth, covered, config, seed=seed, folder=folder, engine=engine
     )
-    return SparseModel(tfidf, weights, bias, covered)
+    return SparseModel.of_rows(tfidf, weights, bias, covered)
 
 
 def fit_label_rows(
@@ -115,10 +115,7 @@ def fit_label_rows(
     else:
         problem = SvmProblem(features, by_label, config, seed=seed)
         _fit_blocks(paths, partial(_fit_on_threads, problem))
-    weights, bias = _read_blocks(list(paths), len(labels), features.shape[1])
-    if config.weight_precision == "float16":
-        weights.data = weights.data.astype(np.float16).astype(np.float32)
-    return weights, bias
+    return _read_blocks(list(paths), len(labels), features.shape[1])
 
 
 def _paths_of_blocks(

@@ -32,12 +32,9 @@ def fit_rows(
         seed: Of all that is random.
     """
     fitted = SvmProblem(features, csr_array(truth.T), config, seed=seed).fit(labels)
-    weights = fitted.weights
-    if config.weight_precision == "float16":
-        weights = weights.astype(np.float16).astype(np.float32)
     starts = np.concatenate([[0], np.cumsum(fitted.sizes)])
     shape = (len(labels), features.shape[1])
-    return csr_array((weights, fitted.features, starts), shape=shape), fitted.bias
+    return csr_array((fitted.weights, fitted.features, starts), shape=shape), fitted.bias
 
 
 def fitting_as(

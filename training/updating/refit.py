@@ -105,7 +105,7 @@ def refit_sparse(
     labels = np.concatenate([model.labels[kept], fitted])
     order = np.argsort(labels)
     rows = csr_array(vstack([model.weights[kept], weights], format="csr")[order])
-    return SparseModel(
+    return SparseModel.of_rows(
         model.tfidf, rows, np.concatenate([model.bias[kept], bias])[order], labels[order]
     )
 
@@ -128,7 +128,7 @@ def _described(
 ) -> LabelCatalogue:
     """Return the labels with their numbers of documents, and some described by their keywords."""
     rows = np.flatnonzero(np.isin(sparse.labels, described))
-    own = SparseModel(
+    own = SparseModel.of_rows(
         sparse.tfidf, csr_array(sparse.weights[rows]), sparse.bias[rows], sparse.labels[rows]
     )
     config = DescriptionConfig.model_validate(settings.get("descriptions", {}))

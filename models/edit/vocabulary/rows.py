@@ -57,7 +57,7 @@ def merged_sparse(
     if memory is None or fit_rows is None or not several:
         return kept, weights
     labels = np.array(sorted(several), dtype=np.int64)
-    fitted, bias = fit_rows(memory.documents, memory.labels, labels)
+    fitted, bias = fit_rows(memory.documents.to_csr(), memory.labels, labels)
     weights |= dict.fromkeys(several, "fitted")
     return _with_fitted(kept, labels, fitted, bias), weights
 
@@ -114,8 +114,8 @@ def _with_rows_of(
     model: SparseModel, into: Mapping[int, int], taken: Mapping[int, int]
 ) -> SparseModel:
     labels, rows = _order(model.labels, into, taken)
-    return replace(
-        model, weights=csr_array(model.weights[rows]), bias=model.bias[rows], labels=labels
+    return SparseModel.of_rows(
+        model.tfidf, csr_array(model.weights[rows]), model.bias[rows], labels
     )
 
 
@@ -130,10 +130,9 @@ def _with_fitted(
     rows = np.arange(len(model.labels), dtype=np.int64)
     rows[at] = len(model.labels) + np.arange(len(labels))
     all_weights = csr_array(vstack([model.weights, weights], format="csr"))
-    return replace(
-        model,
-        weights=csr_array(all_weights[rows]),
-        bias=np.concatenate([model.bias, bias])[rows],
+    all_bias = np.concatenate([model.bias, bias])
+    return SparseModel.of_rows(
+        model.tfidf, csr_array(all_weights[rows]), all_bias[rows], model.labels
     )
 
 

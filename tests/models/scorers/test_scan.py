@@ -34,7 +34,7 @@ def sparse_of(rng: np.random.Generator, is_tied: bool) -> SparseSource:
     bias = rng.normal(size=len(labels))
     if is_tied:
         weights, bias = np.round(weights), np.round(bias)
-    model = SparseModel(
+    model = SparseModel.of_rows(
         tfidf, csr_array(weights.astype(np.float32)), bias.astype(np.float32), labels
     )
     features = rng.random((NUM_TEXTS, NUM_FEATURES)).round(1).astype(np.float32)

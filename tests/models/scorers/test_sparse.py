@@ -79,7 +79,9 @@ def random_problem(seed: int) -> tuple[SparseModel, csr_array]:
     features = rng.integers(0, 2, size=(9, 5)).astype(np.float32)
     tfidf = TfidfModel(["a1", "b1", "c1", "d1", "e1"], np.ones(5, dtype=np.float32))
     bias = rng.integers(-1, 2, size=8).astype(np.float32)
-    model = SparseModel(tfidf, csr_array(weights), bias, np.arange(0, 24, 3, dtype=np.int64))
+    model = SparseModel.of_rows(
+        tfidf, csr_array(weights), bias, np.arange(0, 24, 3, dtype=np.int64)
+    )
     return model, csr_array(features)
 
 
@@ -128,7 +130,7 @@ def test_score_gives_the_bits_that_top_gives_in_any_batch():
     tfidf = TfidfModel([f"t{i}" for i in range(50)], np.ones(50, dtype=np.float32))
     weights, features = (rng.normal(size=(30, 50)).astype(np.float32) for _ in range(2))
     bias = rng.normal(size=30).astype(np.float32)
-    model = SparseModel(tfidf, csr_array(weights), bias, np.arange(30, dtype=np.int64))
+    model = SparseModel.of_rows(tfidf, csr_array(weights), bias, np.arange(30, dtype=np.int64))
     source = SparseSource(model, csr_array(features))
     best = source.top(np.arange(30), 30)
     np.testing.assert_array_equal(source.score(np.arange(30), best.labels), best.scores)

@@ -31,7 +31,7 @@ def case_of(seed=0, *, least=-1.0, has_bias=True, num_labels=13, num_features=30
         rng.random((covered, num_features)) < 0.6
     )
     bias = rng.uniform(-1, 0, covered) * has_bias
-    model = SparseModel(
+    model = SparseModel.of_rows(
         TfidfModel([f"word{x}" for x in range(num_features)], np.ones(num_features, np.float32)),
         csr_array(weights.astype(np.float32)),
         bias.astype(np.float32),

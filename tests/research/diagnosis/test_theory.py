@@ -41,7 +41,7 @@ def model_of(weights, bias=None):
     tokens = [f"word{column}" for column in range(num_features)]
     bias = np.zeros(num_labels) if bias is None else np.asarray(bias)
     tfidf = TfidfModel(tokens, np.ones(num_features, dtype=np.float32))
-    return SparseModel(tfidf, weights, bias.astype(np.float32), np.arange(num_labels))
+    return SparseModel.of_rows(tfidf, weights, bias.astype(np.float32), np.arange(num_labels))
 
 
 @pytest.fixture(scope="module")

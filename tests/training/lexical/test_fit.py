@@ -215,7 +215,7 @@ def test_fitted_again_it_keeps_all_names_of_the_labels_that_it_knew():
     before = fit_name_model(lambda: texts, truth, LabelCatalogue(named), seed=0)
     new = Label("new", "harbour")
     wide = csr_array(np.pad(truth.toarray(), ((0, 0), (0, 1))))
-    sparse = SparseModel(
+    sparse = SparseModel.of_rows(
         TfidfModel(["x"], np.ones(1, np.float32)), csr_array((0, 1), dtype=np.float32), *EMPTY
     )
     on = TrainingDocuments(

@@ -28,7 +28,7 @@ def model_of(
     tokens: list[str] = TOKENS,
     max_ngram: int = 1,
 ) -> SparseModel:
-    return SparseModel(
+    return SparseModel.of_rows(
         TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32), (), max_ngram),
         csr_array(np.array(weights, dtype=np.float32)),
         np.zeros(len(labels), dtype=np.float32),

@@ -94,14 +94,6 @@ def test_each_label_has_the_weights_of_a_plain_svm(problem, tmp_path):
         assert model.bias[row] == pytest.approx(svm.intercept_[0], abs=0.02)
 
 
-def test_weights_of_half_precision_are_the_rounded_ones(problem, tmp_path):
-    whole = problem.fit(tmp_path / "whole")
-    half = problem.fit(tmp_path / "half", weight_precision="float16")
-    assert half.weights.dtype == np.float32
-    assert half.weights.data.tolist() == whole.weights.data.astype(np.float16).tolist()
-    assert (half.weights.data != whole.weights.data).any()
-
-
 def test_labels_without_a_training_document_have_no_row(problem, tmp_path):
     model = problem.fit(tmp_path)
     counts = np.asarray(problem.truth.sum(axis=0))
