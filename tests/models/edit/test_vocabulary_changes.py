@@ -159,7 +159,8 @@ def test_what_can_not_be_applied_is_refused(bundle, changes, told) -> None:
 def test_documents_of_merged_labels_join_and_count_once(seed) -> None:
     rng = np.random.default_rng(seed)
     truth = (rng.random((30, 8)) < 0.3).astype(np.float32)
-    memory = NeighbourMemory(
+    truth[:, 7] = 1  # documents without a label are left out
+    memory = NeighbourMemory.of_documents(
         csr_array(np.ones((30, 1), dtype=np.float32)),
         csr_array(truth),
         tuple(map(str, range(30))),
@@ -235,7 +236,7 @@ def _check_merged(bundle: Bundle, after: Bundle, applied: Applied, a: int, b: in
     margins = {}
     for name, model, label in (("a", old, a), ("b", old, b), ("joined", new, b)):
         row = int(np.searchsorted(model.labels, label))
-        found = before.documents @ model.weights[[row]].T.toarray()[:, 0] + model.bias[row]
+        found = before.documents.to_csr() @ model.weights[[row]].T.toarray()[:, 0] + model.bias[row]
         margins[name] = np.maximum(0, 1 - (2 * truth - 1) * found).sum()
     assert margins["joined"] <= min(margins["a"], margins["b"])
     assert a not in new.labels
