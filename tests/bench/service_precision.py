@@ -208,7 +208,7 @@ def precision_at(depth: int, found: list[list[str]], truths: list[set[str]]) -> 
 
 def macro_f1(found: list[list[str]], truths: list[set[str]], labels: list[str]) -> float:
     """Return the mean F1 at 5 of some labels."""
-    hits, given, true = ({label: 0 for label in labels} for _ in range(3))
+    hits, given, true = (dict.fromkeys(labels, 0) for _ in range(3))
     for ids, truth in zip(found, truths, strict=True):
         for label in given.keys() & {*ids}:
             given[label] += 1
