@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from threading import Thread
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import CURRENT, Registry
@@ -113,7 +114,8 @@ class ModelLoader:
             bundle = self._open(number)
             self._check_memory(bundle)
             predictor = self._load(bundle)
-            _ = predictor.label_search  # made here, so that nobody waits for it
+            if before is not None:
+                _ = predictor.label_search  # made here, so that nobody waits for it
             texts = warmup_texts_of(bundle)
             with TrialThread(self._prepare_thread, self._warmup_timeout_s) as try_out:
                 warm_up(predictor, try_out)
@@ -129,6 +131,8 @@ class ModelLoader:
                 )  # fmt: skip
         digest, seconds = bundle.manifest.digest, time.monotonic() - started
         metrics.observe_load("loaded", seconds)
+        if before is None:  # the first model answers texts first
+            Thread(target=getattr, args=(predictor, "label_search"), daemon=True).start()
         logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
         example = next(iter(read_probes(bundle)), None)
         return LoadedModel(number, digest, predictor, bundle.manifest.thresholds, example)

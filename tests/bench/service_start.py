@@ -23,18 +23,20 @@ from longtail.models.bundle.registry import Registry
 TEXT = "Duties on imports of olive oil"
 
 
-def start_once(registry: Path) -> tuple[float, float, float]:
+def start_once(registry: Path) -> tuple[float, float, float, float]:
     """Start a service, ask it once, and end it.
 
     Returns:
-        Seconds until it was ready, seconds until it had answered, and its MiB then.
+        Seconds until it was ready, seconds until it had answered, and its MiB then: all, and
+        without pages of files.
     """
     started = time.monotonic()
     with served(registry) as service:
         ready = time.monotonic() - started
         url = f"http://127.0.0.1:{service.port}/v1/predict"
         httpx.post(url, json={"text": TEXT}).raise_for_status()
-        return ready, time.monotonic() - started, service.memory_mib()
+        answered = time.monotonic() - started
+        return ready, answered, service.memory_mib(), service.own_memory_mib()
 
 
 def main() -> None:
@@ -47,11 +49,12 @@ def main() -> None:
     table = Table({
         "labels": ",", "encoder": "", "ready after s, median": ".1f", "least": ".1f",
         "most": ".1f", "first answer after s": ".1f", "MiB": ",.0f",
+        "not of files": ",.0f",
     })  # fmt: skip
     for registry in options.registries:
         manifest = Registry(registry).open().manifest
         _, *found = [start_once(registry) for _ in range(1 + options.times)]
-        ready, answered, memory = np.array(found).T
+        ready, answered, memory, own = np.array(found).T
         table.add(
             manifest.label_count,
             "yes" if manifest.encoder else "no",
@@ -60,6 +63,7 @@ def main() -> None:
             ready.max(),
             np.median(answered),
             np.median(memory),
+            np.median(own),
         )
     keep(options.json, {"starts": table})
 
