@@ -14,7 +14,7 @@ from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.names import SPARSE, CorrectionName
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.parts.sparse_storage import arrays_of_sparse, texts_of_sparse
+from longtail.models.parts.sparse_storage import MAPPED, arrays_of_sparse, texts_of_sparse
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.results import SparseParts
 from longtail.models.scorers.sparse import SparseModel, SparseSource
@@ -64,6 +64,7 @@ class SparseKind(ScorerKind):
     """The sparse model, which every model has: its features are what other scorers read, too."""
 
     name = SPARSE
+    mapped = MAPPED
 
     def model_of(self, parts: ModelParts) -> SparseModel:
         """Return the sparse model."""

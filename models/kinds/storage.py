@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,16 @@ def _read_models(bundle: Bundle, sparse: SparseModel) -> dict[str, Any]:
         kind.name: read_model(bundle, kind, sparse)
         for kind in with_own_models(bundle.manifest.scorers)
     }
+
+
+def mapped_bytes(manifest: Manifest) -> int:
+    """Return the bytes of the arrays of a bundle that stay in their files."""
+    found = 0
+    for kind in KINDS.values():
+        arrays = manifest.tensors.get(kind.file, {})
+        infos = [arrays[name] for name in kind.mapped if name in arrays]
+        found += sum(prod(info.shape) * int(info.dtype[1:]) // 8 for info in infos)
+    return found
 
 
 def read_model(bundle: Bundle, kind: ScorerKind, sparse: SparseModel) -> Any:

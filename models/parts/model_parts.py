@@ -1,7 +1,7 @@
 """The parts of a trained model, and how each lies in a bundle's files.
 
 labels.jsonl               the catalogue
-sparse.safetensors         CSR weights, in half precision where that is exact; bias, labels, idf
+sparse.safetensors         CSR weights by feature; bias, labels, idf
 sparse.json                vocabulary and languages
 
 Of each other scorer but `retrieval`, where the bundle has it (see `longtail.models.kinds`):

@@ -21,6 +21,10 @@ _SPARSE_RULES = {
 }
 
 
+MAPPED = ("data", "indices")
+"""Arrays that stay in their file."""
+
+
 def arrays_of_sparse(model: SparseModel) -> dict[str, np.ndarray]:
     """Return the arrays of a sparse model, its weights by feature."""
     weights = model.weights_by_feature
@@ -46,7 +50,7 @@ def read_sparse(bundle: Bundle) -> SparseModel:
         BundleCorruptError: An array or the vocabulary is not what was written.
     """
     with reading(bundle, SPARSE_FILE):
-        arrays = bundle.tensors(SPARSE_FILE, mapped=("data", "indices"))
+        arrays = bundle.tensors(SPARSE_FILE, MAPPED)
         check_arrays(arrays, _SPARSE_RULES)
         with reading(bundle, _VOCABULARY_FILE):
             tfidf = TfidfModel.from_json(bundle.text(_VOCABULARY_FILE), arrays["idf"])

@@ -14,6 +14,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.errors import BundleNotFoundError, LongtailError
+from longtail.models.kinds.storage import mapped_bytes
 from longtail.models.parts.model_parts import gpu_bytes
 from longtail.models.predict.predictor import Predictor
 from longtail.service.errors import ChangeError
@@ -153,13 +154,14 @@ class ModelLoader:
         return self.registry.open(number)
 
     def _check_memory(self, bundle: Bundle) -> None:
-        size = sum(info.size_bytes for info in bundle.manifest.files.values())
-        needed, available = self._memory_factor * size, self._available()
-        if available is not None and needed > available:
+        mapped = mapped_bytes(bundle.manifest)  # read from disk, but slow without memory for it
+        copied = sum(info.size_bytes for info in bundle.manifest.files.values()) - mapped
+        needed, available = self._memory_factor * copied + mapped, self._available()
+        if available is not None and self._memory_factor and needed > available:
             raise ChangeError(
                 f"it needs about {needed / 2**20:.0f} MiB of memory ({self._memory_factor:g} times "
-                f"its files), and {available / 2**20:.0f} MiB are free; unload a version, or give "
-                "the service more memory, or set LONGTAIL_SWAP_MODE=resource-preserving or another "
+                f"its files, mapped arrays once), and {available / 2**20:.0f} MiB are free; unload "
+                "a version, or give the service more memory, or set LONGTAIL_SWAP_MODE=resource-preserving or another "
                 "LONGTAIL_MEMORY_FACTOR"
             )
         of_gpu = gpu_bytes(bundle.manifest)
@@ -169,7 +171,7 @@ class ModelLoader:
     def _check_gpu_memory(self, needed: int) -> None:
         """Refuse what the GPU can't hold, while it can still answer."""
         available = self._available_gpu()
-        if available is not None and needed > available:
+        if available is not None and self._memory_factor and needed > available:
             raise ChangeError(
                 f"it needs about {needed / 2**20:.0f} MiB of the GPU's memory, and "
                 f"{available / 2**20:.0f} MiB are free; unload a version, or use a larger GPU, or "
