@@ -161,8 +161,8 @@ class ModelLoader:
             raise ChangeError(
                 f"it needs about {needed / 2**20:.0f} MiB of memory ({self._memory_factor:g} times "
                 f"its files, mapped arrays once), and {available / 2**20:.0f} MiB are free; unload "
-                "a version, or give the service more memory, or set LONGTAIL_SWAP_MODE=resource-preserving or another "
-                "LONGTAIL_MEMORY_FACTOR"
+                "a version, or give the service more memory, or set LONGTAIL_SWAP_MODE="
+                "resource-preserving or another LONGTAIL_MEMORY_FACTOR"
             )
         of_gpu = gpu_bytes(bundle.manifest)
         if self._memory_factor and of_gpu:  # to ask for the GPU's imports PyTorch
