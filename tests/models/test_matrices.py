@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from longtail.models.matrices import ArrayRule, check_arrays, csr_of, stored_csr, transposed
+from longtail.models.matrices import (
+    ArrayRule,
+    HalfRows,
+    check_arrays,
+    column_norms,
+    csr_of,
+    rows_of_columns,
+    stored_csr,
+    transposed,
+)
 
 
 @pytest.fixture
@@ -22,6 +31,27 @@ def test_indices_that_fit_have_32_bits_whatever_came(matrix, wide):
         assert each.indices.dtype == each.indptr.dtype == np.int32
     assert np.array_equal(made.toarray(), matrix.toarray())
     assert np.array_equal(columns.toarray(), matrix.toarray().T)
+
+
+def test_rows_of_halves_are_the_rounded_ones(matrix):
+    matrix.data[:3] = 1e-9, 6e-8, 65504  # nothing, the least, and the largest there is
+    halves = HalfRows.rounded(matrix)
+    wanted = matrix.toarray().astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(halves.to_csr().toarray(), wanted)
+    np.testing.assert_array_equal(halves.transposed().to_csr().toarray(), wanted.T)
+    np.testing.assert_array_equal(halves.largest_of_rows(), wanted.max(axis=1))
+    norm = np.sqrt((wanted.astype(np.float64) ** 2).sum(axis=1).max())
+    assert halves.longest_norm() == pytest.approx(norm, rel=1e-12)
+
+
+def test_columns_are_taken_as_rows_in_any_order(matrix):
+    asked = np.array([7, 0, 49, 3])
+    found = rows_of_columns(csr_array(matrix, dtype=np.float32), asked)
+    wanted = matrix.toarray().astype(np.float32)[:, asked].T
+    np.testing.assert_array_equal(found.toarray(), wanted)
+    assert rows_of_columns(csr_array(matrix, dtype=np.float32), asked[:0]).shape == (0, 30)
+    norms = column_norms(csr_array(matrix, dtype=np.float32))
+    np.testing.assert_allclose(norms, np.linalg.norm(matrix.toarray(), axis=0), rtol=1e-6)
 
 
 def spoilt(matrix: csr_array, **changes) -> dict[str, np.ndarray]:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from longtail.models.bundle.bundle import open_bundle
-from longtail.models.bundle.manifest import Manifest
+from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import BundleCorruptError
 from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
-from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.sparse import SparseSource
 
 Spoil = Callable[[ModelParts], ModelParts]
 
@@ -122,34 +121,35 @@ def test_a_correction_that_does_not_fit_is_refused(
         read_parts(open_bundle(tmp_path / "spoilt"))
 
 
-def published(parts: ModelParts, values: np.ndarray, manifest: Manifest, folder: Path) -> str:
-    """Write a sparse model with these first weights, and return the type that they have on disk."""
-    weights = parts.sparse.weights.copy()
-    weights.data[:] = np.resize(values, len(weights.data))
-    sparse = replace(parts.sparse, weights=weights)
-    write_parts(folder / "b", replace(parts, sparse=sparse), manifest, folder / "scratch")
-    bundle = open_bundle(folder / "b")
-    found: SparseModel = read_sparse(bundle)
-    assert found.weights.dtype == np.float32
-    assert (found.weights != weights).nnz == 0
-    return bundle.manifest.tensors["sparse.safetensors"]["data"].dtype
+def test_arrays_stay_in_their_file_and_a_change_of_it_reaches_no_other_memory(
+    sparse_parts, sparse_manifest, tmp_path
+):
+    write_parts(tmp_path / "b", sparse_parts, sparse_manifest, tmp_path / "scratch")
+    bundle = open_bundle(tmp_path / "b")
+    copied, mapped = (bundle.tensors("sparse.safetensors", x) for x in ((), ("data", "indices")))
+    assert {k for k, x in mapped.items() if not x.flags.writeable} == {"data", "indices"}
+    for name, array in copied.items():
+        np.testing.assert_array_equal(mapped[name], array)
+    model = read_sparse(bundle)
+    text = " ".join(model.tfidf.tokens)
+    source = SparseSource(model, model.tfidf.transform([text, text]))
+    path = bundle.folder / "sparse.safetensors"
+    content = bytearray(path.read_bytes())
+    at = content.index(copied["indices"].tobytes())
+    content[at : at + 4 * len(copied["indices"])] = np.full_like(copied["indices"], -1).tobytes()
+    with path.open("r+b") as file:  # in place, as no program of ours does
+        file.write(content)
+    found = source.top(np.array([0, 1]), 3)
+    assert (model.weights_by_feature.indices == -1).all()
+    assert found.scores.tolist() == [sorted(model.bias.tolist(), reverse=True)[:3]] * 2
 
 
-@pytest.mark.parametrize(
-    ("values", "dtype"),
-    [
-        ([0.5, -2.25, 65504.0], "F16"),
-        ([0.1], "F32"),  # no sum of eleven powers of two
-        ([0.5, 65536.0], "F32"),  # beyond the largest
-        ([2.0**-26], "F32"),  # below the smallest
-    ],
-)
-def test_sparse_weights_are_stored_in_halves_only_where_that_is_exact(
-    sparse_parts: ModelParts,
-    sparse_manifest: Manifest,
-    tmp_path: Path,
-    values: list[float],
-    dtype: str,
-) -> None:
-    given = np.array(values, dtype=np.float32)
-    assert published(sparse_parts, given, sparse_manifest, tmp_path) == dtype
+def test_a_version_shares_the_files_that_are_the_same(sparse_parts, sparse_manifest, tmp_path):
+    write_parts(tmp_path / "b", sparse_parts, sparse_manifest, tmp_path / "scratch")
+    bundle = open_bundle(tmp_path / "b")
+    rewrite(tmp_path / "c", bundle, bundle.manifest, bundle.catalogue, {}, {"own.json": "[]"})
+    after = open_bundle(tmp_path / "c")
+    assert after.manifest.files.keys() - bundle.manifest.files == {"own.json"}
+    name = "sparse.safetensors"
+    assert (after.folder / name).samefile(bundle.folder / name)
+    assert not (after.folder / "labels.jsonl").samefile(bundle.folder / "labels.jsonl")
