@@ -353,10 +353,10 @@ def blend_of(content: dict[str, Any]) -> RarityBlend:
         intercepts=tuple(content["intercepts"]),
         weights={name: tuple(values) for name, values in content["weights"].items()},
         floors=dict(content["floors"].items()),
-        below={name: tuple(values) for name, values in content.get("below", {}).items()},
-        curve_bends=tuple(content.get("curve_bends", ())),
-        curve_levels=tuple(content.get("curve_levels", ())),
-        curve_slopes=tuple(tuple(values) for values in content.get("curve_slopes", ())),
+        below={name: tuple(values) for name, values in content["below"].items()},
+        curve_bends=tuple(content["curve_bends"]),
+        curve_levels=tuple(content["curve_levels"]),
+        curve_slopes=tuple(tuple(values) for values in content["curve_slopes"]),
     )
 
 
