@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
+from longtail.models.scorers.word_forms import WordForms
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.languages import LanguageCount
@@ -84,7 +85,8 @@ def with_languages_decided(
     """
     if config.languages is not None:
         return config
-    logger.info(
+    logger.log(
+        logging.WARNING if WordForms(found.languages).has_stems else logging.INFO,
         "%s: languages of the training documents: %s; of the labels' names: %s; words are "
         "compared without inflection as in languages: [%s]",
         folder, found, LanguageCount.of(names), ", ".join(found.languages),

@@ -87,8 +87,9 @@ def test_it_is_on_where_enough_texts_have_html_or_as_it_is_set(
     assert bool({"quot", "szlig"} & set(tfidf.tokens)) is not is_removed
 
 
-def test_inflected_words_of_the_language_of_the_texts_find_the_names(train_on):
+def test_inflected_words_of_the_language_of_the_texts_find_the_names(train_on, caplog):
     bundle = train_on(documents(PLAIN, 200))
+    assert "languages of the training documents: German 100%" in caplog.text
     assert bundle.manifest.training["languages"] == ["de"]
     predictor = Predictor.of_bundle(bundle, device="cpu")
     texts = ["Alte Gießkannen", "zwei RUCKSAECKEN", "Stühle", "Lampen"]
