@@ -294,6 +294,12 @@ class Predictor:
         """
         return self._scorers.score(batch, labels, options)
 
+    def score_by_all(
+        self, batch: TextBatch, labels: Int64[np.ndarray, "document m"]
+    ) -> dict[str, Float32[np.ndarray, "document m"]]:
+        """Return what `score` does by each scorer, with its own correction; each is asked once."""
+        return self._scorers.score_by_all(batch, labels)
+
     def predict(self, texts: Sequence[str], **options: Unpack[RankingKeywords]) -> list[Prediction]:
         """Return the best labels of each text.
 

@@ -180,10 +180,7 @@ def score_pairs(
         is_true=_is_among(labels, true_labels),
         is_best=_is_among(labels, list(best)),
         weights=weights,
-        scores={
-            name: predictor.score(batch, labels, RankingOptions(scorer=name))
-            for name in predictor.scorers
-        },
+        scores=predictor.score_by_all(batch, labels),
     )
 
 

@@ -148,6 +148,16 @@ def test_given_labels_have_the_scores_of_the_ranking(predictor, scorer):
     np.testing.assert_array_equal(found, ranking.scores)
 
 
+def test_all_scorers_together_score_as_each_alone(predictor):
+    batch = predictor.read(TEXTS)
+    labels = np.tile(np.arange(-1, NUM_LABELS), (len(TEXTS), 1))
+    found = predictor.score_by_all(batch, labels)
+    assert tuple(found) == predictor.scorers
+    for scorer, scores in found.items():
+        alone = predictor.score(batch, labels, RankingOptions(scorer=scorer))
+        np.testing.assert_array_equal(scores, alone)
+
+
 @pytest.mark.parametrize("scorer", ["hybrid", "ensemble"])
 def test_blends_heed_a_label_filter_and_are_explained(predictor, scorer):
     everything = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)

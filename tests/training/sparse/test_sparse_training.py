@@ -168,9 +168,9 @@ def fail_at_call(number: int, function):
 
 
 def test_stems_are_tokens_spelt_as_the_shortest_word_and_read_as_in_training():
-    texts = ["die Häuser brennen", "des Hauses Dach", "ein Haus brennt", "das Dach"]
+    texts = ["die Häuser brannten", "des Hauses Dächer", "ein Haus brannte", "das Dach"]
     tfidf, features = fit_tfidf(texts, SparseConfig(max_document_share=1), languages=["de"])
-    assert {"haus", "dach", "brennt"} == set(tfidf.tokens)
+    assert {"haus", "dach", "brannte"} == set(tfidf.tokens)
     assert (tfidf.transform(texts) != features).nnz == 0
 
 
