@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class Csr(ctypes.Structure):
     )
 
 
+@runtime_checkable  # the test run checks annotations by isinstance
 class RowsLike(Protocol):
     """Has the arrays of a sparse matrix by rows."""
 
