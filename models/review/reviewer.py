@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from longtail.models.errors import LongtailError
 from longtail.models.labels.catalogue import Label
@@ -30,6 +30,7 @@ class ReviewError(LongtailError):
         self.is_passing = is_passing
 
 
+@runtime_checkable  # the test run checks annotations by isinstance
 class Reviewer(Protocol):
     """Scores candidates; belongs to one event loop, which it never blocks."""
 
