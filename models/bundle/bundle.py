@@ -149,8 +149,8 @@ def write_bundle(
         texts: Text files by file name.
         encoder_folder: The trained encoder and its tokenizer, copied into the bundle; None where
             there is none.
-        same: Files of another bundle that this one has, too, by file name. Both share their bytes,
-            on disk and in the memory of services, where the file system has hard links.
+        same: Files of another bundle that this one has, too, by file name. Both share the bytes of
+            arrays, on disk and in the memory of services, where the file system has hard links.
 
     Returns:
         The manifest as written.
@@ -177,6 +177,9 @@ def write_bundle(
 
 def _link(source: Path, target: Path) -> None:
     target.parent.mkdir(exist_ok=True)
+    if source.suffix != ".safetensors":  # small, and people look into them with editors
+        shutil.copyfile(source, target)
+        return
     try:
         target.hardlink_to(source)
     except OSError:  # another file system, or one without links

@@ -9,6 +9,7 @@ from longtail.models.errors import ConfigError
 from longtail.models.extras import require
 from longtail.models.review.reviewer import Reviewer
 
+_MAX_KEY_BYTES = 16_384
 ReviewerKind = Literal["rerank", "chat", "cross-encoder"]
 
 
@@ -50,6 +51,15 @@ def read_key(key: str, file: Path | None) -> str:
     if key or file is None:
         return key.strip()
     try:
-        return file.read_text(encoding="utf-8").strip()
+        if not file.is_file():  # a device or a pipe may never end
+            raise ConfigError(f"--review-key-file {str(file)!r} is no file; expected one")
+        with file.open("rb") as opened:
+            content = opened.read(_MAX_KEY_BYTES + 1)
+        if len(content) > _MAX_KEY_BYTES:
+            raise ConfigError(
+                f"--review-key-file {str(file)!r} has more than {_MAX_KEY_BYTES} bytes; expected a "
+                "key alone"
+            )
+        return content.decode("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--review-key-file {str(file)!r}: {type(error).__name__}") from error

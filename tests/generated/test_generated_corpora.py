@@ -62,6 +62,7 @@ requests must not have."""
 REFUSALS = {
     "no label": r"no document that can be used has a label; give some, or a label file",
     "no label in training": r": no training document has a label$",
+    "open quote": r"a quote is opened here and never closed",
     "lines": r"\d+ lines? can't be used; (fix|no others are left; fix)",
     "easier test": r"can't be skipped, for unknown labels are no reason to measure on the rest",
     "trained documents": r"\d+ of \d+ documents of (dev|test) have the text of a document of",
