@@ -8,8 +8,8 @@
 //
 // rows: (distinct training count, term): the intercept, the weight of each member, that of its
 // scores below the floor and, where the sum is bent, the level and the slopes of its curve; row_of:
-// of each label. knots and slopes: of all
-// members, one after the other; a member has one slope more than knots. bends: of the sum.
+// of each label. knots and slopes: of all members, one after the other; a member has one slope more
+// than knots. bends: of the sum.
 typedef struct {
     const double *rows;
     const int64_t *row_of;
@@ -33,7 +33,8 @@ static double log_odds(double score, double intercept, const double *knots, cons
 // Of log-odds: as low as they count.
 #define LEAST_LOG_ODDS -14.0
 
-// h(n, a(n) + sum_i w_i(n) max(g_i(s_i), f_i) + v_i(n) min(g_i(s_i) - f_i, 0)); the members' scores are `stride` floats apart.
+// h(n, a(n) + sum_i w_i(n) max(g_i(s_i), f_i) + v_i(n) min(g_i(s_i) - f_i, 0)); the members' scores
+// are `stride` floats apart.
 static double blended(const blend *of, int64_t label, const float *scores, int64_t stride) {
     const double *weights = of->rows + of->row_of[label] * of->num_terms;
     const double *knots = of->knots, *slopes = of->slopes, *below = weights + 1 + of->num_members;

@@ -28,8 +28,8 @@ typedef struct {
     int64_t is_wide, num_rows;
 } csr;
 
-// Return the value of a float16 that is finite and not negative: its bits, shifted, have the exponent
-// of float32 but for a factor of 2^112.
+// Return the value of a float16 that is finite and not negative: its bits, shifted, have the
+// exponent of float32 but for a factor of 2^112.
 static inline float of_half(uint16_t half) {
     const uint32_t bits = (uint32_t)half << 13;
     float value;

@@ -12,9 +12,7 @@ SCORER.json, .jsonl        its texts, such as all names of all labels
 
 Where a dev split has fitted it:
 
-aims.json                  how much labels count for each aim (`longtail.models.scorers.aims`),
-where a dev
-                           split has fitted that
+aims.json                  how much labels count for each aim (`longtail.models.scorers.aims`)
 familiar.json              what documents that the model was not trained on are like
                            (`longtail.models.scorers.familiar_range`)
 

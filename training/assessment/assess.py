@@ -152,8 +152,7 @@ class Assessment:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
 
         The pictures are by_frequency.png, of the probabilities reliability.png, and of promises
-        promises.png; without
-        matplotlib (the extra `plots`) there are none, which a warning says.
+        promises.png; without matplotlib (the extra `plots`) there are none, which a warning says.
 
         Args:
             folder: Where to; made if it is missing.
