@@ -19,13 +19,13 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.learning.objectives import Objective, Scorer
 from longtail.training.learning.pairs import (
     Exclude,
     make_pairs,
-    one_label_each,
-    pair_batches,
+    pair_indices,
     pairs_at,
 )
 from longtail.training.learning.sampling import step_generator
@@ -253,6 +253,53 @@ def _batches(
         return
     for documents in _pieces(rng.permutation(truth.shape[0]).astype(np.int64), size):
         yield documents, one_label_each(truth, documents, rng)
+
+
+def pair_batches(
+    truth: Float32[csr_array, "document label"],
+    order: Int64[np.ndarray, ordered],
+    batch_size: int,
+) -> Iterator[tuple[Int64[np.ndarray, batch], Int64[np.ndarray, batch]]]:
+    """Yield documents and labels of all pairs, a batch at a time.
+
+    Pairs of a document stay together, so that it is encoded once. For pairs in random order, cut a
+    permutation of their numbers and give the pieces to `pairs_at`.
+
+    Args:
+        truth: Labels of the documents.
+        order: Documents, in the order wanted.
+        batch_size: Pairs a batch; the last may have fewer.
+    """
+    waiting = np.empty(0, dtype=np.int64)
+    for start in range(0, len(order), batch_size):
+        documents = order[start : start + batch_size]
+        waiting = np.concatenate([waiting, pair_indices(truth, documents)])
+        while len(waiting) >= batch_size:
+            yield pairs_at(truth, waiting[:batch_size])
+            waiting = waiting[batch_size:]
+    if len(waiting):
+        yield pairs_at(truth, waiting)
+
+
+def one_label_each(
+    truth: Float32[csr_array, "document label"],
+    documents: Int64[np.ndarray, batch],
+    rng: np.random.Generator,
+) -> Int64[np.ndarray, batch]:
+    """Return one label of each document, all of its labels as likely.
+
+    Raises:
+        DataError: A document has no label.
+    """
+    counts = np.diff(truth.indptr)[documents]
+    if not counts.all():
+        raise DataError(
+            f"document {int(documents[np.argmin(counts)])} has no label to train on; leave "
+            "documents without labels out"
+        )
+    places = truth.indptr[documents] + rng.integers(counts)
+    labels: Int64[np.ndarray, batch] = truth.indices[places].astype(np.int64)
+    return labels
 
 
 def _pieces(numbers: Int64[np.ndarray, number], size: int) -> Iterator[Int64[np.ndarray, piece]]:

@@ -7,7 +7,7 @@
 
 `seeds` has the mean of each scorer and its standard error over the seeds; `intervals` and
 `differences`, of the default scorer, come from draws of seeds and documents both
-(`longtail.training.evaluation.bootstrap`), and are corrected for all differences of the table.
+(`research.experiments.bootstrap`), and are corrected for all differences of the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from recording import add_json_option, keep
 from longtail.models.errors import DataError
 from longtail.training.assessment.predictions import read_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.evaluation.bootstrap import Draws, measured_on
 from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,
     TAIL_BIN,
@@ -34,9 +33,10 @@ from longtail.training.evaluation.by_frequency import (
     label_subsets,
     measure,
 )
-from longtail.training.evaluation.kept_draws import Drawn, interval_tables
 from longtail.training.evaluation.metrics import RankedEvaluation, inverse_propensities, join_truth
 from research.experiments.blend import text_groups
+from research.experiments.bootstrap import Draws, measured_on
+from research.experiments.kept_draws import Drawn, interval_tables
 
 SPLIT = "test"
 REFERENCE = "ensemble"

@@ -7,7 +7,6 @@ nothing but the numbers of those asked for is held.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -16,7 +15,6 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.learning.sampling import Pairs
 
@@ -45,53 +43,6 @@ def pair_indices(
     counts = truth.indptr[documents + 1] - starts
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(counts.sum())
-
-
-def pair_batches(
-    truth: Float32[csr_array, "document label"],
-    order: Int64[np.ndarray, ordered],
-    batch_size: int,
-) -> Iterator[tuple[Int64[np.ndarray, batch], Int64[np.ndarray, batch]]]:
-    """Yield documents and labels of all pairs, a batch at a time.
-
-    Pairs of a document stay together, so that it is encoded once. For pairs in random order, cut a
-    permutation of their numbers and give the pieces to `pairs_at`.
-
-    Args:
-        truth: Labels of the documents.
-        order: Documents, in the order wanted.
-        batch_size: Pairs a batch; the last may have fewer.
-    """
-    waiting = np.empty(0, dtype=np.int64)
-    for start in range(0, len(order), batch_size):
-        documents = order[start : start + batch_size]
-        waiting = np.concatenate([waiting, pair_indices(truth, documents)])
-        while len(waiting) >= batch_size:
-            yield pairs_at(truth, waiting[:batch_size])
-            waiting = waiting[batch_size:]
-    if len(waiting):
-        yield pairs_at(truth, waiting)
-
-
-def one_label_each(
-    truth: Float32[csr_array, "document label"],
-    documents: Int64[np.ndarray, batch],
-    rng: np.random.Generator,
-) -> Int64[np.ndarray, batch]:
-    """Return one label of each document, all of its labels as likely.
-
-    Raises:
-        DataError: A document has no label.
-    """
-    counts = np.diff(truth.indptr)[documents]
-    if not counts.all():
-        raise DataError(
-            f"document {int(documents[np.argmin(counts)])} has no label to train on; leave "
-            "documents without labels out"
-        )
-    places = truth.indptr[documents] + rng.integers(counts)
-    labels: Int64[np.ndarray, batch] = truth.indices[places].astype(np.int64)
-    return labels
 
 
 def label_counts(truth: Float32[csr_array, "document label"]) -> Int64[np.ndarray, label]:

@@ -7,12 +7,11 @@ tree alone as a classifier is `adversarial` before its first step: all scores ar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from scipy.sparse import csr_array
 from torch import Tensor
 
@@ -20,10 +19,8 @@ from longtail.models.errors import ConfigError
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.scorers.linear import (
     Correction,
-    LinearModel,
     PriorCorrection,
     TreeCorrection,
-    corrected_log_probs,
 )
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.configuration.linear import WITH_REGULARISER, WITH_TREE, MethodName
@@ -45,8 +42,6 @@ from longtail.training.linear.losses import (
     ProjectedTree,
     one_versus_each_loss,
 )
-
-_MAX_SCORES = 2**24  # held at a time when a model is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,57 +174,3 @@ def _project(
 ) -> Float32[Tensor, "document k"]:
     rows = np.array_split(np.arange(len(vectors)), len(vectors) // 2**14 + 1)
     return torch.cat([tree.project(torch.from_numpy(vectors[part]).to(device)) for part in rows])
-
-
-@dataclass(frozen=True, slots=True)
-class LinearMetrics:
-    """How good linear scorers are on documents.
-
-    Attributes:
-        log_likelihood: Mean of log p(y|x) over pairs, in nats; -inf where a label of theirs has
-            probability zero.
-        accuracy: Share of the documents with a label whose best-scored label is one of theirs.
-    """
-
-    log_likelihood: float
-    accuracy: float
-
-
-def measure_linear(
-    model: LinearModel,
-    vectors: Float32[np.ndarray, "document dim"],
-    truth: Float32[csr_array, "document label"],
-    correction: Correction | None,
-    device: str = "cpu",
-) -> LinearMetrics:
-    """Measure the corrected scores, normalised over all labels, as Bamler & Mandt's Figure 1.
-
-    Costs documents x labels x dim. Of equal scores the smaller label is best.
-
-    Args:
-        model: With a row for every label.
-        vectors: Document vectors.
-        truth: Labels of the documents; every stored entry is a pair.
-        correction: Of the method.
-        device: Where to compute; the correction's own.
-    """
-    total, num_right = 0.0, 0
-    for rows, log_probs in _log_probs_in_parts(model, vectors, correction, device):
-        own = truth[rows]
-        documents = np.repeat(np.arange(len(rows)), np.diff(own.indptr))
-        total += float(log_probs[documents, own.indices].sum(dtype=np.float64))
-        best = log_probs.argmax(axis=1)
-        num_right += len(np.unique(documents[own.indices == best[documents]]))
-    return LinearMetrics(total / truth.nnz, num_right / int((np.diff(truth.indptr) > 0).sum()))
-
-
-def _log_probs_in_parts(
-    model: LinearModel,
-    vectors: Float32[np.ndarray, "document dim"],
-    correction: Correction | None,
-    device: str,
-) -> Iterator[tuple[Int64[np.ndarray, part], Float32[np.ndarray, "part label"]]]:
-    num_parts = len(vectors) * len(model.bias) // _MAX_SCORES + 1
-    for rows in np.array_split(np.arange(len(vectors)), num_parts):
-        part = torch.from_numpy(vectors[rows]).to(device)
-        yield rows, corrected_log_probs(model, part, correction).cpu().numpy()

@@ -18,8 +18,9 @@ from longtail.models.label_tree.tree import LabelTree
 from longtail.models.scorers.linear import Correction, LinearModel, TreeCorrection
 from longtail.training.configuration.linear import MethodName
 from longtail.training.label_tree.fit import FittedTree, fit_tree
-from longtail.training.linear.methods import LinearMetrics, Method, make_method, measure_linear
+from longtail.training.linear.methods import Method, make_method
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer
+from research.experiments.adversarial.measures import LinearMetrics, measure_linear
 from research.experiments.adversarial.tasks import EvaluationSet, LearningTask
 from research.experiments.adversarial.tuning import METHODS, Candidate
 from research.experiments.trials import Values
@@ -245,7 +246,7 @@ def measure_with(
     log_noise: Float32[Tensor, "document label"],
     device: str,
 ) -> LinearMetrics:
-    """Measure scores (see `methods.measure_linear`) with a correction that is known already.
+    """Measure scores (see `measures.measure_linear`) with a correction that is known already.
 
     Args:
         model: With a row for every label.

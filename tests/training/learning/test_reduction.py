@@ -9,12 +9,8 @@ from scipy.stats import chisquare
 
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.learning.pairs import (
-    make_pairs,
-    one_label_each,
-    pair_batches,
-    pairs_at,
-)
+from longtail.training.learning.pairs import make_pairs, pairs_at
+from research.experiments.bow_models import one_label_each, pair_batches
 
 LABELS = [[1, 4], [], [0, 2, 5], [2]]
 label_lists = st.lists(st.sets(st.integers(0, 7), max_size=6).map(sorted), min_size=1, max_size=9)

@@ -8,11 +8,12 @@ import torch
 from scipy.sparse import csr_array
 from torch.nn.functional import cross_entropy
 
-from longtail.models.scorers.linear import LinearModel, PriorCorrection
+from longtail.models.scorers.linear import LinearModel, PriorCorrection, corrected_log_probs
 from longtail.training.label_tree.fit import fit_tree
-from longtail.training.linear import methods as linear_methods
-from longtail.training.linear.methods import make_method, measure_linear
+from longtail.training.linear.methods import make_method
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
+from research.experiments.adversarial import measures
+from research.experiments.adversarial.measures import measure_linear
 from research.experiments.adversarial.signal_to_noise import random_table
 
 NUM_DOCUMENTS, NUM_LABELS = 3, 5
@@ -51,7 +52,7 @@ def trained(name: str) -> tuple[LinearModel, object]:
 
 
 def log_probs(model: LinearModel, correction) -> torch.Tensor:
-    return linear_methods.corrected_log_probs(model, torch.from_numpy(ONCE), correction)
+    return corrected_log_probs(model, torch.from_numpy(ONCE), correction)
 
 
 @pytest.mark.parametrize("name", [x for x in METHODS if x != "one_versus_each"])
@@ -86,7 +87,7 @@ def test_the_softmax_method_takes_the_cross_entropy():
 
 @pytest.mark.parametrize("num_scores", [1, 2**24])
 def test_models_are_judged_as_loops_judge_them(monkeypatch, num_scores):
-    monkeypatch.setattr(linear_methods, "_MAX_SCORES", num_scores)
+    monkeypatch.setattr(measures, "_MAX_SCORES", num_scores)
     rng = np.random.default_rng(1)
     vectors = rng.standard_normal((20, 3)).astype(np.float32)
     truth = csr_array((rng.random((20, 6)) < 0.3).astype(np.float32))

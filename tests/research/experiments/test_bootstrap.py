@@ -5,7 +5,6 @@ import pytest
 from scipy.sparse import csr_array
 
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.evaluation.bootstrap import Draws, interval_of, measured_on, two_sided_p
 from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     inverse_propensities,
@@ -15,6 +14,7 @@ from longtail.training.evaluation.metrics import (
     propensity_scored_precision_at,
     recall_at,
 )
+from research.experiments.bootstrap import Draws, interval_of, measured_on, two_sided_p
 
 NUM_LABELS = 12
 RNG = np.random.default_rng(4)
