@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,13 +17,19 @@ from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.extras import require
 from longtail.models.kinds.registry import KINDS, scorer_names, with_own_models
 from longtail.models.kinds.scorer import ScorerKind
-from longtail.models.names import HYBRID, AimName
+from longtail.models.labels.figures import FIGURES_NAME, LabelFigures
+from longtail.models.names import HYBRID
 from longtail.models.parts.consistency import check_parts, contradiction, reading
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.review.fitted import REVIEW_NAME, FittedReview
-from longtail.models.scorers.aims import AIMS_NAME, Aim, aims_from_json, aims_to_json
+from longtail.models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
 from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
+from longtail.models.scorers.label_counts import (
+    LABEL_COUNTS_NAME,
+    label_counts_from_json,
+    label_counts_to_json,
+)
 from longtail.models.scorers.promises import (
     PROMISES_NAME,
     Promise,
@@ -34,6 +40,8 @@ from longtail.models.scorers.sparse import SparseModel
 
 if TYPE_CHECKING:
     from longtail.models.parts.dense_parts import DenseParts
+
+_Read = TypeVar("_Read")
 
 
 def write_parts(
@@ -78,15 +86,15 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
     for kind in KINDS.values():
         if (model := kind.model_of(parts)) is not None:
             texts |= kind.texts(model)
-    if parts.aims:
-        texts[AIMS_NAME] = aims_to_json(parts.aims)
-    if parts.familiar is not None:
-        texts[FAMILIAR_NAME] = parts.familiar.to_json()
-    if parts.promises:
-        texts[PROMISES_NAME] = promises_to_json(parts.promises)
-    if parts.review is not None:
-        texts[REVIEW_NAME] = parts.review.to_json()
-    return texts
+    optional = {
+        AIMS_NAME: parts.aims and aims_to_json(parts.aims),
+        FAMILIAR_NAME: parts.familiar and parts.familiar.to_json(),
+        FIGURES_NAME: parts.figures and parts.figures.to_json(),
+        LABEL_COUNTS_NAME: parts.label_counts and label_counts_to_json(parts.label_counts),
+        PROMISES_NAME: parts.promises and promises_to_json(parts.promises),
+        REVIEW_NAME: parts.review and parts.review.to_json(),
+    }
+    return texts | {name: text for name, text in optional.items() if isinstance(text, str)}
 
 
 def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
@@ -111,7 +119,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
         BundleError: It has a scorer that is not registered here.
         ConfigError: It has an encoder, and the libraries of one are not installed.
     """
-    manifest = bundle.manifest
+    manifest, num_labels = bundle.manifest, len(bundle.catalogue)
     if manifest.encoder is not None:
         require("cpu", f"bundle {str(bundle.folder)!r}: its encoder")
     _check_known(bundle)
@@ -125,9 +133,12 @@ def read_parts(bundle: Bundle) -> ModelParts:
             has_hybrid=HYBRID in manifest.scorers,
             calibrations=manifest.calibrations,
             blends=manifest.blends,
-            aims=_read_aims(bundle),
-            familiar=_read_familiar(bundle),
-            thresholds=manifest.thresholds,
+            aims=_read_text(bundle, AIMS_NAME, aims_from_json) or {},
+            familiar=_read_text(bundle, FAMILIAR_NAME, FamiliarRange.from_json),
+            figures=_read_text(
+                bundle, FIGURES_NAME, lambda text: LabelFigures.from_json(text, num_labels)
+            ),
+            label_counts=_read_text(bundle, LABEL_COUNTS_NAME, label_counts_from_json) or {},
             promises=read_promises(bundle),
             review=_read_review(bundle),
             is_confidential=manifest.is_confidential,
@@ -185,29 +196,18 @@ def _read_dense(bundle: Bundle) -> DenseParts | None:
     return read_dense(bundle, bundle.manifest.encoder)
 
 
-def _read_aims(bundle: Bundle) -> dict[str, dict[AimName, Aim]]:
-    # Return the aims of each scorer; none where no file has them.
-    if AIMS_NAME not in bundle.manifest.files:
-        return {}
-    with reading(bundle, AIMS_NAME):
-        return aims_from_json(bundle.text(AIMS_NAME))
-
-
-def _read_familiar(bundle: Bundle) -> FamiliarRange | None:
-    # Return what documents are like; None where the bundle does not say.
-    if FAMILIAR_NAME not in bundle.manifest.files:
+def _read_text(bundle: Bundle, name: str, read: Callable[[str], _Read]) -> _Read | None:
+    """Return the content of an optional text file; None where the bundle has no such file."""
+    if name not in bundle.manifest.files:
         return None
-    with reading(bundle, FAMILIAR_NAME):
-        return FamiliarRange.from_json(bundle.text(FAMILIAR_NAME))
+    with reading(bundle, name):
+        return read(bundle.text(name))
 
 
 def _read_review(bundle: Bundle) -> FittedReview | None:
-    # Return how a reviewer's scores count; None where nobody fitted it.
-    if REVIEW_NAME not in bundle.manifest.files:
-        return None
-    with reading(bundle, REVIEW_NAME):
-        review = FittedReview.from_json(bundle.text(REVIEW_NAME))
-    if review.scorer not in bundle.manifest.scorers:
+    """Return how a reviewer's scores count; None where nobody fitted it."""
+    review = _read_text(bundle, REVIEW_NAME, FittedReview.from_json)
+    if review is not None and review.scorer not in bundle.manifest.scorers:
         said = f"a review of {review.scorer!r}, expected one of a scorer"
         raise BundleCorruptError(contradiction(bundle, REVIEW_NAME, said))
     return review
@@ -220,10 +220,7 @@ def read_promises(bundle: Bundle) -> tuple[Promise, ...]:
         BundleCorruptError: They can't be read, or are of a scorer without probabilities or of a
             label that there is not.
     """
-    if PROMISES_NAME not in bundle.manifest.files:
-        return ()
-    with reading(bundle, PROMISES_NAME):
-        promises = promises_from_json(bundle.text(PROMISES_NAME))
+    promises = _read_text(bundle, PROMISES_NAME, promises_from_json) or ()
     if odd := {each.scorer for each in promises}.difference(bundle.manifest.calibrations):
         said = f"promises of {sorted(odd)}, expected those of calibrated scorers"
         raise BundleCorruptError(contradiction(bundle, PROMISES_NAME, said))

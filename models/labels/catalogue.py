@@ -89,7 +89,7 @@ class LabelCatalogue:
     def __iter__(self) -> Iterator[Label]:
         return iter(self._labels)
 
-    @property
+    @cached_property
     def training_counts(self) -> Int64[np.ndarray, label]:
         """Number of training documents of each label."""
         return np.array([label.training_count for label in self._labels], dtype=np.int64)

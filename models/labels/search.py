@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from longtail.models.labels.catalogue import LabelCatalogue
 
@@ -73,7 +73,14 @@ class LabelSearch:
         self._place = np.empty(len(counts), dtype=np.int64)
         self._place[np.lexsort((np.arange(len(counts)), -counts))] = np.arange(len(counts))
 
-    def find(self, query: str, *, limit: int, offset: int = 0) -> Found:
+    def find(
+        self,
+        query: str,
+        *,
+        limit: int,
+        offset: int = 0,
+        by: Float64[np.ndarray, label] | None = None,
+    ) -> Found:
         """Return the labels that a query finds.
 
         A label is found whose name (in any language), notation or id begins with the query, or
@@ -87,10 +94,14 @@ class LabelSearch:
                 id begins with it.
             limit: Number of labels to return.
             offset: Labels to pass over.
+            by: A number of each label; labels come in its rising order then, those with nan last,
+                and only among equals in the order above.
         """
         tiers = self._tiers(folded(query).strip(), is_empty=not query.strip())
         key = tiers * self._num_labels + self._place
         found = np.flatnonzero(key < _NUM_TIERS * self._num_labels)
+        if by is not None:
+            key[found[np.lexsort((key[found], by[found]))]] = np.arange(len(found))
         count = min(offset + limit, len(found))
         if not count:
             return Found(len(found), ())

@@ -15,6 +15,9 @@ Where a dev split has fitted it:
 aims.json                  how much labels count for each aim (`longtail.models.scorers.aims`)
 familiar.json              what documents that the model was not trained on are like
                            (`longtail.models.scorers.familiar_range`)
+label_counts.json          how many labels a text needs (`longtail.models.scorers.label_counts`)
+label_figures.json         how often each label is predicted and right
+                           (`longtail.models.labels.figures`)
 
 promises.json              which labels are accepted, where `longtail threshold` found rules
                            (`longtail.models.scorers.promises`)
@@ -40,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 from longtail.models.bundle.bundle import ENCODER_FOLDER
 from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
 from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.figures import LabelFigures
 from longtail.models.names import (
     CLASSIFIER,
     ENSEMBLE,
@@ -53,6 +57,7 @@ from longtail.models.names import (
 from longtail.models.review.fitted import FittedReview
 from longtail.models.scorers.aims import Aims
 from longtail.models.scorers.familiar_range import FamiliarRange
+from longtail.models.scorers.label_counts import PlaceThreshold
 from longtail.models.scorers.promises import Promise
 from longtail.models.scorers.sparse import SparseModel
 
@@ -82,7 +87,8 @@ class ModelParts:
         aims: Of calibrated scorers.
         familiar: Tells texts that are unlike the corpus's; None where too few documents were held
             out.
-        thresholds: Of scorers: the probability from which all labels answered have the best F1.
+        figures: Of each label on the dev split, predicted from the default scorer's threshold on.
+        label_counts: Of scorers: how many labels a text gets with the threshold "auto".
         promises: Which labels are accepted; the first one of a scorer is its default.
         review: How the scores of a reviewer count; None where nobody fitted it.
         is_confidential: Whether words of the training documents are not shown.
@@ -97,7 +103,8 @@ class ModelParts:
     blends: Mapping[str, RarityBlend] = field(default_factory=dict)
     aims: Aims = field(default_factory=dict)
     familiar: FamiliarRange | None = None
-    thresholds: Mapping[str, float] = field(default_factory=dict)
+    figures: LabelFigures | None = None
+    label_counts: Mapping[str, PlaceThreshold] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
     review: FittedReview | None = None
     is_confidential: bool = False

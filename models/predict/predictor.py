@@ -16,6 +16,7 @@ from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.explain.label_facts import LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.figures import LabelFigures
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.names import NAMES, AimName, CorrectionName, OnnxPrecision, Precision
@@ -168,6 +169,11 @@ class Predictor:
     def promises_of(self, scorer: str) -> tuple[Promise, ...]:
         """Return the promises by which a scorer's labels are accepted, its default one first."""
         return tuple(each for each in self._parts.promises if each.scorer == scorer)
+
+    @property
+    def figures(self) -> LabelFigures | None:
+        """How often each label is predicted and right on the dev split; None where nobody knows."""
+        return self._parts.figures
 
     @property
     def review(self) -> FittedReview | None:

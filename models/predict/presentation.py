@@ -23,7 +23,6 @@ from longtail.models.results import (
     Prediction,
 )
 from longtail.models.scorers.calibration import probabilities_of
-from longtail.models.scorers.label_counts import automatic_thresholds
 from longtail.models.scorers.promises import Promise, promise_of
 from longtail.models.scorers.reliability import warnings_about
 
@@ -36,7 +35,7 @@ class Presenter:
         self._catalogue = catalogue
         self._familiar = parts.familiar
         self._promises = parts.promises
-        self._thresholds = parts.thresholds
+        self._label_counts = parts.label_counts
 
     def predict(self, batch: TextBatch, options: RankingOptions) -> list[Prediction]:
         """Return the best labels of each text, without explanations.
@@ -72,24 +71,29 @@ class Presenter:
         warns = calibration is not None and self._scorers.is_overconfident(query.scorer)
         thresholds: Sequence[float | None]
         if isinstance(least, str):
-            of_all = self._thresholds[query.scorer]
-            thresholds = automatic_thresholds(calibrated, of_all).tolist()
+            thresholds = self._label_counts[query.scorer].of_texts(calibrated).tolist()
         else:
             thresholds = [least] * len(ranking.labels)
+        first = ranking.labels[:, : options.k]
+        marks: Sequence[Sequence[bool | None]] = [[None] * first.shape[1]] * len(first)
+        if promise is not None:
+            counts = self._catalogue.training_counts[first]
+            marks = promise.accepted(first, counts, calibrated[:, : options.k]).tolist()
         return [
             self._prediction(
-                _checked(self._labels(labels, scores, own, threshold, promise), query.scorer),
+                _checked(self._labels(labels, scores, own, threshold, marked), query.scorer),
                 about,
                 query,
                 threshold,
                 warns=warns,
                 has_promise=promise is not None,
             )
-            for labels, scores, own, threshold, about in zip(
-                ranking.labels[:, : options.k].tolist(),
+            for labels, scores, own, threshold, marked, about in zip(
+                first.tolist(),
                 ranking.scores[:, : options.k].tolist(),
                 probabilities,
                 thresholds,
+                marks,
                 zip(
                     self._scorers.extents(batch, query.scorer),
                     batch.familiarities(),
@@ -153,23 +157,16 @@ class Presenter:
         scores: Sequence[float],
         probabilities: Sequence[float] | None,
         threshold: float | None,
-        promise: Promise | None,
+        marks: Sequence[bool | None],
     ) -> tuple[LabelScore, ...]:
-        passed: list[tuple[int, float, float | None]] = []
-        for i, (index, score) in enumerate(zip(labels, scores, strict=True)):
+        found = []
+        for i, (index, score, mark) in enumerate(zip(labels, scores, marks, strict=True)):
             probability = None if probabilities is None else probabilities[i]
             if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
                 break  # the probabilities fall with the scores; of an aim, all that pass are here
-            passed.append((index, score, probability))
-        found = [self._catalogue[index] for index, _, _ in passed]
-        marks: Sequence[bool | None] = [None] * len(found)
-        if promise is not None:
-            rows, _, own = zip(*passed, strict=True) if passed else ((), (), ())
-            marks = promise.accepted(rows, [label.training_count for label in found], own)
-        return tuple(
-            LabelScore(index, label.id, label.name, score, probability, mark)
-            for (index, score, probability), label, mark in zip(passed, found, marks, strict=True)
-        )
+            label = self._catalogue[index]
+            found.append(LabelScore(index, label.id, label.name, score, probability, mark))
+        return tuple(found)
 
     def _calibration(self, query: Resolved) -> Calibration | None:
         """Return what makes log-odds of the scores of a query; None where nothing does.
@@ -184,11 +181,11 @@ class Presenter:
     def _check_threshold(
         self, threshold: float | str | None, scorer: str, calibration: Calibration | None
     ) -> None:
-        if threshold == AUTO and calibration is not None and scorer not in self._thresholds:
-            there = ", ".join(self._thresholds) or "none"
+        if threshold == AUTO and calibration is not None and scorer not in self._label_counts:
+            there = ", ".join(self._label_counts) or "none"
             raise RequestError(
-                f"threshold is 'auto', and no threshold was fitted for scorer {scorer!r}; expected "
-                f"one of {there}; give a number, or train with a dev split"
+                f"threshold is 'auto', which was not fitted for scorer {scorer!r}; expected one of "
+                f"{there}; give a number, or train with a dev split"
             )
         if threshold is None or calibration is not None:
             return

@@ -2,28 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
 import numpy as np
 from jaxtyping import Float64
+from pydantic import ConfigDict, Field, TypeAdapter
+from scipy.special import expit
+
+LABEL_COUNTS_NAME = "label_counts.json"
+"""Of the file of a bundle that holds a `PlaceThreshold` for each scorer that has one."""
 
 
-def automatic_thresholds(
-    probabilities: Float64[np.ndarray, "text k"], threshold: float
-) -> Float64[np.ndarray, text]:
-    """Return the probability from which the labels of each text are worth answering.
+@dataclass(frozen=True, slots=True)
+class PlaceThreshold:
+    """A threshold that rises with the place of a label in its text.
 
-    Of the m most probable labels, the expected F1 of a document is about
+    The label in place i, counted from 1, is answered where its log-odds are at least
+    first + rise log i. With rise 0 that is one threshold for all labels, and the larger it is, the
+    less the number of labels differs between texts.
 
-        2 sum_{i <= m} p_i / (m + sum_i p_i),
-
-    and its maximum F is reached by the labels of at least F / 2. The F1 over all pairs of documents
-    and labels is largest for one threshold for all texts. The mean of the two serves both measures.
-
-    Args:
-        probabilities: Of the best labels of each text, falling; 0 behind the last one.
-        threshold: Of the largest F1 over all pairs.
+    Attributes:
+        first: Log-odds, in nats.
+        rise: At least 0.
     """
-    num_labels = np.arange(1, probabilities.shape[1] + 1)
-    totals = np.cumsum(probabilities, axis=1)
-    f1 = 2 * totals / (num_labels + totals[:, -1:])
-    found: Float64[np.ndarray, text] = (f1.max(axis=1) / 2 + threshold) / 2
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+    first: Annotated[float, Field(allow_inf_nan=False)]
+    rise: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    def of_texts(self, probabilities: Float64[np.ndarray, "text k"]) -> Float64[np.ndarray, text]:
+        """Return the probability of the last answered label of each text; inf where there is none.
+
+        Args:
+            probabilities: Of the best labels of each text, falling.
+        """
+        places = np.arange(1, probabilities.shape[1] + 1)
+        is_answered = probabilities >= expit(self.first + self.rise * np.log(places))
+        found: Float64[np.ndarray, text] = np.where(is_answered, probabilities, np.inf).min(axis=1)
+        return found
+
+
+def label_counts_to_json(found: Mapping[str, PlaceThreshold]) -> str:
+    """Return the content of the file `LABEL_COUNTS_NAME`."""
+    written: bytes = _adapter().dump_json(dict(found), indent=1)
+    return written.decode() + "\n"
+
+
+def label_counts_from_json(text: str) -> dict[str, PlaceThreshold]:
+    """Read what `label_counts_to_json` wrote.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    found: dict[str, PlaceThreshold] = _adapter().validate_json(text, strict=True)
     return found
+
+
+def _adapter() -> Any:  # beartype knows no TypeAdapter
+    return TypeAdapter(dict[str, PlaceThreshold])

@@ -7,22 +7,28 @@ labels with a threshold that people have set are accepted from it on, and are in
 
 from __future__ import annotations
 
-import json
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from longtail.models.errors import RequestError
-from longtail.models.files.json_text import parse_own_json
+from longtail.models.ranking.top_k import NO_LABEL
 
 PROMISES_NAME = "promises.json"
 """Of the file of a bundle that holds its promises."""
 Measure = Literal["precision", "recall"]
 PRECISION_PROMISE: Measure = "precision"
-RECALL_PROMISE: Measure = "recall"
 Accept = bool | float | str
 """How a query names a promise: true is the default one, a number a precision, else its name."""
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Count = Annotated[int, Field(ge=0)]
+_NEVER = 2.0
+"""A threshold that no probability reaches."""
+_STRICT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +44,12 @@ class BandRule:
         refusal: Why the data support no promise; empty where there are thresholds.
     """
 
-    least: int
-    thresholds: tuple[float, ...]
-    num_accepted: int = 0
-    num_right: int = 0
+    __pydantic_config__: ClassVar = _STRICT
+    least: _Count
+    thresholds: tuple[_Share, ...]
+    num_accepted: _Count = 0
+    num_right: _Count = 0
     refusal: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse what is no rule.
-
-        Raises:
-            ValueError: A number is out of its range, or of another type.
-        """
-        counts = (self.least, self.num_accepted, self.num_right)
-        are_shares = all(type(x) is float and 0 <= x <= 1 for x in self.thresholds)
-        if not are_shares or any(type(x) is not int or x < 0 for x in counts):
-            raise ValueError(f"{self}: expected thresholds from 0 to 1, and counts from 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,32 +70,25 @@ class Promise:
         found_on: Fingerprint of the corpus and name of the split; empty where it is not known.
     """
 
+    __pydantic_config__: ClassVar = _STRICT
     measure: Measure
-    level: float
-    confidence: float
+    level: _Share
+    confidence: _Share
     scorer: str
-    num_documents: int
+    num_documents: _Count
     bands: tuple[BandRule, ...]
-    label_thresholds: Mapping[int, float] = field(default_factory=dict)
+    label_thresholds: Mapping[_Count, _Share] = field(default_factory=dict)
     found_on: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what is no promise.
+        """Refuse bands that are not in order.
 
         Raises:
-            ValueError: The bands are not in order, or a field is out of its range.
+            ValueError: They are not.
         """
-        shares = (self.level, self.confidence)
-        if not all(type(x) is float and 0 < x < 1 for x in shares):
-            raise ValueError(f"level and confidence {shares}: expected numbers between 0 and 1")
         least = [band.least for band in self.bands]
         if least[:1] != [0] or least != sorted(set(least)):
             raise ValueError(f"bands begin at {least}; expected rising numbers from 0")
-        if self.measure not in get_args(Measure) or type(self.num_documents) is not int:
-            raise ValueError(f"measure {self.measure!r}, documents {self.num_documents!r}")
-        for row, least_of_label in self.label_thresholds.items():
-            if row < 0 or type(least_of_label) is not float or not 0 <= least_of_label <= 1:
-                raise ValueError(f"row {row}: threshold {least_of_label!r}, expected 0 to 1")
 
     @property
     def name(self) -> str:
@@ -111,32 +100,42 @@ class Promise:
         """Whether it accepts any label, whatever the text."""
         return bool(self.label_thresholds) or any(band.thresholds for band in self.bands)
 
-    def accepted(
-        self,
-        rows: Sequence[int],
-        counts: Sequence[int],
-        probabilities: Sequence[float | None],
-    ) -> tuple[bool, ...]:
-        """Return which labels of a text are accepted.
+    def bands_of(
+        self, labels: Int64[np.ndarray, "*shape"], counts: Int64[np.ndarray, "*shape"]
+    ) -> Int64[np.ndarray, "*shape"]:
+        """Return the number of the band of each label; -1 for a label that is in none.
 
         Args:
-            rows: Of the labels in the catalogue, the best label first.
-            counts: Training documents of the labels.
-            probabilities: Of the labels, as calibrated.
+            labels: Rows in the catalogue; `NO_LABEL` is in no band.
+            counts: Training documents of these labels.
         """
-        starts = [band.least for band in self.bands]
-        places = [0] * len(starts)
-        marks = []
-        for row, count, probability in zip(rows, counts, probabilities, strict=True):
-            if row in self.label_thresholds:
-                marks.append((probability or 0.0) >= self.label_thresholds[row])
-                continue
-            number = bisect_right(starts, count) - 1
-            thresholds, place = self.bands[number].thresholds, places[number]
-            places[number] += 1
-            is_promised = place < len(thresholds)
-            marks.append(is_promised and (probability or 0.0) >= thresholds[place])
-        return tuple(marks)
+        found = np.searchsorted([band.least for band in self.bands], counts, side="right") - 1
+        own = [label in self.label_thresholds for label in labels.ravel().tolist()]
+        is_own = np.array(own, dtype=np.bool_).reshape(labels.shape)
+        return np.where((labels == NO_LABEL) | is_own, -1, found)
+
+    def accepted(
+        self,
+        labels: Int64[np.ndarray, "text k"],
+        counts: Int64[np.ndarray, "text k"],
+        probabilities: Float64[np.ndarray, "text k"],
+    ) -> Bool[np.ndarray, "text k"]:
+        """Return which labels of each text are accepted.
+
+        Args:
+            labels: Rows in the catalogue, the best label of a text first.
+            counts: Training documents of these labels.
+            probabilities: As calibrated.
+        """
+        numbers = self.bands_of(labels, counts)
+        own = [self.label_thresholds.get(label, _NEVER) for label in labels.ravel().tolist()]
+        least = np.array(own).reshape(labels.shape)
+        for number, rule in enumerate(self.bands):
+            is_in = numbers == number
+            places = np.minimum(np.cumsum(is_in, axis=1) - 1, len(rule.thresholds))
+            least = np.where(is_in, np.append(rule.thresholds, _NEVER)[places], least)
+        accepted: Bool[np.ndarray, "text k"] = probabilities >= least
+        return accepted
 
 
 def promise_of(promises: Sequence[Promise], scorer: str, accept: Accept) -> Promise:
@@ -169,27 +168,19 @@ def promise_of(promises: Sequence[Promise], scorer: str, accept: Accept) -> Prom
 
 def promises_to_json(promises: Sequence[Promise]) -> str:
     """Return the content of the file `PROMISES_NAME`."""
-    return json.dumps([asdict(each) for each in promises], indent=1, sort_keys=True) + "\n"
+    written: bytes = _adapter().dump_json(tuple(promises), indent=1)
+    return written.decode() + "\n"
 
 
 def promises_from_json(text: str) -> tuple[Promise, ...]:
     """Read what `promises_to_json` wrote.
 
     Raises:
-        ValueError: It is no JSON, or a number is out of its range.
-        TypeError: A field is missing, unknown or of another type.
+        ValueError: It is something else.
     """
-    content = parse_own_json(text)
-    if not isinstance(content, list) or not all(isinstance(each, dict) for each in content):
-        raise TypeError(f"{PROMISES_NAME} is {text[:40]!r}, expected a list of promises")
-    return tuple(map(_promise_of, content))
+    found: tuple[Promise, ...] = _adapter().validate_json(text, strict=True)
+    return found
 
 
-def _promise_of(content: dict[str, Any]) -> Promise:
-    own = {int(row): least for row, least in content["label_thresholds"].items()}
-    bands = tuple(map(_band_of, content["bands"]))
-    return Promise(**content | {"bands": bands, "label_thresholds": own})
-
-
-def _band_of(content: dict[str, Any]) -> BandRule:
-    return BandRule(**content | {"thresholds": tuple(content["thresholds"])})
+def _adapter() -> Any:  # beartype knows no TypeAdapter
+    return TypeAdapter(tuple[Promise, ...])

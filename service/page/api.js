@@ -71,8 +71,8 @@ export function setLanguage(chosen) {
 export const languageAsked = () => (language ? { language } : {});
 export const label = (id, signal) => ask(`v1/labels?${new URLSearchParams({ id, ...languageAsked() })}`, { signal });
 
-export function labels(query, offset, limit, signal) {
-  return ask(`v1/labels?${new URLSearchParams({ query, offset, limit, ...languageAsked() })}`, { signal });
+export function labels(options, signal) {
+  return ask(`v1/labels?${new URLSearchParams({ ...options, ...languageAsked() })}`, { signal });
 }
 
 /** The labels right below one; "": those at the top. */

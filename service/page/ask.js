@@ -120,7 +120,7 @@ export class AskView {
     const { model } = this.panels[0];
     if (!model) return;
     try {
-      this.findFor(model.example ?? (await fetchLabels("", 0, EXAMPLE_NAMES)).labels.map(({ name }) => name).join("\n"));
+      this.findFor(model.example ?? (await fetchLabels({ limit: EXAMPLE_NAMES })).labels.map(({ name }) => name).join("\n"));
     } catch (error) {
       showProblem(this.panels[0].problem, error, () => this.showExample());
     }

@@ -1,6 +1,6 @@
 // The view of the label catalogue: search it, read one label.
 import { label as fetchLabel, labels as fetchLabels } from "./api.js";
-import { count, debounced, element, plural, rarity } from "./dom.js";
+import { count, debounced, element, numbersTable, percent, plural, rarity } from "./dom.js";
 import { hideProblem, showProblem } from "./problems.js";
 import { Tree } from "./tree.js";
 import { documents, keywordList, labelLinks, seen } from "./why.js";
@@ -16,11 +16,13 @@ export class CatalogueView {
     find("tree-open").addEventListener("click", () => this.toggleTree());
     this.query = find("label-query");
     this.list = find("label-list");
+    this.sort = find("label-sort");
     this.more = find("label-more");
     this.detail = find("label-detail");
     this.shown = null; // id of the label in the detail
     this.found = 0;
     this.query.addEventListener("input", debounced(200, () => this.search()));
+    this.sort.addEventListener("change", () => this.search());
     this.more.addEventListener("click", () => this.search(this.found));
   }
 
@@ -35,6 +37,8 @@ export class CatalogueView {
   useModels({ models }) {
     const model = models.find((each) => each.default);
     find("tree-open").hidden = !model?.has_hierarchy;
+    find("label-sort-field").hidden = !model?.has_label_quality;
+    if (!model?.has_label_quality) this.sort.value = "match";
     if (this.digest && this.digest !== model?.digest) this.renew();
     this.digest = model?.digest;
   }
@@ -59,9 +63,10 @@ export class CatalogueView {
     this.searching?.abort();
     this.searching = new AbortController();
     try {
-      const found = await fetchLabels(this.query.value, offset, PAGE, this.searching.signal);
+      const sort = this.sort.value;
+      const found = await fetchLabels({ query: this.query.value, offset, limit: PAGE, sort }, this.searching.signal);
       hideProblem(find("label-problem"));
-      const items = found.labels.map(listItem);
+      const items = found.labels.map((label) => listItem(label, sort));
       if (offset) this.list.append(...items);
       else this.list.replaceChildren(...items);
       this.found = offset + items.length;
@@ -114,7 +119,8 @@ export class CatalogueView {
   }
 }
 
-function listItem(label) {
+function listItem(label, sort) {
+  const quality = label.quality?.[sort];
   return element(
     "li",
     {},
@@ -122,16 +128,19 @@ function listItem(label) {
       "a",
       { href: `#labels/${encodeURIComponent(label.id)}`, class: rarity(label.training_count), data: { id: label.id } },
       element("span", { class: "name" }, label.name),
-      element("span", { class: "count" }, documents(label.training_count)),
+      element("span", { class: "count" }, quality ? `${sort} ${interval(quality)}` : documents(label.training_count)),
     ),
   );
 }
+
+const interval = ({ share, lower, upper }) => `${percent(share)} (${Math.round(100 * lower)} to ${Math.round(100 * upper)})`;
 
 function detailParts(label) {
   return [
     element("p", { class: "muted" }, [label.id !== label.name && `id ${label.id}`, label.notation, `version ${label.model.version}`].filter(Boolean).join(" · ")),
     element("p", { class: `seen ${rarity(label.training_count)}` }, seen(label.training_count)),
     label.description ? element("p", {}, label.description) : null,
+    ...section("How good it is", label.quality && qualityParts(label.quality)),
     ...section("Broader", label.broader.length ? labelLinks(label.broader) : null),
     ...section("Narrower", label.narrower.length ? labelLinks(label.narrower) : null),
     ...section("Other names", label.alternative_names.join(" · ")),
@@ -140,6 +149,15 @@ function detailParts(label) {
     ...section("Similar labels", label.nearest.length ? labelLinks(label.nearest) : null),
     ...section("Methods that know it", label.scorers.join(", ")),
   ].filter(Boolean);
+}
+
+/** Return precision and recall of a label with 95 % intervals. */
+function qualityParts({ carried, predicted, right, precision, recall }) {
+  const rows = [
+    ["precision: right of predicted", "", precision ? interval(precision) : "–", `${count(right)} of ${count(predicted)}`],
+    ["recall: found of carried", "", recall ? interval(recall) : "–", `${count(right)} of ${count(carried)}`],
+  ];
+  return numbersTable(["", "share (95 %)", "documents"], rows, "From the model's threshold on, in the held-out documents that its probabilities were fitted on");
 }
 
 function section(title, content) {

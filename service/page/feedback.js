@@ -147,7 +147,7 @@ export class Review {
       return;
     }
     try {
-      const { labels } = await fetchLabels(wanted, 0, NUM_FOUND, this.searching.signal);
+      const { labels } = await fetchLabels({ query: wanted, limit: NUM_FOUND }, this.searching.signal);
       hideProblem(this.problem);
       const chips = labels.map((label) => this.chip(label.name, `Add ${label.name}`, "+", () => this.add(label)));
       if (!labels.some(({ name }) => name.toLowerCase() === wanted.toLowerCase())) {

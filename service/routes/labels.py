@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
+import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
+from jaxtyping import Float64
 
-from longtail.models.errors import LabelNotFoundError
+from longtail.models.errors import LabelNotFoundError, RequestError
 from longtail.models.interface.languages import check_language
 from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import ModelReference, Version
@@ -16,7 +18,7 @@ from longtail.service.versions.serving import LoadedModel
 from longtail.service.web.deps import ServiceDep, require_known_query
 from longtail.service.web.problem_handlers import responses
 from longtail.service.web.scopes import add_log_fields
-from longtail.service.wire.labels import detail_of, summary_of
+from longtail.service.wire.labels import detail_of, summaries_of
 
 MAX_LIMIT = 1000
 """Labels in one answer."""
@@ -52,11 +54,19 @@ async def list_labels(
         int, Query(ge=0, le=MAX_OFFSET, description="Labels to pass over, for further pages.")
     ] = 0,
     version: VersionQuery = None,
+    sort: Annotated[
+        Literal["match", "precision", "recall"],
+        Query(
+            description="`match`: as below. `precision`, `recall`: the labels for which this is "
+            "surely lowest first, by the upper bound of its interval (see `quality`); labels "
+            "without it last. For models that have `quality`."
+        ),
+    ] = "match",
     narrower_of: Annotated[
         str | None,
         Query(
             description="The id of a label: the labels right below it in the vocabulary. Empty: "
-            "the labels at its top. `query` does not count then.",
+            "the labels at its top. `query` and `sort` do not count then.",
             examples=["5360"],
         ),
     ] = None,
@@ -92,7 +102,13 @@ async def list_labels(
     with service.label_searches.one_more():
         async with service.search_threads:
             found_list = await run_in_threadpool(
-                _listed, model, query if narrower_of is None else None, narrower_of, page, language
+                _listed,
+                model,
+                query if narrower_of is None else None,
+                narrower_of,
+                page,
+                language,
+                sort,
             )
     add_log_fields(request.scope, version=model.version, found=found_list.total)
     return found_list
@@ -104,28 +120,35 @@ def _listed(
     narrower_of: str | None,
     page: slice,
     language: str | None,
+    sort: str,
 ) -> LabelList:
     """Return a page of the labels that a query finds, or else of those right below a label."""
     predictor = model.predictor
-    hierarchy = predictor.selector.hierarchy
     if query is None:
         rows = _below(predictor, narrower_of or "")
         total, found = len(rows), rows[page]
     else:
-        hits = predictor.label_search.find(query, limit=page.stop - page.start, offset=page.start)
+        hits = predictor.label_search.find(
+            query, limit=page.stop - page.start, offset=page.start, by=_order_of(predictor, sort)
+        )
         total, found = hits.total, list(hits.labels)
     return LabelList(
         model=ModelReference(version=model.version, digest=model.digest),
         total=total,
-        labels=[
-            summary_of(
-                predictor.catalogue[row],
-                num_narrower=len(hierarchy.narrower(row)),
-                language=language,
-            )
-            for row in found
-        ],
+        labels=summaries_of(predictor, found, language),
     )
+
+
+def _order_of(predictor: Predictor, sort: str) -> Float64[np.ndarray, label] | None:
+    """Return the numbers that labels are sorted by; None for the order of the search."""
+    if sort == "match":
+        return None
+    if predictor.figures is None:
+        raise RequestError(
+            f"sort is {sort!r}, and the model has no figures of its labels; leave it out, or train "
+            "with a dev split"
+        )
+    return predictor.figures.shares()[sort][:, 2]
 
 
 def _below(predictor: Predictor, label_id: str) -> list[int]:

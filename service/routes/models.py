@@ -101,6 +101,7 @@ def _model_summary(
         example=model.example if model else None,
         languages=list(model.predictor.catalogue.languages) if model else [],
         has_hierarchy=model is not None and model.predictor.catalogue.has_hierarchy,
+        has_label_quality=model is not None and model.predictor.figures is not None,
         metrics=manifest.metrics if manifest else {},
         held_out_documents=manifest.held_out_documents if manifest else None,
         problem=problem,

@@ -27,6 +27,33 @@ class NearLabel(Answer):
     """Cosine of the labels' vectors; of their sparse weights where the model has no encoder."""
 
 
+class Share(Answer):
+    """A share with Wilson's 95 % interval."""
+
+    share: FiniteFloat
+    lower: FiniteFloat
+    upper: FiniteFloat
+
+
+class LabelQuality(Answer):
+    """How good a label is on the documents that the probabilities were calibrated on.
+
+    It is predicted for a document where its probability by the default scorer is at least the
+    threshold of that scorer.
+    """
+
+    carried: int
+    """Documents that carry the label."""
+    predicted: int
+    """Documents that it is predicted for."""
+    right: int
+    """Documents that carry it and that it is predicted for."""
+    precision: Share | None
+    """Right of predicted ones; null where there are none."""
+    recall: Share | None
+    """Right of those that carry it; null where there are none."""
+
+
 class LabelSummary(Answer):
     """A label of the catalogue."""
 
@@ -40,6 +67,8 @@ class LabelSummary(Answer):
     """Number of labels right below it in the vocabulary."""
     retired: bool
     """Whether a change of the vocabulary has taken it out of use: no scorer answers it any more."""
+    quality: LabelQuality | None
+    """How good it is; null where the model was not calibrated on documents."""
 
 
 class RelatedLabel(Answer):
@@ -60,6 +89,13 @@ _LABEL_EXAMPLE: JsonDict = {
     "training_count": 25,
     "narrower_count": 0,
     "retired": False,
+    "quality": {
+        "carried": 6,
+        "predicted": 5,
+        "right": 4,
+        "precision": {"share": 0.8, "lower": 0.376, "upper": 0.964},
+        "recall": {"share": 0.667, "lower": 0.3, "upper": 0.903},
+    },
 }
 
 

@@ -51,6 +51,9 @@ class ModelSummary(Answer):
     the version is not loaded."""
     has_hierarchy: bool
     """Whether any label stands below another one; false too where the version is not loaded."""
+    has_label_quality: bool
+    """Whether labels have `quality` (`GET /v1/labels`); false too where the version is not
+    loaded."""
     metrics: dict[str, Any]
     """As measured after training; empty where nothing was measured."""
     held_out_documents: int | None

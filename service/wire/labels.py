@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+import numpy as np
+
 import longtail.models.results
-from longtail.models.labels.catalogue import Label
+from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import ModelReference
 from longtail.service.schemas.labels import (
     Keyword,
     LabelDetail,
+    LabelQuality,
     LabelSummary,
     NearLabel,
     RelatedLabel,
+    Share,
 )
 from longtail.service.schemas.predict import (
     BlendedScorer,
@@ -56,36 +60,68 @@ def explanation_of(why: longtail.models.results.Explanation) -> LabelExplanation
     )
 
 
-def summary_of(label: Label, *, num_narrower: int = 0, language: str | None = None) -> LabelSummary:
-    """Return what a list says of a label.
+def summaries_of(
+    predictor: Predictor, rows: Sequence[int], language: str | None = None
+) -> list[LabelSummary]:
+    """Return what a list says of labels.
 
     Args:
-        label: The label.
-        num_narrower: Labels right below it.
-        language: Of its name; None, or one that it has no name in: that of the model.
+        predictor: The model.
+        rows: Of the labels in its catalogue.
+        language: Of the names; None, or one that a label has no name in: that of the model.
     """
-    return LabelSummary(
-        id=label.id,
-        name=label.names.get(language or "", label.name),
-        description=label.description,
-        training_count=label.training_count,
-        narrower_count=num_narrower,
-        retired=label.is_retired,
-    )
+    hierarchy = predictor.selector.hierarchy
+    labels = [predictor.catalogue[row] for row in rows]
+    return [
+        LabelSummary(
+            id=label.id,
+            name=label.names.get(language or "", label.name),
+            description=label.description,
+            training_count=label.training_count,
+            narrower_count=len(hierarchy.narrower(row)),
+            retired=label.is_retired,
+            quality=quality,
+        )
+        for row, label, quality in zip(rows, labels, _qualities(predictor, rows), strict=True)
+    ]
+
+
+def _qualities(predictor: Predictor, rows: Sequence[int]) -> list[LabelQuality | None]:
+    if predictor.figures is None:
+        return [None] * len(rows)
+    found = predictor.figures.of_labels(np.array(rows, dtype=np.int64))
+    shares = found.shares()
+    columns = (
+        found.num_true, found.num_predicted, found.num_right, shares["precision"], shares["recall"],
+    )  # fmt: skip
+    return [
+        LabelQuality(
+            carried=carried, predicted=predicted, right=right,
+            precision=_share(precision), recall=_share(recall),
+        )
+        for carried, predicted, right, precision, recall in zip(
+            *(each.tolist() for each in columns), strict=True
+        )
+    ]  # fmt: skip
+
+
+def _share(bounded: Sequence[float]) -> Share | None:
+    share, lower, upper = bounded
+    return None if share != share else Share(share=share, lower=lower, upper=upper)
 
 
 def detail_of(
     model: LoadedModel, found: longtail.models.results.LabelDetails, language: str | None = None
 ) -> LabelDetail:
     """Return all that a model knows of a label, names in a language where there are any in it."""
-    hierarchy = model.predictor.selector.hierarchy
-    narrower = hierarchy.narrower(found.index)
+    predictor = model.predictor
+    hierarchy = predictor.selector.hierarchy
 
     def related(rows: Sequence[int]) -> list[RelatedLabel]:
-        labels = (summary_of(model.predictor.catalogue[row], language=language) for row in rows)
+        labels = summaries_of(predictor, rows, language)
         return [RelatedLabel(id=label.id, name=label.name) for label in labels]
 
-    summary = summary_of(found.label, num_narrower=len(narrower), language=language)
+    (summary,) = summaries_of(predictor, [found.index], language)
     return LabelDetail(
         **dict(summary),
         model=ModelReference(version=model.version, digest=model.digest),
@@ -97,7 +133,7 @@ def detail_of(
         alternative_names=list(found.label.alternative_names),
         notation=found.label.notation,
         broader=related(hierarchy.broader(found.index)),
-        narrower=related(narrower[:MAX_NARROWER]),
+        narrower=related(hierarchy.narrower(found.index)[:MAX_NARROWER]),
         replaced_by=list(found.label.replaced_by),
     )
 

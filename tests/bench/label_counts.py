@@ -14,8 +14,8 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
+from longtail.models.kinds.storage import read_parts
 from longtail.models.options import AUTO_K
-from longtail.models.scorers.label_counts import automatic_thresholds
 from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.promises import AnsweredDocuments
@@ -57,7 +57,8 @@ def main(
     dev = answer_split(bundle, dataset, "dev", scorer)
     documents = answer_split(bundle, dataset, split, scorer)
     best_k = max(range(1, 51), key=lambda k: measured(dev, first(dev, k))["micro-F1"])
-    own = automatic_thresholds(documents.probabilities[:, :AUTO_K], threshold)
+    rule = read_parts(bundle).label_counts[scorer]
+    own = rule.of_texts(documents.probabilities[:, :AUTO_K])
     is_near = first(documents, AUTO_K)
     rows = {
         "auto": measured(documents, is_near & (documents.probabilities >= own[:, None])),

@@ -31,7 +31,6 @@ from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.promises import (
     BAND_STARTS,
     AnsweredDocuments,
-    accepted_by,
     fit_promise,
     safe_thresholds,
 )
@@ -97,7 +96,7 @@ def one_rule(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments
         odds = np.array(rule.thresholds) / (1 - np.array(rule.thresholds)) * np.exp(rise)
         raised = replace(rule, thresholds=tuple((odds / (1 + odds)).tolist()))
         found = replace(promise, bands=(raised,))
-        right, accepted, _ = measured(accepted_by(found, documents), numbers, documents)
+        right, accepted, _ = measured(documents.accepted_by(found), numbers, documents)
         if (right >= promise.level * accepted).all():
             return found
     return replace(promise, bands=(BandRule(0, (), refusal="no threshold"),))
@@ -140,7 +139,7 @@ def accepted_by_label(
     of_bands = fit_promise(others[0], "", "precision", level, 1 - error)
     is_own = second.probabilities >= thresholds[second.labels]
     is_own &= (second.labels >= 0) & second.is_like[:, None]
-    return is_own | accepted_by(of_bands, others[1])
+    return is_own | others[1].accepted_by(of_bands)
 
 
 def measured(
@@ -172,7 +171,7 @@ def draw(
         by_band = fit_promise(first, scorer, "precision", level, confidence)
         one = fit_promise(first, scorer, "precision", level, confidence, band_starts=[0])
         marks = {
-            name: accepted_by(rule, second)
+            name: second.accepted_by(rule)
             for name, rule in [
                 (BY_BAND, by_band), (ONE, one), (ONE_FOR_ALL, one_rule(one, numbers, first)),
             ]

@@ -129,6 +129,7 @@ class FakePredictor:
     scorers = ("retrieval", "sparse")
     default_scorer = "retrieval"
     promises = ()
+    figures = None
     review = None
     max_tokens = 100
     batch_tokens = 64

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
@@ -12,15 +10,16 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.results import UNLIKE_TRAINING, Prediction
+from longtail.models.results import UNLIKE_TRAINING
 from longtail.training.calibration.promises import AnsweredDocuments
+from longtail.training.calibration.scored_pairs import Collector
 
 NUM_ANSWERED = 64
 """Labels of a document that are looked at, the best ones; others are never accepted."""
 
 
-class AnswerCollector:
-    """Keeps what one scorer answers about batches of documents, in the order of their split."""
+class AnswerCollector(Collector):
+    """Keeps what one scorer answers about the documents."""
 
     def __init__(
         self,
@@ -46,16 +45,6 @@ class AnswerCollector:
         self._probabilities: list[Float64[np.ndarray, "document k"]] = []
         self._is_like: list[bool] = []
 
-    def watch(self, batches: Iterable[TextBatch]) -> Iterator[TextBatch]:
-        """Answer the next documents, before whoever asks for them gets them.
-
-        Yields:
-            The batches, as they come.
-        """
-        for batch in batches:
-            self._note(self._predictor.predict_batch(batch, self._options))
-            yield batch
-
     @property
     def documents(self) -> AnsweredDocuments:
         """All documents so far; there must be some."""
@@ -70,18 +59,13 @@ class AnswerCollector:
             self._num_training_documents,
         )
 
-    def _note(self, predictions: Sequence[Prediction]) -> None:
-        labels = np.full((len(predictions), self._k), NO_LABEL, dtype=np.int64)
+    def _note(self, batch: TextBatch) -> None:
+        labels = np.full((len(batch.texts), self._k), NO_LABEL, dtype=np.int64)
         probabilities = np.zeros(labels.shape)
-        for row, prediction in enumerate(predictions):
-            found = prediction.labels
-            labels[row, : len(found)] = [label.index for label in found]
-            probabilities[row, : len(found)] = [label.probability for label in found]
-            self._is_like.append(prediction.known_tokens > 0 and not is_unlike(prediction))
+        for row, found in enumerate(self._predictor.predict_batch(batch, self._options)):
+            labels[row, : len(found.labels)] = [label.index for label in found.labels]
+            probabilities[row, : len(found.labels)] = [label.probability for label in found.labels]
+            is_unlike = any(each.code == UNLIKE_TRAINING for each in found.warnings)
+            self._is_like.append(found.known_tokens > 0 and not is_unlike)
         self._labels.append(labels)
         self._probabilities.append(probabilities)
-
-
-def is_unlike(prediction: Prediction) -> bool:
-    """Whether the text is unlike the documents that the model was made for."""
-    return any(each.code == UNLIKE_TRAINING for each in prediction.warnings)

@@ -174,34 +174,28 @@ class Assessment:
         if not can_draw():
             return paths[:2]
         k = self.evaluation.ks[-1]
-        picture = draw_by_frequency(
-            self.rankings, self.truth, self.training_counts, k=min(5, k), recall_k=k
-        )
-        write_figure(picture, paths[2])
-        if self.reliability is None:
-            return paths[:3]
-        write_figure(draw_reliability(self.reliability), paths[3])
-        if not self.promises:
-            return paths[:4]
-        write_figure(draw_automation(self.promises), paths[4])
-        return paths
+        pictures = [
+            draw_by_frequency(self.rankings, self.truth, self.training_counts, min(5, k), k)
+        ]
+        if self.reliability is not None:
+            pictures.append(draw_reliability(self.reliability))
+        if self.promises:
+            pictures.append(draw_automation(self.promises))
+        for picture, path in zip(pictures, paths[2:], strict=False):
+            write_figure(picture, path)
+        return paths[: 2 + len(pictures)]
 
     def to_json(self) -> dict[str, object]:
         """Return all metrics, and the reliability of the probabilities where it was measured."""
-        content = self.evaluation.to_json()
-        if self.retired is not None:
-            content |= {"retired_labels": asdict(self.retired)}
-        if self.left_out is not None:
-            content |= {"trained_on": self.left_out.to_json()}
-        if self.unseen is not None:
-            content |= {"unseen_labels": asdict(self.unseen)}
-        if self.hierarchical is not None:
-            content |= {"hierarchical": self.hierarchical.to_json()}
-        if self.reliability is not None:
-            content |= {"probabilities": self.reliability.to_json()}
-        if self.promises:
-            content |= {"promises": [each.to_json() for each in self.promises]}
-        return content
+        measured = {
+            "retired_labels": self.retired and asdict(self.retired),
+            "trained_on": self.left_out and self.left_out.to_json(),
+            "unseen_labels": self.unseen and asdict(self.unseen),
+            "hierarchical": self.hierarchical and self.hierarchical.to_json(),
+            "probabilities": self.reliability and self.reliability.to_json(),
+            "promises": [each.to_json() for each in self.promises],
+        }
+        return self.evaluation.to_json() | {name: x for name, x in measured.items() if x}
 
     def figures_of(self, bundle: Bundle, dataset: Dataset, split_name: str) -> dict[str, object]:
         """Return what a record of this assessment holds: model, data, split, and all metrics."""
@@ -244,7 +238,7 @@ def assess_bundle(
         RequestError: As `assess`.
         DataError: As `assess` or `find_trained_on`; the model is not loaded then.
     """
-    check_assessable(bundle, dataset, split_name, has_baselines=baselines)
+    check_splits(bundle.catalogue, dataset, split_name, has_baselines=baselines)
     left_out = find_trained_on([bundle], dataset, split_name)
     parts = read_parts(bundle)
     found = assess(
@@ -385,24 +379,6 @@ def _hierarchical(
     alone = eye_array(truth.shape[1] - ancestors.shape[0], dtype=np.float32)
     whole = csr_array(block_diag([ancestors, alone]))
     return measure_hierarchical(rankings, truth, whole, ks)
-
-
-def check_assessable(
-    bundle: Bundle, dataset: Dataset, split_name: str, *, has_baselines: bool
-) -> None:
-    """Refuse what `assess` would refuse, before the model is loaded.
-
-    Args:
-        bundle: The model.
-        dataset: What is to be ranked.
-        split_name: Its split.
-        has_baselines: Whether the baselines are ranked, which read the training split.
-
-    Raises:
-        DataError: The split or the training split is missing or has broken lines, or the corpus
-            has no label that the model knows.
-    """
-    check_splits(bundle.catalogue, dataset, split_name, has_baselines=has_baselines)
 
 
 def documents_of(dataset: Dataset, split_name: str) -> str:

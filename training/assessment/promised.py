@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,45 +17,62 @@ from longtail.models.files.rows import Fields, take_csv_rows
 from longtail.models.kinds.storage import read_parts, read_promises
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.promises import PROMISES_NAME, Measure, Promise, promises_to_json
+from longtail.models.scorers.promises import (
+    PRECISION_PROMISE,
+    PROMISES_NAME,
+    BandRule,
+    Measure,
+    Promise,
+    promises_to_json,
+)
 from longtail.training.assessment.answered import AnswerCollector
 from longtail.training.assessment.assess import documents_of, split_batches
 from longtail.training.assessment.truth import check_splits, truth_of
 from longtail.training.assessment.untrained import find_trained_on
-from longtail.training.calibration.promises import (
-    AnsweredDocuments,
-    fit_promise,
-    promise_cells,
-    refusals_of,
-)
+from longtail.training.calibration.promises import AnsweredDocuments, fit_promise
 from longtail.training.data.dataset import Dataset
+from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 from longtail.training.evaluation.tables import markdown_table
 
 logger = logging.getLogger(__name__)
 
 _ID, _THRESHOLD = "id", "threshold"
+_COLUMNS = ("training documents", "thresholds", "accepted", "right")
+_MAX_SHOWN = 3
 
 
 def promises_to_markdown(promises: Sequence[Promise]) -> str:
-    """Return what is promised: a sentence and a table each."""
+    """Return what is promised: a sentence, a table and reasons for refusals each."""
     parts = []
     for each in promises:
         what = "of the accepted labels are right"
-        if each.measure != "precision":
+        if each.measure != PRECISION_PROMISE:
             what = "of the labels that a text carries are accepted, in the mean over texts"
+        named = list(zip(FREQUENCY_BINS, each.bands, strict=True))
+        table = markdown_table(_COLUMNS, [_band_cells(name, band) for name, band in named])
         parts.append(
             f"With confidence {each.confidence:g}, at least {100 * each.level:g} % {what}, by "
             f"{each.scorer}, in each band with thresholds (found on {each.num_documents:,} "
-            f"documents; each band has an equal share of the error, so all hold at once):\n\n"
-            f"{markdown_table(*promise_cells(each))}"
+            "documents; each band has an equal share of the error, so all hold at once):"
+            f"\n\n{table}"
         )
-        parts += ["\n".join(f"- {sentence}" for sentence in refusals_of(each))]
+        refused = (f"- None for {name}: {band.refusal}." for name, band in named if band.refusal)
+        parts.append("\n".join(refused))
     if num_own := len(promises[0].label_thresholds):
         parts.append(
             f"{num_own:,} labels have a threshold that people have set, by which alone they are "
             "accepted; nothing is promised of them."
         )
     return "\n\n".join(filter(None, parts))
+
+
+def _band_cells(name: str, band: BandRule) -> list[str]:
+    if not band.thresholds:
+        return [name, "none", "", ""]
+    different = [f"{threshold:.2f}" for threshold in dict.fromkeys(band.thresholds)]
+    shown = ", ".join(different[:_MAX_SHOWN]) + ", ..." * (len(different) > _MAX_SHOWN)
+    share = f"{100 * band.num_right / max(1, band.num_accepted):.1f} %"
+    return [name, shown, f"{band.num_accepted:,}", share]
 
 
 def answer_split(
@@ -120,15 +137,12 @@ def find_promises(
             raise ConfigError(f"--{name}: got {value:g}, expected a number between 0 and 1")
     scorer = bundle.manifest.default_scorer if scorer is None else scorer
     documents = answer_split(bundle, dataset, split_name, scorer)
-    promises = tuple(
-        replace(
-            fit_promise(
-                documents, scorer, measure, level, confidence, label_thresholds=label_thresholds
-            ),
-            found_on=documents_of(dataset, split_name),
-        )
-        for measure, level in dict.fromkeys(wanted)
+    found_on = documents_of(dataset, split_name)
+    fitted = (
+        fit_promise(documents, scorer, *each, confidence, label_thresholds=label_thresholds)
+        for each in dict.fromkeys(wanted)
     )
+    promises = tuple(replace(each, found_on=found_on) for each in fitted)
     if not any(each.can_accept for each in promises):
         raise ConfigError(
             f"{dataset.folder}, split {split_name!r}: no promise can be made for any band; give "
@@ -154,10 +168,13 @@ def read_label_thresholds(path: Path, catalogue: LabelCatalogue) -> dict[int, fl
     found: dict[int, float] = {}
 
     def take(fields: Fields) -> None:
-        row, threshold = _label_threshold(fields, catalogue)
+        label_id = fields[_ID].strip()
+        row = catalogue.row_of_id(label_id)
+        if row is None:
+            raise DataError(f"the model has no label with the id {label_id!r}")
         if row in found:
-            raise DataError(f"label {fields[_ID]!r} stands on an earlier line, too")
-        found[row] = threshold
+            raise DataError(f"label {label_id!r} stands on an earlier line, too")
+        found[row] = _probability_of(fields[_THRESHOLD].strip())
 
     take_csv_rows(path, ((_ID,), (_THRESHOLD,)), take, "are no thresholds of labels")
     if not found:
@@ -165,18 +182,11 @@ def read_label_thresholds(path: Path, catalogue: LabelCatalogue) -> dict[int, fl
     return found
 
 
-def _label_threshold(fields: Fields, catalogue: LabelCatalogue) -> tuple[int, float]:
-    label_id, cell = fields[_ID].strip(), fields[_THRESHOLD].strip()
-    row = catalogue.row_of_id(label_id)
-    if row is None:
-        raise DataError(f"the model has no label with the id {label_id!r}")
-    try:
-        threshold = float(cell)
-    except ValueError:
-        threshold = math.nan
-    if not 0 <= threshold <= 1:
-        raise DataError(f"threshold is {cell!r}; expected a number from 0 to 1, such as 0.85")
-    return row, threshold
+def _probability_of(cell: str) -> float:
+    with suppress(ValueError):
+        if 0 <= float(cell) <= 1:
+            return float(cell)
+    raise DataError(f"threshold is {cell!r}; expected a number from 0 to 1, such as 0.85")
 
 
 def publish_promises(

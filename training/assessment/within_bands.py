@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +14,12 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking, nothing
+from longtail.training.calibration.scored_pairs import Collector
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, WITHIN_K, label_subsets
 
 
-class BandCollector:
-    """Ranks each band's labels for the documents that carry one, as batches of a split pass by.
+class BandCollector(Collector):
+    """Ranks each band's labels for the documents that carry one.
 
     Attributes:
         rankings: By band, then by the name of the row; of documents without a label of the band
@@ -56,20 +57,13 @@ class BandCollector:
             band: {name: nothing(truth.shape[0], WITHIN_K) for name in rows} for band in self._is_in
         }
 
-    def watch(self, batches: Iterable[TextBatch]) -> Iterator[TextBatch]:
-        """Rank the next documents, before whoever asks for them gets them.
-
-        Yields:
-            The batches, as they come.
-        """
-        for batch in batches:
-            start, self._num_seen = self._num_seen, self._num_seen + len(batch.texts)
-            truth = self._truth[start : self._num_seen]
-            for band in self._filters:
-                documents = np.flatnonzero(truth @ self._is_in[band])
-                if len(documents):
-                    self._rank(batch.take(documents.tolist()), band, start + documents)
-            yield batch
+    def _note(self, batch: TextBatch) -> None:
+        start, self._num_seen = self._num_seen, self._num_seen + len(batch.texts)
+        truth = self._truth[start : self._num_seen]
+        for band in self._filters:
+            documents = np.flatnonzero(truth @ self._is_in[band])
+            if len(documents):
+                self._rank(batch.take(documents.tolist()), band, start + documents)
 
     def _rank(self, batch: TextBatch, band: str, documents: Int64[np.ndarray, document]) -> None:
         k = min(WITHIN_K, len(self._predictor.catalogue))

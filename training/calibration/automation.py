@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from longtail.models.scorers.promises import PRECISION_PROMISE, Promise
-from longtail.training.calibration.promises import AnsweredDocuments, accepted_by, band_numbers
+from longtail.training.calibration.promises import AnsweredDocuments
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.tables import NOT_MEASURED, Cells
@@ -59,6 +59,13 @@ class KeptShare:
         if self.lower >= level:
             return "yes"
         return "no" if self.upper < level else "about"
+
+    def cells(self, level: float) -> list[str]:
+        """Return the share in percent, its interval, and whether a promise of this level holds."""
+        if self.share is None:
+            return [NOT_MEASURED] * 3
+        interval = f"{100 * self.lower:.1f} to {100 * self.upper:.1f}"
+        return [f"{100 * self.share:.1f} %", interval, self.verdict(level)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,25 +133,19 @@ def measure_promise(
         promise: Of the model.
         is_own: Whether it was found on these documents.
     """
-    starts = [band.least for band in promise.bands]
-    numbers = band_numbers(documents, starts, promise.label_thresholds)
-    marks = accepted_by(promise, documents)
+    numbers, marks = documents.bands_of(promise), documents.accepted_by(promise)
     named = zip(FREQUENCY_BINS, promise.bands, strict=True)
-    places = {name: number for number, (name, rule) in enumerate(named) if rule.thresholds}
+    made = {name: number for number, (name, rule) in enumerate(named) if rule.thresholds}
     if promise.label_thresholds:
-        places[SET_BY_PEOPLE] = -1
-    bands = {
-        name: _share(promise, documents, marks, numbers == number)
-        for name, number in places.items()
-    }
-    is_meant = np.ones(len(numbers), dtype=np.bool_)
-    if promise.measure != PRECISION_PROMISE:
-        is_meant = np.isin(numbers, list(places.values()))
-    bands[ALL_LABELS] = _share(promise, documents, marks, is_meant)
-    is_empty, is_served = np.diff(documents.truth.indptr) == 0, marks.any(axis=1)
+        made[SET_BY_PEOPLE] = -1
+    meant = {name: numbers == number for name, number in made.items()}
+    is_all = promise.measure == PRECISION_PROMISE
+    meant[ALL_LABELS] = np.isin(numbers, list(made.values())) | is_all
+    is_empty, is_served = documents.num_true == 0, marks.any(axis=1)
     return KeptPromise(
         promise.name, promise.level, len(marks), int(is_served.sum()),
-        int(is_empty.sum()), int((is_empty & is_served).sum()), is_own, bands,
+        int(is_empty.sum()), int((is_empty & is_served).sum()), is_own,
+        {name: _share(promise, documents, marks, is_in) for name, is_in in meant.items()},
     )  # fmt: skip
 
 
@@ -157,8 +158,7 @@ def _share(
     """Return what became of a promise for some labels, with the documents as clusters."""
     is_own = marks & is_in[documents.labels]
     accepted, right = is_own.sum(axis=1), (is_own & documents.is_right).sum(axis=1)
-    rows = np.repeat(np.arange(len(marks)), np.diff(documents.truth.indptr))
-    true = np.bincount(rows[is_in[documents.truth.indices]], minlength=len(marks))
+    true = documents.num_true_of(is_in)
     part, whole = right.astype(np.float64), accepted.astype(np.float64)
     if promise.measure != PRECISION_PROMISE:
         part, whole = right / np.maximum(true, 1), (true > 0).astype(np.float64)
@@ -170,18 +170,15 @@ def _share(
 def automation_cells(kept: Sequence[KeptPromise]) -> Cells:
     """Return a row for each promise and band (see `AUTOMATION_NOTE`)."""
     header = ["promise", "training documents", "accepted", "found", "as promised", "95 %", "kept"]
-    rows = []
-    for each in kept:
-        for name, band in each.bands.items():
-            cells = [each.promise, name, f"{band.num_accepted:,}"]
-            cells.append(f"{100 * band.num_right / max(1, band.num_true):.1f} %")
-            if band.share is None:
-                cells += [NOT_MEASURED] * 3
-            else:
-                cells.append(f"{100 * band.share:.1f} %")
-                cells.append(f"{100 * band.lower:.1f} to {100 * band.upper:.1f}")
-                cells.append(band.verdict(each.level))
-            rows.append(cells)
+    rows = [
+        [
+            each.promise, name, f"{band.num_accepted:,}",
+            f"{100 * band.num_right / max(1, band.num_true):.1f} %",
+            *band.cells(each.level),
+        ]
+        for each in kept
+        for name, band in each.bands.items()
+    ]  # fmt: skip
     return header, rows
 
 
@@ -194,9 +191,10 @@ def draw_automation(kept: Sequence[KeptPromise]) -> Figure:
         key=lambda each: each.level,
     )
     levels = [100 * each.level for each in found]
-    labels = [_percent(x.bands[ALL_LABELS].num_right, x.bands[ALL_LABELS].num_true) for x in found]
+    of_all = [each.bands[ALL_LABELS] for each in found]
+    labels = [100 * each.num_right / max(1, each.num_true) for each in of_all]
     axes.plot(levels, labels, "-o", color="#0072B2", label="labels found")
-    served = [_percent(each.num_served, each.num_documents) for each in found]
+    served = [100 * each.num_served / each.num_documents for each in found]
     axes.plot(levels, served, "--s", color="#D55E00", label="documents with an accepted label")
     axes.set_xlabel("promised precision, %")
     axes.set_ylabel("go through without a person, %")
@@ -204,7 +202,3 @@ def draw_automation(kept: Sequence[KeptPromise]) -> Figure:
     axes.grid(axis="y", alpha=0.3)
     axes.legend()
     return figure
-
-
-def _percent(part: int, whole: int) -> float:
-    return 100 * part / max(1, whole)

@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Any
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend, blend_of
+from longtail.models.scorers.label_counts import PlaceThreshold
 from longtail.training.calibration.blends import in_words
 from longtail.training.calibration.fit import fit_calibration
 from longtail.training.calibration.members import DevRanking, blended
 from longtail.training.calibration.scored_pairs import ScoredPairs
-from longtail.training.calibration.thresholds import best_threshold
+from longtail.training.calibration.thresholds import best_label_count, best_threshold
 
 logger = logging.getLogger(__name__)
 
@@ -26,11 +27,13 @@ class Blending:
         calibrations: Of each scorer that could be calibrated.
         blends: By the name of the scorer that they make.
         thresholds: Of the best micro-F1, for each calibrated scorer that finds a right label.
+        label_counts: The same by place, for the threshold "auto".
     """
 
     calibrations: dict[str, Calibration]
     blends: dict[str, RarityBlend]
     thresholds: dict[str, float] = field(default_factory=dict)
+    label_counts: dict[str, PlaceThreshold] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries; numbers come back from JSON as they were."""
@@ -44,7 +47,8 @@ class Blending:
             for name, found in content["calibrations"].items()
         }
         blends = {name: blend_of(found) for name, found in content["blends"].items()}
-        return cls(calibrations, blends, content["thresholds"])
+        counts = {name: PlaceThreshold(**each) for name, each in content["label_counts"].items()}
+        return cls(calibrations, blends, content["thresholds"], counts)
 
 
 def fit_blending(
@@ -91,7 +95,9 @@ def with_blends(dev: DevRanking, blending: Blending, blends: dict[str, RarityBle
     pairs = replace(pairs, scores=pairs.scores | scores)
     best = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
     thresholds = {name: each.threshold for name, each in best.items() if each is not None}
-    return Blending(calibrations, blends, thresholds)
+    counts = {name: best_label_count(pairs, name, own) for name, own in calibrations.items()}
+    known = {name: each for name, each in counts.items() if each is not None}
+    return Blending(calibrations, blends, thresholds, known)
 
 
 def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:

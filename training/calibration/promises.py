@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -40,10 +40,8 @@ from scipy.sparse import csr_array
 from scipy.special import expit, logit, logsumexp
 from scipy.stats import binom, poisson
 
-from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.promises import PRECISION_PROMISE, BandRule, Measure, Promise
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
-from longtail.training.evaluation.tables import Cells
 
 BAND_STARTS = tuple(first for first, _ in FREQUENCY_BINS.values())
 """Fewest training documents of a label of each band."""
@@ -55,8 +53,6 @@ _STARTS = {16.0: 0.1, 4.0: 0.2, 1.0: 0.3, 0.5: 0.4}
 """At the threshold 1 - (1 - q) / key this part of the error enters."""
 _LEAST_MEAN = 0.1
 """Labels of a band in a document: of bands without training documents, too."""
-_NEVER = 2.0
-"""A threshold that no probability reaches."""
 _BETS = np.append(2.0 ** -np.arange(8, 0, -1), [0.75, 0.95])
 """Shares of the largest one."""
 
@@ -98,6 +94,26 @@ class AnsweredDocuments:
         found: Bool[np.ndarray, "document k"] = is_right
         return found
 
+    @property
+    def num_true(self) -> Int64[np.ndarray, document]:
+        """Labels that each document carries."""
+        return self.num_true_of(np.ones(len(self.counts), dtype=np.bool_))
+
+    def num_true_of(self, is_in: Bool[np.ndarray, label_or_unseen]) -> Int64[np.ndarray, document]:
+        """Return how many of some labels each document carries."""
+        rows = np.repeat(np.arange(len(self.labels)), np.diff(self.truth.indptr))
+        return np.bincount(rows[is_in[self.truth.indices]], minlength=len(self.labels))
+
+    def bands_of(self, promise: Promise) -> Int64[np.ndarray, label_or_unseen]:
+        """Return the band of each label in a promise; -1 for a label that is in none."""
+        return promise.bands_of(np.arange(len(self.counts)), self.counts)
+
+    def accepted_by(self, promise: Promise) -> Bool[np.ndarray, "document k"]:
+        """Return which answered labels a promise accepts."""
+        marks = promise.accepted(self.labels, self.counts[self.labels], self.probabilities)
+        accepted: Bool[np.ndarray, "document k"] = marks & self.is_like[:, None]
+        return accepted
+
 
 @dataclass(frozen=True, slots=True)
 class AnsweredBand:
@@ -122,11 +138,10 @@ class AnsweredBand:
         width = max(1, int(is_own.sum(axis=1).max(initial=0)))
         order = np.argsort(~is_own, axis=1, kind="stable")[:, :width]  # its own ones come first
         probabilities = np.where(is_own & documents.is_like[:, None], documents.probabilities, 0.0)
-        true = np.repeat(np.arange(len(is_own)), np.diff(documents.truth.indptr))
         return cls(
             np.take_along_axis(probabilities, order, 1),
             np.take_along_axis(is_own & documents.is_right, order, 1),
-            np.bincount(true[is_in[documents.truth.indices]], minlength=len(is_own)),
+            documents.num_true_of(is_in),
             float(documents.counts[is_in].sum()) / documents.num_training_documents,
         )
 
@@ -158,8 +173,12 @@ def fit_promise(
         band_starts: Fewest training documents of a label of each band, rising from 0.
         label_thresholds: Set by people, by the label's row; the labels are in no band then.
     """
-    own = label_thresholds or {}
-    numbers = band_numbers(documents, band_starts, own)
+    empty = tuple(BandRule(first, ()) for first in band_starts)
+    num_documents = len(documents.labels)
+    promise = Promise(
+        measure, level, confidence, scorer, num_documents, empty, label_thresholds or {}
+    )
+    numbers = documents.bands_of(promise)
     error = (1 - confidence) / max(1, len(np.unique(numbers[numbers >= 0])))
     rule = _precise_rule if measure == PRECISION_PROMISE else _complete_rule
     bands = []
@@ -168,32 +187,7 @@ def fit_promise(
             bands.append(rule(AnsweredBand.of(documents, numbers == number), first, level, error))
         else:
             bands.append(BandRule(first, (), refusal="the model has no label in this band"))
-    return Promise(measure, level, confidence, scorer, len(documents.labels), tuple(bands), own)
-
-
-def band_numbers(
-    documents: AnsweredDocuments, band_starts: Sequence[int], label_thresholds: Mapping[int, float]
-) -> Int64[np.ndarray, label_or_unseen]:
-    """Return the band of each label; -1 where people have set its threshold."""
-    numbers = np.searchsorted(band_starts, documents.counts, side="right") - 1
-    numbers[list(label_thresholds)] = -1
-    return numbers
-
-
-def accepted_by(promise: Promise, documents: AnsweredDocuments) -> Bool[np.ndarray, "document k"]:
-    """Return which answered labels a promise accepts, as `Promise.accepted` says of one text."""
-    labels, starts = documents.labels, [band.least for band in promise.bands]
-    numbers = band_numbers(documents, starts, promise.label_thresholds)
-    of_people = np.full(len(numbers), _NEVER)
-    of_people[list(promise.label_thresholds)] = list(promise.label_thresholds.values())
-    least = of_people[labels]
-    for number, rule in enumerate(promise.bands):
-        is_own = (numbers == number)[labels] & (labels != NO_LABEL)
-        places = np.minimum(np.cumsum(is_own, axis=1) - 1, len(rule.thresholds))
-        least = np.where(is_own, np.append(rule.thresholds, _NEVER)[places], least)
-    is_like = (labels != NO_LABEL) & documents.is_like[:, None]
-    accepted: Bool[np.ndarray, "document k"] = is_like & (documents.probabilities >= least)
-    return accepted
+    return replace(promise, bands=tuple(bands))
 
 
 def _precise_rule(band: AnsweredBand, first: int, level: float, error: float) -> BandRule:
@@ -287,24 +281,3 @@ def bet_p_value(gains: Float64[np.ndarray, document], largest_loss: float) -> fl
     """
     wealth = np.log1p(np.outer(_BETS / largest_loss, gains)).sum(axis=1)
     return float(np.exp(min(0.0, math.log(len(_BETS)) - logsumexp(wealth))))
-
-
-def promise_cells(promise: Promise) -> Cells:
-    """Return the heading and the rows of a table with a row a band."""
-    rows = []
-    for name, band in zip(FREQUENCY_BINS, promise.bands, strict=True):
-        different = [f"{threshold:.2f}" for threshold in dict.fromkeys(band.thresholds)]
-        shown = ", ".join(different[:_MAX_SHOWN]) + ", ..." * (len(different) > _MAX_SHOWN)
-        share = f"{100 * band.num_right / max(1, band.num_accepted):.1f} %"
-        cells = [shown, f"{band.num_accepted:,}", share] if band.thresholds else ["none", "", ""]
-        rows.append([name, *cells])
-    return ["training documents", "thresholds", "accepted", "right"], rows
-
-
-def refusals_of(promise: Promise) -> list[str]:
-    """Return a sentence for each band without a promise."""
-    named = zip(FREQUENCY_BINS, promise.bands, strict=True)
-    return [f"None for {name}: {band.refusal}." for name, band in named if band.refusal]
-
-
-_MAX_SHOWN = 3

@@ -8,6 +8,7 @@ estimates of sums over all pairs, whatever the number of labels.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,11 +16,14 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.labels.figures import LabelFigures
 from longtail.models.names import ENSEMBLE, FAST
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, without_repeats
+from longtail.models.scorers.calibration import probabilities_of
 
 NUM_BEST = 64
 """Labels of every scorer that are looked at, a document."""
@@ -89,14 +93,49 @@ class ScoredPairs:
         weights = self.weights[is_scored].astype(np.float64)
         return scores[is_scored], self.is_true[is_scored], weights
 
+    def count(
+        self, scorer: str, calibration: Calibration, threshold: float, num_labels: int
+    ) -> LabelFigures:
+        """Count how often each label is predicted and right.
+
+        Args:
+            scorer: One of those that scored the pairs.
+            calibration: Of the scorer.
+            threshold: Least probability of a predicted label.
+            num_labels: Labels of the catalogue.
+        """
+        is_predicted = probabilities_of(calibration, self.scores[scorer]) >= threshold
+        is_counted = self.weights > 0
+        marks = (self.is_true, is_predicted, self.is_true & is_predicted)
+        return LabelFigures(
+            *(np.bincount(self.labels[is_counted & x], minlength=num_labels) for x in marks)
+        )
+
 
 def spread_rows(num_documents: int, most: int) -> Int64[np.ndarray, row]:
     """Return every document, or every second, third and so on, so that they are at most so many."""
     return np.arange(0, num_documents, max(1, -(-num_documents // most)), dtype=np.int64)
 
 
-class PairCollector:
-    """Scores pairs of batches of documents that come along, in the order of their split."""
+class Collector(ABC):
+    """Keeps something of batches of documents that come along, in the order of their split."""
+
+    def watch(self, batches: Iterable[TextBatch]) -> Iterator[TextBatch]:
+        """Note each batch before whoever asks for it gets it.
+
+        Yields:
+            The batches, as they come.
+        """
+        for batch in batches:
+            self._note(batch)
+            yield batch
+
+    @abstractmethod
+    def _note(self, batch: TextBatch) -> None: ...
+
+
+class PairCollector(Collector):
+    """Scores pairs of the documents."""
 
     def __init__(self, predictor: Predictor, truth: Float32[csr_array, "document label"]) -> None:
         """Begin without any.
@@ -111,20 +150,12 @@ class PairCollector:
         self._parts: list[ScoredPairs] = []
         self._rankings: list[dict[str, Ranking]] = []
 
-    def watch(self, batches: Iterable[TextBatch]) -> Iterator[TextBatch]:
-        """Score pairs of the next documents, before whoever asks for them gets them.
-
-        Yields:
-            The batches, as they come.
-        """
-        for batch in batches:
-            stop = self._num_seen + len(batch.texts)
-            truth = self._truth[self._num_seen : stop]
-            ranked = rank_best(self._predictor, batch)
-            self._parts.append(score_pairs(self._predictor, batch, truth, self._num_seen, ranked))
-            self._rankings.append(ranked)
-            self._num_seen = stop
-            yield batch
+    def _note(self, batch: TextBatch) -> None:
+        start, self._num_seen = self._num_seen, self._num_seen + len(batch.texts)
+        truth = self._truth[start : self._num_seen]
+        ranked = rank_best(self._predictor, batch)
+        self._parts.append(score_pairs(self._predictor, batch, truth, start, ranked))
+        self._rankings.append(ranked)
 
     @property
     def pairs(self) -> ScoredPairs:

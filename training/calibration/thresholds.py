@@ -12,8 +12,13 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.scorers.calibration import probabilities_of
+from longtail.models.options import AUTO_K
+from longtail.models.scorers.calibration import log_odds_of, probabilities_of
+from longtail.models.scorers.label_counts import PlaceThreshold
 from longtail.training.calibration.scored_pairs import ScoredPairs
+
+_RISES = (0.0, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.1, 1.5)
+"""Tried as `PlaceThreshold.rise`; the first is one threshold for all labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +65,56 @@ def best_threshold(pairs: ScoredPairs, scorer: str, calibration: Calibration) ->
     probabilities, is_true, weights, num_true = _of(pairs, scorer, calibration)
     if not is_true.any():
         return None
-    order = np.argsort(-probabilities, kind="stable")
-    found = np.cumsum((is_true * weights)[order])
-    answered = np.cumsum(weights[order])
+    return _best(probabilities, is_true, weights, num_true)
+
+
+def best_label_count(
+    pairs: ScoredPairs, scorer: str, calibration: Calibration
+) -> PlaceThreshold | None:
+    """Return the threshold by place of the largest micro-F1 on these pairs.
+
+    Args:
+        pairs: Of a dev split; its true labels are among them.
+        scorer: One of those that scored them.
+        calibration: What makes log-odds of its scores.
+
+    Returns:
+        None where no label is right, or none that the scorer can score.
+    """
+    scores = pairs.scores[scorer]
+    is_scored = (pairs.weights > 0) & ~np.isneginf(scores)
+    if not (pairs.is_true & is_scored).any():
+        return None
+    log_odds = np.where(is_scored, log_odds_of(calibration, scores), -np.inf)
+    order = np.argsort(-log_odds, axis=1, kind="stable")[:, :AUTO_K]
+    values, weights, is_true = (
+        np.take_along_axis(each, order, axis=1)
+        for each in (log_odds, pairs.weights.astype(np.float64), pairs.is_true)
+    )
+    is_in = ~np.isneginf(values)
+    num_true = float((pairs.weights * pairs.is_true).sum(dtype=np.float64))
+    logs = np.log(np.arange(1, values.shape[1] + 1))
+    tried = [
+        (_best((values - rise * logs)[is_in], is_true[is_in], weights[is_in], num_true), rise)
+        for rise in _RISES
+    ]
+    best, rise = max(tried, key=lambda each: each[0].micro_f1)
+    return PlaceThreshold(best.threshold, rise)
+
+
+def _best(
+    values: Float64[np.ndarray, pair],
+    is_true: Bool[np.ndarray, pair],
+    weights: Float64[np.ndarray, pair],
+    num_true: float,
+) -> ThresholdF1:
+    """Return the least answered value of the largest micro-F1; of equal ones the highest."""
+    order = np.argsort(-values, kind="stable")
+    found, answered = np.cumsum((is_true * weights)[order]), np.cumsum(weights[order])
     f1 = 2 * found / (answered + num_true)
-    is_last = np.append(np.diff(probabilities[order]) != 0, True)  # equal ones go together
+    is_last = np.append(np.diff(values[order]) != 0, True)  # equal ones go together
     best = int(np.flatnonzero(is_last)[f1[is_last].argmax()])
-    threshold = float(probabilities[order][best])
+    threshold = float(values[order][best])
     return ThresholdF1.of(threshold, float(found[best]), float(answered[best]), num_true)
 
 

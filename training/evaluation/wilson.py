@@ -1,31 +1,11 @@
-"""Wilson's intervals of shares (Wilson 1927), also where a document counts several times."""
+"""Wilson's interval of a share where a document counts several times."""
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float64, Int64
-from scipy.special import ndtri
+from jaxtyping import Float64
 
-LEVEL = 0.95
-"""Of all intervals."""
-
-
-def wilson_bounds(
-    part: Float64[np.ndarray, "*shape"] | Int64[np.ndarray, "*shape"],
-    whole: Float64[np.ndarray, "*shape"] | Int64[np.ndarray, "*shape"],
-) -> tuple[Float64[np.ndarray, "*shape"], Float64[np.ndarray, "*shape"]]:
-    """Return the bounds of Wilson's 95 % interval of shares; 0 and 1 where the whole is 0.
-
-    Args:
-        part: How many have a property.
-        whole: Of how many.
-    """
-    z2 = float(ndtri((1 + LEVEL) / 2)) ** 2
-    size = np.maximum(whole, 1e-12)
-    share = part / size
-    middle = (share + z2 / (2 * size)) / (1 + z2 / size)
-    spread = np.sqrt(z2 * share * (1 - share) / size + (z2 / (2 * size)) ** 2) / (1 + z2 / size)
-    return np.maximum(middle - spread, 0.0), np.minimum(middle + spread, 1.0)
+from longtail.models.labels.figures import wilson_bounds
 
 
 def clustered_bounds(

@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.kinds.registry import KINDS, without_encoder
+from longtail.models.labels.figures import FIGURES_NAME, LabelFigures
 from longtail.models.names import ENSEMBLE, FAST, Precision
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -90,7 +91,7 @@ def finish_on_dev(
     heed: Heed | None = None,
     num_looked_for: int | None = None,
 ) -> tuple[ModelParts, OnDev]:
-    """Return a model with calibrations, blends and aims, and what it reaches with them.
+    """Return a model with calibrations, blends, aims and more, and what it reaches with them.
 
     Args:
         corpus: With a dev split.
@@ -115,6 +116,7 @@ def finish_on_dev(
         aims = dev.aims(found, folder / "blending")
         default = dev.default(found, folder / "blending")
         familiar = dev.familiar(folder / "blending")
+        figures = dev.figures(found, default.name, folder / "blending")
     with stage_cost(folder, "dev metrics"):
         metrics = dev.metrics(found)
     parts = replace(
@@ -123,6 +125,8 @@ def finish_on_dev(
         blends=found.blends,
         aims=aims,
         familiar=familiar,
+        figures=figures,
+        label_counts=found.label_counts,
     )
     return parts, OnDev(metrics, found.thresholds, default)
 
@@ -149,6 +153,7 @@ class DevSplit:
     _batches: list[TextBatch] = field(default_factory=list)
     _rankings: Mapping[str, Ranking] = field(default_factory=dict)
     _pairs: ScoredPairs | None = None
+    _scored_pairs: ScoredPairs | None = None
 
     @classmethod
     def of(
@@ -235,6 +240,26 @@ class DevSplit:
             path, found, FamiliarRange.from_json, lambda found: found.to_json() if found else ""
         )
 
+    def figures(self, blending: Blending, scorer: str, folder: Path) -> LabelFigures | None:
+        """Return what the folder holds, or count each label, and keep it; None: no threshold.
+
+        Args:
+            blending: Of this model.
+            scorer: The default one.
+            folder: Of the run's blending.
+        """
+        threshold = blending.thresholds.get(scorer)
+        if threshold is None:
+            return None
+        num_labels = len(self.predictor.catalogue)
+        calibration = blending.calibrations[scorer]
+        return kept_text(
+            folder / FIGURES_NAME,
+            lambda: self._scored(blending).count(scorer, calibration, threshold, num_labels),
+            lambda text: LabelFigures.from_json(text, num_labels),
+            LabelFigures.to_json,
+        )
+
     def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.
 
@@ -278,15 +303,23 @@ class DevSplit:
         )  # fmt: skip
 
     def _fitted_aims(self, blending: Blending) -> Aims:
-        pairs = self._collected()
-        whole = self.predictor.with_blending(blending.calibrations, blending.blends)
-        for name in blending.blends:
-            scores = score_given(whole, self._batches, pairs.labels, name)
-            pairs = replace(pairs, scores={**pairs.scores, name: scores})
         counts = self.predictor.catalogue.training_counts
         return fit_aims(
-            pairs, self._truth, blending.calibrations, counts, self.num_training_documents
-        )
+            self._scored(blending), self._truth, blending.calibrations, counts,
+            self.num_training_documents,
+        )  # fmt: skip
+
+    def _scored(self, blending: Blending) -> ScoredPairs:
+        """Return the pairs with the scores of the blends, too; these are made once."""
+        if self._scored_pairs is None:
+            pairs = self._collected()
+            whole = self.predictor.with_blending(blending.calibrations, blending.blends)
+            own = {
+                name: score_given(whole, self._batches, pairs.labels, name)
+                for name in blending.blends
+            }
+            self._scored_pairs = replace(pairs, scores=pairs.scores | own)
+        return self._scored_pairs
 
     def _collected(self) -> ScoredPairs:
         """Return scored pairs of the split, which is read and ranked when first asked for."""

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,10 +64,15 @@ def test_the_index_finds_what_a_look_at_every_label_finds(rows, query):
         Label(f"{one} {number}", f"{one} {two}", three, training_count=count)
         for number, (one, two, three, count) in enumerate(rows)
     ]
-    result = LabelSearch(LabelCatalogue(labels)).find(query, limit=5, offset=1)
+    search = LabelSearch(LabelCatalogue(labels))
+    result = search.find(query, limit=5, offset=1)
     tiers = [(tier_of(label, query), -label.training_count, i) for i, label in enumerate(labels)]
     wanted = sorted(each for each in tiers if each[0] is not None)
     assert result.total == len(wanted)
+    assert list(result.labels) == [index for *_, index in wanted[1:6]]
+    numbers = np.array([count or np.nan for *_, count in rows])  # nan comes last
+    wanted.sort(key=lambda each: (np.isnan(numbers[each[-1]]), rows[each[-1]][-1]))
+    result = search.find(query, limit=5, offset=1, by=numbers)
     assert list(result.labels) == [index for *_, index in wanted[1:6]]
 
 

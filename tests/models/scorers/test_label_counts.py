@@ -1,27 +1,44 @@
-"""The threshold "auto": of the F1 that is expected, and in answers."""
+"""The threshold "auto": by the place of a label, and in answers."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import logit
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
 from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.label_counts import automatic_thresholds
+from longtail.models.scorers.label_counts import (
+    PlaceThreshold,
+    label_counts_from_json,
+    label_counts_to_json,
+)
+
+RULE = PlaceThreshold(first=-0.8, rise=0.2)
 
 
-def test_the_labels_of_at_least_half_the_expected_f1_are_those_that_reach_it() -> None:
-    probabilities = -np.sort(-(np.random.default_rng(0).random((200, 9)) ** 3), axis=1)
-    halves = 2 * automatic_thresholds(probabilities, 0.0)  # without the threshold of all texts
-    for shares, half in zip(probabilities, halves, strict=True):
-        f1 = [2 * shares[:m].sum() / (m + shares.sum()) for m in range(1, 10)]
-        assert half == pytest.approx(max(f1) / 2)
-        assert (shares >= half).sum() == 1 + np.argmax(f1)
-    both = automatic_thresholds(probabilities, 0.4)
-    assert both == pytest.approx(halves / 2 + 0.2)
+def test_the_threshold_rises_with_the_place_of_a_label_in_its_text() -> None:
+    probabilities = np.array([[0.6, 0.5, 0.4], [0.5, 0.4, 0.3], [0.4, 0.2, 0.1]])
+    rule = PlaceThreshold(first=0.0, rise=0.0)
+    assert rule.of_texts(probabilities).tolist() == [0.5, 0.5, np.inf]
+    falling = -np.sort(-np.random.default_rng(0).random((50, 9)), axis=1)
+    rule = PlaceThreshold(first=-0.5, rise=0.7)
+    for shares, least in zip(falling, rule.of_texts(falling), strict=True):
+        count = sum(logit(p) >= -0.5 + 0.7 * math.log(i) for i, p in enumerate(shares, 1))
+        assert (shares >= least).sum() == count
+
+
+def test_label_counts_come_back_as_they_were_and_damaged_ones_do_not() -> None:
+    found = {"sparse": PlaceThreshold(-0.5, 0.3), "names": PlaceThreshold(1.0, 0.0)}
+    text = label_counts_to_json(found)
+    assert label_counts_from_json(text) == found
+    for damaged in ("[]", text.replace("0.3", "-0.3"), text.replace("rise", "fall")):
+        with pytest.raises(ValueError, match="validation"):
+            label_counts_from_json(damaged)
 
 
 @pytest.fixture
@@ -30,8 +47,8 @@ def predictor(parts) -> Predictor:
         name: Calibration(knots=(0.0,), slopes=(2.0, 2.0), intercept=-1.0)
         for name in ("sparse", "retrieval")
     }
-    thresholds = {"sparse": 0.3}
-    return Predictor(replace(parts, calibrations=calibrations, thresholds=thresholds), device="cpu")
+    counts = {"sparse": RULE}
+    return Predictor(replace(parts, calibrations=calibrations, label_counts=counts), device="cpu")
 
 
 def test_a_text_gets_the_labels_above_its_own_threshold_whatever_k_is(predictor) -> None:
@@ -42,7 +59,7 @@ def test_a_text_gets_the_labels_above_its_own_threshold_whatever_k_is(predictor)
     first = predictor.predict(texts, k=1, scorer="sparse", threshold="auto")
     for all_labels, some, one in zip(every, found, first, strict=True):
         shares = np.array([[label.probability for label in all_labels.labels]])
-        (least,) = automatic_thresholds(shares, 0.3)
+        (least,) = RULE.of_texts(shares)
         assert some.labels == tuple(x for x in all_labels.labels if x.probability >= least)
         assert one.labels == some.labels[:1]
 

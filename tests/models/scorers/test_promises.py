@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
 from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.promises import (
     BandRule,
     Promise,
@@ -20,16 +22,39 @@ PRECISE = Promise("precision", 0.95, 0.9, "sparse", 200, RULES)
 COMPLETE = replace(PRECISE, measure="recall", level=0.9, label_thresholds={17: 0.25})
 
 
-def test_each_band_accepts_as_many_of_its_best_labels_as_it_has_thresholds_for():
-    counts = [20, 0, 3, 20, 2, 20]
-    shares = [0.9, 0.9, 0.7, 0.45, 0.65, 0.99]
-    assert PRECISE.accepted(range(6), counts, shares) == (True, False, True, False, False, False)
+def accepted_one_by_one(promise: Promise, labels, counts, shares) -> list[bool]:
+    """Return which labels of one text are accepted, best first, by the rules written out."""
+    places, marks = [0] * len(promise.bands), []
+    for label, count, share in zip(labels, counts, shares, strict=True):
+        if label in promise.label_thresholds:
+            marks.append(share >= promise.label_thresholds[label])
+        elif label != NO_LABEL:
+            number = max(i for i, band in enumerate(promise.bands) if band.least <= count)
+            left = promise.bands[number].thresholds[places[number] :]
+            places[number] += 1
+            marks.append(bool(left) and share >= left[0])
+        else:
+            marks.append(False)
+    return marks
 
 
-def test_a_threshold_that_people_have_set_wins_and_its_label_takes_no_place_in_a_band():
-    own = replace(PRECISE, label_thresholds={0: 0.95, 1: 0.9})
-    counts, shares = [20, 0, 20, 20, 20], [0.9, 0.9, 0.7, 0.55, 0.5]
-    assert own.accepted(range(5), counts, shares) == (False, True, True, True, False)
+def test_each_band_accepts_as_many_of_its_best_labels_as_it_has_thresholds_for() -> None:
+    counts = np.array([[20, 0, 3, 20, 2, 20]])
+    shares = np.array([[0.9, 0.9, 0.7, 0.45, 0.65, 0.4]])
+    found = PRECISE.accepted(np.arange(6)[None], counts, shares)
+    assert found.tolist() == [[True, False, True, False, False, False]]
+    own = replace(PRECISE, label_thresholds={0: 0.95, 1: 0.9})  # these win, and take no place
+    found = own.accepted(np.arange(6)[None], counts, shares)
+    assert found.tolist() == [[False, True, True, True, False, False]]
+    rng = np.random.default_rng(0)
+    counts = rng.choice([0, 1, 5, 9, 400], 30)
+    labels = rng.permuted(np.tile(np.arange(30), (50, 1)), axis=1)[:, :9]
+    labels[:5, 6:] = NO_LABEL
+    shares = -np.sort(-rng.random(labels.shape), axis=1)
+    for promise in (PRECISE, replace(own, label_thresholds=dict.fromkeys(range(0, 30, 4), 0.3))):
+        rows = zip(labels, counts[labels], shares, strict=True)
+        expected = [accepted_one_by_one(promise, *row) for row in rows]
+        assert promise.accepted(labels, counts[labels], shares).tolist() == expected
 
 
 def test_promises_come_back_as_they_were_and_damaged_ones_do_not():
@@ -42,7 +67,7 @@ def test_promises_come_back_as_they_were_and_damaged_ones_do_not():
         ("0.25", "2.5"),
     ]:
         assert before in text
-        with pytest.raises((ValueError, TypeError)):
+        with pytest.raises(ValueError, match=r"bands begin|validation"):
             promises_from_json(text.replace(before, after))
 
 

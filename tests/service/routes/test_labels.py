@@ -8,9 +8,12 @@ from dataclasses import replace
 from urllib.parse import quote
 
 import httpx
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from scipy.stats import binomtest
 
+from longtail.models.labels.figures import LabelFigures
 from longtail.models.predict.predictor import Predictor
 from longtail.service.app import create_app
 from longtail.service.engine import shares
@@ -166,6 +169,7 @@ def test_labels_are_searched(client, registry):
                 "training_count": 0,
                 "narrower_count": 0,
                 "retired": False,
+                "quality": None,
             }
             for i in (3, 4)
         ],
@@ -184,8 +188,40 @@ def test_a_label_is_shown(client, registry):
         "notation": "", "broader": [], "narrower": [], "retired": False, "replaced_by": [],
         "keywords": [{"token": "x", "weight": 2.0}],
         "nearest": [{"id": "L1", "name": "Label 1", "similarity": 0.75}],
-        "scorers": ["retrieval", "sparse"],
+        "scorers": ["retrieval", "sparse"], "quality": None,
     }  # fmt: skip
+
+
+def test_labels_have_their_quality_and_come_with_the_lowest_precision_first(
+    client, fake_predictor, monkeypatch
+):
+    refused = client.get("/v1/labels", params={"sort": "recall"})
+    assert refused.status_code == 422 and "no figures" in refused.json()["detail"]
+    true, predicted, right = (
+        [0, 9, 3, 4, 1, 0, 0, 0],
+        [0, 2, 9, 0, 3, 0, 9, 0],
+        [0, 2, 3, 0, 1, 0, 0, 0],
+    )
+    figures = LabelFigures(*map(np.array, (true, predicted, right)))
+    monkeypatch.setattr(fake_predictor, "figures", figures)
+    assert client.get("/v1/models").json()["models"][-1]["has_label_quality"]
+    found = client.get("/v1/labels", params={"sort": "precision", "query": "label"}).json()[
+        "labels"
+    ]
+    assert [each["id"] for each in found] == ["L6", "L2", "L4", "L1", "L0", "L3", "L5", "L7"]
+    by_recall = client.get("/v1/labels", params={"sort": "recall", "limit": 2}).json()["labels"]
+    assert [each["id"] for each in by_recall] == ["L3", "L1"]
+    quality = client.get("/v1/labels/L2").json()["quality"]
+    assert quality == found[1]["quality"]
+    assert quality["recall"]["share"] == quality["recall"]["upper"] == 1
+    expected = binomtest(3, 9).proportion_ci(0.95, method="wilson")
+    assert quality | {"recall": None} == {
+        "carried": 3, "predicted": 9, "right": 3, "recall": None,
+        "precision": pytest.approx(
+            {"share": 3 / 9, "lower": expected.low, "upper": expected.high}
+        ),
+    }  # fmt: skip
+    assert found[-1]["quality"]["precision"] is None
 
 
 def test_what_is_asked_of_no_label_is_a_404_that_says_what_to_do(client):

@@ -35,6 +35,7 @@ def test_every_version_is_listed_with_what_it_is(client, registry):
         "held_out_documents": None,
         "languages": [],
         "has_hierarchy": False,
+        "has_label_quality": False,
     }
 
 

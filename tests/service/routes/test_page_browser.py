@@ -12,9 +12,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import httpx
+import numpy as np
 import pytest
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.figures import LabelFigures
 from longtail.models.labels.search import LabelSearch
 from longtail.models.results import (
     AnswerWarning,
@@ -340,6 +342,23 @@ def test_accepted_labels_come_first_and_a_line_says_which_to_check(
         ask(browser, "coal")
         turn_dial(browser, 0)
         browser.wait(f"{lines}.length === 1 && {lines}[0][1].includes('likely enough')")
+
+
+def test_the_catalogue_shows_how_good_labels_are_and_the_worst_first(
+    page, fake_predictor, monkeypatch
+):
+    counts = [np.full(len(COUNTS), 8) for _ in range(3)]
+    counts[2] = np.arange(len(COUNTS))[::-1]
+    monkeypatch.setattr(fake_predictor, "figures", LabelFigures(*counts))
+    page.run("location.hash = '#labels'; location.reload()")
+    page.wait("document.querySelector('#label-sort-field:not([hidden])')")
+    change(page, "#label-sort", "precision", "change")
+    page.wait("document.querySelector('#label-list .count')?.textContent.startsWith('precision')")
+    first = f"Label {len(COUNTS) - 1}precision 0.0 % (0 to 32)"
+    assert words(page, "#label-list li") == first
+    page.run("document.querySelector('#label-list a').click()")
+    page.wait("document.querySelector('#label-detail table')")
+    assert "0 of 8" in words(page, "#label-detail table")
 
 
 def test_probabilities_that_are_often_too_high_are_marked(page):

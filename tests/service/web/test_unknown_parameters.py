@@ -8,7 +8,7 @@ import pytest
     [
         (
             "/v1/labels?limt=5&query=x",
-            "expected query, limit, offset, version, narrower_of, language, id",
+            "expected query, limit, offset, version, sort, narrower_of, language, id",
         ),
         ("/v1/labels/L1?limt=5", "expected version"),
         ("/v1/label-sets?limt=5", "this path takes none"),

@@ -13,11 +13,12 @@ from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.figures import LabelFigures, wilson_bounds
 from longtail.models.scorers.promises import BandRule, Promise
 from longtail.training.assessment.per_label import COLUMNS, measure_labels, write_per_label
 from longtail.training.calibration.automation import SET_BY_PEOPLE, measure_promise
 from longtail.training.calibration.promises import BAND_STARTS, AnsweredDocuments
-from longtail.training.evaluation.wilson import clustered_bounds, wilson_bounds
+from longtail.training.evaluation.wilson import clustered_bounds
 
 NUM_DOCUMENTS, NUM_LABELS, NUM_ANSWERED = 60, 12, 6
 COUNTS = np.array([0, 0, 1, 1, 4, 4, 30, 30, 200, 200, 200, 0], dtype=np.int64)
@@ -52,7 +53,7 @@ def test_each_label_is_counted_and_confused_as_when_looked_up_one_by_one(documen
         assert found.num_predicted[label] == said.sum()
         assert found.num_right[label] == (own & said).sum()
         if own.any() or said.any():
-            assert shares["f1"][0][label] == pytest.approx(f1_score(own, said, zero_division=0))
+            assert shares["f1"][label, 0] == pytest.approx(f1_score(own, said, zero_division=0))
         confused = Counter()
         for row in range(NUM_DOCUMENTS):
             missed = set(np.flatnonzero(truth[row] & ~predicted[row]))
@@ -78,6 +79,22 @@ def test_the_file_has_a_row_for_each_label_and_leaves_what_is_not_measured_blank
     assert all(x["recall_low"] <= x["recall"] <= x["recall_high"] for x in rows)
 
 
+def test_figures_come_back_as_they_were_and_damaged_ones_do_not(documents) -> None:
+    known = LabelFigures(*(np.append(each, 0) for each in ([0, 3, 2], [0, 1, 0], [0, 1, 0])))
+    text = known.to_json()
+    assert text == "[[1,3,1,1],[2,2,0,0]]\n"
+    for found in (LabelFigures.from_json(text, 4), known):
+        assert [x.tolist() for x in (found.num_true, found.num_predicted, found.num_right)] == [
+            [0, 3, 2, 0], [0, 1, 0, 0], [0, 1, 0, 0],
+        ]  # fmt: skip
+    assert LabelFigures.from_json("[]", 4).num_true.tolist() == [0] * 4
+    for damaged in ("{}", "[[1,3,1]]", "[[1,3,1,-1]]", "[[1,3,1,2]]", "[[2,1,1,1],[1,1,1,1]]"):
+        with pytest.raises(ValueError, match=r"validation|expected"):
+            LabelFigures.from_json(damaged, 4)
+    with pytest.raises(ValueError, match="rows below 2"):
+        LabelFigures.from_json(text, 2)
+
+
 def test_intervals_are_those_of_scipy_and_widen_where_cases_come_together() -> None:
     parts, wholes = np.array([0, 3, 10, 97]), np.array([5, 7, 10, 100])
     found = np.stack(wilson_bounds(parts, wholes), axis=1)
@@ -97,13 +114,8 @@ def test_what_a_promise_lets_through_is_what_it_accepts_text_by_text(documents) 
     own = {int(np.argmax(least <= COUNTS)): 0.25 for least in BAND_STARTS[1:]}
     promise = Promise("precision", 0.5, 0.9, "sparse", 100, rules, own)
     kept = measure_promise(documents, promise)
-    accepted = np.zeros(documents.labels.shape, dtype=np.bool_)
-    for row in np.flatnonzero(documents.is_like):
-        there = documents.labels[row] >= 0
-        counts = COUNTS[documents.labels[row][there]].tolist()
-        shares = documents.probabilities[row][there].tolist()
-        labels = documents.labels[row][there].tolist()
-        accepted[row, : len(counts)] = promise.accepted(labels, counts, shares)
+    accepted = documents.accepted_by(promise)
+    assert accepted.any() and not accepted[~documents.is_like].any()
     right = accepted & documents.is_right
     of_labels = np.searchsorted(BAND_STARTS, COUNTS, side="right") - 1
     of_labels[list(own)] = len(BAND_STARTS)

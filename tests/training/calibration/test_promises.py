@@ -41,13 +41,6 @@ def documents_of(
     return AnsweredDocuments(labels, expit(log_odds), is_like, truth, COUNTS, 9000), shares
 
 
-def is_accepted(promise, documents: AnsweredDocuments) -> np.ndarray:
-    """Return what the rule of a promise says of all answered labels."""
-    of_labels = documents.labels, COUNTS[documents.labels], documents.probabilities
-    rows = zip(*(each.tolist() for each in of_labels), strict=True)
-    return np.array([promise.accepted(*row) for row in rows])
-
-
 @pytest.mark.parametrize(("level", "least_made"), [(0.8, 4.0), (0.9, 1.5)])
 def test_all_bands_keep_the_promise_in_nine_of_ten_draws(level: float, least_made: float) -> None:
     rng = np.random.default_rng(5)
@@ -57,7 +50,7 @@ def test_all_bands_keep_the_promise_in_nine_of_ten_draws(level: float, least_mad
     for _ in range(40):
         documents, _ = documents_of(rng, 700)
         promise = fit_promise(documents, "sparse", "precision", level, 0.9)
-        marks = is_accepted(promise, others)
+        marks = others.accepted_by(promise)
         made = [number for number, band in enumerate(promise.bands) if band.thresholds]
         is_kept.append(all(shares[marks & (bands == band)].mean() >= level for band in made))
         num_made.append(len(made))
@@ -69,7 +62,7 @@ def test_a_rule_counts_as_its_promise_accepts_and_says_why_a_band_has_none() -> 
     documents, _ = documents_of(np.random.default_rng(1), 500, too_sure=4.0)
     own = dict.fromkeys(range(0, len(COUNTS), 7), 0.5)
     promise = fit_promise(documents, "sparse", "precision", 0.8, 0.9, label_thresholds=own)
-    marks = is_accepted(promise, documents)
+    marks = documents.accepted_by(promise)
     bands = np.searchsorted(BAND_STARTS, COUNTS[documents.labels], side="right") - 1
     bands[np.isin(documents.labels, list(own))] = -1
     assert (marks == (documents.probabilities >= 0.5))[bands == -1].all()
@@ -116,7 +109,7 @@ def test_a_recall_promise_is_kept_and_refused_where_the_answers_lack_too_many() 
         documents, _ = documents_of(rng, 700)
         promise = fit_promise(documents, "sparse", "recall", 0.6, 0.9, band_starts=[0])
         (band,) = promise.bands
-        is_found = is_accepted(promise, others) & others.is_right
+        is_found = others.accepted_by(promise) & others.is_right
         num_true = np.diff(others.truth.indptr)
         shares = is_found.sum(axis=1)[num_true > 0] / num_true[num_true > 0]
         kept.append(shares.mean() >= 0.6)

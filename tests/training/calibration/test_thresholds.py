@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.models.scorers.label_counts import PlaceThreshold
 from longtail.training.calibration.scored_pairs import ScoredPairs
-from longtail.training.calibration.thresholds import best_threshold, measure_threshold
+from longtail.training.calibration.thresholds import (
+    best_label_count,
+    best_threshold,
+    measure_threshold,
+)
 
 
 def pairs_of(scores, is_true, weights=None):
@@ -47,6 +53,24 @@ def test_no_other_threshold_has_a_larger_f1(rows):
     assert found.precision == pytest.approx(precision_score(is_true, is_answered))
     assert found.recall == pytest.approx(recall_score(is_true, is_answered))
     assert measure_threshold(pairs, "one", IDENTITY, found.threshold) == found
+
+
+def test_a_threshold_by_place_reaches_what_no_other_of_its_family_exceeds() -> None:
+    rng = np.random.default_rng(1)
+    scores = -np.sort(-rng.normal(0, 2, (80, 12)), axis=1).astype(np.float32)
+    places = np.log(np.arange(1, 13))
+    is_true = rng.random(scores.shape) < expit(scores - 0.9 * places)
+    pairs = ScoredPairs.joined([pairs_of(*row) for row in zip(scores, is_true, strict=True)])
+    found = best_label_count(pairs, "one", IDENTITY)
+
+    def f1(rule: PlaceThreshold) -> float:
+        answered = scores >= np.float32(rule.first) + rule.rise * places - 1e-6
+        return f1_score(is_true.ravel(), answered.ravel())
+
+    assert found.rise > 0
+    others = [PlaceThreshold(first, rise) for first in np.arange(-3, 3, 0.3) for rise in (0.0, 0.6)]
+    assert f1(found) >= max(map(f1, others))
+    assert best_label_count(pairs_of([1.0], [False]), "one", IDENTITY) is None
 
 
 def test_a_pair_of_weight_3_counts_as_three_and_what_is_not_scored_is_missed():

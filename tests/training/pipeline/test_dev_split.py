@@ -9,6 +9,8 @@ from longtail.models.kinds.storage import read_parts
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import assess
+from longtail.training.assessment.per_label import measure_labels
+from longtail.training.assessment.promised import answer_split
 from longtail.training.data.dataset import open_dataset
 from longtail.training.pipeline import dev_split as module
 from longtail.training.pipeline.dev_split import DevSplit
@@ -64,10 +66,20 @@ def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
     assert (blending.calibrations, blending.blends) == (manifest.calibrations, manifest.blends)
     assert manifest.thresholds == blending.thresholds
     assert set(manifest.thresholds) == set(manifest.scorers)
-    assert dev.aims(blending, tmp_path) == read_parts(trained.bundle).aims
+    parts = read_parts(trained.bundle)
+    assert dev.aims(blending, tmp_path) == parts.aims
+    for _ in range(2):  # counted, then read
+        figures = dev.figures(blending, manifest.default_scorer, tmp_path)
+        assert figures.to_json() == parts.figures.to_json()
+    assert dev.figures(replace(blending, thresholds={}), "sparse", tmp_path) is None
+    answers = answer_split(
+        trained.bundle, open_dataset(tiny_corpus), "dev", manifest.default_scorer
+    )
+    threshold = manifest.thresholds[manifest.default_scorer]
+    assert measure_labels(answers, threshold).to_json() == parts.figures.to_json()
     metrics = dev.metrics(blending)
     assert metrics == manifest.metrics["dev"]
-    predictor = Predictor(read_parts(trained.bundle))
+    predictor = Predictor(parts)
     measured = assess(predictor, open_dataset(tiny_corpus), "dev", num_training_documents=60)
     for name, subsets in measured.evaluation.scorers.items():
         for subset, found in subsets.items():
