@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -102,9 +103,8 @@ class ArrowPredictor:
     def _predict(self, texts: Sequence[str]) -> Iterable[Prediction]:
         with _LOCK:
             model = self.load()
-            if model.predictor.device != "cpu":
-                return model.predict(texts, **self.options)
-        return model.predict(texts, **self.options)
+        with nullcontext() if model.predictor.device == "cpu" else _LOCK:
+            return model.predict(texts, **self.options)
 
 
 def arrow_predictor(

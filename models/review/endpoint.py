@@ -1,12 +1,12 @@
-"""Posting JSON to the address of a reviewer; answers are bounded in size and checked."""
+"""A reviewer behind HTTP: posts JSON to one URL; answers are bounded in size and checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import httpx
-from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from longtail.models.errors import ConfigError
 from longtail.models.review.reviewer import ReviewError
@@ -20,10 +20,11 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 class Endpoint:
     """One URL. Redirects are not followed: texts go to the address of the operator only."""
 
-    def __init__(self, address: str, path: str, key: str = "") -> None:
+    def __init__(self, name: str, address: str, path: str, key: str) -> None:
         """Prepare; nothing is sent yet.
 
         Args:
+            name: Of the reviewer (see `Reviewer.name`).
             address: http or https, with a host.
             path: Added to it.
             key: Sent as a bearer token where there is one.
@@ -44,17 +45,17 @@ class Endpoint:
         if key and not (key.isascii() and key.isprintable()):
             raise ConfigError("key of the reviewer: expected printable ASCII characters")
         headers = {"Accept-Encoding": "identity", "User-Agent": "longtail"}
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
+        headers |= {"Authorization": f"Bearer {key}"} if key else {}
+        self.name = name
         self._url = url
         self._http = httpx.AsyncClient(headers=headers, timeout=None)  # noqa: S113  # the caller's
 
-    async def ask(self, body: Mapping[str, Any], shape: TypeAdapter[T]) -> T:
-        """Return the answer to a body in JSON.
+    async def ask(self, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+        """Return what `read` makes of the answer to a body in JSON.
 
         Raises:
-            ReviewError: There is none of this shape. The message quotes nothing of it, as it may
-                repeat texts or the key.
+            ReviewError: There is no answer, or `read` raises an error of one that has another form.
+                The message quotes nothing of it, as it may repeat texts or the key.
         """
         try:
             async with self._http.stream("POST", self._url, json=body) as response:
@@ -69,13 +70,9 @@ class Endpoint:
                 f"{self._url} gives no answer ({type(error).__name__})", is_passing=True
             ) from error
         try:
-            return shape.validate_json(bytes(content))
-        except ValidationError as error:
-            problem = error.errors(include_input=False, include_url=False)[0]
-            place = ".".join(map(str, problem["loc"]))
-            raise ReviewError(
-                f"{self._url}: unexpected answer ({problem['type']} at {place or 'its start'})"
-            ) from None
+            return read(from_json(bytes(content)))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ReviewError(f"{self._url}: unexpected answer ({type(error).__name__})") from None
 
     async def close(self) -> None:
         """Close the connections."""

@@ -1,4 +1,4 @@
-"""The weight of a reviewer's scores beside the model's, by the rarity of the label.
+"""How much a reviewer's scores count beside the model's, by the rarity of the label.
 
 `longtail.training.calibration.reviews` fits it.
 """
@@ -14,19 +14,19 @@ from jaxtyping import Float32, Float64, Int64
 
 from longtail.models.bundle.manifest import (
     Calibration,
-    RarityBlend,
-    blend_of,
-    check_blend,
     check_calibration,
+    check_finite,
     check_texts,
 )
 from longtail.models.files.json_text import parse_own_json, whole_number_of
-from longtail.models.scorers.blending import FittedBlend
+from longtail.models.scorers.calibration import log_odds_of
 
 REVIEW_NAME = "review.json"
 """Of the file of a bundle that holds it."""
 MODEL, REVIEWER = "model", "reviewer"
-"""The two members of the blend."""
+"""Whose scores are calibrated."""
+KNOTS = (0, 1, 3, 10, 30, 100, 1000)
+"""Training documents of a label, at the weights."""
 MIN_CANDIDATES, MAX_CANDIDATES = 2, 50
 
 
@@ -39,8 +39,9 @@ class FittedReview:
         reviewer: The name of the reviewer (see `Reviewer.name`).
         num_candidates: Labels of a text that it scores, the best ones.
         num_documents: Documents that this was fitted on.
-        calibrations: Of the scores of `MODEL` and `REVIEWER`, among the candidates.
-        blend: Of the two, by training documents.
+        calibrations: Among the candidates: what scores of `MODEL` are as log-odds, and what those
+            of `REVIEWER` add to the log-odds of any candidate, in nats.
+        weights: Of what the reviewer adds, at the `KNOTS`, at least 0; linear in ln(1 + n) between.
     """
 
     scorer: str
@@ -48,7 +49,7 @@ class FittedReview:
     num_candidates: int
     num_documents: int
     calibrations: Mapping[str, Calibration]
-    blend: RarityBlend
+    weights: tuple[float, ...]
 
     def __post_init__(self) -> None:
         """Refuse values out of their range.
@@ -59,34 +60,30 @@ class FittedReview:
         check_texts([self.scorer, self.reviewer])
         whole_number_of(self.num_candidates, "num_candidates", MIN_CANDIDATES, MAX_CANDIDATES)
         whole_number_of(self.num_documents, "num_documents", 1, 2**40)
-        if {*self.calibrations} != {MODEL, REVIEWER} or {*self.blend.weights} != {MODEL, REVIEWER}:
-            raise TypeError(f"expected calibrations and weights of {MODEL} and {REVIEWER}")
+        if {*self.calibrations} != {MODEL, REVIEWER}:
+            raise TypeError(f"expected calibrations of {MODEL} and {REVIEWER}")
         for name, calibration in self.calibrations.items():
             check_calibration(name, calibration)
-        check_blend("review", self.blend)
+        check_finite(self.weights)
+        if len(self.weights) != len(KNOTS) or min(self.weights) < 0:
+            raise TypeError(f"weights {self.weights}, expected {len(KNOTS)}, at least 0 each")
 
     def log_odds(
         self,
-        scores: Float32[np.ndarray, candidate],
-        reviewed: Float32[np.ndarray, candidate],
-        training_counts: Int64[np.ndarray, candidate],
-    ) -> Float64[np.ndarray, candidate]:
+        scores: Float32[np.ndarray, "*shape"],
+        reviewed: Float32[np.ndarray, "*shape"],
+        training_counts: Int64[np.ndarray, "*shape"],
+    ) -> Float64[np.ndarray, "*shape"]:
         """Return the log-odds that candidates are right, in nats.
 
         Args:
-            scores: By the scorer.
+            scores: By the scorer; -inf where there is no candidate.
             reviewed: By the reviewer.
             training_counts: Training documents of each label.
         """
-        given = {MODEL: scores, REVIEWER: reviewed}
-        members = tuple(self.blend.weights)
-        priors = np.zeros(len(scores), dtype=np.float32)
-        own = [self.calibrations[name] for name in members]
-        blend = FittedBlend(self.blend, own, training_counts, priors)
-        stacked = np.stack([given[name] for name in members])[:, None].astype(np.float32)
-        found: Float64[np.ndarray, candidate] = blend.log_odds(
-            stacked, np.arange(len(scores), dtype=np.int64)[None]
-        )[0]
+        weights = np.interp(np.log1p(training_counts), np.log1p(KNOTS), self.weights)
+        added = weights * log_odds_of(self.calibrations[REVIEWER], reviewed)
+        found: Float64[np.ndarray, "*shape"] = log_odds_of(self.calibrations[MODEL], scores) + added
         return found
 
     def to_json(self) -> str:
@@ -102,9 +99,8 @@ class FittedReview:
             KeyError, TypeError, AttributeError: A field is missing, unknown or out of its range.
         """
         content = parse_own_json(text)
-        calibrations = {
+        content["calibrations"] = {
             name: Calibration(tuple(each["knots"]), tuple(each["slopes"]), each["intercept"])
             for name, each in content["calibrations"].items()
         }
-        read = {"calibrations": calibrations, "blend": blend_of(content["blend"])}
-        return cls(**content | read)
+        return cls(**content | {"weights": tuple(content["weights"])})

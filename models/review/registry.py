@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -46,20 +47,14 @@ def read_key(key: str, file: Path | None) -> str:
     """Return the key of a reviewer's server: the given one, else that of a file, else "".
 
     Raises:
-        ConfigError: The file can't be read.
+        ConfigError: The file can't be read, is too large, or is a device or a pipe.
     """
     if key or file is None:
         return key.strip()
-    try:
-        if not file.is_file():  # a device or a pipe may never end
-            raise ConfigError(f"--review-key-file {str(file)!r} is no file; expected one")
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_KEY_BYTES + 1)
-        if len(content) > _MAX_KEY_BYTES:
-            raise ConfigError(
-                f"--review-key-file {str(file)!r} has more than {_MAX_KEY_BYTES} bytes; expected a "
-                "key alone"
-            )
-        return content.decode("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--review-key-file {str(file)!r}: {type(error).__name__}") from error
+    with suppress(OSError, UnicodeDecodeError):
+        if file.is_file() and file.stat().st_size <= _MAX_KEY_BYTES:
+            return file.read_text(encoding="utf-8").strip()
+    raise ConfigError(
+        f"--review-key-file {str(file)!r}: expected a readable file of at most {_MAX_KEY_BYTES} "
+        "bytes, with a key alone"
+    )

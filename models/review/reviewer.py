@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -77,24 +76,17 @@ async def attempted_scores(
     Raises:
         ReviewError: None gives as many scores as there are candidates, all finite.
     """
-    pause_s = _FIRST_PAUSE_S
-    while True:
+    for attempt in range(1, attempts + 1):
         before_each()
         try:
-            return await _checked_scores(reviewer, text, candidates)
+            found = await reviewer.scores(text[:MAX_TEXT_CHARACTERS], candidates)
+            break
         except ReviewError as error:
-            attempts -= 1
-            if not attempts or not error.is_passing:
+            if attempt == attempts or not error.is_passing:
                 raise
-        await asyncio.sleep(pause_s)
-        pause_s *= 2
-
-
-async def _checked_scores(reviewer: Reviewer, text: str, candidates: Sequence[str]) -> list[float]:
-    found = await reviewer.scores(text[:MAX_TEXT_CHARACTERS], candidates)
+        await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
     if len(found) != len(candidates):
         raise ReviewError(f"got {len(found)} scores, expected {len(candidates)}")
-    for score in found:
-        if not math.isfinite(score) or abs(score) > _LARGEST_SCORE:
-            raise ReviewError(f"got the score {score}, expected -1e6 to 1e6")
+    if not all(abs(score) <= _LARGEST_SCORE for score in found):  # so NaN is refused, too
+        raise ReviewError("got a score that is not from -1e6 to 1e6")
     return found

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float64
 from scipy.special import expit
 
 from longtail.models.errors import LongtailError
@@ -120,13 +119,9 @@ class ReviewDesk:
         return self._settings.review_doubt_from <= best <= self._settings.review_doubt_to
 
     async def _outcomes(
-        self,
-        engine: Engine,
-        asked: PredictRequest,
-        answer: EngineAnswer,
-        rows: Sequence[int],
+        self, engine: Engine, asked: PredictRequest, answer: EngineAnswer, rows: list[int],
         until: float,
-    ) -> list[Outcome]:
+    ) -> list[Outcome]:  # fmt: skip
         """Return the reviewed prediction of each row, or why there is none."""
         fitted = self._fitted(answer, asked)
         if fitted is None:
@@ -138,16 +133,19 @@ class ReviewDesk:
         query = Query(texts, asked.model_copy(update=changes), left_s)
         try:
             candidates = (await engine.predict(query)).predictions
-        except DeadlineError:
-            return ["time-limit"] * len(rows)
-        except LongtailError:
-            return ["busy"] * len(rows)
-        reviews = []
-        for i, text, best in zip(rows, texts, candidates, strict=True):
-            labels = [catalogue[each.index] for each in best.labels]
-            num_labels = len(answer.predictions[i].labels)
-            reviews.append(self._review(text, best, labels, fitted, asked, num_labels, until))
-        return await asyncio.gather(*reviews)
+        except LongtailError as error:
+            is_late = isinstance(error, DeadlineError)
+            return ["time-limit" if is_late else "busy"] * len(rows)
+        labels = [[catalogue[each.index] for each in best.labels] for best in candidates]
+        found = await asyncio.gather(
+            *(self._scores(*each, until) for each in zip(texts, labels, strict=True))
+        )
+        return [
+            given if isinstance(given, str) else _reordered(
+                best, fitted, given, own, asked, len(answer.predictions[i].labels)
+            )
+            for i, best, own, given in zip(rows, candidates, labels, found, strict=True)
+        ]  # fmt: skip
 
     def _fitted(self, answer: EngineAnswer, asked: PredictRequest) -> FittedReview | None:
         """Return how the reviewer's scores count for an answer; None where nobody fitted that."""
@@ -163,23 +161,17 @@ class ReviewDesk:
             return None
         return fitted if asked.k <= fitted.num_candidates else None
 
-    async def _review(
-        self,
-        text: str,
-        candidates: Prediction,
-        labels: Sequence[Label],
-        fitted: FittedReview,
-        asked: PredictRequest,
-        num_labels: int,
-        until: float,
-    ) -> Outcome:
+    async def _scores(
+        self, text: str, labels: Sequence[Label], until: float
+    ) -> list[float] | ReviewFailure:
         limit_s = min(self._settings.review_timeout_s, until - time.monotonic() - _SPARE_S)
+        candidates = [candidate_text(each) for each in labels]
+        attempts = self._settings.review_attempts
         try:
             async with asyncio.timeout(limit_s), self._slots:
-                scores = await attempted_scores(
-                    self._reviewer, text, [candidate_text(each) for each in labels],
-                    self._settings.review_attempts, self.budget.take,
-                )  # fmt: skip
+                return await attempted_scores(
+                    self._reviewer, text, candidates, attempts, self.budget.take
+                )
         except TimeoutError:
             return "time-limit"
         except SpentError:
@@ -188,12 +180,6 @@ class ReviewDesk:
             told = str(error) if isinstance(error, ReviewError) else type(error).__name__
             logger.warning("a review failed: %s", told)
             return "reviewer-failed"
-        log_odds = fitted.log_odds(
-            np.array([each.score for each in candidates.labels], dtype=np.float32),
-            np.array(scores, dtype=np.float32),
-            np.array([each.training_count for each in labels], dtype=np.int64),
-        )
-        return _reordered(candidates, log_odds, asked, num_labels)
 
 
 def open_desk(settings: Settings, telemetry: Telemetry) -> ReviewDesk | None:
@@ -211,15 +197,22 @@ def open_desk(settings: Settings, telemetry: Telemetry) -> ReviewDesk | None:
 
 def _reordered(
     candidates: Prediction,
-    log_odds: Float64[np.ndarray, candidate],
+    fitted: FittedReview,
+    scores: Sequence[float],
+    known: Sequence[Label],
     asked: PredictRequest,
     num_labels: int,
 ) -> Prediction:
-    """Return the candidates in the order of these log-odds, as many as the request wants.
+    """Return the candidates in the order after the review, as many as the request wants.
 
     The threshold "auto" keeps the number of labels of the ordinary answer.
     """
     labels = candidates.labels
+    log_odds = fitted.log_odds(
+        np.array([each.score for each in labels], dtype=np.float32),
+        np.array(scores, dtype=np.float32),
+        np.array([each.training_count for each in known], dtype=np.int64),
+    )
     order = np.argsort(-log_odds, kind="stable")[: asked.k]
     if isinstance(asked.threshold, float):
         order = order[expit(log_odds[order]) >= asked.threshold]

@@ -47,7 +47,7 @@ def is_parquet(address: str) -> bool:
     return address.lower().endswith(".parquet")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass  # neither frozen nor with slots: Ray makes workers of it
 class Parts:
     """Parquet files that are to be answered.
 
@@ -89,17 +89,17 @@ class Parts:
         with reaching(self.target):
             found = files.find(root, detail=True)
             sizes = {path.removeprefix(root): info["size"] for path, info in found.items()}
-            records = self._records([x for x in sizes if x.startswith((MANIFEST, RECORDS))])
-            for name in filter(_LEFTOVER.search, sizes):
+            noted = {name for name in sizes if name.startswith((MANIFEST, RECORDS))}
+            records = self._records(noted)
+            left = {name for name in sizes if _LEFTOVER.search(name)}
+            for name in left:
                 files.rm_file(root + name)
         done = {}
-        for name, size in sizes.items():
-            if _LEFTOVER.search(name) or name.startswith((MANIFEST, RECORDS)):
-                continue
+        for name in sorted(sizes.keys() - noted - left):
             problem = self._problem(name, records.get(name), names)
             if problem and not (overwrite and name in names):
                 raise ConfigError(f"--output {self.target!r}: {name!r} {problem}")
-            if not problem and records[name]["output"]["size_bytes"] == size:
+            if not problem and records[name]["output"]["size_bytes"] == sizes[name]:
                 done[name] = records[name]
         return done
 
@@ -166,7 +166,7 @@ class Parts:
         files.pipe_file(noted, _line(record))
         files.mv(incoming, root + name)
 
-    def _records(self, noted: Sequence[str]) -> dict[str, Record]:
+    def _records(self, noted: Set[str]) -> dict[str, Record]:
         """Return the records of files of records, by part."""
         files, root = self._target()
         contents = files.cat([root + name for name in noted]) if noted else {}
@@ -202,17 +202,6 @@ class Parts:
         """Return the file system, and the folder with "/"."""
         files, path = url_to_fs(self.target)
         return files, path.rstrip("/") + "/"
-
-
-class PartWorker:
-    """A process of a cluster, which Ray makes of a class that is not frozen."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    def answer(self, name: str) -> Record:
-        """Answer one part (see `Parts.answer`)."""
-        return self._parts.answer(name)
 
 
 def predict_parts(parts: Parts, answer: Answer, *, overwrite: bool = False) -> Tally:
@@ -260,8 +249,8 @@ def answer_on_ray(
     """
     ray = start_ray("--engine ray", num_workers * num_threads)
     options = {"num_cpus": num_threads, "num_gpus": int(device == "cuda")}
-    worker = ray.remote(**options, max_restarts=-1, max_task_retries=-1)(PartWorker)
-    pool = ray.util.ActorPool([worker.remote(parts) for _ in names[:num_workers]])
+    worker = ray.remote(**options, max_restarts=-1, max_task_retries=-1)(Parts)
+    pool = ray.util.ActorPool([worker.remote(**vars(parts)) for _ in names[:num_workers]])
     yield from pool.map_unordered(lambda each, name: each.answer.remote(name), names)
 
 

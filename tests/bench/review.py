@@ -31,7 +31,7 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.review.fitted import MODEL, REVIEWER, FittedReview
+from longtail.models.review.fitted import MODEL, REVIEWER
 from longtail.training.assessment.reviewed import Reviewed, find_review, publish_review
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.reviews import fit_review, held_out_gain
@@ -65,21 +65,16 @@ def with_scores(pairs: ScoredPairs, reviewed: np.ndarray) -> ScoredPairs:
     return replace(pairs, scores={**pairs.scores, REVIEWER: reviewed.astype(np.float32)})
 
 
-def order_of(review: FittedReview, pairs: ScoredPairs, counts: np.ndarray) -> np.ndarray:
-    """Return the order of the candidates after a review."""
-    given = (pairs.scores[MODEL], pairs.scores[REVIEWER], counts[pairs.labels])
-    log_odds = [review.log_odds(*row) for row in zip(*given, strict=True)]
-    return np.argsort(-np.stack(log_odds), axis=1, kind="stable")
-
-
 def measure(found: Reviewed, name: str, reviewed: np.ndarray) -> dict[str, Any]:
     """Return figures of a reviewer, fitted on every second document, measured on the others."""
     pairs = with_scores(found.pairs, reviewed)
     rows = np.arange(len(pairs.labels))
     fitted_on, rest = (pairs.of_documents(rows[i::2]) for i in (0, 1))
-    review = fit_review(fitted_on, found.counts, found.review.scorer, name)
+    review = fit_review(fitted_on, found.counts)
     is_published = held_out_gain(fitted_on, found.counts).is_significant
-    after = np.take_along_axis(rest.is_true, order_of(review, rest, found.counts), axis=1)
+    given = (rest.scores[MODEL], rest.scores[REVIEWER], found.counts[rest.labels])
+    log_odds = review.log_odds(*given)
+    after = np.take_along_axis(rest.is_true, np.argsort(-log_odds, axis=1, kind="stable"), axis=1)
     best = -np.sort(-rest.is_true.astype(int), axis=1)
     figures: dict[str, Any] = {"reviewer": name, "published": is_published}
     for k in (1, 5):

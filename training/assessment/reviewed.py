@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
-from scipy.sparse import csr_array
+from jaxtyping import Bool, Int64
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
@@ -17,7 +16,7 @@ from longtail.models.errors import ConfigError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.review.fitted import MODEL, REVIEW_NAME, REVIEWER, FittedReview
 from longtail.models.review.reviewer import Reviewer, ReviewError, attempted_scores, candidate_text
 from longtail.models.scorers.promises import PROMISES_NAME
@@ -27,6 +26,7 @@ from longtail.training.calibration.reviews import ReviewGain, fit_review, held_o
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
+from longtail.training.evaluation.metrics import join_truth
 from longtail.training.evaluation.tables import markdown_table
 from longtail.training.runtime.progress import progress_bar
 
@@ -73,10 +73,9 @@ class Reviewed:
     def shares(self) -> dict[str, tuple[float, float]]:
         """Return shares of right labels before and after, each document held out."""
         order = np.argsort(-self.gain.log_odds, axis=1, kind="stable")
-        counts = np.where(self.pairs.labels == NO_LABEL, -1, self.counts[self.pairs.labels])
-        before = _measured(self.pairs.is_true, counts)
-        after = _measured(*(np.take_along_axis(x, order, 1) for x in (self.pairs.is_true, counts)))
-        return {name: (value, after[name]) for name, value in before.items()}
+        before = (self.pairs.is_true, self.counts[self.pairs.labels])
+        after = _measured(*(np.take_along_axis(x, order, 1) for x in before))
+        return {name: (value, after[name]) for name, value in _measured(*before).items()}
 
     def to_markdown(self) -> str:
         """Return the figures as a table, with a sentence about the gain."""
@@ -147,17 +146,28 @@ def find_review(
     rows = np.unique(np.linspace(0, last, min(num_documents, last + 1)).astype(np.int64))
     if len(rows) < LEAST_DOCUMENTS:
         raise ConfigError(f"got {len(rows)} documents, expected at least {LEAST_DOCUMENTS}")
-    wanted = set(rows.tolist())
+    wanted, catalogue = set(rows.tolist()), predictor.catalogue
     texts = [text for row, text in enumerate(split.texts()) if row in wanted]
-    k = min(num_candidates, len(predictor.catalogue))
+    k = min(num_candidates, len(catalogue))
     ranking = predictor.rank(predictor.read(texts), RankingOptions(k=k, scorer=scorer))
-    scores = asyncio.run(_reviews(reviewer, texts, _candidates(predictor, ranking), timeout_s))
-    is_kept = np.array([each is not None for each in scores])
-    pairs = _pairs(ranking, scores, truth[rows]).of_documents(np.flatnonzero(is_kept))
-    counts = predictor.catalogue.training_counts
-    review = fit_review(pairs, counts, scorer, reviewer.name)
-    num_failed = int((~is_kept).sum())
-    return Reviewed(review, held_out_gain(pairs, counts), pairs, counts, num_failed, left_out)
+    is_there = ranking.labels != NO_LABEL
+    candidates = [
+        [candidate_text(catalogue[x]) for x in row if x != NO_LABEL]
+        for row in ranking.labels.tolist()
+    ]
+    found = asyncio.run(_reviews(reviewer, texts, candidates, timeout_s))
+    reviewed = np.zeros(ranking.labels.shape, dtype=np.float32)
+    for row, given in enumerate(found):
+        reviewed[row, : len(given or ())] = given or ()
+    is_true = join_truth(ranking.labels, truth[rows]).is_hit
+    weights, own = is_there.astype(np.float32), np.where(is_there, ranking.scores, -np.inf)
+    scores = {MODEL: own.astype(np.float32), REVIEWER: reviewed}
+    pairs = ScoredPairs(ranking.labels, is_true, is_there, weights, scores)
+    pairs = pairs.of_documents(np.flatnonzero([each is not None for each in found]))
+    review = fit_review(pairs, catalogue.training_counts, scorer, reviewer.name)
+    gain = held_out_gain(pairs, catalogue.training_counts)
+    num_failed = len(rows) - len(pairs.labels)
+    return Reviewed(review, gain, pairs, catalogue.training_counts, num_failed, left_out)
 
 
 def publish_review(
@@ -174,33 +184,6 @@ def publish_review(
         lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, texts),
         activate=activate,
         action="review",
-    )
-
-
-def _candidates(predictor: Predictor, ranking: Ranking) -> list[list[str]]:
-    catalogue = predictor.catalogue
-    return [
-        [candidate_text(catalogue[label]) for label in row if label != NO_LABEL]
-        for row in ranking.labels.tolist()
-    ]
-
-
-def _pairs(
-    ranking: Ranking,
-    scores: Sequence[list[float] | None],
-    truth: Float32[csr_array, "document label_or_unseen"],
-) -> ScoredPairs:
-    labels = ranking.labels
-    reviewed = np.full(labels.shape, -np.inf, dtype=np.float32)
-    for row, found in enumerate(scores):
-        reviewed[row, : len(found or ())] = found or ()
-    is_there = labels != NO_LABEL
-    width, rows = truth.shape[1], np.arange(len(labels))
-    carried = np.repeat(rows, np.diff(truth.indptr)) * width + truth.indices
-    is_true = np.isin(rows[:, None] * width + labels, carried) & is_there
-    own = np.where(is_there, ranking.scores, -np.inf).astype(np.float32)
-    return ScoredPairs(
-        labels, is_true, is_there, is_there.astype(np.float32), {MODEL: own, REVIEWER: reviewed}
     )
 
 

@@ -1,30 +1,32 @@
-"""Fitting the weight of a reviewer's scores by the rarity of the label, and its held-out gain.
+"""Fitting how much a reviewer's scores count by the rarity of the label, and its held-out gain.
 
 The pairs are the best labels of some dev documents, scored by the model and by the reviewer. Both
-are calibrated among these pairs, then blended as scorers are (see
-`longtail.training.calibration.blends`).
+are calibrated among these pairs. The model's log-odds stay as they are; what the reviewer adds to
+them has a weight that is drawn towards 0, so that scores that tell nothing change no order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float64, Int64
-from scipy.special import log_expit
+from jaxtyping import Bool, Float64, Int64
+from scipy.special import expit, log_expit
 
-from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import ConfigError
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.review.fitted import MODEL, REVIEWER, FittedReview
-from longtail.models.scorers.blending import FittedBlend
-from longtail.training.calibration.blends import fit_blend
+from longtail.models.review.fitted import KNOTS, MODEL, REVIEWER, FittedReview
+from longtail.models.scorers.blending import knot_shares
+from longtail.models.scorers.calibration import log_odds_of
 from longtail.training.calibration.fit import fit_calibration
+from longtail.training.calibration.minimum import minimum
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
 _SIGNIFICANT = 1.64
 """Standard errors of the mean gain that a reviewer must bring: one-sided, 5 %."""
+_RIDGE, _SMOOTHNESS = 1.0, 4.0
+"""Weights of the squares of the weights, and of their differences at neighbouring knots, in true
+pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,12 @@ class ReviewGain:
 
 
 def fit_review(
-    pairs: ScoredPairs, counts: Int64[np.ndarray, label], scorer: str, reviewer: str
+    pairs: ScoredPairs, counts: Int64[np.ndarray, label], scorer: str = "", reviewer: str = ""
 ) -> FittedReview:
-    """Fit the weights of the scores `MODEL` and `REVIEWER`.
+    """Fit what the scores `REVIEWER` add to the scores `MODEL`.
 
     Args:
-        pairs: The candidates of each document, the best first.
+        pairs: The candidates of each document, the best first; those with `NO_LABEL` weigh 0.
         counts: Training documents of each label.
         scorer: The one with the scores `MODEL`.
         reviewer: The name of the reviewer.
@@ -61,15 +63,26 @@ def fit_review(
     Raises:
         ConfigError: No candidate is right, so that nothing can be fitted.
     """
-    calibrations, blend = _fitted(pairs, counts, (MODEL, REVIEWER))
+    model, own = (fit_calibration(*pairs.of(name)) for name in (MODEL, REVIEWER))
+    if model is None or own is None:
+        raise ConfigError("no candidate of these documents is right; give other documents")
+    is_there = pairs.labels != NO_LABEL
+    is_true = pairs.is_true[is_there]
+    any_one = np.log(is_true.sum() + 1) - np.log((~is_true).sum() + 1)
+    own = replace(own, intercept=float(own.intercept - any_one))
+    weights = _fit_weights(
+        log_odds_of(model, pairs.scores[MODEL][is_there]),
+        log_odds_of(own, pairs.scores[REVIEWER][is_there]),
+        knot_shares(counts[pairs.labels[is_there]], KNOTS),
+        is_true,
+    )
     num_documents, num_candidates = pairs.labels.shape
-    return FittedReview(scorer, reviewer, num_candidates, num_documents, calibrations, blend)
+    calibrations = {MODEL: model, REVIEWER: own}
+    return FittedReview(scorer, reviewer, num_candidates, num_documents, calibrations, weights)
 
 
 def held_out_gain(pairs: ScoredPairs, counts: Int64[np.ndarray, label]) -> ReviewGain:
     """Return how much a reviewer adds, fitted on one half of the documents, measured on the other.
-
-    The model's scores alone are fitted anew, too, so that the difference is the reviewer's.
 
     Args:
         pairs: As of `fit_review`.
@@ -79,27 +92,44 @@ def held_out_gain(pairs: ScoredPairs, counts: Int64[np.ndarray, label]) -> Revie
         ConfigError: No candidate of one of the halves is right.
     """
     rows = np.arange(len(pairs.labels))
-    log_odds = np.full((2, *pairs.labels.shape), -np.inf)
-    for found, members in zip(log_odds, ((MODEL,), (MODEL, REVIEWER)), strict=True):
-        for half in (0, 1):
-            calibrations, blend = _fitted(pairs.of_documents(rows[1 - half :: 2]), counts, members)
-            own, priors = [calibrations[x] for x in members], np.zeros(len(counts), np.float32)
-            rest = pairs.of_documents(rows[half::2])
-            found[half::2] = FittedBlend(blend, own, counts, priors).log_odds(
-                np.stack([rest.scores[name] for name in members]), np.maximum(rest.labels, 0)
-            )
-    losses = np.where(pairs.is_true, -log_expit(log_odds), -log_expit(-log_odds))
-    alone, both = np.where(pairs.labels == NO_LABEL, 0, losses).sum(axis=2)
-    error = float((alone - both).std() / np.sqrt(len(rows)))
-    held_out = np.where(pairs.labels == NO_LABEL, -np.inf, log_odds[1])
-    return ReviewGain(float((alone - both).mean()), error, held_out)
+    alone, both = np.empty((2, *pairs.labels.shape))
+    for half in (0, 1):
+        review = fit_review(pairs.of_documents(rows[1 - half :: 2]), counts)
+        rest = pairs.of_documents(rows[half::2])
+        given = (rest.scores[MODEL], rest.scores[REVIEWER], counts[rest.labels])
+        alone[half::2] = log_odds_of(review.calibrations[MODEL], given[0])
+        both[half::2] = review.log_odds(*given)
+    losses = [-log_expit(np.where(pairs.is_true, x, -x)).sum(axis=1) for x in (alone, both)]
+    gains = losses[0] - losses[1]
+    return ReviewGain(float(gains.mean()), float(gains.std() / np.sqrt(len(rows))), both)
 
 
-def _fitted(
-    pairs: ScoredPairs, counts: Int64[np.ndarray, label], members: Sequence[str]
-) -> tuple[dict[str, Calibration], RarityBlend]:
-    found = {name: fit_calibration(*pairs.of(name)) for name in members}
-    calibrations = {name: each for name, each in found.items() if each is not None}
-    if len(calibrations) < len(found):
-        raise ConfigError("no candidate of these documents is right; give other documents")
-    return calibrations, fit_blend(pairs, members, calibrations, counts, tail=0.0)
+def _fit_weights(
+    model: Float64[np.ndarray, pair],
+    added: Float64[np.ndarray, pair],
+    shares: Float64[np.ndarray, "pair knot"],
+    is_true: Bool[np.ndarray, pair],
+) -> tuple[float, ...]:
+    """Return the weights w, at least 0, of a logistic regression: model + (shares w) added."""
+    columns = shares * added[:, None]
+    num_knots = shares.shape[1]
+    steps = np.diff(np.eye(num_knots), axis=0)
+    penalty = 2 * (_RIDGE * np.eye(num_knots) + _SMOOTHNESS * steps.T @ steps)
+
+    def loss(
+        weights: Float64[np.ndarray, knot],
+    ) -> tuple[float, Float64[np.ndarray, knot]]:
+        log_odds = model + columns @ weights
+        cost = -log_expit(np.where(is_true, log_odds, -log_odds)).sum()
+        cost += weights @ penalty @ weights / 2
+        return float(cost), columns.T @ (expit(log_odds) - is_true) + penalty @ weights
+
+    def curvature(weights: Float64[np.ndarray, knot]) -> Float64[np.ndarray, "knot knot"]:
+        right = expit(model + columns @ weights)
+        found: Float64[np.ndarray, "knot knot"] = (
+            columns.T * (right * (1 - right))
+        ) @ columns + penalty
+        return found
+
+    zeros = np.zeros(num_knots)
+    return tuple(minimum(loss, curvature, zeros, zeros, tolerance=1e-12).round(6).tolist())

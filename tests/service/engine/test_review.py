@@ -8,16 +8,16 @@ from itertools import cycle
 
 import pytest
 
-from longtail.models.bundle.manifest import Calibration, RarityBlend
-from longtail.models.review.fitted import MODEL, REVIEWER, FittedReview
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.review.fitted import KNOTS, MODEL, REVIEWER, FittedReview
 from longtail.service.engine.review import DayBudget, SpentError
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 
-IDENTITY = Calibration((0.0,), (1.0, 1.0), 0.0)
-ONE = (1.0,)
+ONE = (1.0, 1.0)
 FITTED = FittedReview(
-    "retrieval", "rerank", 6, 300, {MODEL: IDENTITY, REVIEWER: IDENTITY},
-    RarityBlend((0,), (-20.0,), {MODEL: ONE, REVIEWER: ONE}, {MODEL: -50.0, REVIEWER: -50.0}),
+    "retrieval", "rerank", 6, 300,
+    {MODEL: Calibration((0.0,), ONE, -20.0), REVIEWER: Calibration((0.0,), ONE, 0.0)},
+    (1.0,) * len(KNOTS),
 )  # fmt: skip
 
 

@@ -174,8 +174,8 @@ def test_workers_of_a_cluster_write_the_same_files(parts, place, monkeypatch):
 
     def start(*given):
         def remote(kind):
-            def make(asked):
-                made.append(kind(asked))
+            def make(**asked):
+                made.append(kind(**asked))
                 return SimpleNamespace(answer=SimpleNamespace(remote=made[-1].answer))
 
             return SimpleNamespace(remote=make)
@@ -214,7 +214,7 @@ def test_killing_a_worker_costs_its_part(ray_cluster, parts, place, monkeypatch)
 def worker_pid():
     """The process of a worker with a model."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        if re.match(rb"ray::.*PartWorker", path.read_bytes()):
+        if re.match(rb"ray::.*Parts", path.read_bytes()):
             return int(path.parent.name)
     raise AssertionError("no worker")
 

@@ -36,27 +36,27 @@ def pairs_of(drawn, reviewed):
 
 
 def fitted_and_measured(pairs, k):
-    """P@k on the documents that the review is not fitted on."""
-    first = pairs.of_documents(np.arange(NUM_FITTED))
-    review = fit_review(first, COUNTS, "ensemble", "someone")
+    """P@k before and after on the documents that the review is not fitted on, and the best."""
+    review = fit_review(pairs.of_documents(np.arange(NUM_FITTED)), COUNTS)
     rest = pairs.of_documents(np.arange(NUM_FITTED, len(pairs.labels)))
-    given = (rest.scores[MODEL], rest.scores[REVIEWER], COUNTS[rest.labels])
-    log_odds = np.stack([review.log_odds(*row) for row in zip(*given, strict=True)])
+    log_odds = review.log_odds(rest.scores[MODEL], rest.scores[REVIEWER], COUNTS[rest.labels])
     order = np.argsort(-log_odds, axis=1, kind="stable")[:, :k]
     after = np.take_along_axis(rest.is_true, order, axis=1).mean()
-    return after, rest
+    return rest.is_true[:, :k].mean(), after, np.minimum(rest.is_true.sum(axis=1), k).mean() / k
 
 
 @pytest.mark.parametrize("k", [1, 5])
 def test_with_a_perfect_reviewer_all_right_candidates_come_first(drawn, k):
     pairs = pairs_of(drawn, drawn[2].astype(float))
-    after, rest = fitted_and_measured(pairs, k)
-    assert after == pytest.approx(np.minimum(rest.is_true.sum(axis=1), k).mean() / k)
+    _, after, best = fitted_and_measured(pairs, k)
+    assert after == pytest.approx(best)
     assert held_out_gain(pairs.of_documents(np.arange(NUM_FITTED)), COUNTS).is_significant
 
 
 def test_a_random_reviewer_counts_nothing(drawn):
     pairs = pairs_of(drawn, drawn[3])
+    before, after, _ = fitted_and_measured(pairs, 1)
+    assert after >= before - 0.001  # even where it were published
     for first in range(0, 3000, 600):
         part = pairs.of_documents(np.arange(first, first + NUM_FITTED))
         assert not held_out_gain(part, COUNTS).is_significant  # so nothing is published
@@ -65,14 +65,14 @@ def test_a_random_reviewer_counts_nothing(drawn):
 def test_without_a_right_candidate_nothing_is_fitted(drawn):
     pairs = pairs_of(drawn, drawn[3])
     with pytest.raises(ConfigError, match="right"):
-        fit_review(replace(pairs, is_true=np.zeros_like(pairs.is_true)), COUNTS, "a", "b")
+        fit_review(replace(pairs, is_true=np.zeros_like(pairs.is_true)), COUNTS)
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"num_candidates": 1}, {"num_candidates": 51}, {"num_documents": 0}, {"scorer": 3},
-        {"calibrations": {}}, {"blend": None}, {"other": 1},
+        {"calibrations": {}}, {"weights": [1.0]}, {"weights": [-1.0] * 7}, {"other": 1},
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_refused(drawn, change):
