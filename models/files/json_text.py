@@ -44,17 +44,6 @@ def strings_of(value: object, name: str) -> list[str]:
     return value
 
 
-def string_map_of(value: object, name: str) -> dict[str, str]:
-    """Return a value that must be an object of strings.
-
-    Raises:
-        TypeError: It is something else.
-    """
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise TypeError(f"{name}: expected an object of strings")
-    return value
-
-
 def whole_number_of(value: object, name: str, least: int, most: int) -> int:
     """Return a value that must be a whole number from `least` to `most`.
 

@@ -128,8 +128,8 @@ class NamesKind(ScorerKind):
             "pairs": counts.pairs,
             "pair_documents": counts.pair_documents,
             "num_documents": np.array([counts.num_documents], dtype=np.int64),
-            "found": history.found,
-            "right": history.right,
+            "found": _stored(history.found),
+            "right": _stored(history.right),
         }
 
     def texts(self, model: NameModel) -> dict[str, str]:
@@ -160,7 +160,7 @@ class NamesKind(ScorerKind):
                 tuple(strings_of(content["words"], "words")), arrays["documents"],
                 arrays["pairs"], arrays["pair_documents"], num_documents,
             ),
-            history=FindHistory(arrays["found"], arrays["right"]),
+            history=FindHistory(_read(arrays["found"]), _read(arrays["right"])),
             trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
             languages=languages_of(strings_of(content["languages"], "languages")),
             removes_markup=truth_of(content.get("removes_markup", False), "removes_markup"),
@@ -199,6 +199,15 @@ def _labels_of(text: str) -> LabelCatalogue:
         return LabelCatalogue.from_jsonl(text)
     except DataError as error:
         raise ValueError(f"{_LABELS_FILE}: {error}") from error
+
+
+def _stored(finds: Int64[np.ndarray, "label kind"]) -> Int64[np.ndarray, "label stored"]:
+    """Return finds without the last kind, codes, where there are none of it."""
+    return finds if finds[:, -1].any() else np.ascontiguousarray(finds[:, :-1])
+
+
+def _read(finds: Int64[np.ndarray, "label stored"]) -> Int64[np.ndarray, "label kind"]:
+    return np.pad(finds, ((0, 0), (0, int(finds.shape[1] == NUM_KINDS - 1))))
 
 
 def _check(model: NameModel, num_labels: int) -> None:

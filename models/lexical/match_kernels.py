@@ -46,6 +46,7 @@ class NameIndex(NamedTuple):
     starts: Int64[np.ndarray, term_and_one]
     words: Int32[np.ndarray, word]
     is_preferred: Bool[np.ndarray, term]
+    is_code: Bool[np.ndarray, term]
     num_alike: Int64[np.ndarray, term]
     starts_of_labels: Int64[np.ndarray, label_and_one]
     relatives: Int64[np.ndarray, relative]
@@ -77,7 +78,7 @@ class NameIndex(NamedTuple):
 
 
 as_record = RecordOf(
-    starts=I64, words=I32, is_preferred=BOOL, num_alike=I64, starts_of_labels=I64,
+    starts=I64, words=I32, is_preferred=BOOL, is_code=BOOL, num_alike=I64, starts_of_labels=I64,
     relatives=I64, starts_of_relatives=I64, weights=F32, idf=F32, pair_keys=I64, pair_idf=F32,
     key_starts=I64, key_labels=I64, vector_starts=I64, vector_features=I64, vector_weights=F32,
     num_words=INT, num_pairs=INT, num_labels=INT,
@@ -87,9 +88,9 @@ _match_texts = function("match_texts", I32, I64, INT, I64, as_record, FLOAT, INT
 
 NUM_SEEN = 16
 """Features of a match that the text alone tells; see `longtail.models.lexical.matcher.FEATURES`."""
-PARTLY, IN_A_SENTENCE, AS_A_PHRASE = 0, 1, 2
-"""How a name was found: some of its words; all of them in one sentence; or all of them in their
-order, at a place that belongs to no longer name."""
+PARTLY, IN_A_SENTENCE, AS_A_PHRASE, AS_A_CODE = 0, 1, 2, 3
+"""How a name was found: some of its words; all of them in one sentence; all of them in their
+order, at a place that belongs to no longer name; or so, and it is a code."""
 _COLUMNS = (Grown(np.int64), Grown(np.int64), Grown(np.int64), Grown(np.float32, NUM_SEEN))
 
 

@@ -28,8 +28,8 @@ FEATURES = (
 )  # fmt: skip
 """The columns of a match. Places are shares of the text's length; the last two columns are of the
 training documents in which the label's name was found in the same way."""
-NUM_KINDS = 3
-"""Ways in which a name is found: some words, all of them in a sentence, or in their order."""
+NUM_KINDS = 4
+"""Ways in which a name is found (see `longtail.models.lexical.match_kernels`)."""
 _LEAST_SHARE = 0.55
 _NUM_NEAREST = 30
 _KEYLESS_SHARE = 0.2
@@ -39,6 +39,9 @@ _ROUNDING = 1e-4
 """More than the sums of idf can be off, as a share."""
 _PRIOR_WEIGHT = 10.0
 """Finds of a name that what is known of all names counts for."""
+_PRIOR_FINDS = np.array([1.0, 1.0, 1.0, 10.0])
+_PRIOR_RIGHT = np.array([0.5, 0.5, 0.5, 9.5])
+"""What is known of each kind before any find: a code in a text is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ class FindHistory:
     def _shares(self) -> Float64[np.ndarray, kind]:
         """Of right finds among all of each kind."""
         found, right = self.found.sum(axis=0), self.right.sum(axis=0)
-        shares: Float64[np.ndarray, kind] = (right + 0.5) / (found + 1)
+        shares: Float64[np.ndarray, kind] = (right + _PRIOR_RIGHT) / (found + _PRIOR_FINDS)
         return shares
 
 
@@ -178,9 +181,9 @@ def _index_of(terms: LabelTerms, counts: WordCounts, num_labels: int) -> NameInd
     vectors = _vectors(terms, idf, counts.pairs, pair_idf, num_labels)
     key_starts, key_labels = _key_words(terms, idf)
     return NameIndex(
-        terms.starts, terms.words, terms.is_preferred, terms.num_alike, terms.starts_of_labels,
-        terms.relatives, terms.starts_of_relatives, terms.weights(idf), idf, counts.pairs,
-        pair_idf, key_starts, key_labels,
+        terms.starts, terms.words, terms.is_preferred, terms.is_code, terms.num_alike,
+        terms.starts_of_labels, terms.relatives, terms.starts_of_relatives, terms.weights(idf),
+        idf, counts.pairs, pair_idf, key_starts, key_labels,
         vectors.indptr.astype(np.int64), vectors.indices.astype(np.int64),
         vectors.data.astype(np.float32),
     )  # fmt: skip
@@ -224,15 +227,16 @@ def _vectors(
 ) -> csr_array:
     """Return the idf of the words and pairs of all names of each label, at unit length."""
     sizes = np.diff(terms.starts)
-    label_of_word = np.repeat(terms.labels, sizes)
+    # Codes are left out: they would make all names of a label less like a text that has none.
+    label_of_word, is_word = np.repeat(terms.labels, sizes), ~np.repeat(terms.is_code, sizes)
     keys = terms.words[:-1].astype(np.int64) << 32 | terms.words[1:].astype(np.int64)
     term_of_word = np.repeat(np.arange(len(sizes)), sizes)
     is_pair = term_of_word[:-1] == term_of_word[1:]
     if not np.isin(keys[is_pair], pairs).all():
         raise ValueError("names: pairs of words that were not counted")
     found = np.searchsorted(pairs, keys[is_pair])
-    rows = np.concatenate([label_of_word, label_of_word[:-1][is_pair]])
-    columns = np.concatenate([terms.words, len(idf) + found])
+    rows = np.concatenate([label_of_word[is_word], label_of_word[:-1][is_pair]])
+    columns = np.concatenate([terms.words[is_word], len(idf) + found])
     shape = (num_labels, len(idf) + len(pairs))
     vectors = csr_array((np.ones(len(rows), dtype=np.float32), (rows, columns)), shape=shape)
     vectors.sum_duplicates()

@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.lexical.words import NameWords
+from longtail.models.lexical.words import NameWords, pieces
 
 MAX_WORDS = 16
 """Of a term; what a longer name has beyond is not compared."""
+_CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])[\w.]{3,}")
 _BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*")
 
 
@@ -28,6 +29,7 @@ class LabelTerms:
         words: The words of all terms, in order.
         labels: Whose term it is, rising.
         is_preferred: Whether it is the label's own name rather than another one.
+        is_code: Whether it is its id or notation, not a name.
         num_alike: Other labels with a term of the same words.
         starts_of_labels: Where the terms of each label begin, and where the last one's end.
         relatives: Labels that are broader or narrower than each label, one after the other.
@@ -39,6 +41,7 @@ class LabelTerms:
     words: Int32[np.ndarray, word]
     labels: Int64[np.ndarray, term]
     is_preferred: Bool[np.ndarray, term]
+    is_code: Bool[np.ndarray, term]
     num_alike: Int64[np.ndarray, term]
     starts_of_labels: Int64[np.ndarray, label_and_one]
     relatives: Int64[np.ndarray, relative]
@@ -53,9 +56,9 @@ class LabelTerms:
             words: Of their names.
         """
         terms = [
-            (number, name, read, is_preferred)
+            (number, name, read, is_code)
             for number, label in enumerate(catalogue)
-            for name, read, is_preferred in _terms_of(label, words)
+            for name, read, is_code in _terms_of(label, words)
         ]
         labels = np.array([number for number, *_ in terms], dtype=np.int64)
         numbers = [read for _, _, read, _ in terms]
@@ -65,7 +68,10 @@ class LabelTerms:
             starts=_starts(numbers),
             words=np.array([each for read in numbers for each in read], dtype=np.int32),
             labels=labels,
-            is_preferred=np.array([each for *_, each in terms], dtype=np.bool_),
+            is_preferred=np.array(
+                [name == catalogue[number].name for number, name, *_ in terms], dtype=np.bool_
+            ),
+            is_code=np.array([each for *_, each in terms], dtype=np.bool_),
             num_alike=_num_alike(numbers, labels),
             starts_of_labels=np.searchsorted(labels, np.arange(len(catalogue) + 1)).astype(
                 np.int64
@@ -83,33 +89,35 @@ class LabelTerms:
         return np.array(sums, dtype=np.float32)
 
 
-def names_of(label: Label) -> Iterator[str]:
-    """Give all names of a label.
+def names_of(label: Label) -> dict[str, bool]:
+    """Return all names of a label, and whether each is a code rather than a name.
 
-    Yields:
-        Its own, then that without what stands in brackets, then the other ones.
+    Its own name is the first, then that without what stands in brackets, the other ones, and last
+    its id and notation where they can be told from words and numbers in a text: one word of three
+    characters or more with a letter and a digit, such as "N53.77".
     """
-    seen = set()
-    for name in (label.name, _BRACKETS.sub(" ", label.name).strip(), *label.alternative_names):
-        if name and name not in seen:
-            seen.add(name)
-            yield name
+    names = (label.name, _BRACKETS.sub(" ", label.name).strip(), *label.alternative_names)
+    found = dict.fromkeys(filter(None, names), False)
+    for each in (label.id, label.notation):
+        if _CODE.fullmatch(each) and len(pieces(each)) == 1:
+            found.setdefault(each, True)
+    return found
 
 
 def _terms_of(label: Label, words: NameWords) -> Iterator[tuple[str, list[int], bool]]:
     """Give the names of a label that have words, those of the same words once; none if retired.
 
     Yields:
-        Name, words, whether it is the label's own.
+        Name, words, whether it is a code.
     """
     if label.is_retired:  # else it would hide names of labels that may be answered
         return
     seen = set()
-    for name in names_of(label):
+    for name, is_code in names_of(label).items():
         read = words.read_name(name)[:MAX_WORDS]
         if read and tuple(read) not in seen:
             seen.add(tuple(read))
-            yield name, read, name == label.name
+            yield name, read, is_code
 
 
 def _starts(rows: Sequence[Sequence[int]]) -> Int64[np.ndarray, row_and_one]:

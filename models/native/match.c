@@ -7,13 +7,14 @@
 #include "best.h"
 #include "sorting.h"
 
-enum { NUM_SEEN = 16, PARTLY = 0, IN_A_SENTENCE = 1, AS_A_PHRASE = 2, SENTENCE_END = -2 };
+enum { NUM_SEEN = 16, SENTENCE_END = -2 };
+enum { PARTLY = 0, IN_A_SENTENCE = 1, AS_A_PHRASE = 2, AS_A_CODE = 3 };
 
 // The names of all labels: `NameIndex` in match_kernels.py.
 typedef struct {
     const int64_t *starts;
     const int32_t *words;
-    const bool *is_preferred;
+    const bool *is_preferred, *is_code;
     const int64_t *num_alike, *starts_of_labels, *relatives, *starts_of_relatives;
     const float *weights, *idf;
     const int64_t *pair_keys;
@@ -259,7 +260,7 @@ static bool touch(text *text) {
             if (!reserve(&text->touched, &text->room, text->num_touched + 1, sizeof(int64_t)))
                 return false;
             text->touched[text->num_touched++] = label;
-            text->dots[label] = cosine(text, label);
+            text->dots[label] = fmaxf(cosine(text, label), 1e-9f);  // a code has none
         }
     }
     return true;
@@ -313,7 +314,8 @@ static void describe_places(const text *text, int64_t label, int64_t *best_term,
         num_phrases += own_phrases, num_free += own_free;
         const standing place = in_sentences(text, term);
         const double shared = shared_idf(text, term) / index->weights[term];
-        const int64_t kind = own_free ? AS_A_PHRASE : place.num_whole ? IN_A_SENTENCE : PARTLY;
+        const int64_t whole = index->is_code[term] ? AS_A_CODE : AS_A_PHRASE;
+        const int64_t kind = own_free ? whole : place.num_whole ? IN_A_SENTENCE : PARTLY;
         // The kind decides, then the share in a sentence, then that anywhere; ties: the first.
         const double value = (double)(4 * kind) + 2 * place.share + shared;
         if (!(value > best)) continue;

@@ -227,6 +227,7 @@ def changed_names(model: NameModel, changed: ChangedLabels) -> NameModel | None:
                 now.name,
                 alternative_names=others,
                 parents=parents,
+                notation=now.notation,
                 is_retired=now.is_retired,
             )
         )

@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical import matcher as module
-from longtail.models.lexical.match_kernels import AS_A_PHRASE, IN_A_SENTENCE, PARTLY
+from longtail.models.lexical.match_kernels import AS_A_CODE, AS_A_PHRASE, IN_A_SENTENCE, PARTLY
 from longtail.models.lexical.matcher import (
     FEATURES,
     FindHistory,
@@ -56,6 +56,9 @@ class Oracle:
             if read := tuple(self.words.read_name(name)):
                 terms.setdefault(read, name == label.name)
         return list(terms.items())
+
+    def is_code(self, term) -> bool:
+        return any(character.isdigit() for word in term for character in self.words.words[word])
 
     def idf(self, key: int | tuple[int, int]) -> float:
         """ln((1 + N) / (1 + df)) + 1 of a word or of a pair."""
@@ -109,20 +112,21 @@ class Oracle:
 
     def kind(self, term) -> int:
         if self.num_free(term):
-            return AS_A_PHRASE
+            return AS_A_CODE if self.is_code(term) else AS_A_PHRASE
         return IN_A_SENTENCE if self.in_sentences(term)[1] else PARTLY
 
     def value(self, term) -> float:
         return 4 * self.kind(term) + 2 * self.in_sentences(term)[0] + self.share(term, self.pieces)
 
     def cosine(self, label: int) -> float:
-        mine = {x for term, _ in self.terms[label] for x in (*term, *pairwise(term))}
+        names = [term for term, _ in self.terms[label] if not self.is_code(term)]
+        mine = {x for term in names for x in (*term, *pairwise(term))}
         text = [*self.pieces, *pairwise(self.pieces)]
         known = {x for x in text if x in self.pairs or (isinstance(x, int) and x >= 0)}
         found = {x: (1 + np.log(text.count(x))) * self.idf(x) for x in known}
         dot = sum(found[x] * self.idf(x) for x in mine if x in found)
         norms = (sum(x**2 for x in found.values()), sum(self.idf(x) ** 2 for x in mine))
-        return dot / np.sqrt(norms[0] * norms[1]) if dot else 0.0
+        return dot / np.sqrt(norms[0] * norms[1]) if dot else 1e-9
 
     def key_words(self, term) -> set[int]:
         """The rarest words, up to the one without which less than a match needs is left."""
@@ -200,23 +204,38 @@ NAMES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
 
 
 @st.composite
-def catalogues(draw) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """Name, other names and parents of each label."""
+def catalogues(draw) -> list[tuple[str, tuple[str, ...], tuple[str, ...], str]]:
+    """Name, other names, parents and notation of each label."""
     names = draw(st.lists(NAMES, min_size=1, max_size=9))
     others = st.lists(NAMES, max_size=2).map(tuple)
     parents = st.lists(st.sampled_from(names), max_size=2).map(tuple)
-    return [(name, draw(others), draw(parents)) for name in names]
+    notations = st.sampled_from(["", "N53.77", "x1y", "12345"])
+    return [(name, draw(others), draw(parents), draw(notations)) for name in names]
 
 
 def labels_of(drawn) -> list[Label]:
     return [
-        Label(f"L{i}", name, alternative_names=others, parents=parents)
-        for i, (name, others, parents) in enumerate(drawn)
+        Label(f"L{i}", name, alternative_names=others, parents=parents, notation=notation)
+        for i, (name, others, parents, notation) in enumerate(drawn)
     ]
 
 
 TEXTS = st.lists(
-    st.sampled_from([*WORDS, "rivers", "zebra", "river law", "law.", "fish.", "tax.", "port\n"]),
+    st.sampled_from(
+        [
+            *WORDS,
+            "rivers",
+            "zebra",
+            "river law",
+            "law.",
+            "fish.",
+            "tax.",
+            "port\n",
+            "n53.77",
+            "X1Y.",
+            "12345",
+        ]
+    ),
     max_size=14,
 ).map(" ".join)
 
@@ -338,8 +357,8 @@ def test_cosines_are_those_of_scikit_learn():
 
 
 def test_finds_are_described_by_log_odds_with_a_prior_of_their_kind():
-    found = np.array([[10, 0, 4], [0, 0, 6]])
-    right = np.array([[1, 0, 4], [0, 0, 1]])
+    found = np.array([[10, 0, 4, 0], [0, 0, 6, 0]])
+    right = np.array([[1, 0, 4, 0], [0, 0, 1, 0]])
     history = FindHistory(found, right)
     kinds = np.array([0, 2, 2, 1])
     labels = np.array([0, 0, 1, 1])
@@ -352,6 +371,8 @@ def test_finds_are_described_by_log_odds_with_a_prior_of_their_kind():
         )
         wanted.append([np.log(good / bad), np.log(1 + found[label, kind])])
     np.testing.assert_allclose(history.features(labels, kinds), wanted, rtol=1e-6)
+    code = history.features(np.array([0]), np.array([AS_A_CODE]))
+    assert code[0, 0] == pytest.approx(np.log(19))  # right until found wrong
 
 
 def test_histories_are_added_and_taken_off():

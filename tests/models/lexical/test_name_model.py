@@ -74,4 +74,4 @@ def test_a_new_label_is_found_by_its_names(model):
     assert found[2].nonzero()[0].tolist() == [5]
     assert more.counts.words[: len(model.counts.words)] == model.counts.words
     assert set(more.counts.words) == {*model.counts.words, "grain", "tax", "zyx"}
-    assert more.history.found.shape == (7, 3)
+    assert more.history.found.shape == (7, 4)

@@ -34,6 +34,20 @@ def test_a_label_has_its_name_that_without_brackets_and_others(name, others, rig
     assert list(names_of(Label("L", name, alternative_names=others))) == right
 
 
+@pytest.mark.parametrize(
+    ("code", "is_one"),
+    [
+        ("N53.77", True), ("E11", True), ("S72.001A", True), ("h2o", True), ("Ä12", True),
+        ("E1", False), ("10023", False), ("53.77", False), ("sales", False), ("A-12", False),
+        ("http://id/n53", False), ("A1.", False), ("c_1234", False), ("", False),
+    ],
+)  # fmt: skip
+def test_an_id_or_notation_that_is_no_word_and_no_number_is_a_code(code, is_one):
+    for label in (Label(code, "fish"), Label("L", "fish", notation=code)):
+        assert names_of(label) == {"fish": False} | ({code: True} if is_one else {})
+    assert names_of(Label("L", "N53.77", notation="N53.77")) == {"N53.77": False}
+
+
 def test_terms_stand_in_the_order_of_their_labels():
     terms, words = terms_of(
         Label("A", "Seal (animal)", alternative_names=("sea dog", "???")),

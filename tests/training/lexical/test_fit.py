@@ -11,7 +11,13 @@ from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
+from longtail.models.lexical.matcher import (
+    FEATURES,
+    NUM_KINDS,
+    FindHistory,
+    Matches,
+    NameMatcher,
+)
 from longtail.models.lexical.name_model import NameModel
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
@@ -100,7 +106,7 @@ def test_finds_of_all_documents_are_counted():
     texts, truth = corpus(200)
     model = fitted(texts, truth)
     matches = model.matcher.match(texts)
-    found, right = np.zeros((2, NUM_LABELS, 3), dtype=np.int64)
+    found, right = np.zeros((2, NUM_LABELS, NUM_KINDS), dtype=np.int64)
     dense = truth.toarray()
     for text, label, kind in zip(matches.texts, matches.labels, matches.kinds, strict=True):
         found[label, kind] += 1
@@ -171,6 +177,38 @@ def same(first: NameModel | None, second: NameModel | None) -> bool:
     arrays = [kind.arrays(each) for each in (first, second)]
     is_same = all(np.array_equal(arrays[0][name], arrays[1][name]) for name in arrays[0])
     return is_same and kind.texts(first) == kind.texts(second)
+
+
+# ---- codes ----
+
+
+def coded(texts: list[str], truth: csr_array) -> NameModel:
+    labels = [replace(x, id=f"N{50 + i}.{i}7") for i, x in enumerate(catalogue_of(NAMES))]
+    return fit_name_model(lambda: texts, truth, LabelCatalogue(labels), seed=0)
+
+
+def test_a_code_in_a_text_ranks_its_label_first_though_no_training_text_has_one():
+    texts, truth = corpus(200)
+    model = coded(texts, truth)
+    for text in ("Diagnosis: N53.37", "N53.37, lake of the river a\n sea. lake"):
+        scores = model.scores([text])
+        assert scores.indices[scores.data.argmax()] == 3
+        assert scores.data.max() > 2 * model.scores(texts).data.max()  # for blends
+    plain = fitted(texts, truth)
+    assert np.array_equal(model.scores(texts).data, plain.scores(texts).data)  # ids disturb nothing
+    assert KINDS["names"].arrays(plain)["found"].shape == (NUM_LABELS, NUM_KINDS - 1)
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_what_training_texts_say_of_codes_is_learned(is_right):
+    texts, truth = corpus(300)
+    wrong = np.argwhere(truth.toarray() == 0)[:: NUM_LABELS - 2]
+    right = np.argwhere(truth.toarray())[::2]
+    for row, label in right if is_right else wrong:
+        texts[row] += f" N{50 + label}.{label}7."
+    scores = coded(texts, truth).scores(["see N53.37 and river a", "see N53.37"]).toarray()
+    assert (scores[0].argmax() == 3) == is_right
+    assert (scores[1, 3] > 0) == is_right
 
 
 # ---- nothing to learn ----
