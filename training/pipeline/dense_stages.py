@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int64
+
+from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.names import CLASSIFIER
 from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.scorers.markup import without_markup
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.learning.objectives import make_objective, make_subset_loss
@@ -27,6 +32,11 @@ from longtail.training.pipeline.dense import (
     start_dense,
 )
 from longtail.training.pipeline.encoder_free import EncoderFree
+from longtail.training.pipeline.encoder_vocabulary import (
+    keep_embeddings,
+    kept_pieces,
+    tokenizer_of,
+)
 from longtail.training.runtime.distributed import ALONE, Processes
 from longtail.training.runtime.machine import Machine
 from longtail.training.runtime.run_log import stage_cost
@@ -39,10 +49,12 @@ class TrainingInputs:
     Attributes:
         texts: Documents and label descriptions.
         subsets: The labels that each step of the dual encoder scores.
+        kept: The pieces of words that the encoder keeps; None: all.
     """
 
     texts: TrainingTexts
     subsets: LabelSubsets
+    kept: Int64[np.ndarray, kept] | None = None
 
 
 def tried_start(
@@ -82,13 +94,27 @@ def train_dense(
         folder: Of the run.
     """
     with stage_cost(folder, "tokens and hard negatives"):
+        kept = kept_pieces(start.tokenizer, _encoded(start, config, corpus, found.catalogue))
+        if kept is not None:
+            start = replace(start, tokenizer=tokenizer_of(start.tokenizer, kept))
         documents = corpus.split("train").texts()
         texts = read_training_texts(start, config, documents, found.catalogue, found.truth)
         subsets = find_label_subsets(config.retrieval, found.sparse, found.features, found.truth)
-    inputs = TrainingInputs(texts, subsets)
+    inputs = TrainingInputs(texts, subsets, kept)
     start.machine.processes.from_first(lambda: inputs)
     train_stages(start, inputs, config, folder)
     return finish_dense(start, texts, config, folder)
+
+
+def _encoded(
+    start: DenseStart, config: TrainingConfig, corpus: Dataset, catalogue: LabelCatalogue
+) -> Iterator[str]:
+    """Give all texts of train and dev, and of the labels, as the encoder reads them, but uncut."""
+    for name in {"train", "dev"} & set(corpus.split_names):
+        for text in corpus.split(name).texts():
+            yield start.prefixes.document + (without_markup(text) if config.remove_markup else text)
+    for label in catalogue:
+        yield start.prefixes.label + label.pseudo_description
 
 
 def follow(config: TrainingConfig, processes: Processes) -> None:
@@ -126,6 +152,8 @@ def train_stages(
             Of the other processes than the first: a folder for what none will need.
     """
     model, machine, texts = start.model, start.machine, inputs.texts
+    if inputs.kept is not None:
+        keep_embeddings(model.encoder, inputs.kept)
     stages = Stages(texts, config.seed, machine, folder)
     with stage_cost(folder, "classifier"):
         step = classifier_step(model, texts, machine)
