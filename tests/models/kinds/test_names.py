@@ -15,7 +15,7 @@ from longtail.models.errors import BundleCorruptError
 from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
-from longtail.models.lexical.matcher import FEATURES, FindHistory
+from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory
 from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.names import NAMES
 from longtail.models.options import RankingOptions
@@ -39,7 +39,7 @@ def names(parts):
         counts=count_words(
             map(words.read_text, ["river policy", "fish and law"]), catalogue, words
         ),
-        history=FindHistory(*(rng.integers(*x, (NUM_LABELS, 3)) for x in ((5, 9), (0, 5)))),
+        history=FindHistory(*(rng.integers(*x, (NUM_LABELS, NUM_KINDS)) for x in ((5, 9), (0, 5)))),
         trees=BoostedTrees(
             roots=3 * numbers,
             features=np.array([x for i in numbers for x in (i, LEAF, LEAF)]),
