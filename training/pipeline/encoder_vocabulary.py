@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,12 +87,14 @@ def tokenizer_of(tokenizer: TokenizersBackend, kept: Int64[np.ndarray, kept]) ->
     for token in content["added_tokens"]:
         token["id"] = place[token["id"]]
     backend = Tokenizer.from_str(json.dumps(content))
-    return TokenizersBackend(tokenizer_object=backend, **tokenizer.special_tokens_map)
+    make: Any = TokenizersBackend  # without annotations
+    pruned: TokenizersBackend = make(tokenizer_object=backend, **tokenizer.special_tokens_map)
+    return pruned
 
 
 def keep_embeddings(encoder: DualEncoder, kept: Int64[np.ndarray, kept]) -> None:
     """Leave an encoder the embeddings of the kept pieces, in place."""
-    transformer = encoder.transformer
+    transformer: Any = encoder.transformer
     rows = transformer.get_input_embeddings().weight[torch.from_numpy(kept)].detach().clone()
     transformer.resize_token_embeddings(len(kept))
     with torch.no_grad():
