@@ -11,6 +11,10 @@ the other labels; these and those share the error equally, and so do the labels.
 right than promised (the guarantee is about this one), `kept` the share of the others among `made`.
 
     python -m tests.bench.promise REGISTRY DATA [--split dev] [--draws 200] [--json FILE]
+
+With `--measured test` promises are found on the whole split and measured on another one, once.
+
+    python -m tests.bench.promise REGISTRY DATA --measured test [--json FILE]
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.scorers.promises import BandRule, Promise
 from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.untrained import open_as_trained
+from longtail.training.calibration.automation import KeptPromise, measure_promise
 from longtail.training.calibration.promises import (
     BAND_STARTS,
     AnsweredDocuments,
@@ -87,6 +92,27 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, object]:
     columns: list[dict[str, object]] = [{"name": x} for x in ("promise", "rule", "worst band")]
     columns += [{"name": name, "digits": digits} for name, digits in names.items()]
     return {"columns": columns, "rows": found}
+
+
+def kept_table(kept: list[KeptPromise]) -> dict[str, object]:
+    """Return a table: what each promise lets through, by band."""
+    rows = []
+    for each in kept:
+        for name, band in each.bands.items():
+            if band.share is None:
+                continue
+            found = round(100 * band.num_right / max(1, band.num_true), 2)
+            served = 100 * each.num_served / each.num_documents
+            bounds = f"{100 * band.lower:.1f} to {100 * band.upper:.1f}"
+            rows.append([
+                each.promise, name, band.num_accepted, found, round(100 * band.share, 2), bounds,
+                band.verdict(each.level), round(served, 2) if name == "all" else None,
+            ])  # fmt: skip
+    names = ("promise", "training documents", "accepted", "found, %", "right, %", "95 %", "kept")
+    columns: list[dict[str, object]] = [{"name": x} for x in (*names, "texts, %")]
+    for place in (3, 4, 7):
+        columns[place]["digits"] = 1
+    return {"columns": columns, "rows": rows}
 
 
 def one_rule(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments) -> Promise:
@@ -193,6 +219,7 @@ def main(
     draws: int = 200,
     confidence: float = 0.9,
     levels: Annotated[list[float], typer.Option("--level")] = [0.8, 0.9, 0.95],  # noqa: B006
+    measured_on: Annotated[str | None, typer.Option("--measured")] = None,
     json_file: Annotated[Path | None, typer.Option("--json")] = None,
 ) -> None:
     """Print how often each band keeps each promise on the other half, and what is accepted."""
@@ -200,6 +227,17 @@ def main(
     dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
     scorer = bundle.manifest.default_scorer
     documents = answer_split(bundle, dataset, split, scorer)
+    if measured_on is not None:
+        others = answer_split(bundle, dataset, measured_on, scorer)
+        found = [fit_promise(documents, scorer, "precision", x, confidence) for x in levels]
+        kept = [measure_promise(others, each) for each in found if each.can_accept]
+        table = kept_table(kept)
+        figures = {
+            "model": bundle.manifest.digest, "data": dataset.fingerprint, "split": measured_on,
+            "scorer": scorer, "documents": len(others.labels), "found_on": split, "promises": table,
+        }  # fmt: skip
+        print(deliver(json_file, figures, "\n".join(map(str, kept))))
+        return
     results = []
     for level in levels:
         for rule, each in draw(documents, scorer, level, confidence, draws).items():
