@@ -26,8 +26,6 @@ Accept = bool | float | str
 """How a query names a promise: true is the default one, a number a precision, else its name."""
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Count = Annotated[int, Field(ge=0)]
-_NEVER = 2.0
-"""A threshold that no probability reaches."""
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -110,9 +108,15 @@ class Promise:
             counts: Training documents of these labels.
         """
         found = np.searchsorted([band.least for band in self.bands], counts, side="right") - 1
-        own = [label in self.label_thresholds for label in labels.ravel().tolist()]
-        is_own = np.array(own, dtype=np.bool_).reshape(labels.shape)
-        return np.where((labels == NO_LABEL) | is_own, -1, found)
+        is_in_none = (labels == NO_LABEL) | ~np.isnan(self._set_by_people(labels))
+        return np.where(is_in_none, -1, found)
+
+    def _set_by_people(self, labels: Int64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
+        """Return the thresholds that people have set; nan for the other labels."""
+        if not self.label_thresholds:
+            return np.full(labels.shape, np.nan)
+        own = [self.label_thresholds.get(label, np.nan) for label in labels.ravel().tolist()]
+        return np.array(own).reshape(labels.shape)
 
     def accepted(
         self,
@@ -128,12 +132,11 @@ class Promise:
             probabilities: As calibrated.
         """
         numbers = self.bands_of(labels, counts)
-        own = [self.label_thresholds.get(label, _NEVER) for label in labels.ravel().tolist()]
-        least = np.array(own).reshape(labels.shape)
+        least = self._set_by_people(labels)  # nothing is at least nan
         for number, rule in enumerate(self.bands):
             is_in = numbers == number
             places = np.minimum(np.cumsum(is_in, axis=1) - 1, len(rule.thresholds))
-            least = np.where(is_in, np.append(rule.thresholds, _NEVER)[places], least)
+            least = np.where(is_in, np.append(rule.thresholds, np.nan)[places], least)
         accepted: Bool[np.ndarray, "text k"] = probabilities >= least
         return accepted
 
