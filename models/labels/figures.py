@@ -8,13 +8,16 @@ from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from pydantic import Field, TypeAdapter
+from pydantic import Field
+
+from longtail.models.files.typed_json import json_forms
 
 FIGURES_NAME = "label_figures.json"
 """File of a bundle with the figures of its labels on the documents that fitted probabilities."""
 _Z2 = 3.841458820694124
 """The 95 % quantile of chi squared with one degree of freedom."""
 _Count = Annotated[int, Field(ge=0)]
+_, _rows_from_json = json_forms(list[tuple[_Count, _Count, _Count, _Count]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,7 @@ class LabelFigures:
         Raises:
             ValueError: It is something else, or of other labels.
         """
-        adapter = TypeAdapter(list[tuple[_Count, _Count, _Count, _Count]])
-        read = np.array(adapter.validate_json(text, strict=True), dtype=np.int64).reshape(-1, 4)
+        read = np.array(_rows_from_json(text), dtype=np.int64).reshape(-1, 4)
         rows, true, predicted, right = read.T
         if (np.diff(rows, append=num_labels) <= 0).any() or (
             right > np.minimum(true, predicted)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from jaxtyping import Float64
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field
 from scipy.special import expit
+
+from longtail.models.files.typed_json import json_forms
 
 LABEL_COUNTS_NAME = "label_counts.json"
 """Of the file of a bundle that holds a `PlaceThreshold` for each scorer that has one."""
@@ -44,21 +45,5 @@ class PlaceThreshold:
         return found
 
 
-def label_counts_to_json(found: Mapping[str, PlaceThreshold]) -> str:
-    """Return the content of the file `LABEL_COUNTS_NAME`."""
-    written: bytes = _adapter().dump_json(dict(found), indent=1)
-    return written.decode() + "\n"
-
-
-def label_counts_from_json(text: str) -> dict[str, PlaceThreshold]:
-    """Read what `label_counts_to_json` wrote.
-
-    Raises:
-        ValueError: It is something else.
-    """
-    found: dict[str, PlaceThreshold] = _adapter().validate_json(text, strict=True)
-    return found
-
-
-def _adapter() -> Any:  # beartype knows no TypeAdapter
-    return TypeAdapter(dict[str, PlaceThreshold])
+label_counts_to_json, label_counts_from_json = json_forms(dict[str, PlaceThreshold])
+"""Write and read the file `LABEL_COUNTS_NAME`."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field
 
 from longtail.models.errors import RequestError
+from longtail.models.files.typed_json import json_forms
 from longtail.models.ranking.top_k import NO_LABEL
 
 PROMISES_NAME = "promises.json"
@@ -169,21 +170,5 @@ def promise_of(promises: Sequence[Promise], scorer: str, accept: Accept) -> Prom
     )
 
 
-def promises_to_json(promises: Sequence[Promise]) -> str:
-    """Return the content of the file `PROMISES_NAME`."""
-    written: bytes = _adapter().dump_json(tuple(promises), indent=1)
-    return written.decode() + "\n"
-
-
-def promises_from_json(text: str) -> tuple[Promise, ...]:
-    """Read what `promises_to_json` wrote.
-
-    Raises:
-        ValueError: It is something else.
-    """
-    found: tuple[Promise, ...] = _adapter().validate_json(text, strict=True)
-    return found
-
-
-def _adapter() -> Any:  # beartype knows no TypeAdapter
-    return TypeAdapter(tuple[Promise, ...])
+promises_to_json, promises_from_json = json_forms(tuple[Promise, ...])
+"""Write and read the file `PROMISES_NAME`."""

@@ -99,7 +99,7 @@ def test_an_evaluation_says_what_goes_through_and_writes_a_row_for_each_label(
 
 
 def test_thresholds_that_people_have_set_win_and_are_not_lost_in_silence(
-    call, registry, tiny_corpus, tmp_path, caplog
+    call, registry, tiny_corpus, tmp_path
 ):
     labels = list(Registry(registry).open(1).catalogue)
     file = tmp_path / "own.csv"
@@ -110,8 +110,12 @@ def test_thresholds_that_people_have_set_win_and_are_not_lost_in_silence(
     texts = [json.loads(line)["text"] for line in read_lines(tiny_corpus / "test.jsonl")]
     found = longtail.load(registry).predict(texts, accept=True, k=len(labels))
     assert {x.id for each in found for x in each.labels if x.accepted} == {labels[0].id}
-    call("threshold", *places, "--precision", 0.1, "--confidence", 0.2)
-    assert "--labels" in caplog.text
+    asked = (*places, "--precision", 0.1, "--confidence", 0.2)
+    call("threshold", *asked)  # they stay until another file says something else
+    file.write_text("id,threshold\n")
+    call("threshold", *asked, "--labels", file)
+    kept = [read_promises(Registry(registry).open(each))[0].label_thresholds for each in (3, 4)]
+    assert kept == [{0: 0.0, 1: 1.0}, {}]
     broken = ["nobody,0.5", f"{labels[0].id},nan", f"{labels[1].id},0.5", f"{labels[1].id},0.5"]
     file.write_text("\n".join(["id,threshold", *broken, "one cell"]))
     with pytest.raises(DataError, match="4 lines") as raised:

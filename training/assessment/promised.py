@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +14,6 @@ from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import Fields, take_csv_rows
 from longtail.models.kinds.storage import read_parts, read_promises
-from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.promises import (
     PRECISION_PROMISE,
@@ -33,8 +31,6 @@ from longtail.training.calibration.promises import AnsweredDocuments, fit_promis
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 from longtail.training.evaluation.tables import markdown_table
-
-logger = logging.getLogger(__name__)
 
 _ID, _THRESHOLD = "id", "threshold"
 _COLUMNS = ("training documents", "thresholds", "accepted", "right")
@@ -152,24 +148,28 @@ def find_promises(
     return promises
 
 
-def read_label_thresholds(path: Path, catalogue: LabelCatalogue) -> dict[int, float]:
+def read_label_thresholds(path: Path | None, bundle: Bundle) -> dict[int, float]:
     """Return the thresholds that people have set for labels, by the label's row.
 
     Args:
-        path: CSV with the columns `id` and `threshold`, a probability from 0 to 1.
-        catalogue: Of the model.
+        path: CSV with the columns `id` and `threshold`, a probability from 0 to 1; None: those that
+            the model has.
+        bundle: The model.
 
     Raises:
         ConfigError: There is no such file.
-        DataError: The file can't be read to its end, has no line, or lines are none of these: a
-            label is unknown or stands twice, or a threshold is out of its range.
+        DataError: The file can't be read to its end, or lines are none of these: a label is unknown
+            or stands twice, or a threshold is out of its range.
     """
-    check_readable_file(path, "--labels")
+    if path is None:
+        before = (each.label_thresholds.items() for each in read_promises(bundle))
+        return {row: threshold for own in before for row, threshold in own}
     found: dict[int, float] = {}
+    check_readable_file(path, "--labels")
 
     def take(fields: Fields) -> None:
         label_id = fields[_ID].strip()
-        row = catalogue.row_of_id(label_id)
+        row = bundle.catalogue.row_of_id(label_id)
         if row is None:
             raise DataError(f"the model has no label with the id {label_id!r}")
         if row in found:
@@ -177,8 +177,6 @@ def read_label_thresholds(path: Path, catalogue: LabelCatalogue) -> dict[int, fl
         found[row] = _probability_of(fields[_THRESHOLD].strip())
 
     take_csv_rows(path, ((_ID,), (_THRESHOLD,)), take, "are no thresholds of labels")
-    if not found:
-        raise DataError(f"{path}: no line follows the header; expected an id and a threshold each")
     return found
 
 
@@ -200,13 +198,7 @@ def publish_promises(
         promises: In place of those that it has; the first one is the default.
         activate: Whether `current` names the new version.
     """
-    before = {row for each in read_promises(bundle) for row in each.label_thresholds}
-    if lost := len(before.difference(*(each.label_thresholds for each in promises))):
-        logger.warning(
-            "version %s has thresholds of %d labels that people have set, and the new one has not; "
-            "give their file with --labels to keep them", bundle.folder.name, lost,
-        )  # fmt: skip
-    texts = {PROMISES_NAME: promises_to_json(promises)}
+    texts = {PROMISES_NAME: promises_to_json(tuple(promises))}
     return registry.publish(
         lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, texts),
         activate=activate,

@@ -56,7 +56,8 @@ def threshold(
         typer.Option(
             metavar="FILE",
             help="CSV file with the columns id and threshold: probabilities from which these "
-            "labels are accepted, whatever their band; nothing is promised of them.",
+            "labels are accepted, whatever their band; nothing is promised of them. Without it, "
+            "those of the version stay.",
         ),
     ] = None,
     activate: Annotated[bool, typer.Option(help="Let 'current' name the new version.")] = True,
@@ -84,7 +85,7 @@ def threshold(
     store = Registry(registry)
     bundle = store.open(version)
     store.check_writable()
-    own = {} if labels is None else read_label_thresholds(labels, bundle.catalogue)
+    own = read_label_thresholds(labels, bundle)
     dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
     check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
     levels = _LEVELS if precision is None and recall is None else precision or ()

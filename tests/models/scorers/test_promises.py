@@ -58,7 +58,7 @@ def test_each_band_accepts_as_many_of_its_best_labels_as_it_has_thresholds_for()
 
 
 def test_promises_come_back_as_they_were_and_damaged_ones_do_not():
-    text = promises_to_json([PRECISE, COMPLETE])
+    text = promises_to_json((PRECISE, COMPLETE))
     assert promises_from_json(text) == (PRECISE, COMPLETE)
     for before, after in [
         ("0.95", "1.5"),
