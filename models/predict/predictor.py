@@ -208,7 +208,7 @@ class Predictor:
     @property
     def padding_cost(self) -> float:
         """What a token of padding costs in a batch of texts of unlike length, in tokens of text."""
-        return 1.0 if self._parts.dense is None else padding_cost_of(self._parts.dense)
+        return 0.0 if self._parts.dense is None else padding_cost_of(self._parts.dense)
 
     @property
     def max_tokens(self) -> int | None:

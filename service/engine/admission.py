@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -148,7 +149,7 @@ class Admission:
     def expected_wait_s(self, tokens: int = 0) -> float:
         """Return the seconds that interactive work of the client at hand will wait, about.
 
-        Clients take turns (see `turn_s` in `longtail.service.engine.jobs`).
+        Clients take turns (see `admit`).
 
         Args:
             tokens: The work, beside what its client has unfinished.
@@ -215,9 +216,11 @@ class Admission:
         """Hold room for interactive work as long as the context lasts.
 
         Yields:
-            The seconds by which others may come later and go before it (see `Job.turn_s`). They
-            are those that it will wait, or, as the speed of batches leaves out tokenising, its
-            client's part of the queue times its time limit.
+            Its turn, by `time.perf_counter`: others that come later go before it if they have an
+            earlier one. It lies as many seconds ahead as it will wait, or, as the speed of batches
+            leaves out tokenising, as its client's part of the queue times its time limit; and not
+            before the turn of what its client has waiting: the longer the queue was, the later
+            would it else be answered than what its client asks for after it.
 
         Raises:
             QueueFullError: There is none (see `check`).
@@ -227,10 +230,11 @@ class Admission:
         wait_s = self.check(tokens, timeout_s)
         self._size.add(tokens)
         part = self._interactive.ahead(tokens) / self._max_tokens
-        turn_s = max(wait_s, part * timeout_s)
-        give_back = self._interactive.take(tokens)
+        now = time.perf_counter()
+        turn = max(now + max(wait_s, part * timeout_s), self._interactive.last_turn)
+        give_back = self._interactive.take(tokens, turn)
         try:
-            yield turn_s
+            yield turn
         finally:
             give_back()
 

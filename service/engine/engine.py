@@ -9,6 +9,7 @@ of the libraries.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -163,8 +164,8 @@ class Engine:
         model, options, tokens = self._examine(query)
         most_s = self._limits.request_timeout_s
         timeout_s = min(query.timeout_s or most_s, most_s)
-        with self.admission.admit(tokens, timeout_s) as turn_s:
-            return await self._answer(model, query, options, timeout_s, turn_s)
+        with self.admission.admit(tokens, timeout_s) as turn:
+            return await self._answer(model, query, options, timeout_s, turn)
 
     async def predict_in_stream(self, query: Query) -> EngineAnswer:
         """Return the best labels of each text as soon as there is room for them.
@@ -269,7 +270,7 @@ class Engine:
         query: Query,
         options: RankingOptions,
         timeout_s: float | None,
-        turn_s: float = 0.0,
+        turn: float = math.inf,
     ) -> EngineAnswer:
         """Return the answer of a model; count how a query that names no version ends for it.
 
@@ -281,7 +282,7 @@ class Engine:
         """
         started = time.monotonic()
         try:
-            job = await self._done(model, query.texts, options, timeout_s, turn_s)
+            job = await self._done(model, query.texts, options, timeout_s, turn)
         except NotReadyError:
             raise
         except Exception:
@@ -302,7 +303,7 @@ class Engine:
         texts: Sequence[str],
         options: RankingOptions,
         timeout_s: float | None,
-        turn_s: float,
+        turn: float,
     ) -> Job:
         """Return a job that the threads have answered."""
         if self._is_closed:
@@ -317,10 +318,11 @@ class Engine:
                 wake()
 
         priority = Priority.BULK if timeout_s is None else Priority.INTERACTIVE
-        job = Job(model, texts, options, priority, on_done, turn_s=turn_s)
+        job = Job(model, texts, options, priority, on_done)
         late = None
         if timeout_s is not None:
             job.deadline = time.perf_counter() + timeout_s
+            job.urgency = turn + timeout_s
             late = loop.call_later(timeout_s, _end, done, timeout_s)
         if job.needs_encoder:
             self._queue.add(job)

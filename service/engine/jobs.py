@@ -58,9 +58,8 @@ class Job:
         seconds: Where its time went.
         added_at: When it began to wait, by `time.perf_counter`.
         deadline: When the query waits no longer, by the same clock.
-        turn_s: Seconds by which others may come later and go before it: the more its client has
-            waiting, the more (see `Admission.admit`). So clients take turns, however much each of
-            them asks for.
+        urgency: What waiting jobs and texts are ordered by, the least first: its time limit behind
+            its turn (see `Admission.admit`). So clients take turns, however much each asks for.
         is_over: Whether nobody waits for it any more.
         items: Its texts, once they are ready.
         needs_encoder: Whether its scorer reads texts by the encoder, so that they are tokenised
@@ -77,7 +76,7 @@ class Job:
     seconds: Seconds = field(default_factory=Seconds)
     added_at: float = field(default_factory=time.perf_counter)
     deadline: float = math.inf
-    turn_s: float = 0.0
+    urgency: float = math.inf
     is_over: bool = False
     items: Sequence[Item] = ()
     needs_encoder: bool = field(init=False)
@@ -85,11 +84,6 @@ class Job:
     def __post_init__(self) -> None:
         """Ask the model once."""
         self.needs_encoder = self.model.predictor.needs_encoder(self.scorer)
-
-    @property
-    def urgency(self) -> float:
-        """What waiting jobs and texts are ordered by: the least goes first."""
-        return self.deadline + self.turn_s
 
     @property
     def scorer(self) -> str:

@@ -7,6 +7,7 @@ to 4/5 of the room, and n greedy ones 4/(4n + 1) each: whoever comes next always
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -35,6 +36,12 @@ class Shares:
         self.size = size
         self.taken = 0
         self._taken_by: dict[str, int] = {}
+        self._turn_of: dict[str, float] = {}
+
+    @property
+    def last_turn(self) -> float:
+        """The latest `turn` of what the client of the request at hand holds; -inf of nothing."""
+        return self._turn_of.get(_CLIENT.get(), -math.inf)
 
     @property
     def taken_by_client(self) -> int:
@@ -59,9 +66,18 @@ class Shares:
         """Whether the client of the request at hand may take so much besides what it holds."""
         return self.taken_by_client + amount <= GREED * (self.size - self.taken)
 
-    def take(self, amount: int) -> Callable[[], None]:
-        """Take some of the room, without asking; return what gives it back, to be called once."""
+    def take(self, amount: int, turn: float = -math.inf) -> Callable[[], None]:
+        """Take some of the room, without asking.
+
+        Args:
+            amount: How much.
+            turn: When it would be done, were clients to take turns; a client's next is not earlier.
+
+        Returns:
+            A function that gives it back, to be called once.
+        """
         client = _CLIENT.get()
+        self._turn_of[client] = max(turn, self.last_turn)
         self.taken += amount
         self._taken_by[client] = self._taken_by.get(client, 0) + amount
         return partial(self._give_back, client, amount)
@@ -71,6 +87,8 @@ class Shares:
         left = self._taken_by.pop(client, 0) - amount
         if left:
             self._taken_by[client] = left
+        else:
+            self._turn_of.pop(client, None)
 
 
 class Slots:

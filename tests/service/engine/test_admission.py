@@ -2,8 +2,11 @@
 
 import asyncio
 import math
+from collections import deque
 from contextlib import ExitStack
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import longtail.service.engine.admission
@@ -256,6 +259,14 @@ def test_many_greedy_clients_leave_room_for_others_and_get_equal_shares():
     assert 9 * min(taken) > 9000
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr(longtail.service.engine.admission, "time", clock)
+    return clock
+
+
+@pytest.mark.usefixtures("clock")
 def test_a_client_waits_for_as_much_of_others_as_it_has_itself():
     admission = Admission(10**6)
     admission.note_speed(100, 1.0)
@@ -266,6 +277,7 @@ def test_a_client_waits_for_as_much_of_others_as_it_has_itself():
             assert (greedy_s, polite_s) == (50, 2)
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_client_with_much_of_the_queue_gives_way_by_that_part_of_its_time_limit():
     """Where tokenising takes longer than the batches by which the speed is known."""
     admission = Admission(1000)
@@ -274,6 +286,25 @@ def test_a_client_with_much_of_the_queue_gives_way_by_that_part_of_its_time_limi
         set_client("polite")
         with admission.admit(10, 30) as polite_s:
             assert (greedy_s, polite_s) == (12.0, 0.6)
+
+
+def test_a_client_is_served_in_the_order_of_its_coming_however_long_its_texts_are(clock):
+    admission = Admission(100_000)
+    admission.note_speed(1000, 1)
+    sizes = np.random.default_rng(5).lognormal(6, 1.5, 300).astype(int) + 1
+    waiting, turns = deque(), []
+    with ExitStack() as stack:
+        for size in sizes.tolist():
+            clock.now += 0.01
+            if len(waiting) == 8:
+                waiting.popleft().close()
+            one = stack.enter_context(ExitStack())
+            turns.append(one.enter_context(admission.admit(size, 1000)))
+            waiting.append(one)
+        set_client("other")
+        turn = one.enter_context(admission.admit(10, 1000))
+    assert turns == sorted(turns)
+    assert turn < min(turns[-8:])  # others still go before what waits
 
 
 def test_slots_are_kept_for_other_clients():

@@ -109,8 +109,8 @@ def test_where_little_comes_what_waits_is_shared_among_the_workers():
 def with_deadline(queue, clock, seconds, *lengths, turn_s=0.0, **options):
     """Let a job wait that is of use for so many seconds."""
     job = job_of(*("x" for _ in lengths), **options)
-    job.turn_s = turn_s
     job.deadline = clock.now + seconds
+    job.urgency = job.deadline + turn_s
     queue.add_items(job, [Item(job, i, None, tokens) for i, tokens in enumerate(lengths)])
     job.items = list(queue._items[job.priority])[-len(lengths) :]
     return job
@@ -136,7 +136,7 @@ def test_clients_take_turns_at_the_tokeniser():
     queue, clock = queue_with(speed=1000, max_batch_tokens=10)
     jobs = [job_of("x" * 2**16) for _ in range(3)]
     for job, turn_s in zip(jobs, (0, 5, 0), strict=True):
-        job.deadline, job.turn_s = clock.now + 30, turn_s
+        job.urgency = clock.now + 30 + turn_s
         queue.add(job)
     assert [queue.next_jobs() for _ in jobs] == [[jobs[0]], [jobs[2]], [jobs[1]]]
 
