@@ -272,6 +272,14 @@ async def saturate(port: int, requests: Sequence[bytes], connections: int, secon
     return load
 
 
+async def asked(
+    ports: Sequence[int], requests: Sequence[bytes], connections: int, seconds: float
+) -> list[Load]:
+    """Send requests to several servers at once, with the connections divided among them."""
+    count = connections // len(ports)
+    return await asyncio.gather(*(saturate(each, requests, count, seconds) for each in ports))
+
+
 async def at_rate(
     port: int,
     requests: Sequence[bytes],

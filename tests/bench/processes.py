@@ -10,14 +10,13 @@ processes. A figure is the median of the rounds. Memory is PSS: a page that n pr
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 from http_cost import cpu_s
-from load_generator import Load, predict_requests, run, saturate
+from load_generator import asked, predict_requests, run
 from machine import begin
 from recording import Table, add_json_option, keep
 from served_process import Served, served
@@ -61,14 +60,8 @@ def measure(
 ) -> tuple[float, float]:
     """Return answers a second of some processes together, and milliseconds of CPU for each."""
 
-    async def ask() -> list[Load]:
-        count = CONNECTIONS // len(group)
-        return await asyncio.gather(
-            *(saturate(each.port, requests, count, seconds) for each in group)
-        )
-
     before = sum(cpu_s(each.pid) for each in group)
-    loads = run(ask())
+    loads = run(asked([each.port for each in group], requests, CONNECTIONS, seconds))
     seconds_of_cpu = sum(cpu_s(each.pid) for each in group) - before
     answers = sum(load.statuses[200] for load in loads)
     return sum(load.rate for load in loads), 1000 * seconds_of_cpu / answers

@@ -14,12 +14,13 @@ are asked for five labels of each document of its test split, title and content,
 Each peer lives in an environment of its own: `pip install 'infinity-emb[server,torch]'`; `pip
 install annif omikuji`, and NLTK's `punkt_tab` where NLTK finds it. A peer without its option is
 left out. Service and peer take turns, several rounds each; what is compared are their best rounds.
+Longtail is one process with a thread a core; with `--processes 2` two, which share the model's
+pages and half the connections each, as Annif's two workers do.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gzip
 import json
 import os
@@ -30,11 +31,11 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from load_generator import post, predict_requests, saturate
+from load_generator import asked, post, predict_requests, run
 from machine import begin, same_threads
 from recording import add_json_option, keep
 from served_process import Served, served
@@ -66,6 +67,7 @@ def main() -> None:
     parser.add_argument("--annif-python", type=Path)
     parser.add_argument("--annif-scorer", default="sparse", help="against Annif")
     parser.add_argument("--annif-texts", choices=("titles", "documents"), default="documents")
+    parser.add_argument("--processes", type=int, default=1, help="of Longtail, against Annif")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=15)
@@ -92,7 +94,7 @@ def against_infinity(chosen: argparse.Namespace) -> list[dict[str, float | str]]
     ours = predict_requests(titles, scorer=chosen.scorer, k=PLACES)
     options = ("--num-threads", str(chosen.threads), "--precision", chosen.dtype)
     with served(chosen.registry, *options) as service, infinity(chosen) as peer:
-        rates = best_rates(chosen, {"longtail": (service, ours), "infinity": (peer, theirs)})
+        rates = best_rates(chosen, {"longtail": ([service], ours), "infinity": ([peer], theirs)})
     print(f"\nLongtail ({chosen.scorer}) over infinity-emb (embeddings alone), {chosen.dtype}:")
     print(f"{rates['longtail'] / rates['infinity']:.2f} x the requests a second (bar: 1.0)\n")
     return [{"service": name, "requests a second": rate} for name, rate in rates.items()]
@@ -113,12 +115,16 @@ def against_annif(chosen: argparse.Namespace) -> list[dict[str, float | str]]:
         for text in texts
     ]
     options = ("--num-threads", str(chosen.threads))
-    with served(chosen.registry, *options) as service, annif(chosen) as peer:
+    with ExitStack() as stack:
+        services = [
+            stack.enter_context(served(chosen.registry, *options)) for _ in range(chosen.processes)
+        ]
+        peer = stack.enter_context(annif(chosen))
         precisions = {
-            "longtail": precision(service, ours, documents, found_by_longtail),
+            "longtail": precision(services[0], ours, documents, found_by_longtail),
             "annif": precision(peer, theirs, documents, found_by_annif),
         }
-        rates = best_rates(chosen, {"longtail": (service, ours), "annif": (peer, theirs)})
+        rates = best_rates(chosen, {"longtail": (services, ours), "annif": ([peer], theirs)})
     what = f"{chosen.annif_scorer}) over Annif (omikuji, two workers), {chosen.annif_texts}"
     print(f"\nLongtail ({what}:")
     print(f"{rates['longtail'] / rates['annif']:.2f} x the requests a second (bar: 2.0)")
@@ -131,22 +137,28 @@ def against_annif(chosen: argparse.Namespace) -> list[dict[str, float | str]]:
 
 
 def best_rates(
-    chosen: argparse.Namespace, peers: dict[str, tuple[Served, list[bytes]]]
+    chosen: argparse.Namespace, peers: dict[str, tuple[Sequence[Served], list[bytes]]]
 ) -> dict[str, float]:
-    """Return the best requests a second of each, in turns."""
+    """Return the best requests a second of each, of its processes together, in turns."""
     best = dict.fromkeys(peers, 0.0)
-    for name, (peer, requests) in peers.items():
-        asyncio.run(saturate(peer.port, requests, chosen.connections, 3))  # warm
+    for name, (processes, requests) in peers.items():
+        run(asked([each.port for each in processes], requests, chosen.connections, 3))  # warm
         print(f"{name}: warm", flush=True)
     for number in range(chosen.rounds):
-        for name, (peer, requests) in peers.items():
-            load = asyncio.run(saturate(peer.port, requests, chosen.connections, chosen.seconds))
-            best[name] = max(best[name], load.rate)
-            p50, p99 = (1e3 * load.percentile(200, percent) for percent in (50, 99))
+        for name, (processes, requests) in peers.items():
+            loads = run(
+                asked(
+                    [each.port for each in processes], requests, chosen.connections, chosen.seconds
+                )
+            )
+            rate = sum(load.rate for load in loads)
+            best[name] = max(best[name], rate)
+            p99 = max(1e3 * load.percentile(200, 99) for load in loads)
+            memory = sum(each.memory_mib() for each in processes)
             print(
-                f"round {number}, {name}: {load.rate:.1f} requests/s, {dict(load.statuses)}, p50 "
-                f"{p50:.0f} ms, p99 {p99:.0f} ms, {chosen.connections} connections, "
-                f"{peer.memory_mib():.0f} MiB",
+                f"round {number}, {name}: {rate:.1f} requests/s, "
+                f"{[dict(load.statuses) for load in loads]}, p99 {p99:.0f} ms, "
+                f"{chosen.connections} connections, {memory:.0f} MiB",
                 flush=True,
             )
     return best
