@@ -56,6 +56,25 @@ class Presenter:
         promise = self._promise(options, query, calibration)
         if not batch.texts:
             return []
+        curves = self._calibrations_of(batch, query.scorer, calibration)
+        if query.aim is None or not any(curves):
+            return self._ranked(batch, options, query, curves, promise)
+        found = []
+        for row, curve in enumerate(curves):  # gains are of probabilities: each text has its own
+            of_text = replace(query, calibration=curve)
+            found += self._ranked(batch.take([row]), options, of_text, [curve], promise)
+        return found
+
+    def _ranked(
+        self,
+        batch: TextBatch,
+        options: RankingOptions,
+        query: Resolved,
+        calibrations: Sequence[Calibration | None],
+        promise: Promise | None,
+    ) -> list[Prediction]:
+        """Return the predictions of checked options, with the calibrations of each text."""
+        calibration = self._calibration(query)
         least, looked_at = options.threshold, options
         if isinstance(least, str):
             depth = max(options.k, min(AUTO_K, self._scorers.num_labels))
@@ -67,6 +86,9 @@ class Presenter:
             if query.aim is not None:  # they are gains then
                 scores = self._scorers.score(batch, ranking.labels, replace(options, aim=None))
             calibrated = probabilities_of(calibration, scores)
+            for row, own in enumerate(calibrations):
+                if own is not None:
+                    calibrated[row] = probabilities_of(own, scores[row])
             probabilities = calibrated.tolist()
         warns = calibration is not None and self._scorers.is_overconfident(query.scorer)
         thresholds: Sequence[float | None]
@@ -177,6 +199,15 @@ class Presenter:
         if query.tail_dial == 0 and is_as_trained:
             return self._scorers.calibration_of(query.scorer)
         return None
+
+    def _calibrations_of(
+        self, batch: TextBatch, scorer: str, calibration: Calibration | None
+    ) -> list[Calibration | None]:
+        """Return the calibrations of texts that are shorter than documents; None of the others."""
+        short = None if self._familiar is None else self._familiar.short_texts.get(scorer)
+        if short is None or calibration is None:
+            return [None] * len(batch.texts)
+        return [short.of_text(calibration, known) for known in batch.word_counts[:, 1].tolist()]
 
     def _check_threshold(
         self, threshold: float | str | None, scorer: str, calibration: Calibration | None

@@ -51,12 +51,14 @@ class Resolved:
         correction: What is added to its scores.
         tail_dial: tau.
         aim: What is ranked by instead of the score; None: the score itself.
+        calibration: What the aim weighs, where it is not the scorer's; that of a short text.
     """
 
     scorer: str
     correction: CorrectionName
     tail_dial: float
     aim: Aim | None = None
+    calibration: Calibration | None = None
 
 
 class ScorerSet:
@@ -367,7 +369,8 @@ class ScorerSet:
         scorers, combine = self._by_score(batch, query)
         if query.aim is None:
             return scorers, combine
-        return scorers, self._aimed_by(query.scorer, query.aim).of(combine, threshold)
+        aimed = self._aimed_by(query.scorer, query.aim)
+        return scorers, aimed.of(combine, threshold, query.calibration)
 
     def _aimed_by(self, scorer: str, aim: Aim) -> AimedRanking:
         """Return the weighed labels, which are kept: there are few aims, and many labels."""

@@ -105,16 +105,19 @@ class AimedRanking:
         self._calibration = calibration
         self._weights = aim.weights(training_counts)
 
-    def of(self, inner: Combination, threshold: float | None) -> AimedCombination:
+    def of(
+        self, inner: Combination, threshold: float | None, calibration: Calibration | None = None
+    ) -> AimedCombination:
         """Return what ranks by the gains.
 
         Args:
             inner: What makes the score of the scorer.
             threshold: Least probability of a label that may be ranked; None: any.
+            calibration: Of the texts; None: that of documents.
         """
-        largest = float(self._weights.max())
+        calibration, largest = calibration or self._calibration, float(self._weights.max())
         return AimedCombination(
-            inner, self._calibration, self._weights, self._aim.pivot, threshold or 0.0, largest
+            inner, calibration, self._weights, self._aim.pivot, threshold or 0.0, largest
         )
 
 

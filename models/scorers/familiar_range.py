@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from longtail.models.files.json_text import parse_own_json
 from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity
+from longtail.models.scorers.short_texts import ShortTexts
 
 FAMILIAR_NAME = "familiar.json"
 FALSE_ALARMS = 0.01
@@ -37,6 +39,7 @@ class FamiliarRange:
         most_known_words: The same.
         most_unknown_share: Of its words, those outside the vocabulary.
         least_similarity: Cosine of the nearest training document; None where none are remembered.
+        short_texts: By scorer, how its log-odds change in shorter texts; empty: they don't.
     """
 
     num_documents: int
@@ -45,6 +48,7 @@ class FamiliarRange:
     most_known_words: int
     most_unknown_share: float
     least_similarity: float | None
+    short_texts: Mapping[str, ShortTexts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what are no bounds.
@@ -55,7 +59,7 @@ class FamiliarRange:
         """
         for each in fields(self):
             value = getattr(self, each.name)
-            if value is None and each.name == "least_similarity":
+            if each.name == "short_texts" or (value is None and each.name == "least_similarity"):
                 continue
             expected = int if each.name.endswith(("words", "documents")) else float
             if type(value) is not expected:
@@ -126,12 +130,17 @@ class FamiliarRange:
 
         Raises:
             ValueError: It is no JSON, or a number is out of its range.
-            TypeError: A field is missing, unknown or of another type.
+            KeyError, TypeError, AttributeError: A field is missing, unknown or of another type.
         """
         content = parse_own_json(text)
         if not isinstance(content, dict):
             raise TypeError(f"expected an object, got {text[:40]!r}")
-        return cls(**content)
+        short = {name: _short_texts_of(each) for name, each in content["short_texts"].items()}
+        return cls(**content | {"short_texts": short})
+
+
+def _short_texts_of(content: Mapping[str, Sequence[Any]]) -> ShortTexts:
+    return ShortTexts(**{name: tuple(values) for name, values in content.items()})
 
 
 def _unknown_share(text: Familiarity) -> float:

@@ -47,9 +47,9 @@ def fit_calibration(
     true_scores = scores[is_true].astype(np.float64)
     scale = float(true_scores.std()) or 1.0
     if num_false == 0:
-        slope = _rounded(_LEAST_SLOPE / scale)
-        middle = _rounded(np.median(true_scores))
-        return Calibration((middle,), (slope, slope), _rounded(np.log(num_true + 1)))
+        slope = rounded(_LEAST_SLOPE / scale)
+        middle = rounded(np.median(true_scores))
+        return Calibration((middle,), (slope, slope), rounded(np.log(num_true + 1)))
     knots, num_slopes = _knots(true_scores)
     risen = rises(scores.astype(np.float64), knots) / scale
     if num_slopes == 1:
@@ -76,8 +76,8 @@ def fit_calibration(
     slopes = np.broadcast_to(found[1:] / scale, num_slopes if num_slopes > 1 else 2)
     return Calibration(
         knots=tuple(knots.tolist()),
-        slopes=tuple(_rounded(slope) for slope in slopes),
-        intercept=_rounded(found[0]),
+        slopes=tuple(rounded(slope) for slope in slopes),
+        intercept=rounded(found[0]),
     )
 
 
@@ -85,11 +85,12 @@ def _knots(true_scores: Float64[np.ndarray, true]) -> tuple[Float64[np.ndarray, 
     """Return where the line may bend, and how many slopes it has; with one slope it doesn't."""
     num_knots = min(_MAX_KNOTS, len(true_scores) // _TRUE_PAIRS_A_KNOT)
     if num_knots == 0:
-        return np.array([_rounded(np.median(true_scores))]), 1
+        return np.array([rounded(np.median(true_scores))]), 1
     shares = np.arange(1, num_knots + 1) / (num_knots + 1)
-    knots = np.unique([_rounded(knot) for knot in np.quantile(true_scores, shares)])
+    knots = np.unique([rounded(knot) for knot in np.quantile(true_scores, shares)])
     return knots, len(knots) + 1
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """Return a number with the digits that are kept of what is fitted."""
     return float(f"{value:.{_DIGITS}g}")

@@ -38,6 +38,7 @@ from longtail.training.calibration.scored_pairs import (
     score_given,
     spread_rows,
 )
+from longtail.training.calibration.short_texts import MOST_CUT, fit_short_texts
 from longtail.training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
 from longtail.training.data.dataset import Dataset
 from longtail.training.pipeline.default_scorer import DefaultScorer, choose_default
@@ -115,7 +116,7 @@ def finish_on_dev(
         found = dev.blending(wanted, folder / "blending", members)
         aims = dev.aims(found, folder / "blending")
         default = dev.default(found, folder / "blending")
-        familiar = dev.familiar(folder / "blending")
+        familiar = dev.familiar(found, folder / "blending")
         figures = dev.figures(found, default.name, folder / "blending")
     with stage_cost(folder, "dev metrics"):
         metrics = dev.metrics(found)
@@ -222,22 +223,19 @@ class DevSplit:
             lambda path, chosen: write_json_durably(path, chosen._asdict()),
         )
 
-    def familiar(self, folder: Path) -> FamiliarRange | None:
+    def familiar(self, blending: Blending, folder: Path) -> FamiliarRange | None:
         """Return what the folder holds, or what the split is like, and keep it; None: too few.
 
         Args:
+            blending: Of this model.
             folder: Of the run's blending.
         """
-
-        def found() -> FamiliarRange | None:
-            self._collected()
-            return FamiliarRange.of_documents(
-                [each for batch in self._batches for each in batch.familiarities()]
-            )
-
         path = folder / FAMILIAR_NAME
         return kept_text(
-            path, found, FamiliarRange.from_json, lambda found: found.to_json() if found else ""
+            path,
+            lambda: self._familiar(blending),
+            FamiliarRange.from_json,
+            lambda found: found.to_json() if found else "",
         )
 
     def figures(self, blending: Blending, scorer: str, folder: Path) -> LabelFigures | None:
@@ -259,6 +257,22 @@ class DevSplit:
             lambda text: LabelFigures.from_json(text, num_labels),
             LabelFigures.to_json,
         )
+
+    def _familiar(self, blending: Blending) -> FamiliarRange | None:
+        self._collected()
+        found = FamiliarRange.of_documents(
+            [each for batch in self._batches for each in batch.familiarities()]
+        )
+        if found is None:
+            return None
+        predictor = self.predictor.with_blending(blending.calibrations, blending.blends)
+        texts = [text for batch in self._batches for text in batch.texts]
+        rows = spread_rows(len(texts), MOST_CUT)
+        short = fit_short_texts(
+            predictor, [texts[row] for row in rows], self._truth[rows], found.least_known_words,
+            self.num_looked_for,
+        )  # fmt: skip
+        return replace(found, short_texts=short)
 
     def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric.

@@ -16,6 +16,8 @@ from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.aims import AIMS_NAME, Aim
+from longtail.models.scorers.familiar_range import FamiliarRange
+from longtail.models.scorers.short_texts import ShortTexts
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7
@@ -36,6 +38,17 @@ FITTED = {
     PROPENSITY: Aim(base=1.0, scale=4.0, offset=1.5, exponent=0.55, pivot=0.0),
 }
 
+SHORT = FamiliarRange(
+    num_documents=100,
+    false_alarms=0.01,
+    least_known_words=20,
+    most_known_words=50,
+    most_unknown_share=0.5,
+    least_similarity=None,
+    short_texts=dict.fromkeys(SCORERS, ShortTexts((1, 3, 20), (-0.5, 0.4, 0.0), (0.5, 2.0, 1.0))),
+)
+"""By which all texts but the third have probabilities of their own."""
+
 
 @pytest.fixture(scope="module")
 def aimed_parts(parts):
@@ -48,9 +61,9 @@ def aimed_parts(parts):
     )
 
 
-@pytest.fixture(scope="module")
-def predictor(aimed_parts):
-    return Predictor(aimed_parts, device="cpu")
+@pytest.fixture(scope="module", params=[None, SHORT], ids=["as documents", "short texts"])
+def predictor(aimed_parts, request):
+    return Predictor(replace(aimed_parts, familiar=request.param), device="cpu")
 
 
 def wanted(

@@ -1,0 +1,121 @@
+"""Fitting what log-odds say of texts that are shorter than documents: on documents of dev, cut.
+
+A piece keeps the labels of its document: the probability is that a document with such a piece has
+the label.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64
+from scipy.sparse import csr_array
+from scipy.special import expit, log_expit
+
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.predict.predictor import Predictor
+from longtail.models.scorers.calibration import log_odds_of
+from longtail.models.scorers.short_texts import ShortTexts
+from longtail.training.calibration.fit import rounded
+from longtail.training.calibration.minimum import minimum
+from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
+
+MOST_CUT = 500
+"""Documents; each length is read and ranked once more."""
+_SHORTEST = 2
+"""Words of the shortest texts; each next length has twice as many."""
+_LEAST_TRUE = 50
+"""True pairs without which a length has no line of its own."""
+_LEAST_FACTOR = 0.05
+_WORD = re.compile(r"\S+")
+
+
+def fit_short_texts(
+    predictor: Predictor,
+    texts: Sequence[str],
+    truth: Float32[csr_array, "document label"],
+    least_known_words: int,
+    num_looked_for: int | None = None,
+) -> dict[str, ShortTexts]:
+    """Return how the log-odds of each calibrated scorer change in short texts; none: they don't.
+
+    Args:
+        predictor: With calibrations.
+        texts: Documents that the model was not trained on.
+        truth: Their labels.
+        least_known_words: Of a document; texts with as many stay as they are.
+        num_looked_for: As of `longtail.training.pipeline.dev_split.finish_on_dev`.
+    """
+    knots: list[int] = []
+    lines: dict[str, list[tuple[float, float]]] = {name: [] for name in predictor.calibrations}
+    length = _SHORTEST
+    while length < least_known_words:
+        batch = predictor.read(cut(texts, length))
+        pairs = score_pairs(predictor, batch, truth, 0, rank_best(predictor, batch))
+        found = _lines(pairs.of_first_labels(num_looked_for), predictor.calibrations)
+        known = int(np.median(batch.word_counts[:, 1]))
+        length *= 2
+        if not found or known <= (knots or [0])[-1] or known >= least_known_words:
+            continue
+        knots.append(known)
+        for name, line in found.items():
+            lines[name].append(line)
+    if not knots:
+        return {}
+    return {
+        name: ShortTexts(
+            known_words=(*knots, least_known_words),
+            shifts=(*(shift for shift, _ in own), 0.0),
+            factors=(*(factor for _, factor in own), 1.0),
+        )
+        for name, own in lines.items()
+    }
+
+
+def _lines(
+    pairs: ScoredPairs, calibrations: Mapping[str, Calibration]
+) -> dict[str, tuple[float, float]]:
+    """Return each scorer's line; none where one has too few true pairs."""
+    found = {}
+    for name, calibration in calibrations.items():
+        scores = pairs.scores[name]
+        is_used = pairs.is_best & (pairs.weights > 0) & ~np.isneginf(scores)
+        is_true = pairs.is_true[is_used]
+        if int(is_true.sum()) < _LEAST_TRUE:
+            return {}
+        found[name] = _line(log_odds_of(calibration, scores[is_used]), is_true)
+    return found
+
+
+def cut(texts: Sequence[str], num_words: int) -> list[str]:
+    """Return the first words of every second text, as titles are; of the others, any neighbours."""
+    rng, found = np.random.default_rng(num_words), []
+    for number, text in enumerate(texts):
+        words = [word.span() for word in _WORD.finditer(text)]
+        start = int(rng.integers(max(1, len(words) - num_words + 1))) if number % 2 else 0
+        part = words[start : start + num_words]
+        found.append(text[part[0][0] : part[-1][1]])
+    return found
+
+
+def _line(
+    log_odds: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]
+) -> tuple[float, float]:
+    """Return the shift and the factor of log-odds by which truth is most likely."""
+    columns = np.column_stack([np.ones(len(log_odds)), log_odds])
+
+    def loss(line: Float64[np.ndarray, 2]) -> tuple[float, Float64[np.ndarray, 2]]:
+        changed = columns @ line
+        error = expit(changed) - is_true
+        return float(-(is_true * changed + log_expit(-changed)).sum()), columns.T @ error
+
+    def curvature(line: Float64[np.ndarray, 2]) -> Float64[np.ndarray, "2 2"]:
+        shares = expit(columns @ line)
+        matrix: Float64[np.ndarray, "2 2"] = (columns.T * (shares * (1 - shares))) @ columns
+        return matrix
+
+    least = np.array([-np.inf, _LEAST_FACTOR])
+    shift, factor = minimum(loss, curvature, np.array([0.0, 1.0]), least, tolerance=1e-12)
+    return rounded(shift), rounded(factor)
