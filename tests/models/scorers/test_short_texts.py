@@ -37,7 +37,6 @@ def test_documents_stay_as_they_are():
         ((2, 32), (0.0, 0.5), (1.0, 1.0)),
         ((2, 32), (0.0, 0.0), (0.0, 1.0)),
         ((2, 32), (float("nan"), 0.0), (1.0, 1.0)),
-        ((2.0, 32), (0.0, 0.0), (1.0, 1.0)),
     ],
 )
 def test_lines_that_change_the_order_or_documents_are_refused(wrong):

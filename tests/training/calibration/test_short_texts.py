@@ -1,13 +1,14 @@
 """Short texts of a model whose log-odds are known to be too far from 0 in them."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.parts.batches import TextBatch
+from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.calibration.short_texts import cut, fit_short_texts
 
@@ -15,19 +16,30 @@ NUM_TEXTS, NUM_LABELS = 400, 12
 LINE = Calibration(knots=(0.0,), slopes=(2.0, 2.0), intercept=-1.0)
 
 
-class Exaggerating:
+class Words(TextBatch):
+    """Texts of which all words are known."""
+
+    def __init__(self, texts):
+        self.texts = texts
+
+    @property
+    def word_counts(self):
+        words = np.array([len(text.split()) for text in self.texts])
+        return np.column_stack([words, words])
+
+
+class Exaggerating(Predictor):
     """Gives log-odds that are right in documents; in short texts 3 times those, and 1 too high."""
 
-    calibrations = {"sparse": LINE}
     scorers = ("sparse",)
-    catalogue = range(NUM_LABELS)
 
     def __init__(self, log_odds):
+        self.calibrations = {"sparse": LINE}
+        self.catalogue = LabelCatalogue([Label(str(i), str(i)) for i in range(NUM_LABELS)])
         self._scores = ((3 * log_odds + 1 + 1) / 2).astype(np.float32)
 
     def read(self, texts):
-        words = np.array([len(text.split()) for text in texts])
-        return SimpleNamespace(texts=texts, word_counts=np.column_stack([words, words]))
+        return Words(texts)
 
     def rank(self, batch, options):
         order = np.argsort(-self._scores, axis=1, kind="stable")[:, : options.k].astype(np.int64)
