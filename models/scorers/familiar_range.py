@@ -130,7 +130,8 @@ class FamiliarRange:
 
         Raises:
             ValueError: It is no JSON, or a number is out of its range.
-            KeyError, TypeError, AttributeError: A field is missing, unknown or of another type.
+            TypeError: A field is unknown or of another type.
+            KeyError, AttributeError: One is missing.
         """
         content = parse_own_json(text)
         if not isinstance(content, dict):

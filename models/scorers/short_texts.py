@@ -49,7 +49,9 @@ class ShortTexts:
         are_as_many = len(knots) == len(self.shifts) == len(self.factors)
         are_bounded = all(abs(x) <= _MOST for x in numbers) and all(x > 0 for x in self.factors)
         if not (is_rising and are_as_many and are_bounded):
-            raise ValueError(f"{self}: expected rising knots, and as many shifts and factors above 0")
+            raise ValueError(
+                f"{self}: expected rising knots, and as many shifts and factors above 0"
+            )
         if (self.shifts[-1], self.factors[-1]) != (0.0, 1.0):
             raise ValueError(f"{self}: expected shift 0 and factor 1 at the last knot")
 

@@ -1,4 +1,4 @@
-"""Probabilities of texts that are shorter than documents, with what was fitted for them and without.
+"""Probabilities of texts shorter than documents, with and without what was fitted for them.
 
     python tests/bench/short_texts.py REGISTRY CORPUS [--documents 500] [--json FILE]
 

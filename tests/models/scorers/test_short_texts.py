@@ -14,7 +14,8 @@ SCORES = np.linspace(-4, 6, 50).astype(np.float32)
 
 
 @pytest.mark.parametrize(
-    ("known", "shift", "factor"), [(0, -1.0, 0.5), (2, -1.0, 0.5), (4, -0.25, 0.625), (16, 0.25, 0.875)]
+    ("known", "shift", "factor"),
+    [(0, -1.0, 0.5), (2, -1.0, 0.5), (4, -0.25, 0.625), (16, 0.25, 0.875)],
 )
 def test_the_line_lies_between_its_knots_in_the_logarithm_of_the_words(known, shift, factor):
     found = log_odds_of(LINE.of_text(BENT, known), SCORES)

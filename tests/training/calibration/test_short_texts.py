@@ -71,7 +71,12 @@ def test_where_documents_are_short_or_teach_too_little_nothing_changes(drawn):
     log_odds, truth = drawn
     model, texts = Exaggerating(log_odds), ["word " * 40] * NUM_TEXTS
     assert fit_short_texts(model, texts, truth, least_known_words=2) == {}
-    assert fit_short_texts(model, texts, csr_array(truth.shape, dtype=np.float32), least_known_words=12) == {}
+    assert (
+        fit_short_texts(
+            model, texts, csr_array(truth.shape, dtype=np.float32), least_known_words=12
+        )
+        == {}
+    )
     assert fit_short_texts(model, texts, truth, least_known_words=12, num_looked_for=0) == {}
 
 
