@@ -51,26 +51,18 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
         return ray
     address = os.environ.get("RAY_ADDRESS") or _HERE
     options: dict[str, Any] = {}
-    if address == _HERE:
-        options = {"address": _HERE, "num_cpus": num_cpus, "include_dashboard": False}
-        problem = f"Ray does not start on this machine with {num_cpus} processor(s)"
-        advice = (
-            "it needs memory, open files, and a folder to write into (RAY_TMPDIR, /tmp/ray where "
-            "that is not set), where its logs are; mend that, or do without Ray"
-        )
-    else:
-        problem = f"no connection to the Ray cluster {address!r}"
-        advice = (
-            "start it, let RAY_ADDRESS name one that runs (host:port), set RAY_AUTH_MODE=token "
-            "where it wants a token, or unset RAY_ADDRESS to compute on this machine"
-        )
     try:
-        if address != _HERE:
+        if address == _HERE:
+            options = {"address": _HERE, "num_cpus": num_cpus, "include_dashboard": False}
+        else:
             _check_reachable(address)
         ray.init(log_to_driver=False, configure_logging=False, **options)
     except Exception as error:  # Ray raises just this where one of its processes does not start
         raise ConfigError(
-            f"{asked_by}: {problem} ({type(error).__name__}: {error}); {advice}"
+            f"{asked_by}: Ray at {address!r} does not start or answer, with {num_cpus} processors "
+            f"({type(error).__name__}: {error}); start the cluster that RAY_ADDRESS names, set "
+            "RAY_AUTH_MODE=token if it wants a token, or unset both to compute on this machine, "
+            "which takes memory, open files and a folder for logs (RAY_TMPDIR or /tmp/ray)"
         ) from error
     found = ray.cluster_resources().get("CPU", 0)
     if found < num_cpus:

@@ -24,6 +24,8 @@ from longtail.training.calibration.scored_pairs import ScoredPairs
 
 _SIGNIFICANT = 1.64
 """Standard errors of the mean gain that a reviewer must bring: one-sided, 5 %."""
+_LEAST_NATS = 0.01
+"""The least mean gain a document; weights drawn to nearly 0 have a standard error of nearly 0."""
 _RIDGE, _SMOOTHNESS = 1.0, 4.0
 """Weights of the squares of the weights, and of their differences at neighbouring knots, in true
 pairs."""
@@ -46,7 +48,7 @@ class ReviewGain:
     @property
     def is_significant(self) -> bool:
         """Whether the reviewer adds to the model, by chance in one of twenty cases at most."""
-        return self.nats > _SIGNIFICANT * self.standard_error
+        return self.nats > max(_LEAST_NATS, _SIGNIFICANT * self.standard_error)
 
 
 def fit_review(
