@@ -1,4 +1,4 @@
-# ruff: noqa: B007, C901, E501, E741, N806, PLR0912, PLR0915
+# ruff: noqa: E501
 """P@k and recall by band of the reviewers whose scores cross_encoder.py wrote.
 
 python tests/bench/cross_encoder_figures.py OUT.npz
