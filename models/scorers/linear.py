@@ -102,10 +102,3 @@ def corrected_scores(
     if correction is None:
         return scores
     return scores + correction.log_probs(vectors)[:, torch.from_numpy(model.labels).to(device)]
-
-
-def corrected_log_probs(
-    model: LinearModel, vectors: Float32[Tensor, "batch dim"], correction: Correction | None
-) -> Float32[Tensor, "batch covered"]:
-    """Return the corrected scores, normalised over all labels: log p(y|x) in nats (Eq. 10)."""
-    return corrected_scores(model, vectors, correction).log_softmax(dim=1)

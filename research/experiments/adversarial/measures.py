@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
+from torch import Tensor
 
-from longtail.models.scorers.linear import Correction, LinearModel, corrected_log_probs
+from longtail.models.scorers.linear import Correction, LinearModel, corrected_scores
 
 _MAX_SCORES = 2**24  # held at a time when a model is measured
 
@@ -67,3 +68,10 @@ def _log_probs_in_parts(
     for rows in np.array_split(np.arange(len(vectors)), num_parts):
         part = torch.from_numpy(vectors[rows]).to(device)
         yield rows, corrected_log_probs(model, part, correction).cpu().numpy()
+
+
+def corrected_log_probs(
+    model: LinearModel, vectors: Float32[Tensor, "batch dim"], correction: Correction | None
+) -> Float32[Tensor, "batch covered"]:
+    """Return the corrected scores, normalised over all labels: log p(y|x) in nats (Eq. 10)."""
+    return corrected_scores(model, vectors, correction).log_softmax(dim=1)

@@ -8,12 +8,12 @@ import torch
 from scipy.sparse import csr_array
 from torch.nn.functional import cross_entropy
 
-from longtail.models.scorers.linear import LinearModel, PriorCorrection, corrected_log_probs
+from longtail.models.scorers.linear import LinearModel, PriorCorrection
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.linear.methods import make_method
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
 from research.experiments.adversarial import measures
-from research.experiments.adversarial.measures import measure_linear
+from research.experiments.adversarial.measures import corrected_log_probs, measure_linear
 from research.experiments.adversarial.signal_to_noise import random_table
 
 NUM_DOCUMENTS, NUM_LABELS = 3, 5
