@@ -24,7 +24,11 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.review.fitted import REVIEW_NAME, FittedReview
 from longtail.models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
-from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
+from longtail.models.scorers.familiar_range import (
+    FAMILIAR_NAME,
+    familiar_from_json,
+    familiar_to_json,
+)
 from longtail.models.scorers.label_counts import (
     LABEL_COUNTS_NAME,
     label_counts_from_json,
@@ -88,7 +92,7 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
             texts |= kind.texts(model)
     optional = {
         AIMS_NAME: parts.aims and aims_to_json(parts.aims),
-        FAMILIAR_NAME: parts.familiar and parts.familiar.to_json(),
+        FAMILIAR_NAME: parts.familiar and familiar_to_json(parts.familiar),
         FIGURES_NAME: parts.figures and parts.figures.to_json(),
         LABEL_COUNTS_NAME: parts.label_counts and label_counts_to_json(parts.label_counts),
         PROMISES_NAME: parts.promises and promises_to_json(parts.promises),
@@ -134,7 +138,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             calibrations=manifest.calibrations,
             blends=manifest.blends,
             aims=_read_text(bundle, AIMS_NAME, aims_from_json) or {},
-            familiar=_read_text(bundle, FAMILIAR_NAME, FamiliarRange.from_json),
+            familiar=_read_text(bundle, FAMILIAR_NAME, familiar_from_json),
             figures=_read_text(
                 bundle, FIGURES_NAME, lambda text: LabelFigures.from_json(text, num_labels)
             ),

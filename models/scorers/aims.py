@@ -10,19 +10,18 @@ fit the dev split and nothing else (see docs/decisions/models.md).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, cast, get_args
+from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.files.json_text import parse_own_json
+from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.selection import Selection
-from longtail.models.names import PRECISION, AimName
+from longtail.models.names import AimName
 from longtail.models.ranking.threshold_algorithm import Combination
 from longtail.models.scorers.calibration import probabilities_of
 
@@ -186,32 +185,7 @@ class AimedCombination:
         return gains
 
 
-def aims_to_json(aims: Aims) -> str:
-    """Return the content of the file `AIMS_NAME`."""
-    content = {
-        scorer: {name: asdict(aim) for name, aim in of_scorer.items()}
-        for scorer, of_scorer in aims.items()
-    }
-    return json.dumps(content, indent=1, sort_keys=True) + "\n"
-
-
-def aims_from_json(text: str) -> dict[str, dict[AimName, Aim]]:
-    """Read what `aims_to_json` wrote; numbers come back as they were.
-
-    Raises:
-        ValueError: It is no JSON, names an unknown aim, or an aim's numbers are no aim's.
-        TypeError: A field is missing, unknown or of the wrong form.
-    """
-    content: Any = parse_own_json(text)
-    if not isinstance(content, dict) or not all(isinstance(x, dict) for x in content.values()):
-        raise TypeError(f"{AIMS_NAME} is {text[:40]!r}, expected aims by scorer and name")
-    fitted = set(get_args(AimName)) - {PRECISION}
-    for scorer, of_scorer in content.items():
-        if unknown := sorted(set(of_scorer) - fitted):
-            raise ValueError(
-                f"{AIMS_NAME}: {scorer!r} has the aims {unknown}, expected only {sorted(fitted)}"
-            )
-    return {
-        scorer: {cast("AimName", name): Aim(**aim) for name, aim in of_scorer.items()}
-        for scorer, of_scorer in content.items()
-    }
+aims_to_json, aims_from_json = json_forms(
+    dict[str, dict[Literal["rare_labels", "coverage", "propensity"], Aim]]
+)
+"""Write and read the file `AIMS_NAME`; reading raises ValueError."""

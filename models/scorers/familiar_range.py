@@ -10,13 +10,14 @@ one lies below the k-th smallest of the n with a probability of at most k / (n +
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
-from longtail.models.files.json_text import parse_own_json
+from pydantic import ConfigDict, Field
+
+from longtail.models.files.typed_json import json_forms
 from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity
 from longtail.models.scorers.short_texts import ShortTexts
 
@@ -25,6 +26,8 @@ FALSE_ALARMS = 0.01
 """Most of the documents of the corpus's kind that are warned of, as a share."""
 LEAST_DOCUMENTS = 100
 """Held-out documents without which there are no bounds: too many documents would be outside."""
+_Count = Annotated[int, Field(ge=0)]
+_Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +45,14 @@ class FamiliarRange:
         short_texts: By scorer, how its log-odds change in shorter texts; empty: they don't.
     """
 
-    num_documents: int
-    false_alarms: float
-    least_known_words: int
-    most_known_words: int
-    most_unknown_share: float
-    least_similarity: float | None
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+    num_documents: _Count
+    false_alarms: _Share
+    least_known_words: _Count
+    most_known_words: _Count
+    most_unknown_share: _Share
+    least_similarity: _Share | None
     short_texts: Mapping[str, ShortTexts] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Refuse what are no bounds.
-
-        Raises:
-            ValueError: A number is not finite, or below 0.
-            TypeError: One is of another type.
-        """
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name == "short_texts" or (value is None and each.name == "least_similarity"):
-                continue
-            expected = int if each.name.endswith(("words", "documents")) else float
-            if type(value) is not expected:
-                raise TypeError(f"{each.name} {value!r}: expected {expected.__name__}")
-            if not math.isfinite(value) or value < 0:
-                raise ValueError(f"{each.name} {value!r}: expected a finite number of at least 0")
 
     @classmethod
     def of_documents(cls, documents: Sequence[Familiarity]) -> FamiliarRange | None:
@@ -120,29 +107,10 @@ class FamiliarRange:
         )
         return (AnswerWarning(UNLIKE_TRAINING, detail, ()),)
 
-    def to_json(self) -> str:
-        """Return the content of the file `FAMILIAR_NAME`."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> FamiliarRange:
-        """Read what `to_json` wrote.
-
-        Raises:
-            ValueError: It is no JSON, or a number is out of its range.
-            TypeError: A field is unknown or of another type.
-            KeyError, AttributeError: One is missing.
-        """
-        content = parse_own_json(text)
-        if not isinstance(content, dict):
-            raise TypeError(f"expected an object, got {text[:40]!r}")
-        short = {name: _short_texts_of(each) for name, each in content["short_texts"].items()}
-        return cls(**content | {"short_texts": short})
-
-
-def _short_texts_of(content: Mapping[str, Sequence[Any]]) -> ShortTexts:
-    return ShortTexts(**{name: tuple(values) for name, values in content.items()})
-
 
 def _unknown_share(text: Familiarity) -> float:
     return 1 - text.known_words / text.num_words if text.num_words else 1.0
+
+
+familiar_to_json, familiar_from_json = json_forms(FamiliarRange)
+"""Write and read the file `FAMILIAR_NAME`; reading raises ValueError."""

@@ -9,8 +9,10 @@ of a text's labels, stay as they are. `longtail.training.calibration.short_texts
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
+from pydantic import ConfigDict
 
 from longtail.models.bundle.manifest import Calibration
 
@@ -31,6 +33,7 @@ class ShortTexts:
         factors: b at each knot, above 0, so that labels keep their order; 1 at the last.
     """
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
     known_words: tuple[int, ...]
     shifts: tuple[float, ...]
     factors: tuple[float, ...]
@@ -40,11 +43,8 @@ class ShortTexts:
 
         Raises:
             ValueError: There are some.
-            TypeError: One is of another type.
         """
         knots, numbers = self.known_words, (*self.shifts, *self.factors)
-        if any(type(x) is not int for x in knots) or any(type(x) is not float for x in numbers):
-            raise TypeError(f"{self}: expected whole known words, and other numbers as floats")
         is_rising = list(knots) == sorted({*knots}) and min(knots, default=0) >= 1
         are_as_many = len(knots) == len(self.shifts) == len(self.factors)
         are_bounded = all(abs(x) <= _MOST for x in numbers) and all(x > 0 for x in self.factors)

@@ -27,7 +27,12 @@ from longtail.models.predict.loading import take_fastest_backend
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.aims import AIMS_NAME, Aims, aims_from_json, aims_to_json
-from longtail.models.scorers.familiar_range import FAMILIAR_NAME, FamiliarRange
+from longtail.models.scorers.familiar_range import (
+    FAMILIAR_NAME,
+    FamiliarRange,
+    familiar_from_json,
+    familiar_to_json,
+)
 from longtail.training.assessment.assess import assess, split_batches
 from longtail.training.calibration.aims import fit_aims
 from longtail.training.calibration.ensemble import Blending, fit_blending
@@ -232,10 +237,7 @@ class DevSplit:
         """
         path = folder / FAMILIAR_NAME
         return kept_text(
-            path,
-            lambda: self._familiar(blending),
-            FamiliarRange.from_json,
-            lambda found: found.to_json() if found else "",
+            path, lambda: self._familiar(blending), familiar_from_json, familiar_to_json
         )
 
     def figures(self, blending: Blending, scorer: str, folder: Path) -> LabelFigures | None:

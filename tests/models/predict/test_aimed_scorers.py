@@ -95,6 +95,15 @@ def answered(predictor: Any, **options: Any) -> list[list[tuple[str, float, floa
     ]
 
 
+def assert_same(found: list[Any], right: list[Any]) -> None:
+    """Numbers may differ in their last bits: short texts are ranked one by one."""
+    assert [[row[0] for row in text] for text in found] == [
+        [row[0] for row in text] for text in right
+    ]
+    numbers = ([x for text in each for row in text for x in row[1:]] for each in (found, right))
+    np.testing.assert_allclose(*numbers, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("all_up_to", [0, 1024])
 @pytest.mark.parametrize("k", [1, 3, NUM_LABELS])
 @pytest.mark.parametrize("aim", FITTED)
@@ -104,7 +113,7 @@ def test_labels_are_ordered_by_gain_and_keep_their_probabilities(
 ):
     with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", all_up_to):
         found = answered(predictor, k=k, scorer=scorer, aim=aim)
-    assert found == [row[:k] for row in wanted(predictor, scorer, aim)]
+    assert_same(found, [row[:k] for row in wanted(predictor, scorer, aim)])
 
 
 @pytest.mark.parametrize("aim", FITTED)
@@ -113,7 +122,7 @@ def test_a_filter_and_a_threshold_leave_labels_to_choose_from(predictor, scorer,
     options = {"k": 2, "threshold": 0.4, "label_filter": LabelFilter(exclude=("L3", "L0"))}
     right = wanted(predictor, scorer, aim, {"L1", "L2", "L4", "L5", "L6"}, 0.4)
     found = answered(predictor, scorer=scorer, aim=aim, **options)
-    assert found == [row[:2] for row in right]
+    assert_same(found, [row[:2] for row in right])
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
