@@ -69,6 +69,7 @@ def test_no_name_is_in_a_confidential_bundle_nor_in_an_answer(here, run):
     assert {path.name for path in bundle.iterdir()} <= {
         "manifest.json", "labels.jsonl", "sparse.json", "sparse.safetensors", "names.json",
         "names.jsonl", "names.safetensors", "aims.json", "familiar.json", "trained_on.json",
+        "label_counts.json", "label_figures.json",
     }  # fmt: skip
     audited = run("registry", "verify", "1", "--words", "all.txt")
     assert (audited.status, "none of 4 words" in audited.out) == (0, True)

@@ -27,7 +27,8 @@ NUM_OPERATIONS = 100
 NUM_EXAMPLES = max(10, NUM_REQUESTS // NUM_OPERATIONS)
 THERE = {"project_id": "longtail", "model": "longtail", "version": "2", "label_id": "L1"}
 MAY_REFUSE = {
-    "POST /v1/predict", "POST /v1/candidates", "POST /v1/batch", "POST /v2/models/{model}/infer",
+    "GET /v1/labels", "POST /v1/predict", "POST /v1/candidates", "POST /v1/batch",
+    "POST /v2/models/{model}/infer",
     "POST /v2/models/{model}/versions/{version}/infer", "POST /v1/projects/{project_id}/suggest",
     "POST /v1/projects/{project_id}/suggest-batch", "POST /v1/feedback",
     "DELETE /v1/admin/feedback", "POST /v1/projects/{project_id}/learn",

@@ -403,7 +403,8 @@ def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_
     files = trained_sparse.bundle.manifest.files
     assert files[name] == trained.bundle.manifest.files[name]
     told = {"trained_on.json", "trained_on.safetensors"}
-    assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", "aims.json", name} | told
+    on_dev = {"aims.json", "label_counts.json", "label_figures.json"}
+    assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", name} | on_dev | told
     assert list(trained_sparse.bundle.catalogue) == list(trained.bundle.catalogue)
 
 
