@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -236,8 +236,10 @@ class DevSplit:
             folder: Of the run's blending.
         """
         path = folder / FAMILIAR_NAME
-        read: Callable[[str], FamiliarRange | None] = familiar_from_json
-        return kept_text(path, lambda: self._familiar(blending), read, familiar_to_json)
+        found: FamiliarRange | None = kept_text(
+            path, lambda: self._familiar(blending), familiar_from_json, familiar_to_json
+        )
+        return found
 
     def figures(self, blending: Blending, scorer: str, folder: Path) -> LabelFigures | None:
         """Return what the folder holds, or count each label, and keep it; None: no threshold.
