@@ -19,6 +19,7 @@ from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.scorers.blending import LEAST_LOG_ODDS, below_floor, knot_shares
 from longtail.models.scorers.calibration import log_odds_of, rises
 from longtail.training.calibration.blend_kernel import log_loss_and_gradient, log_loss_curvature
+from longtail.training.calibration.fit import rounded
 from longtail.training.calibration.minimum import minimum
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
@@ -45,8 +46,6 @@ _LEAST_BELOW = 100
 scores say little, and counting them orders the first ten of such labels worse."""
 _NEVER = 1e9
 """Ridge that keeps a coefficient where it starts."""
-_DIGITS = 6
-"""Significant ones kept; the optimiser's last bits may differ from machine to machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +118,7 @@ class _Problem:
             self.loss, self.curvature, np.tile(self.start, self.num_knots),
             np.tile(of_knot, self.num_knots), tolerance=1e-12,
         )  # fmt: skip
-        rounded = np.array([_rounded(value) for value in found])
-        return rounded.reshape(self.num_knots, -1)
+        return np.array([rounded(value) for value in found]).reshape(self.num_knots, -1)
 
     def sums(self, at_knots: Float64[np.ndarray, "knot term"]) -> Float64[np.ndarray, pair]:
         """Return the blended evidence of each pair."""
@@ -207,7 +205,7 @@ def fit_blend(
         floors=floors,
         below={name: tuple(at_knots[:, i].tolist()) for i, name in enumerate(members, 1 + num)},
         curve_bends=_BENDS,
-        curve_levels=tuple(_rounded(level) for level in levels),
+        curve_levels=tuple(rounded(level) for level in levels),
         curve_slopes=tuple(tuple(row) for row in curve[:, 1:].T.tolist()),
     )
 
@@ -258,11 +256,7 @@ def _floor(
         return LEAST_LOG_ODDS
     if not num_false:  # every document carries every label
         return -LEAST_LOG_ODDS
-    return _rounded(max(LEAST_LOG_ODDS, float(np.log(num_true) - np.log(num_false))))
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
+    return rounded(max(LEAST_LOG_ODDS, float(np.log(num_true) - np.log(num_false))))
 
 
 def in_words(blend: RarityBlend) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
-from scipy.special import expit, log_expit, logit
+from scipy.special import logit
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.scorers.calibration import rises
-from longtail.training.calibration.minimum import minimum
+from longtail.training.calibration.minimum import logistic_regression
 
 _MAX_KNOTS = 9
 _TRUE_PAIRS_A_KNOT = 50
@@ -57,22 +57,9 @@ def fit_calibration(
     columns = np.column_stack([np.ones(len(risen)), risen])
     targets = np.where(is_true, (num_true + 1) / (num_true + 2), 1 / (num_false + 2))
 
-    def loss(parameters: Float64[np.ndarray, p]) -> tuple[float, Float64[np.ndarray, p]]:
-        log_odds = columns @ parameters
-        error = weights * (expit(log_odds) - targets)
-        cost = -(weights * (targets * log_odds + log_expit(-log_odds))).sum()
-        return float(cost), columns.T @ error
-
-    def curvature(parameters: Float64[np.ndarray, p]) -> Float64[np.ndarray, "p p"]:
-        shares = expit(columns @ parameters)
-        matrix: Float64[np.ndarray, "p p"] = (
-            columns.T * (weights * shares * (1 - shares))
-        ) @ columns
-        return matrix
-
     start = np.concatenate([[logit(num_true / (num_true + num_false))], np.ones(num_slopes)])
     least = np.array([-np.inf, *[_LEAST_SLOPE] * num_slopes])
-    found = minimum(loss, curvature, start, least, tolerance=1e-12)
+    found = logistic_regression(columns, targets, start, least, weights=weights)
     slopes = np.broadcast_to(found[1:] / scale, num_slopes if num_slopes > 1 else 2)
     return Calibration(
         knots=tuple(knots.tolist()),

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
+from scipy.special import expit, log_expit
 from threadpoolctl import threadpool_limits
 
 Parameters = Float64[np.ndarray, "parameter"]
@@ -25,6 +26,46 @@ _FLOOR = 1e-10
 """Added to the curvature's diagonal, as a share of its largest entry: so that it has a root."""
 _DAMPING = (1e-6, 1e-3, 1e16)
 """The least that is not 0; what a last step may have had; where the loss can't be lowered."""
+
+
+def logistic_regression(
+    columns: Float64[np.ndarray, "pair parameter"],
+    targets: Bool[np.ndarray, pair] | Float64[np.ndarray, pair],
+    start: Parameters,
+    least: Parameters,
+    *,
+    weights: Float64[np.ndarray, pair] | float = 1.0,
+    offset: Float64[np.ndarray, pair] | float = 0.0,
+    penalty: Float64[np.ndarray, "parameter parameter"] | None = None,
+) -> Parameters:
+    """Return the parameters by which offset + columns @ parameters are the likeliest log-odds.
+
+    Args:
+        columns: Of each pair.
+        targets: Whether it is right, or the share of it that is.
+        start: As for `minimum`.
+        least: As there.
+        weights: Pairs that each stands for.
+        offset: Log-odds with all parameters 0.
+        penalty: P, of the ridge parameters @ P @ parameters / 2; None: 0.
+    """
+    ridge = np.zeros((len(start), len(start))) if penalty is None else penalty
+
+    def loss(parameters: Parameters) -> tuple[float, Parameters]:
+        log_odds = offset + columns @ parameters
+        error = weights * (expit(log_odds) - targets)
+        cost = -(weights * (targets * log_odds + log_expit(-log_odds))).sum()
+        cost += parameters @ ridge @ parameters / 2
+        return float(cost), columns.T @ error + ridge @ parameters
+
+    def curvature(parameters: Parameters) -> Float64[np.ndarray, "parameter parameter"]:
+        shares = expit(offset + columns @ parameters)
+        matrix: Float64[np.ndarray, "parameter parameter"] = (
+            columns.T * (weights * shares * (1 - shares))
+        ) @ columns + ridge
+        return matrix
+
+    return minimum(loss, curvature, start, least, tolerance=1e-12)
 
 
 def minimum(

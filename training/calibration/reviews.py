@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.special import expit, log_expit
+from scipy.special import log_expit
 
 from longtail.models.errors import ConfigError
 from longtail.models.ranking.top_k import NO_LABEL
@@ -19,7 +19,7 @@ from longtail.models.review.fitted import KNOTS, MODEL, REVIEWER, FittedReview
 from longtail.models.scorers.blending import knot_shares
 from longtail.models.scorers.calibration import log_odds_of
 from longtail.training.calibration.fit import fit_calibration
-from longtail.training.calibration.minimum import minimum
+from longtail.training.calibration.minimum import logistic_regression
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
 _SIGNIFICANT = 1.64
@@ -117,21 +117,6 @@ def _fit_weights(
     num_knots = shares.shape[1]
     steps = np.diff(np.eye(num_knots), axis=0)
     penalty = 2 * (_RIDGE * np.eye(num_knots) + _SMOOTHNESS * steps.T @ steps)
-
-    def loss(
-        weights: Float64[np.ndarray, knot],
-    ) -> tuple[float, Float64[np.ndarray, knot]]:
-        log_odds = model + columns @ weights
-        cost = -log_expit(np.where(is_true, log_odds, -log_odds)).sum()
-        cost += weights @ penalty @ weights / 2
-        return float(cost), columns.T @ (expit(log_odds) - is_true) + penalty @ weights
-
-    def curvature(weights: Float64[np.ndarray, knot]) -> Float64[np.ndarray, "knot knot"]:
-        right = expit(model + columns @ weights)
-        found: Float64[np.ndarray, "knot knot"] = (
-            columns.T * (right * (1 - right))
-        ) @ columns + penalty
-        return found
-
     zeros = np.zeros(num_knots)
-    return tuple(minimum(loss, curvature, zeros, zeros, tolerance=1e-12).round(6).tolist())
+    found = logistic_regression(columns, is_true, zeros, zeros, offset=model, penalty=penalty)
+    return tuple(found.round(6).tolist())

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
 from scipy.sparse import csr_array
-from scipy.special import expit, log_expit
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.calibration import log_odds_of
 from longtail.models.scorers.short_texts import ShortTexts
 from longtail.training.calibration.fit import rounded
-from longtail.training.calibration.minimum import minimum
+from longtail.training.calibration.minimum import logistic_regression
 from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
 
 MOST_CUT = 500
@@ -105,17 +104,6 @@ def _line(
 ) -> tuple[float, float]:
     """Return the shift and the factor of log-odds by which truth is most likely."""
     columns = np.column_stack([np.ones(len(log_odds)), log_odds])
-
-    def loss(line: Float64[np.ndarray, 2]) -> tuple[float, Float64[np.ndarray, 2]]:
-        changed = columns @ line
-        error = expit(changed) - is_true
-        return float(-(is_true * changed + log_expit(-changed)).sum()), columns.T @ error
-
-    def curvature(line: Float64[np.ndarray, 2]) -> Float64[np.ndarray, "2 2"]:
-        shares = expit(columns @ line)
-        matrix: Float64[np.ndarray, "2 2"] = (columns.T * (shares * (1 - shares))) @ columns
-        return matrix
-
-    least = np.array([-np.inf, _LEAST_FACTOR])
-    shift, factor = minimum(loss, curvature, np.array([0.0, 1.0]), least, tolerance=1e-12)
+    start, least = np.array([0.0, 1.0]), np.array([-np.inf, _LEAST_FACTOR])
+    shift, factor = logistic_regression(columns, is_true, start, least)
     return rounded(shift), rounded(factor)
