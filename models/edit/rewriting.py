@@ -13,6 +13,7 @@ from jaxtyping import Float32
 
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.registry import Registry
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import pseudo_description
@@ -142,4 +143,27 @@ def rewrite(
         tensors=tensors,
         texts=texts,
         same={name: bundle.folder / name for name in before.files if name not in changed},
+    )
+
+
+def publish_texts(
+    registry: Registry, bundle: Bundle, texts: Mapping[str, str], *, activate: bool, action: str
+) -> int:
+    """Publish a version that ranks as another one does, and return its number.
+
+    So its promises hold, and stay.
+
+    Args:
+        registry: Where to.
+        bundle: The other one.
+        texts: Text files that change or are new, by file name.
+        activate: Whether `current` names the new version.
+        action: What the log of changes calls this.
+    """
+    if PROMISES_NAME in bundle.manifest.files:
+        texts = {PROMISES_NAME: bundle.text(PROMISES_NAME), **texts}
+    return registry.publish(
+        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, texts),
+        activate=activate,
+        action=action,
     )

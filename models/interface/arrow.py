@@ -89,18 +89,18 @@ class ArrowPredictor:
 
     def _rows_of(self, batch: Any) -> list[dict[str, Any]]:
         """Return the values of the added columns, where a row has them."""
-        parts = [_values_of(batch.column(name)) for name in self.text]
-        texts = parts[0] if len(parts) == 1 else [joined(x) for x in zip(*parts, strict=True)]
+        columns = [_values_of(batch.column(name)) for name in self.text]
+        texts = [joined(cells) for cells in zip(*columns, strict=True)]
         faults = [fault_of(text) for text in texts]
         good = [text for text, fault in zip(texts, faults, strict=True) if fault is None]
         answers = map(_labels_of, self._predict(good) if good else ())
-        columns, model = ", ".join(self.text), {"version": self.version, "digest": self.digest}
+        where, model = ", ".join(self.text), {"version": self.version, "digest": self.digest}
         return [
-            model | ({"error": f"column {columns!r} {fault}"} if fault else next(answers))
+            model | ({"error": f"column {where!r} {fault}"} if fault else next(answers))
             for fault in faults
         ]
 
-    def _predict(self, texts: Sequence[str]) -> Iterable[Prediction]:
+    def _predict(self, texts: list[object]) -> Iterable[Prediction]:
         with _LOCK:
             model = self.load()
         with nullcontext() if model.predictor.device == "cpu" else _LOCK:
@@ -197,8 +197,5 @@ def _added_fields() -> list[Any]:
 
 
 def _values_of(column: Any) -> list[Any]:
-    try:
-        return list(column.to_pylist())
-    except UnicodeDecodeError:  # of a writer that checks nothing; its row is refused
-        raw = column.cast("binary").to_pylist()
-        return [x if x is None else x.decode(errors="surrogateescape") for x in raw]
+    raw = column.cast("large_binary").to_pylist()  # some writers do not check for UTF-8
+    return [x if x is None else x.decode(errors="surrogateescape") for x in raw]

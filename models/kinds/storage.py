@@ -22,7 +22,12 @@ from longtail.models.names import HYBRID
 from longtail.models.parts.consistency import check_parts, contradiction, reading
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
-from longtail.models.review.fitted import REVIEW_NAME, FittedReview
+from longtail.models.review.fitted import (
+    REVIEW_NAME,
+    FittedReview,
+    review_from_json,
+    review_to_json,
+)
 from longtail.models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
 from longtail.models.scorers.familiar_range import (
     FAMILIAR_NAME,
@@ -96,7 +101,7 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
         FIGURES_NAME: parts.figures and parts.figures.to_json(),
         LABEL_COUNTS_NAME: parts.label_counts and label_counts_to_json(parts.label_counts),
         PROMISES_NAME: parts.promises and promises_to_json(parts.promises),
-        REVIEW_NAME: parts.review and parts.review.to_json(),
+        REVIEW_NAME: parts.review and review_to_json(parts.review),
     }
     return texts | {name: text for name, text in optional.items() if isinstance(text, str)}
 
@@ -210,7 +215,7 @@ def _read_text(bundle: Bundle, name: str, read: Callable[[str], _Read]) -> _Read
 
 def _read_review(bundle: Bundle) -> FittedReview | None:
     """Return how a reviewer's scores count; None where nobody fitted it."""
-    review = _read_text(bundle, REVIEW_NAME, FittedReview.from_json)
+    review = _read_text(bundle, REVIEW_NAME, review_from_json)
     if review is not None and review.scorer not in bundle.manifest.scorers:
         said = f"a review of {review.scorer!r}, expected one of a scorer"
         raise BundleCorruptError(contradiction(bundle, REVIEW_NAME, said))

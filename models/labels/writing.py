@@ -28,7 +28,7 @@ def csv_lines(labels: Iterable[Label]) -> Iterator[str]:
     """Yield a header and a record for each label; lists and objects are JSON."""
     yield ",".join(_COLUMNS)
     for label in labels:
-        yield _record(list(map(_cell, _fields_of(label).values())))
+        yield csv_record(map(_cell, _fields_of(label).values()))
 
 
 def tsv_lines(labels: Iterable[Label]) -> Iterator[str]:
@@ -52,7 +52,8 @@ def _cell(value: object) -> str:
     return "true" if value is True else json.dumps(value, ensure_ascii=False)
 
 
-def _record(cells: list[str]) -> str:
+def csv_record(cells: Iterable[object]) -> str:
+    """Return a line of a CSV file, without its end."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(cells)
     return text.getvalue()

@@ -11,14 +11,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from jaxtyping import Float64
 from scipy.special import expit
 
 from longtail.models.errors import LongtailError
-from longtail.models.labels.catalogue import Label
 from longtail.models.names import ReviewFailure
 from longtail.models.results import Prediction, Review
 from longtail.models.review.fitted import FittedReview
@@ -33,14 +32,21 @@ from longtail.service.telemetry.metrics import Telemetry
 
 logger = logging.getLogger(__name__)
 
-Outcome: TypeAlias = Prediction | ReviewFailure
 _DAY_S = 86_400
 _SPARE_S = 0.01
 """Of the time of a request, kept to write its answer."""
 
 
-class SpentError(Exception):
-    """The reviews of the day are used up."""
+class UnreviewedError(Exception):
+    """There is no review.
+
+    Attributes:
+        why: The reason, as answers give it.
+    """
+
+    def __init__(self, why: ReviewFailure) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 @dataclass(slots=True)
@@ -49,21 +55,18 @@ class DayBudget:
 
     most: int
     clock: Callable[[], float] = time.time
-    _day: int = 0
-    _spent: int = 0
+    _spent: dict[int, int] = field(default_factory=dict)
 
     def take(self) -> None:
         """Count one more.
 
         Raises:
-            SpentError: The day has no room for it.
+            UnreviewedError: The day has no room for it.
         """
         day = int(self.clock() // _DAY_S)
-        if day != self._day:
-            self._day, self._spent = day, 0
-        if self._spent >= self.most:
-            raise SpentError
-        self._spent += 1
+        self._spent = {day: self._spent.get(day, 0) + 1}
+        if self._spent[day] > self.most:
+            raise UnreviewedError("daily-limit")
 
 
 class ReviewDesk:
@@ -75,7 +78,7 @@ class ReviewDesk:
         self._telemetry = telemetry
         self._slots = asyncio.Semaphore(settings.review_concurrency)
         self._unfitted: set[int] = set()
-        self.budget = DayBudget(settings.max_reviews_per_day)
+        self._budget = DayBudget(settings.max_reviews_per_day)
 
     async def close(self) -> None:
         """Close the reviewer's connections."""
@@ -92,20 +95,23 @@ class ReviewDesk:
             answer: Its ordinary answer.
             until: When the request has to be answered, by `time.monotonic`.
         """
-        rows = [i for i, each in enumerate(answer.predictions) if self._is_wanted(asked, each)]
-        if not rows:
-            return answer
-        started, most = time.monotonic(), self._settings.max_reviews_per_request
-        found = await self._outcomes(engine, asked, answer, rows[:most], until)
-        found += ["request-limit"] * (len(rows) - most)
-        predictions = list(answer.predictions)
-        for i, outcome in zip(rows, found, strict=True):
-            told = outcome if isinstance(outcome, str) else "reviewed"
+        is_wanted = [self._is_wanted(asked, each) for each in answer.predictions]
+        most = self._settings.max_reviews_per_request
+
+        async def outcome(row: int) -> Prediction:
+            ordinary, started, told = answer.predictions[row], time.monotonic(), "reviewed"
+            if not is_wanted[row]:
+                return ordinary
+            try:
+                if sum(is_wanted[:row]) >= most:
+                    raise UnreviewedError("request-limit")
+                found = await self._review(engine, asked, answer, row, until)
+            except UnreviewedError as error:
+                told, found = error.why, replace(ordinary, review=Review(error.why))
             self._telemetry.observe_review(told, time.monotonic() - started)
-            if isinstance(outcome, str):
-                predictions[i] = replace(predictions[i], review=Review(outcome))
-            else:
-                predictions[i] = outcome
+            return found
+
+        predictions = await asyncio.gather(*map(outcome, range(len(is_wanted))))
         return replace(answer, predictions=predictions)
 
     def _is_wanted(self, asked: PredictRequest, prediction: Prediction) -> bool:
@@ -118,37 +124,35 @@ class ReviewDesk:
         best = max((each.probability or 0.0 for each in prediction.labels), default=0.0)
         return self._settings.review_doubt_from <= best <= self._settings.review_doubt_to
 
-    async def _outcomes(
-        self, engine: Engine, asked: PredictRequest, answer: EngineAnswer, rows: list[int],
-        until: float,
-    ) -> list[Outcome]:  # fmt: skip
-        """Return the reviewed prediction of each row, or why there is none."""
+    async def _review(
+        self, engine: Engine, asked: PredictRequest, answer: EngineAnswer, row: int, until: float
+    ) -> Prediction:
         fitted = self._fitted(answer, asked)
-        if fitted is None:
-            return ["not-fitted"] * len(rows)
-        catalogue, texts = answer.model.predictor.catalogue, [asked.all_texts[i] for i in rows]
+        text, catalogue = asked.all_texts[row], answer.model.predictor.catalogue
         k = min(fitted.num_candidates, len(catalogue))
         changes = {"k": k, "threshold": None, "version": answer.model.version}
         left_s = max(0.001, until - time.monotonic() - _SPARE_S)
-        query = Query(texts, asked.model_copy(update=changes), left_s)
+        query = Query([text], asked.model_copy(update=changes), left_s)
         try:
-            candidates = (await engine.predict(query)).predictions
+            (candidates,) = (await engine.predict(query)).predictions
         except LongtailError as error:
             is_late = isinstance(error, DeadlineError)
-            return ["time-limit" if is_late else "busy"] * len(rows)
-        labels = [[catalogue[each.index] for each in best.labels] for best in candidates]
-        found = await asyncio.gather(
-            *(self._scores(*each, until) for each in zip(texts, labels, strict=True))
+            raise UnreviewedError("time-limit" if is_late else "busy") from error
+        rows = [each.index for each in candidates.labels]
+        scores = await self._scores(text, [candidate_text(catalogue[i]) for i in rows], until)
+        log_odds = fitted.log_odds(
+            np.array([each.score for each in candidates.labels], dtype=np.float32),
+            np.array(scores, dtype=np.float32),
+            catalogue.training_counts[rows],
         )
-        return [
-            given if isinstance(given, str) else _reordered(
-                best, fitted, given, own, asked, len(answer.predictions[i].labels)
-            )
-            for i, best, own, given in zip(rows, candidates, labels, found, strict=True)
-        ]  # fmt: skip
+        return _reordered(candidates, log_odds, asked, len(answer.predictions[row].labels))
 
-    def _fitted(self, answer: EngineAnswer, asked: PredictRequest) -> FittedReview | None:
-        """Return how the reviewer's scores count for an answer; None where nobody fitted that."""
+    def _fitted(self, answer: EngineAnswer, asked: PredictRequest) -> FittedReview:
+        """Return how the reviewer's scores count for an answer.
+
+        Raises:
+            UnreviewedError: Nobody fitted that.
+        """
         fitted, version = answer.model.predictor.review, answer.model.version
         known = "none" if fitted is None else fitted.reviewer
         if known != self._reviewer.name and version not in self._unfitted:
@@ -157,29 +161,27 @@ class ReviewDesk:
                 "version %d gets no reviews: the reviewer is %r, and it was fitted to %r; run "
                 "'longtail review'", version, self._reviewer.name, known,
             )  # fmt: skip
-        if fitted is None or (known, fitted.scorer) != (self._reviewer.name, answer.scorer):
-            return None
-        return fitted if asked.k <= fitted.num_candidates else None
+        own = (self._reviewer.name, answer.scorer)
+        if fitted is None or (known, fitted.scorer) != own or asked.k > fitted.num_candidates:
+            raise UnreviewedError("not-fitted")
+        return fitted
 
-    async def _scores(
-        self, text: str, labels: Sequence[Label], until: float
-    ) -> list[float] | ReviewFailure:
+    async def _scores(self, text: str, candidates: Sequence[str], until: float) -> list[float]:
         limit_s = min(self._settings.review_timeout_s, until - time.monotonic() - _SPARE_S)
-        candidates = [candidate_text(each) for each in labels]
         attempts = self._settings.review_attempts
         try:
             async with asyncio.timeout(limit_s), self._slots:
                 return await attempted_scores(
-                    self._reviewer, text, candidates, attempts, self.budget.take
+                    self._reviewer, text, candidates, attempts, self._budget.take
                 )
-        except TimeoutError:
-            return "time-limit"
-        except SpentError:
-            return "daily-limit"
-        except Exception as error:  # noqa: BLE001  # whatever it is, there is an answer without it
+        except UnreviewedError:
+            raise
+        except TimeoutError as error:
+            raise UnreviewedError("time-limit") from error
+        except Exception as error:  # whatever it is, there is an answer without it
             told = str(error) if isinstance(error, ReviewError) else type(error).__name__
             logger.warning("a review failed: %s", told)
-            return "reviewer-failed"
+            raise UnreviewedError("reviewer-failed") from error
 
 
 def open_desk(settings: Settings, telemetry: Telemetry) -> ReviewDesk | None:
@@ -197,9 +199,7 @@ def open_desk(settings: Settings, telemetry: Telemetry) -> ReviewDesk | None:
 
 def _reordered(
     candidates: Prediction,
-    fitted: FittedReview,
-    scores: Sequence[float],
-    known: Sequence[Label],
+    log_odds: Float64[np.ndarray, candidate],
     asked: PredictRequest,
     num_labels: int,
 ) -> Prediction:
@@ -207,20 +207,14 @@ def _reordered(
 
     The threshold "auto" keeps the number of labels of the ordinary answer.
     """
-    labels = candidates.labels
-    log_odds = fitted.log_odds(
-        np.array([each.score for each in labels], dtype=np.float32),
-        np.array(scores, dtype=np.float32),
-        np.array([each.training_count for each in known], dtype=np.int64),
-    )
+    labels, shares = candidates.labels, expit(log_odds)
     order = np.argsort(-log_odds, kind="stable")[: asked.k]
     if isinstance(asked.threshold, float):
-        order = order[expit(log_odds[order]) >= asked.threshold]
+        order = order[shares[order] >= asked.threshold]
     elif asked.threshold is not None:
         order = order[:num_labels]
     kept = tuple(
-        replace(labels[i], score=float(log_odds[i]), probability=float(expit(log_odds[i])))
-        for i in order.tolist()
+        replace(labels[i], score=float(log_odds[i]), probability=float(shares[i])) for i in order
     )
     own = {each.id for each in kept}
     warnings = (
@@ -236,5 +230,5 @@ def _reordered(
         exact=False,
         warnings=tuple(warnings),
         abstained_because=(candidates.abstained_because or "below-threshold") if abstains else None,
-        review=Review(ranks_before=tuple(i + 1 for i in order.tolist())),
+        review=Review(ranks_before=tuple((order + 1).tolist())),
     )

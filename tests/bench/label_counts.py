@@ -26,6 +26,7 @@ from longtail.training.calibration.thresholds import best_label_count, best_thre
 from longtail.training.evaluation.record import deliver
 from longtail.training.evaluation.tables import markdown_table
 from longtail.training.formats.options import RECOGNISED
+from tests.bench.promise import of_documents
 
 AUTO, THRESHOLD, NUMBER = "auto", "one threshold", "one number"
 
@@ -97,7 +98,7 @@ def main(
     if draws:
         rng, size = np.random.default_rng(0), len(dev.labels)
         halves = [np.split(rng.permutation(size), [size // 2]) for _ in range(draws)]
-        found = [compared(*map(dev.of_documents, both)) for both in halves]
+        found = [compared(*(of_documents(dev, rows) for rows in both)) for both in halves]
         split = "dev"
     else:
         found = [compared(dev, answer_split(bundle, dataset, split, scorer))]

@@ -181,6 +181,12 @@ def measured(
     return right, accepted, true
 
 
+def of_documents(documents: AnsweredDocuments, rows: np.ndarray) -> AnsweredDocuments:
+    """Return some of the documents."""
+    names = ("labels", "probabilities", "is_like", "truth")
+    return replace(documents, **{name: getattr(documents, name)[rows] for name in names})
+
+
 def draw(
     documents: AnsweredDocuments, scorer: str, level: float, confidence: float, num_draws: int
 ) -> dict[str, Draws]:
@@ -191,9 +197,7 @@ def draw(
     found: dict[str, list[tuple[np.ndarray, ...]]] = {name: [] for name in RULES}
     for _ in range(num_draws):
         order = rng.permutation(size)
-        first, second = (
-            documents.of_documents(np.sort(half)) for half in np.split(order, [size // 2])
-        )
+        first, second = (of_documents(documents, np.sort(x)) for x in np.split(order, [size // 2]))
         by_band = fit_promise(first, scorer, "precision", level, confidence)
         one = fit_promise(first, scorer, "precision", level, confidence, band_starts=[0])
         marks = {

@@ -31,8 +31,9 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.review.fitted import MODEL, REVIEWER
-from longtail.training.assessment.reviewed import Reviewed, find_review, publish_review
+from longtail.models.edit.rewriting import publish_texts
+from longtail.models.review.fitted import MODEL, REVIEW_NAME, REVIEWER, review_to_json
+from longtail.training.assessment.reviewed import Reviewed, find_review
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.reviews import fit_review, held_out_gain
 from longtail.training.calibration.scored_pairs import ScoredPairs
@@ -175,7 +176,8 @@ def main(
         dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
         found = pairs_of(store, dataset, split, documents)
         measured = quality(found, draws)
-        publish_review(store, bundle, found.review, activate=True)
+        changed = {REVIEW_NAME: review_to_json(found.review)}
+        publish_texts(store, bundle, changed, activate=True, action="review")
         texts = [*islice(dataset.split(split).texts(), 100)]
         ended = traffic(copy, texts, requests)
     columns = [*dict.fromkeys(name for row in measured for name in row)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from scipy.sparse import csr_array
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.figures import LabelFigures
+from longtail.models.labels.writing import csv_record
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.calibration.promises import AnsweredDocuments
 from longtail.training.evaluation.tables import Cells
@@ -101,7 +100,7 @@ def _percent(share: float, lower: float, upper: float) -> str:
 
 
 def _lines(figures: MeasuredLabels, catalogue: LabelCatalogue) -> Iterator[str]:
-    yield _line(COLUMNS)
+    yield csv_record(COLUMNS)
     shares = np.hstack(list(figures.shares().values()))
     columns = (
         figures.num_true, figures.num_predicted, figures.num_right, shares,
@@ -113,13 +112,7 @@ def _lines(figures: MeasuredLabels, catalogue: LabelCatalogue) -> Iterator[str]:
         if 0 <= other < len(catalogue):
             confused = [catalogue[other].id, catalogue[other].name, num_confused]
         shown = ["" if share != share else f"{share:.4f}" for share in found]
-        yield _line([label.id, label.name, label.training_count, *counts, *shown, *confused])
-
-
-def _line(cells: Iterable[object]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(cells)
-    return text.getvalue()
+        yield csv_record([label.id, label.name, label.training_count, *counts, *shown, *confused])
 
 
 def _matrix(

@@ -8,24 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.registry import Registry
-from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import Fields, take_csv_rows
 from longtail.models.kinds.storage import read_parts, read_promises
 from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.promises import (
-    PRECISION_PROMISE,
-    PROMISES_NAME,
-    BandRule,
-    Measure,
-    Promise,
-    promises_to_json,
-)
+from longtail.models.scorers.promises import PRECISION_PROMISE, BandRule, Measure, Promise
 from longtail.training.assessment.answered import AnswerCollector
 from longtail.training.assessment.assess import documents_of, split_batches
-from longtail.training.assessment.truth import check_splits, truth_of
+from longtail.training.assessment.truth import truth_of
 from longtail.training.assessment.untrained import find_trained_on
 from longtail.training.calibration.promises import AnsweredDocuments, fit_promise
 from longtail.training.data.dataset import Dataset
@@ -90,11 +81,9 @@ def answer_split(
         calibrated = ", ".join(bundle.manifest.calibrations)
         remedy = f"expected one of {calibrated}" if calibrated else "train with a dev split"
         raise ConfigError(f"scorer {scorer!r}: its probabilities were not calibrated; {remedy}")
-    check_splits(bundle.catalogue, dataset, split_name, has_baselines=False)
-    left_out = find_trained_on([bundle], dataset, split_name)
-    dataset = left_out.view(dataset, split_name)
+    dataset = find_trained_on([bundle], dataset, split_name).view(dataset, split_name)
+    truth, _ = truth_of(bundle.catalogue, dataset, dataset.split(split_name).scan().labels)
     predictor = Predictor(read_parts(bundle), default_scorer=scorer)
-    truth, _ = truth_of(predictor.catalogue, dataset, dataset.split(split_name).scan().labels)
     collector = AnswerCollector(predictor, scorer, truth, bundle.manifest.training_document_count)
     for _ in collector.watch(split_batches(predictor, dataset, split_name, truth.shape[0])):
         pass
@@ -162,15 +151,14 @@ def read_label_thresholds(path: Path | None, bundle: Bundle) -> dict[int, float]
             or stands twice, or a threshold is out of its range.
     """
     if path is None:
-        before = (each.label_thresholds.items() for each in read_promises(bundle))
-        return {row: threshold for own in before for row, threshold in own}
+        before = read_promises(bundle)  # all of them have the same ones
+        return dict(before[0].label_thresholds) if before else {}
     found: dict[int, float] = {}
     check_readable_file(path, "--labels")
 
     def take(fields: Fields) -> None:
         label_id = fields[_ID].strip()
-        row = bundle.catalogue.row_of_id(label_id)
-        if row is None:
+        if (row := bundle.catalogue.row_of_id(label_id)) is None:
             raise DataError(f"the model has no label with the id {label_id!r}")
         if row in found:
             raise DataError(f"label {label_id!r} stands on an earlier line, too")
@@ -185,22 +173,3 @@ def _probability_of(cell: str) -> float:
         if 0 <= float(cell) <= 1:
             return float(cell)
     raise DataError(f"threshold is {cell!r}; expected a number from 0 to 1, such as 0.85")
-
-
-def publish_promises(
-    registry: Registry, bundle: Bundle, promises: Sequence[Promise], *, activate: bool
-) -> int:
-    """Publish a version that differs by its promises alone, and return its number.
-
-    Args:
-        registry: Where to.
-        bundle: What is copied.
-        promises: In place of those that it has; the first one is the default.
-        activate: Whether `current` names the new version.
-    """
-    texts = {PROMISES_NAME: promises_to_json(tuple(promises))}
-    return registry.publish(
-        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, texts),
-        activate=activate,
-        action="threshold",
-    )

@@ -10,17 +10,14 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.registry import Registry
-from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.review.fitted import MODEL, REVIEW_NAME, REVIEWER, FittedReview
+from longtail.models.review.fitted import MODEL, REVIEWER, FittedReview
 from longtail.models.review.reviewer import Reviewer, ReviewError, attempted_scores, candidate_text
-from longtail.models.scorers.promises import PROMISES_NAME
-from longtail.training.assessment.truth import check_splits, truth_of
+from longtail.training.assessment.truth import truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
 from longtail.training.calibration.reviews import ReviewGain, fit_review, held_out_gain
 from longtail.training.calibration.scored_pairs import ScoredPairs
@@ -137,17 +134,15 @@ def find_review(
         raise ConfigError(
             f"scorer {scorer!r}: expected one of {', '.join(bundle.manifest.scorers)}"
         )
-    check_splits(bundle.catalogue, dataset, split_name, has_baselines=False)
     left_out = find_trained_on([bundle], dataset, split_name)
-    split = left_out.view(dataset, split_name).split(split_name)
-    predictor = Predictor(read_parts(bundle), default_scorer=scorer)
-    truth, _ = truth_of(predictor.catalogue, dataset, split.scan().labels)
+    split, catalogue = left_out.view(dataset, split_name).split(split_name), bundle.catalogue
+    truth, _ = truth_of(catalogue, dataset, split.scan().labels)
     last = truth.shape[0] - 1
     rows = np.unique(np.linspace(0, last, min(num_documents, last + 1)).astype(np.int64))
     if len(rows) < LEAST_DOCUMENTS:
         raise ConfigError(f"got {len(rows)} documents, expected at least {LEAST_DOCUMENTS}")
-    wanted, catalogue = set(rows.tolist()), predictor.catalogue
-    texts = [text for row, text in enumerate(split.texts()) if row in wanted]
+    texts = list(split.part(np.isin(np.arange(last + 1), rows)).texts())
+    predictor = Predictor(read_parts(bundle), default_scorer=scorer)
     k = min(num_candidates, len(catalogue))
     ranking = predictor.rank(predictor.read(texts), RankingOptions(k=k, scorer=scorer))
     is_there = ranking.labels != NO_LABEL
@@ -168,23 +163,6 @@ def find_review(
     gain = held_out_gain(pairs, catalogue.training_counts)
     num_failed = len(rows) - len(pairs.labels)
     return Reviewed(review, gain, pairs, catalogue.training_counts, num_failed, left_out)
-
-
-def publish_review(
-    registry: Registry, bundle: Bundle, review: FittedReview, *, activate: bool
-) -> int:
-    """Publish a version that differs by its review alone, and return its number.
-
-    Promises are kept: they are of scores and labels, which stay the same.
-    """
-    texts = {REVIEW_NAME: review.to_json()}
-    if PROMISES_NAME in bundle.manifest.files:
-        texts[PROMISES_NAME] = bundle.text(PROMISES_NAME)
-    return registry.publish(
-        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, texts),
-        activate=activate,
-        action="review",
-    )
 
 
 async def _reviews(

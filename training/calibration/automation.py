@@ -41,8 +41,8 @@ class KeptShare:
         num_right: Right ones among them.
         num_true: Labels of the band that the documents carry.
         share: The promised share as measured; None where nothing was accepted.
-        lower: Of its 95 % interval.
-        upper: The same.
+        lower: Lower bound of its 95 % interval.
+        upper: Upper bound.
     """
 
     num_accepted: int
@@ -52,6 +52,16 @@ class KeptShare:
     lower: float
     upper: float
 
+    @property
+    def found(self) -> float:
+        """The share of the labels that the documents carry."""
+        return self.num_right / max(1, self.num_true)
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval in percent: "91.2 to 96.0"."""
+        return f"{100 * self.lower:.1f} to {100 * self.upper:.1f}"
+
     def verdict(self, level: float) -> str:
         """Return whether a promise of this level was kept: "yes", "no", "about" or "-"."""
         if self.share is None:
@@ -59,13 +69,6 @@ class KeptShare:
         if self.lower >= level:
             return "yes"
         return "no" if self.upper < level else "about"
-
-    def cells(self, level: float) -> list[str]:
-        """Return the share in percent, its interval, and whether a promise of this level holds."""
-        if self.share is None:
-            return [NOT_MEASURED] * 3
-        interval = f"{100 * self.lower:.1f} to {100 * self.upper:.1f}"
-        return [f"{100 * self.share:.1f} %", interval, self.verdict(level)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +101,21 @@ class KeptPromise:
         found = self.bands[ALL_LABELS]
         if found.share is None:
             return f"By the promise {self.promise!r} no label goes through without a person."
-        shares = (found.num_right / max(1, found.num_true), self.num_served / self.num_documents)
-        labels, documents, share, lower, upper = (
-            f"{100 * each:.1f} %" for each in (*shares, found.share, found.lower, found.upper)
-        )
         measured = "are right" if self.promise.startswith(PRECISION_PROMISE) else "is the recall"
-        alarms = ""
+        text = (
+            f"By the promise {self.promise!r}, {_percent(found.found)} of the documents' labels go "
+            f"through without a person, and {_percent(self.num_served / self.num_documents)} of "
+            f"the documents have such a label; {_percent(found.share)} {measured} "
+            f"({found.interval} %), kept: {found.verdict(self.level)}."
+        )
         if self.num_empty:
-            alarms = (
+            text += (
                 f" Of {self.num_empty:,} documents without a label, {self.num_false_alarms:,} get "
                 "an accepted one."
             )
-        return (
-            f"By the promise {self.promise!r}, {labels} of the documents' labels go through "
-            f"without a person, and {documents} of the documents have such a label; {share} "
-            f"{measured} ({lower} to {upper}), kept: {found.verdict(self.level)}.{alarms}"
-            + " It was found on these very documents, so others may differ."
-            * self.is_own
-        )
+        if self.is_own:
+            text += " It was found on these very documents, so others may differ."
+        return text
 
     def to_json(self) -> dict[str, object]:
         """Return everything as plain dictionaries; shares are fractions."""
@@ -170,31 +170,32 @@ def _share(
 def automation_cells(kept: Sequence[KeptPromise]) -> Cells:
     """Return a row for each promise and band (see `AUTOMATION_NOTE`)."""
     header = ["promise", "training documents", "accepted", "found", "as promised", "95 %", "kept"]
-    rows = [
-        [
-            each.promise, name, f"{band.num_accepted:,}",
-            f"{100 * band.num_right / max(1, band.num_true):.1f} %",
-            *band.cells(each.level),
-        ]
-        for each in kept
-        for name, band in each.bands.items()
-    ]  # fmt: skip
+    rows = []
+    for each in kept:
+        for name, band in each.bands.items():
+            measured = [NOT_MEASURED] * 2
+            if band.share is not None:
+                measured = [_percent(band.share), band.interval]
+            counts = [f"{band.num_accepted:,}", _percent(band.found)]
+            rows.append([each.promise, name, *counts, *measured, band.verdict(each.level)])
     return header, rows
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def draw_automation(kept: Sequence[KeptPromise]) -> Figure:
     """Draw the share of labels and documents that go through, over the promised precision."""
     figure = new_figure(5.0, 3.6)
     axes = figure.subplots()
-    found = sorted(
-        (each for each in kept if each.promise.startswith(PRECISION_PROMISE)),
-        key=lambda each: each.level,
-    )
-    levels = [100 * each.level for each in found]
-    of_all = [each.bands[ALL_LABELS] for each in found]
-    labels = [100 * each.num_right / max(1, each.num_true) for each in of_all]
+    points = sorted(
+        (100 * each.level, 100 * each.bands[ALL_LABELS].found,
+         100 * each.num_served / each.num_documents)
+        for each in kept if each.promise.startswith(PRECISION_PROMISE)
+    )  # fmt: skip
+    levels, labels, served = np.reshape(points, (-1, 3)).T
     axes.plot(levels, labels, "-o", color="#0072B2", label="labels found")
-    served = [100 * each.num_served / each.num_documents for each in found]
     axes.plot(levels, served, "--s", color="#D55E00", label="documents with an accepted label")
     axes.set_xlabel("promised precision, %")
     axes.set_ylabel("go through without a person, %")

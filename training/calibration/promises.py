@@ -30,7 +30,7 @@ Ramdas 2024, arXiv:2010.09686). Thresholds are tested from low to high, in one s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -78,31 +78,24 @@ class AnsweredDocuments:
     counts: Int64[np.ndarray, label_or_unseen]
     num_training_documents: int
 
-    def of_documents(self, rows: Int64[np.ndarray, row]) -> AnsweredDocuments:
-        """Return some of the documents."""
-        return AnsweredDocuments(
-            self.labels[rows], self.probabilities[rows], self.is_like[rows], self.truth[rows],
-            self.counts, self.num_training_documents,
-        )  # fmt: skip
-
     @cached_property
     def is_right(self) -> Bool[np.ndarray, "document k"]:
         """Which labels the documents carry."""
-        width, rows = self.truth.shape[1], np.arange(len(self.labels))
-        carried = np.repeat(rows, np.diff(self.truth.indptr)) * width + self.truth.indices
-        is_right = np.isin(rows[:, None] * width + self.labels, carried) & (self.labels >= 0)
-        found: Bool[np.ndarray, "document k"] = is_right
+        rows = np.arange(len(self.labels))[:, None]
+        is_carried = self.truth[rows, self.labels].toarray() > 0
+        found: Bool[np.ndarray, "document k"] = is_carried & (self.labels >= 0)
         return found
 
     @property
     def num_true(self) -> Int64[np.ndarray, document]:
         """Labels that each document carries."""
-        return self.num_true_of(np.ones(len(self.counts), dtype=np.bool_))
+        found: Int64[np.ndarray, document] = np.diff(self.truth.indptr).astype(np.int64)
+        return found
 
     def num_true_of(self, is_in: Bool[np.ndarray, label_or_unseen]) -> Int64[np.ndarray, document]:
         """Return how many of some labels each document carries."""
-        rows = np.repeat(np.arange(len(self.labels)), np.diff(self.truth.indptr))
-        return np.bincount(rows[is_in[self.truth.indices]], minlength=len(self.labels))
+        found: Int64[np.ndarray, document] = (self.truth > 0) @ is_in.astype(np.int64)
+        return found
 
     def bands_of(self, promise: Promise) -> Int64[np.ndarray, label_or_unseen]:
         """Return the band of each label in a promise; -1 for a label that is in none."""
@@ -234,7 +227,7 @@ def safe_thresholds(
     order = np.argsort(-probabilities)
     num_right = np.append(0, np.cumsum(is_right[order]))
     starts = {max(_LEAST_THRESHOLD, 1 - (1 - level) / key): part for key, part in _STARTS.items()}
-    thresholds = np.array(list(_thresholds(max(starts), _LEAST_THRESHOLD)))
+    thresholds = _thresholds(max(starts), _LEAST_THRESHOLD)
     accepted = np.searchsorted(-probabilities[order], -thresholds, side="right")
     p_values = binom.cdf(accepted - num_right[accepted], accepted, 1 - level)
     safe, held = [], 0.0
@@ -250,7 +243,7 @@ def safe_thresholds(
 def _complete_rule(band: AnsweredBand, first: int, level: float, error: float) -> BandRule:
     is_counted, num_places = band.num_true > 0, band.probabilities.shape[1]
     found = None
-    for threshold in reversed(list(_thresholds(1 - _LEAST_FOR_RECALL, _LEAST_FOR_RECALL))):
+    for threshold in _thresholds(1 - _LEAST_FOR_RECALL, _LEAST_FOR_RECALL)[::-1].tolist():
         num_right = (band.is_right & (band.probabilities >= threshold)).sum(axis=1)[is_counted]
         if bet_p_value(num_right / band.num_true[is_counted] - level, level) > error:
             break
@@ -265,11 +258,12 @@ def _complete_rule(band: AnsweredBand, first: int, level: float, error: float) -
     return BandRule(first, (), refusal=refusal)
 
 
-def _thresholds(start: float, end: float) -> Iterator[float]:
-    """Yield falling thresholds at equal steps of the log-odds."""
+def _thresholds(start: float, end: float) -> Float64[np.ndarray, step]:
+    """Return falling thresholds at equal steps of the log-odds."""
     highest, lowest = logit(start), logit(end)
-    for step in range(1 + math.floor((highest - lowest) / _STEP)):
-        yield float(expit(highest - step * _STEP))
+    steps = np.arange(1 + math.floor((highest - lowest) / _STEP))
+    found: Float64[np.ndarray, step] = expit(highest - _STEP * steps)
+    return found
 
 
 def bet_p_value(gains: Float64[np.ndarray, document], largest_loss: float) -> float:

@@ -79,8 +79,7 @@ def fit_review(
         is_true,
     )
     num_documents, num_candidates = pairs.labels.shape
-    calibrations = {MODEL: model, REVIEWER: own}
-    return FittedReview(scorer, reviewer, num_candidates, num_documents, calibrations, weights)
+    return FittedReview(scorer, reviewer, num_candidates, num_documents, model, own, weights)
 
 
 def held_out_gain(pairs: ScoredPairs, counts: Int64[np.ndarray, label]) -> ReviewGain:
@@ -99,7 +98,7 @@ def held_out_gain(pairs: ScoredPairs, counts: Int64[np.ndarray, label]) -> Revie
         review = fit_review(pairs.of_documents(rows[1 - half :: 2]), counts)
         rest = pairs.of_documents(rows[half::2])
         given = (rest.scores[MODEL], rest.scores[REVIEWER], counts[rest.labels])
-        alone[half::2] = log_odds_of(review.calibrations[MODEL], given[0])
+        alone[half::2] = log_odds_of(review.model_curve, given[0])
         both[half::2] = review.log_odds(*given)
     losses = [-log_expit(np.where(pairs.is_true, x, -x)).sum(axis=1) for x in (alone, both)]
     gains = losses[0] - losses[1]

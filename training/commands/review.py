@@ -76,8 +76,10 @@ def review(
     import os
 
     from longtail.models.bundle.registry import Registry
+    from longtail.models.edit.rewriting import publish_texts
+    from longtail.models.review.fitted import REVIEW_NAME, review_to_json
     from longtail.models.review.registry import open_reviewer, read_key
-    from longtail.training.assessment.reviewed import find_review, publish_review
+    from longtail.training.assessment.reviewed import find_review
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver
 
@@ -92,7 +94,8 @@ def review(
         num_documents=documents, num_candidates=candidates, scorer=scorer, timeout_s=timeout,
     )  # fmt: skip
     found.check_gain()
-    number = publish_review(store, bundle, found.review, activate=activate)
+    texts = {REVIEW_NAME: review_to_json(found.review)}
+    number = publish_texts(store, bundle, texts, activate=activate, action="review")
     figures = {
         "model": bundle.manifest.digest,
         "data": dataset.fingerprint,

@@ -73,10 +73,11 @@ def threshold(
     """
     configure_logging()
     from longtail.models.bundle.registry import Registry
+    from longtail.models.edit.rewriting import publish_texts
+    from longtail.models.scorers.promises import PROMISES_NAME, promises_to_json
     from longtail.training.assessment.promised import (
         find_promises,
         promises_to_markdown,
-        publish_promises,
         read_label_thresholds,
     )
     from longtail.training.assessment.untrained import open_as_trained
@@ -92,8 +93,9 @@ def threshold(
     wanted: list[tuple[Measure, float]] = [("precision", level) for level in levels]
     wanted += [("recall", level) for level in recall or ()]
     found = find_promises(bundle, dataset, split, wanted, confidence, scorer, own)
-    made = [each for each in found if each.can_accept]
-    number = publish_promises(store, bundle, made, activate=activate)
+    made = tuple(each for each in found if each.can_accept)
+    texts = {PROMISES_NAME: promises_to_json(made)}
+    number = publish_texts(store, bundle, texts, activate=activate, action="threshold")
     figures = {
         "model": bundle.manifest.digest,
         "data": dataset.fingerprint,

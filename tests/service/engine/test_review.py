@@ -9,15 +9,14 @@ from itertools import cycle
 import pytest
 
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.review.fitted import KNOTS, MODEL, REVIEWER, FittedReview
-from longtail.service.engine.review import DayBudget, SpentError
+from longtail.models.review.fitted import KNOTS, FittedReview
+from longtail.service.engine.review import DayBudget, UnreviewedError
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 
 ONE = (1.0, 1.0)
 FITTED = FittedReview(
     "retrieval", "rerank", 6, 300,
-    {MODEL: Calibration((0.0,), ONE, -20.0), REVIEWER: Calibration((0.0,), ONE, 0.0)},
-    (1.0,) * len(KNOTS),
+    Calibration((0.0,), ONE, -20.0), Calibration((0.0,), ONE, 0.0), (1.0,) * len(KNOTS),
 )  # fmt: skip
 
 
@@ -112,7 +111,7 @@ def test_the_budget_of_a_day_ends_with_it():
     budget = DayBudget(2, lambda: now[0])
     for _ in range(2):
         budget.take()
-    with pytest.raises(SpentError):
+    with pytest.raises(UnreviewedError):
         budget.take()
     now[0] = 86_400.0
     budget.take()
