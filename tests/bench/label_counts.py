@@ -77,7 +77,7 @@ def compared(dev: AnsweredDocuments, others: AnsweredDocuments) -> dict[str, lis
         AUTO: measured(
             others, is_near & (shares >= expit(rule.first + rule.rise * np.log(places)))
         ),
-        THRESHOLD: measured(others, is_near & (shares >= one.threshold)),
+        THRESHOLD: measured(others, is_near & (shares >= one)),
         NUMBER: measured(others, first(others, best_k)),
     }
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Int64
 from scipy.sparse import csr_array
 
 from longtail.models.files.durable import write_lines_durably
-from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.figures import LabelFigures
 from longtail.models.labels.writing import csv_record
 from longtail.models.ranking.top_k import NO_LABEL
@@ -47,9 +47,10 @@ def measure_labels(documents: AnsweredDocuments, threshold: float) -> MeasuredLa
         documents: Answered by one scorer.
         threshold: Least probability of a predicted label.
     """
-    num_labels = documents.truth.shape[1]
     is_predicted = (documents.probabilities >= threshold) & (documents.labels != NO_LABEL)
-    predicted = _matrix(documents.labels, is_predicted, num_labels)
+    rows, places = np.nonzero(is_predicted)
+    pairs = (rows, documents.labels[rows, places])
+    predicted = csr_array((np.ones(len(rows), dtype=np.int32), pairs), shape=documents.truth.shape)
     truth = (documents.truth > 0).astype(np.int32)
     right = predicted * truth
     num_true, num_predicted, num_right = (
@@ -80,17 +81,12 @@ def label_cells(figures: MeasuredLabels, catalogue: LabelCatalogue, most: int) -
     """
     num_either = figures.num_either[: len(catalogue)]
     order = np.argsort(-num_either, kind="stable")[:most]
-    chosen = order[num_either[order] > 0]
-    own = figures.of_labels(chosen)
-    columns = [x.tolist() for x in (own.num_true, own.num_predicted, own.num_right)]
-    columns += [list(map(_percent, *share.T.tolist())) for share in own.shares().values()]
     rows = []
-    for row, other, *cells in zip(
-        chosen.tolist(), figures.confused_with[chosen].tolist(), *columns, strict=True
-    ):
-        label, is_known = catalogue[row], 0 <= other < len(catalogue)
-        confused = catalogue[other].name if is_known else ""
-        rows.append([label.name, str(label.training_count), *map(str, cells), confused])
+    for label, counts, shares, other, _ in _found(figures, catalogue, order[num_either[order] > 0]):
+        shown = [_percent(*shares[i : i + 3]) for i in (0, 3, 6)]
+        confused = "" if other is None else other.name
+        numbers = map(str, (label.training_count, *counts))
+        rows.append([label.name, *numbers, *shown, confused])
     header = ["label", "trained on", "documents", "predicted", "right"]
     return [*header, "precision, %", "recall, %", "F1, %", "confused with"], rows
 
@@ -101,26 +97,28 @@ def _percent(share: float, lower: float, upper: float) -> str:
 
 def _lines(figures: MeasuredLabels, catalogue: LabelCatalogue) -> Iterator[str]:
     yield csv_record(COLUMNS)
-    shares = np.hstack(list(figures.shares().values()))
-    columns = (
-        figures.num_true, figures.num_predicted, figures.num_right, shares,
-        figures.confused_with, figures.num_confused,
-    )  # fmt: skip
-    rows = zip(catalogue, *(each[: len(catalogue)].tolist() for each in columns), strict=True)
-    for label, *counts, found, other, num_confused in rows:
-        confused = ["", "", ""]
-        if 0 <= other < len(catalogue):
-            confused = [catalogue[other].id, catalogue[other].name, num_confused]
-        shown = ["" if share != share else f"{share:.4f}" for share in found]
+    every = np.arange(len(catalogue))
+    for label, counts, shares, other, num_confused in _found(figures, catalogue, every):
+        shown = ["" if share != share else f"{share:.4f}" for share in shares]
+        confused = ["", "", ""] if other is None else [other.id, other.name, num_confused]
         yield csv_record([label.id, label.name, label.training_count, *counts, *shown, *confused])
 
 
-def _matrix(
-    labels: Int64[np.ndarray, "document k"], is_in: Bool[np.ndarray, "document k"], width: int
-) -> csr_array:
-    rows, places = np.nonzero(is_in)
-    ones = np.ones(len(rows), dtype=np.int32)
-    return csr_array((ones, (rows, labels[rows, places])), shape=(len(labels), width))
+def _found(
+    figures: MeasuredLabels, catalogue: LabelCatalogue, rows: Int64[np.ndarray, row]
+) -> Iterator[tuple[Label, list[int], list[float], Label | None, int]]:
+    """Yield each label, its counts, its shares with bounds, and with what it is confused how often."""
+    own = figures.of_labels(rows)
+    columns = (
+        np.stack([own.num_true, own.num_predicted, own.num_right], axis=1),
+        np.hstack(list(own.shares().values())), figures.confused_with[rows],
+        figures.num_confused[rows],
+    )  # fmt: skip
+    for row, counts, shares, other, number in zip(
+        rows, *(x.tolist() for x in columns), strict=True
+    ):
+        is_known = 0 <= other < len(catalogue)
+        yield catalogue[row], counts, shares, catalogue[other] if is_known else None, number
 
 
 def _confusions(

@@ -94,7 +94,7 @@ def with_blends(dev: DevRanking, blending: Blending, blends: dict[str, RarityBle
     calibrations = calibrations | _calibrated(replace(pairs, scores=scores))
     pairs = replace(pairs, scores=pairs.scores | scores)
     best = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
-    thresholds = {name: each.threshold for name, each in best.items() if each is not None}
+    thresholds = {name: each for name, each in best.items() if each is not None}
     counts = {name: best_label_count(pairs, name, own) for name, own in calibrations.items()}
     known = {name: each for name, each in counts.items() if each is not None}
     return Blending(calibrations, blends, thresholds, known)

@@ -39,19 +39,8 @@ class ThresholdF1:
     precision: float
     recall: float
 
-    @classmethod
-    def of(cls, threshold: float, found: float, answered: float, num_true: float) -> ThresholdF1:
-        """Return the shares of these numbers of pairs: right, answered and true ones."""
-        total = answered + num_true
-        return cls(
-            threshold,
-            2 * found / total if total else 0.0,
-            found / answered if answered else 0.0,
-            found / num_true if num_true else 0.0,
-        )
 
-
-def best_threshold(pairs: ScoredPairs, scorer: str, calibration: Calibration) -> ThresholdF1 | None:
+def best_threshold(pairs: ScoredPairs, scorer: str, calibration: Calibration) -> float | None:
     """Return the threshold of the largest micro-F1 on these pairs; of equal ones the highest.
 
     Args:
@@ -63,9 +52,7 @@ def best_threshold(pairs: ScoredPairs, scorer: str, calibration: Calibration) ->
         None where no label is right, or none that the scorer can score.
     """
     probabilities, is_true, weights, num_true = _of(pairs, scorer, calibration)
-    if not is_true.any():
-        return None
-    return _best(probabilities, is_true, weights, num_true)
+    return _best(probabilities, is_true, weights, num_true)[1] if is_true.any() else None
 
 
 def best_label_count(
@@ -98,8 +85,8 @@ def best_label_count(
         (_best((values - rise * logs)[is_in], is_true[is_in], weights[is_in], num_true), rise)
         for rise in _RISES
     ]
-    best, rise = max(tried, key=lambda each: each[0].micro_f1)
-    return PlaceThreshold(best.threshold, rise)
+    (_, first), rise = max(tried, key=lambda each: each[0][0])
+    return PlaceThreshold(first, rise)
 
 
 def _best(
@@ -107,15 +94,14 @@ def _best(
     is_true: Bool[np.ndarray, pair],
     weights: Float64[np.ndarray, pair],
     num_true: float,
-) -> ThresholdF1:
-    """Return the least answered value of the largest micro-F1; of equal ones the highest."""
+) -> tuple[float, float]:
+    """Return the largest micro-F1, and its least answered value; of equal ones the highest."""
     order = np.argsort(-values, kind="stable")
     found, answered = np.cumsum((is_true * weights)[order]), np.cumsum(weights[order])
     f1 = 2 * found / (answered + num_true)
     is_last = np.append(np.diff(values[order]) != 0, True)  # equal ones go together
     best = int(np.flatnonzero(is_last)[f1[is_last].argmax()])
-    threshold = float(values[order][best])
-    return ThresholdF1.of(threshold, float(found[best]), float(answered[best]), num_true)
+    return float(f1[best]), float(values[order][best])
 
 
 def measure_threshold(
@@ -139,7 +125,12 @@ def measure_threshold(
     is_answered = probabilities >= threshold
     found = float(weights[is_answered & is_true].sum())
     answered = float(weights[is_answered].sum())
-    return ThresholdF1.of(threshold, found, answered, num_true)
+    return ThresholdF1(
+        threshold,
+        2 * found / max(1.0, answered + num_true),
+        found / max(1.0, answered),
+        found / max(1.0, num_true),
+    )
 
 
 def _of(

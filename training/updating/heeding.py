@@ -190,7 +190,7 @@ class Heeding:
             np.take_along_axis(self.pairs.labels, places, axis=1),
             probabilities_of(curve, self._at(scores, self.judged.right)),
             probabilities_of(curve, self._at(scores, self.judged.wrong)),
-            np.inf if limit is None else limit.threshold,
+            np.inf if limit is None else limit,
         )
         return _Trial(blend, followed, dev.values(on_dev))
 
