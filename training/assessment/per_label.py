@@ -107,7 +107,7 @@ def _lines(figures: MeasuredLabels, catalogue: LabelCatalogue) -> Iterator[str]:
 def _found(
     figures: MeasuredLabels, catalogue: LabelCatalogue, rows: Int64[np.ndarray, row]
 ) -> Iterator[tuple[Label, list[int], list[float], Label | None, int]]:
-    """Yield each label, its counts, its shares with bounds, and with what it is confused how often."""
+    """Yield each label, its counts and shares, and with what it is confused, how often."""
     own = figures.of_labels(rows)
     columns = (
         np.stack([own.num_true, own.num_predicted, own.num_right], axis=1),
