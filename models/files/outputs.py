@@ -70,7 +70,6 @@ def check_output_folder(
     inputs: Iterable[Path] = (),
     registry: Path | None = None,
     overwrite: bool = False,
-    option: str = "--output",
 ) -> None:
     """Refuse a folder whose files a command must not write, or can't.
 
@@ -80,25 +79,24 @@ def check_output_folder(
         inputs: Files that the command reads.
         registry: Folder of the registry that it reads.
         overwrite: Whether results that are there may be replaced.
-        option: What named the folder.
 
     Raises:
         ConfigError: A result is there already, or as `check_output_file`.
     """
-    check_not_in_registry(folder, registry, option)
-    check_writable_folder(folder, option)
+    check_not_in_registry(folder, registry, "--output")
+    check_writable_folder(folder, "--output")
     paths = [folder / name for name in results]
     inputs = list(inputs)
     for path in paths:
         if any(is_same_file(path, each) for each in inputs):
             raise ConfigError(
-                f"{option} {str(folder)!r}: {path.name!r} in it is an input, which would be lost; "
+                f"--output {str(folder)!r}: {path.name!r} in it is an input, which would be lost; "
                 "choose another folder"
             )
     there = [path.name for path in paths if path.exists()]
     if there and not overwrite:
         raise ConfigError(
-            f"{option} {str(folder)!r}: holds {there[0]!r} already; replace the results in it with "
+            f"--output {str(folder)!r}: holds {there[0]!r} already; replace the results in it with "
             "--overwrite, or choose another folder"
         )
 

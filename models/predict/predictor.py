@@ -37,7 +37,6 @@ from longtail.models.predict.scorer_set import ScorerSet
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
 from longtail.models.review.fitted import FittedReview
-from longtail.models.scorers.aims import Aims
 from longtail.models.scorers.promises import Promise
 
 
@@ -116,25 +115,16 @@ class Predictor:
         return predictor
 
     def with_blending(
-        self,
-        calibrations: Mapping[str, Calibration],
-        blends: Mapping[str, RarityBlend],
-        aims: Aims | None = None,
+        self, calibrations: Mapping[str, Calibration], blends: Mapping[str, RarityBlend]
     ) -> Predictor:
         """Return the same model with probabilities and blends; its indexes are shared.
 
         Args:
             calibrations: Of its scorers, the blends among them.
             blends: By name.
-            aims: Of its scorers; None: they have none but precision.
         """
         other = copy(self)
-        other._parts = replace(
-            self._parts,
-            calibrations=calibrations,
-            blends=blends,
-            aims=aims or {},
-        )
+        other._parts = replace(self._parts, calibrations=calibrations, blends=blends, aims={})
         other.calibrations = calibrations
         other._take_scorers(self._scorers.with_blending(other._parts))
         return other

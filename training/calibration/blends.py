@@ -137,7 +137,6 @@ def fit_blend(
     *,
     unseen: ScoredPairs | None = None,
     counts: Sequence[int] = COUNTS,
-    tail: float = TAIL,
 ) -> RarityBlend:
     """Fit the weights of scorers by how often a label was seen, then the curve of their sum.
 
@@ -152,8 +151,6 @@ def fit_blend(
         training_counts: Training documents of each label.
         unseen: Pairs of the split again, scored as if their labels had no training document.
         counts: Training documents at the knots, rising from 0; those far above all are left out.
-        tail: Times ln(1 + n) is taken off the log-odds of labels with n training documents; 0 where
-            the score has to be a probability for every label.
     """
     members = sorted(members)  # as a manifest has them: sums in this order are the same to the bit
     looked_at = [_looked_at(pairs, members, training_counts)]
@@ -197,7 +194,7 @@ def fit_blend(
         smoothness=_CURVE_SMOOTHNESS,
         ridge=np.tile([0.0, *[_CURVE_RIDGE] * risen.shape[1]], (len(counts), 1)),
     ).solved(_LEAST_SLOPE)
-    levels = curve[:, 0] - tail * np.log1p(counts)
+    levels = curve[:, 0] - TAIL * np.log1p(counts)
     return RarityBlend(
         counts=counts,
         intercepts=tuple(at_knots[:, 0].tolist()),

@@ -8,12 +8,12 @@ from itertools import islice
 _CHUNK = 1024  # texts held in memory at a time
 
 
-def chunks(texts: Iterable[str], size: int = _CHUNK) -> Iterator[list[str]]:
-    """Give the texts in lists of at most `size`, so that few are held in memory.
+def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Give the texts in lists, so that few are held in memory.
 
     Yields:
         The next texts, in order.
     """
     iterator = iter(texts)
-    while chunk := list(islice(iterator, size)):
+    while chunk := list(islice(iterator, _CHUNK)):
         yield chunk

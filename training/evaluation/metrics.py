@@ -160,18 +160,14 @@ PROPENSITY_A, PROPENSITY_B = 0.55, 1.5
 """A and B of the propensities of all sets but those of Wikipedia and Amazon."""
 
 
-def propensity_scale(
-    num_training_documents: int, a: float = PROPENSITY_A, b: float = PROPENSITY_B
-) -> float:
+def propensity_scale(num_training_documents: int) -> float:
     """Return (ln N - 1) (B + 1)^A, at least 0 (see `inverse_propensities`)."""
-    return float(max(np.log(num_training_documents) - 1, 0.0) * (b + 1) ** a)
+    factor = (PROPENSITY_B + 1) ** PROPENSITY_A
+    return float(max(np.log(num_training_documents) - 1, 0.0) * factor)
 
 
 def inverse_propensities(
-    training_counts: Int64[np.ndarray, label],
-    num_training_documents: int,
-    a: float = PROPENSITY_A,
-    b: float = PROPENSITY_B,
+    training_counts: Int64[np.ndarray, label], num_training_documents: int
 ) -> Float64[np.ndarray, label]:
     """Inverse propensity of each label (Jain et al. 2016, section 4).
 
@@ -182,11 +178,9 @@ def inverse_propensities(
     Args:
         training_counts: N_l, the number of training documents that carry each label; 0 is allowed.
         num_training_documents: N; of training, not test documents.
-        a: A; 0.5 for Wikipedia sets, 0.6 for Amazon sets, else 0.55 by the repository's scripts.
-        b: B; 0.4 for Wikipedia sets, 2.6 for Amazon sets, else 1.5.
 
     Raises:
-        DataError: N is below 1, a count is negative or above N, A is negative or B not positive.
+        DataError: N is below 1, or a count is negative or above N.
     """
     if num_training_documents < 1:
         raise DataError(
@@ -200,10 +194,8 @@ def inverse_propensities(
             f"{training_counts.max()}, expected 0 to {num_training_documents} (the number of "
             "training documents); count each label once a training document"
         )
-    if a < 0 or b <= 0:
-        raise DataError(f"propensities: got a={a!r}, b={b!r}, expected a >= 0 and b > 0")
-    scale = propensity_scale(num_training_documents, a, b)
-    weights: Float64[np.ndarray, label] = 1 + scale * (training_counts + b) ** -a
+    powers = (training_counts + PROPENSITY_B) ** -PROPENSITY_A
+    weights: Float64[np.ndarray, label] = 1 + propensity_scale(num_training_documents) * powers
     return weights
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DEFAULT_NUM_BINS = 35
+_NUM_BINS = 35
 # Okabe & Ito 2008: told apart by colour-blind readers; yellow is left out, it is faint on white.
 # The last four are Tol's muted ones, for what a model of all scorers and both baselines needs more.
 _COLOURS = (
@@ -50,7 +50,6 @@ def draw_by_frequency(
     training_counts: Int64[np.ndarray, label],
     k: int = 5,
     recall_k: int = 10,
-    labels_per_bin: int | None = None,
 ) -> Figure:
     """Draw macro-F1@k by label rank, and what rare and common labels are found by every scorer.
 
@@ -64,7 +63,6 @@ def draw_by_frequency(
         training_counts: Number of training documents that carry each label.
         k: Places that count for F1; 5 by default, DEPL's choice for all its sets but Wiki10-31K.
         recall_k: Places that count for recall and nDCG.
-        labels_per_bin: Labels averaged into one point; chosen for about 35 points by default.
 
     Raises:
         DataError: There is no ranking, or one can't be measured at k and `recall_k`.
@@ -75,7 +73,7 @@ def draw_by_frequency(
     figure = new_figure(9.0, 11.0, h_pad=0.1)
     above, middle, below = figure.subplots(3, 1, height_ratios=(3, 2, 2))
     label_f1 = {name: label_f1_at(one, k) for name, one in joined.items()}
-    draw_f1_by_rank(above, label_f1, training_counts, k, labels_per_bin)
+    draw_f1_by_rank(above, label_f1, training_counts, k)
     _draw_recall_by_bin(middle, joined, training_counts, recall_k)
     _draw_shot_groups(below, joined, training_counts, recall_k)
     handles, names = above.get_legend_handles_labels()
@@ -89,7 +87,6 @@ def draw_by_frequency(
 def macro_f1_by_rank(
     label_f1: Float64[np.ndarray, label],
     training_counts: Int64[np.ndarray, label],
-    labels_per_bin: int | None = None,
 ) -> tuple[Float64[np.ndarray, bin], Float64[np.ndarray, bin]]:
     """Return the middle rank and the mean F1 of bins of labels, from rare to common.
 
@@ -99,24 +96,12 @@ def macro_f1_by_rank(
     Args:
         label_f1: F1 of each label.
         training_counts: Number of training documents that carry each label.
-        labels_per_bin: About how many labels a bin holds; chosen for about 35 bins by default.
-
-    Raises:
-        DataError: `labels_per_bin` is below 1.
     """
-    if labels_per_bin is not None and labels_per_bin < 1:
-        raise DataError(f"plot: got labels_per_bin={labels_per_bin!r}, expected at least 1")
     order = np.argsort(training_counts, kind="stable")
-    num_bins = _num_bins(len(order), labels_per_bin)
+    num_bins = min(len(order), _NUM_BINS)
     ranks = np.array([part.mean() for part in np.array_split(np.arange(len(order)) + 1, num_bins)])
     f1 = np.array([part.mean() for part in np.array_split(label_f1[order], num_bins)])
     return ranks, f1
-
-
-def _num_bins(num_labels: int, labels_per_bin: int | None) -> int:
-    if labels_per_bin is None:
-        return min(num_labels, _DEFAULT_NUM_BINS)
-    return max(1, round(num_labels / labels_per_bin))
 
 
 def draw_f1_by_rank(
@@ -124,7 +109,6 @@ def draw_f1_by_rank(
     label_f1: Mapping[str, Float64[np.ndarray, label]],
     training_counts: Int64[np.ndarray, label],
     k: int,
-    labels_per_bin: int | None = None,
 ) -> None:
     """Draw macro-F1@k by label rank, from rare to common, a line for each scorer (DEPL, Figure 1).
 
@@ -133,20 +117,16 @@ def draw_f1_by_rank(
         label_f1: F1@k of each label, by name of the scorer.
         training_counts: Number of training documents that carry each label.
         k: Places that counted.
-        labels_per_bin: Labels averaged into one point; chosen for about 35 points by default.
-
-    Raises:
-        DataError: `labels_per_bin` is below 1.
     """
     for index, (name, one) in enumerate(label_f1.items()):
-        ranks, f1 = macro_f1_by_rank(one, training_counts, labels_per_bin)
+        ranks, f1 = macro_f1_by_rank(one, training_counts)
         (line,) = axes.plot(ranks, 100 * f1, label=name, markersize=4, linewidth=1.5)
         line.set_color(_COLOURS[index % len(_COLOURS)])
         line.set_marker(_MARKERS[index % len(_MARKERS)])
         line.set_linestyle(_LINE_STYLES[(index // len(_COLOURS)) % len(_LINE_STYLES)])
     num_labels = len(training_counts)
     _mark_frequency_bins(axes, training_counts)
-    size = round(num_labels / _num_bins(num_labels, labels_per_bin))
+    size = round(num_labels / min(num_labels, _NUM_BINS))
     axes.set_title(f"Macro-averaged F1@{k} by label rank (about {size:,} labels a point)", pad=30)
     axes.set_xlabel("rank of the label by training documents, from rare to common")
     axes.set_ylabel(f"macro-averaged F1@{k} (%)")

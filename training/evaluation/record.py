@@ -36,7 +36,6 @@ def make_record(
     *,
     seeds: Iterable[int] = (),
     command: str | None = None,
-    source: Path = _SOURCE,
 ) -> dict[str, Any]:
     """Return the record of a measurement of this process, as JSON has it.
 
@@ -46,11 +45,10 @@ def make_record(
         figures: What was measured, by name.
         seeds: Of everything random in it; empty where nothing is, or where none is known.
         command: What measured; None: this process's command line.
-        source: Folder of the source, whose commit is named if it is a checkout of Git.
     """
     return {
-        "command": command or command_line(sys.argv, source),
-        "commit": find_commit(source),
+        "command": command or command_line(sys.argv),
+        "commit": find_commit(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "processor": _plain(asdict(find_processor())),
         "seeds": list(seeds),
@@ -117,33 +115,32 @@ def deliver(
     return "\n".join([*([text, ""] if text and lines else [text] if text else []), *lines])
 
 
-def command_line(arguments: list[str], source: Path = _SOURCE) -> str:
+def command_line(arguments: list[str]) -> str:
     """Return a command line as a person types it in the folder of the source.
 
     Args:
         arguments: Of the process, with its name first.
-        source: Folder of the source.
     """
     program = Path(arguments[0]).resolve()
     if program.suffix != ".py" or program.parent.name == "longtail":
         return shlex.join(["longtail", *arguments[1:]])
     if program.name == "__main__.py":
         return shlex.join(["python", "-m", program.parent.name, *arguments[1:]])
-    if program.is_relative_to(source):
-        program = program.relative_to(source)
+    if program.is_relative_to(_SOURCE):
+        program = program.relative_to(_SOURCE)
     return shlex.join(["python", str(program), *arguments[1:]])
 
 
-def find_commit(source: Path = _SOURCE) -> str | None:
+def find_commit() -> str | None:
     """Return the commit of the source, "-dirty" behind it where files differ from it.
 
     Returns:
         None where the source is no checkout, or there is no Git.
     """
     git = shutil.which("git")
-    if git is None or not (source / ".git").exists():  # an outer checkout is not the source's
+    if git is None or not (_SOURCE / ".git").exists():  # an outer checkout is not the source's
         return None
-    command = [git, "-C", str(source), "describe", "--always", "--dirty", "--exclude", "*"]
+    command = [git, "-C", str(_SOURCE), "describe", "--always", "--dirty", "--exclude", "*"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     return found.stdout.strip() or None
 

@@ -7,7 +7,7 @@ label of the corpus can't find it, and is measured so.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,11 +144,7 @@ def answer(
     )
 
 
-def milliseconds_a_text(
-    versions: Sequence[Version],
-    texts: Sequence[str],
-    clock: Callable[[], float] = time.perf_counter,
-) -> list[float]:
+def milliseconds_a_text(versions: Sequence[Version], texts: Sequence[str]) -> list[float]:
     """Return the median time that each version takes for a text alone.
 
     They take turns on each text, and the first turn goes round, so that what else the machine does
@@ -157,7 +153,6 @@ def milliseconds_a_text(
     Args:
         versions: To time.
         texts: Each is answered once by every version; before them the first one, untimed.
-        clock: Seconds.
     """
     for version in versions:
         _answer_one(version, texts[0])
@@ -165,9 +160,9 @@ def milliseconds_a_text(
     for turn, text in enumerate(texts):
         for place in range(len(versions)):
             number = (turn + place) % len(versions)
-            started = clock()
+            started = time.perf_counter()
             _answer_one(versions[number], text)
-            seconds[number].append(clock() - started)
+            seconds[number].append(time.perf_counter() - started)
     return [1000 * float(np.median(each)) for each in seconds]
 
 
