@@ -190,7 +190,7 @@ def check_numbers(found: Assessment) -> None:
     assert found.reliability is not None
     check_finite(found.reliability.to_json())
     json.dumps(found.evaluation.to_json(), allow_nan=False)
-    assert found.evaluation.to_markdown()
+    assert all(table.to_markdown() for table in found.evaluation.tables())
 
 
 def check_finite(content: object) -> None:

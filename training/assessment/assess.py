@@ -34,9 +34,8 @@ from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, chec
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
 from longtail.training.assessment.within_bands import BandCollector
 from longtail.training.calibration.automation import (
-    AUTOMATION_NOTE,
     KeptPromise,
-    automation_cells,
+    automation_table,
     draw_automation,
     measure_promise,
 )
@@ -51,9 +50,12 @@ from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
 from longtail.training.evaluation.figures import can_draw, write_figure
-from longtail.training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
+from longtail.training.evaluation.hierarchical import (
+    Hierarchical,
+    hierarchical_table,
+    measure_hierarchical,
+)
 from longtail.training.evaluation.plots import draw_by_frequency
-from longtail.training.evaluation.tables import markdown_table
 from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -94,7 +96,7 @@ class Assessment:
     truth: Float32[csr_array, "document label_or_unseen"]
     training_counts: Int64[np.ndarray, label_or_unseen]
     reliability: ReliabilityReport | None = None
-    hierarchical: HierarchicalReport | None = None
+    hierarchical: Hierarchical | None = None
     retired: RetiredLabels | None = None
     left_out: LeftOut | None = None
     unseen: UnseenLabels | None = None
@@ -160,17 +162,16 @@ class Assessment:
         """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in RESULT_NAMES]
-        about = self.evaluation.measured_on()
-        text = self.evaluation.to_markdown().replace(about, self.measured_on, 1)
+        tables = self.evaluation.tables() + self.evaluation.bin_tables()
         if self.hierarchical is not None:
-            text += f"\n## With the hierarchy\n\n{self.hierarchical.to_markdown()}\n"
+            tables.append(hierarchical_table(self.hierarchical))
         if self.reliability is not None:
-            text += f"\n## Probabilities\n\n{self.reliability.to_markdown()}\n"
+            tables += self.reliability.tables()
         if self.promises:
-            table = markdown_table(*automation_cells(self.promises))
-            text += f"\n## Promises\n\n{AUTOMATION_NOTE}\n\n{table}\n"
+            tables.append(automation_table(self.promises))
+        parts = filter(None, (beginning, self.measured_on, *(x.to_markdown() for x in tables)))
         paths[0].write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
-        paths[1].write_text(f"{beginning}\n\n{text}\n".lstrip(), "utf-8")
+        paths[1].write_text("\n\n".join(parts) + "\n", "utf-8")
         if not can_draw():
             return paths[:2]
         k = self.evaluation.ks[-1]
@@ -191,7 +192,7 @@ class Assessment:
             "retired_labels": self.retired and asdict(self.retired),
             "trained_on": self.left_out and self.left_out.to_json(),
             "unseen_labels": self.unseen and asdict(self.unseen),
-            "hierarchical": self.hierarchical and self.hierarchical.to_json(),
+            "hierarchical": self.hierarchical,
             "probabilities": self.reliability and self.reliability.to_json(),
             "promises": [each.to_json() for each in self.promises],
         }
@@ -372,7 +373,7 @@ def _hierarchical(
     rankings: Mapping[str, Ranking],
     truth: Float32[csr_array, "document label_or_unseen"],
     ks: Sequence[int],
-) -> HierarchicalReport | None:
+) -> Hierarchical | None:
     if not predictor.catalogue.has_hierarchy:
         return None
     ancestors = predictor.selector.hierarchy.ancestors()

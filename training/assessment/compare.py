@@ -23,7 +23,7 @@ from longtail.training.evaluation.by_frequency import (
     evaluate,
     label_subsets,
 )
-from longtail.training.evaluation.hierarchical import HierarchicalReport, measure_hierarchical
+from longtail.training.evaluation.hierarchical import Hierarchical, measure_hierarchical
 from longtail.training.evaluation.metrics import join_truth
 from longtail.training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
 from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
@@ -69,7 +69,7 @@ class RankingComparison:
     evaluation: Evaluation
     tests: tuple[SignificanceTest, ...]
     num_repeats: int = 0
-    hierarchical: HierarchicalReport | None = None
+    hierarchical: Hierarchical | None = None
     left_out: LeftOut | None = None
 
     def to_json(self) -> dict[str, object]:
@@ -83,7 +83,7 @@ class RankingComparison:
         if self.left_out is not None:
             content |= {"trained_on": self.left_out.to_json()}
         if self.hierarchical is not None:
-            content |= {"hierarchical": self.hierarchical.to_json()}
+            content |= {"hierarchical": self.hierarchical}
         return content
 
     def to_markdown(self) -> str:
@@ -124,7 +124,7 @@ class RankingComparison:
         """Return hierarchical precision and recall, where there is a hierarchy."""
         if self.hierarchical is None:
             return []
-        one, other = self.hierarchical.values.values()
+        one, other = self.hierarchical.values()
         return [
             [name, f"{100 * one[name]:.2f}", f"{100 * other[name]:.2f}",
              f"{100 * (one[name] - other[name]):+.2f}"]

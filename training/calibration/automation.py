@@ -13,13 +13,13 @@ from longtail.models.scorers.promises import PRECISION_PROMISE, Promise
 from longtail.training.calibration.promises import AnsweredDocuments
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 from longtail.training.evaluation.figures import new_figure
-from longtail.training.evaluation.tables import NOT_MEASURED, Cells
+from longtail.training.evaluation.tables import NOT_MEASURED, Table
 from longtail.training.evaluation.wilson import clustered_bounds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AUTOMATION_NOTE = (
+_NOTE = (
     "Accepted labels of the default scorer by each promise: how many they are, which share of the "
     "documents' labels they find, the promised share as measured (of accepted labels that are "
     "right, or for recall of a document's labels that are accepted) with its 95 % interval "
@@ -27,7 +27,6 @@ AUTOMATION_NOTE = (
     "and whether the promise was kept: yes or no where the interval lies above or below it, else "
     "'about'. Of labels with a threshold that people have set nothing is promised."
 )
-"""Of the tables of kept promises."""
 SET_BY_PEOPLE = "threshold set by people"
 """In place of a band: labels that are in none."""
 
@@ -167,8 +166,8 @@ def _share(
     return KeptShare(*numbers, share, *clustered_bounds(part, whole))
 
 
-def automation_cells(kept: Sequence[KeptPromise]) -> Cells:
-    """Return a row for each promise and band (see `AUTOMATION_NOTE`)."""
+def automation_table(kept: Sequence[KeptPromise]) -> Table:
+    """Return a table with a row for each promise and band."""
     header = ["promise", "training documents", "accepted", "found", "as promised", "95 %", "kept"]
     rows = []
     for each in kept:
@@ -178,7 +177,7 @@ def automation_cells(kept: Sequence[KeptPromise]) -> Cells:
                 measured = [_percent(band.share), band.interval]
             counts = [f"{band.num_accepted:,}", _percent(band.found)]
             rows.append([each.promise, name, *counts, *measured, band.verdict(each.level)])
-    return header, rows
+    return Table("Promises", _NOTE, (header, rows))
 
 
 def _percent(share: float) -> str:

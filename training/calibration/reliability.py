@@ -18,7 +18,7 @@ from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import ThresholdF1, measure_threshold
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
 from longtail.training.evaluation.figures import new_figure
-from longtail.training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
+from longtail.training.evaluation.tables import NOT_MEASURED, Cells, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,22 +30,17 @@ _PLACES = 5
 _MAX_COLUMNS = 3
 _PANEL_INCHES = 3.0
 _ALONE_INCHES = 4.0
-RELIABILITY_UNITS = (
-    "Log loss in nats a document, over all labels that the scorer knows; all else in percent."
-)
-"""Of the numbers of a `ReliabilityReport`."""
-BAND_NOTE = (
+_UNITS = "Log loss in nats a document, over all labels that the scorer knows; all else in percent."
+_BAND_NOTE = (
     "The best five labels of each document, by training documents of the label: how many there "
     "are, their mean probability as calibrated, how many of them are right, and the ECE; then the "
     f"same of those with a probability of at least {CONFIDENT:g}. Where the mean is far above the "
     "share of right ones, a threshold lets wrong labels pass."
 )
-"""Of the table of `ReliabilityReport.band_cells`."""
-THRESHOLD_NOTE = (
+_THRESHOLD_NOTE = (
     "Precision, recall and micro-F1 over all pairs of documents and labels, where all labels of at "
     "least the threshold are answered: the probability of the highest micro-F1 on the dev split."
 )
-"""Of the table of `ReliabilityReport.threshold_cells`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +231,7 @@ class ReliabilityReport:
         """Return everything as plain dictionaries; shares are fractions."""
         return asdict(self)
 
-    def cells(self) -> Cells:
+    def _cells(self) -> Cells:
         """Return one row a scorer: log loss in nats a document, all else in percent."""
         columns = ("log_loss", "calibration_error", "top_calibration_error", "top_probability")
         header = ["scorer"]
@@ -253,8 +248,8 @@ class ReliabilityReport:
             rows.append([*cells, f"{100 * before.top_precision:.2f}"])
         return [*header, "precision, top 5"], rows
 
-    def band_cells(self) -> Cells:
-        """Return one row a scorer and frequency band; shares in percent (see `BAND_NOTE`)."""
+    def _band_cells(self) -> Cells:
+        """Return one row a scorer and frequency band; shares in percent."""
         header = ["scorer", "training documents", "labels", "mean probability", "right", "ECE"]
         header += [f"p ≥ {CONFIDENT:g}: labels", "mean probability", "right"]
         rows = []
@@ -268,7 +263,7 @@ class ReliabilityReport:
                 ])  # fmt: skip
         return header, rows
 
-    def threshold_cells(self) -> Cells:
+    def _answer_cells(self) -> Cells:
         """Return one row a scorer with a threshold: it, and its shares in percent."""
         rows = [
             [
@@ -279,17 +274,15 @@ class ReliabilityReport:
         ]  # fmt: skip
         return ["scorer", "threshold", "precision", "recall", "micro-F1"], rows
 
-    def to_markdown(self) -> str:
-        """Return a table with one row a scorer, and one with a row a scorer and band."""
-        text = f"{RELIABILITY_UNITS}\n\n{markdown_table(*self.cells())}"
+    def tables(self) -> list[Table]:
+        """Return tables with one row a scorer, and one with a row a scorer and band."""
+        found = [Table("Probabilities", _UNITS, self._cells())]
         if self.micro_f1:
-            text += f"\n\n{THRESHOLD_NOTE}\n\n{markdown_table(*self.threshold_cells())}"
-        if not self.bands:
-            return text
-        return (
-            f"{text}\n\n### By training documents of the label\n\n{BAND_NOTE}\n\n"
-            f"{markdown_table(*self.band_cells())}"
-        )
+            found.append(Table("Answers above a threshold", _THRESHOLD_NOTE, self._answer_cells()))
+        if self.bands:
+            heading = "Probabilities by training documents of the label"
+            found.append(Table(heading, _BAND_NOTE, self._band_cells()))
+        return found
 
 
 def _percent(value: float | None) -> str:

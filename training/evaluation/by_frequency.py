@@ -28,7 +28,7 @@ from longtail.training.evaluation.metrics import (
     r_precision_at,
     recall_at,
 )
-from longtail.training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
+from longtail.training.evaluation.tables import NOT_MEASURED, Cells, Table, markdown_table
 
 FREQUENCY_BINS: Mapping[str, tuple[int, int | None]] = {
     "0": (0, 0),
@@ -58,11 +58,11 @@ ALL_LABELS = "all"
 ZERO_SHOT_BIN = "0"
 """The labels that no training document carries."""
 
-WITHIN_NOTE = (
+_SHOT_HEADING = "Frequent, few-shot and zero-shot labels"
+_WITHIN_NOTE = (
     "The labels of each band (0, 1, 2-9, 10-99, 100 or more training documents) ranked among "
     "themselves, of documents that carry one, in percent."
 )
-"""Of the table of `Evaluation.within_cells`."""
 
 _OVERALL_COLUMNS = (
     *((ALL_LABELS, metric) for metric in ("P@1", "P@3", "P@5", "nDCG@5")),
@@ -210,11 +210,29 @@ class Evaluation:
         """Return `overall_cells` as markdown."""
         return markdown_table(*self.overall_cells())
 
-    def shot_cells(self) -> Cells:
-        """Return one row a scorer: recall and nDCG on frequent, few-shot and zero-shot labels.
+    def tables(self) -> list[Table]:
+        """Return tables with one row a scorer: of all labels, of groups, and within each band."""
+        found = [
+            Table("All scorers", "", self.overall_cells(), has_best=True),
+            Table(_SHOT_HEADING, self._shot_sizes(), self._shot_cells(), has_best=True),
+        ]
+        within = self._within_cells()
+        if within[1]:
+            found.append(Table("Within each band", _WITHIN_NOTE, within, has_best=True))
+        return found
+
+    def bin_tables(self) -> list[Table]:
+        """Return a table of each scorer, with one row a frequency bin."""
+        return [
+            Table(f"{scorer}: by training documents of the label", "", _bin_cells(subsets))
+            for scorer, subsets in self.scorers.items()
+        ]
+
+    def _shot_cells(self) -> Cells:
+        """Return recall and nDCG on frequent, few-shot and zero-shot labels.
 
         As Chalkidis et al. 2019 report them: the truth is restricted to the labels of the group,
-        documents without one are left out, and the ranking is over all labels. Metrics in percent.
+        documents without one are left out, and the ranking is over all labels.
         """
         columns = [(group, metric) for group in SHOT_GROUPS for metric in _SHOT_METRICS]
         header = ["scorer", *(f"{SHOT_NAMES[group]} {metric}" for group, metric in columns)]
@@ -223,8 +241,8 @@ class Evaluation:
             for scorer, subsets in self.scorers.items()
         ]
 
-    def shot_sizes(self) -> str:
-        """Return how many labels, and documents that carry one, each group of `shot_cells` has."""
+    def _shot_sizes(self) -> str:
+        """Return how many labels, and documents that carry one, each group has."""
         subsets = next(iter(self.scorers.values()))
         sizes = [
             f"{SHOT_NAMES[group]} ({_range(*bounds)} training documents) "
@@ -233,17 +251,11 @@ class Evaluation:
         ]
         return f"{'; '.join(sizes)}.".capitalize()
 
-    @property
-    def has_within(self) -> bool:
-        """Whether labels were ranked among those of their own band, too."""
-        found = next(iter(self.scorers.values()))
-        return any(_WITHIN_METRICS[0] in found[band].values for band in FREQUENCY_BINS)
+    def _within_cells(self) -> Cells:
+        """Return recall and nDCG of each band's labels ranked among themselves; may have no row.
 
-    def within_cells(self) -> Cells:
-        """Return one row a scorer: recall and nDCG of each band's labels ranked among themselves.
-
-        Metrics in percent. No label of another band takes a place here, so that a blend that is
-        below one of its scorers orders the labels of the band worse.
+        No label of another band takes a place here, so that a blend that is below one of its
+        scorers orders the labels of the band worse.
         """
         columns = [(band, metric) for band in FREQUENCY_BINS for metric in _WITHIN_METRICS]
         header = ["scorer", *(f"{band}: {metric.split()[0]}" for band, metric in columns)]
@@ -253,31 +265,6 @@ class Evaluation:
             if any(metric in subsets[band].values for band, metric in columns)
         ]
 
-    def bin_cells(self, scorer: str) -> Cells:
-        """Return one row a frequency bin; metrics in percent.
-
-        Raises:
-            DataError: This scorer was not evaluated.
-        """
-        if scorer not in self.scorers:
-            raise DataError(f"no evaluation of {scorer!r}; there is {', '.join(self.scorers)}")
-        header = ["training documents", "labels", "documents", "occurrences", *_BIN_METRICS]
-        rows = []
-        for name in (ALL_LABELS, *FREQUENCY_BINS, TAIL_BIN):
-            subset = self.scorers[scorer][name]
-            counts = (subset.num_labels, subset.num_documents, subset.num_occurrences)
-            metrics = (_percent(subset, metric) for metric in _BIN_METRICS)
-            rows.append([name, *(f"{count:,}" for count in counts), *metrics])
-        return header, rows
-
-    def bin_table(self, scorer: str) -> str:
-        """Return `bin_cells` as markdown.
-
-        Raises:
-            DataError: This scorer was not evaluated.
-        """
-        return markdown_table(*self.bin_cells(scorer))
-
     def measured_on(self) -> str:
         """Return what was measured on, in words."""
         return (
@@ -286,21 +273,16 @@ class Evaluation:
             "documents. Metrics in percent."
         )
 
-    def to_markdown(self) -> str:
-        """Return the overall tables and the table by bin of each scorer, with headings."""
-        parts = [self.measured_on(), f"## All scorers\n\n{self.overall_table()}"]
-        shots = markdown_table(*self.shot_cells())
-        parts.append(
-            f"## Frequent, few-shot and zero-shot labels\n\n{self.shot_sizes()}\n\n{shots}"
-        )
-        if self.has_within:
-            table = markdown_table(*self.within_cells())
-            parts.append(f"## Within each band\n\n{WITHIN_NOTE}\n\n{table}")
-        parts += [
-            f"## {scorer}: by training documents of the label\n\n{self.bin_table(scorer)}"
-            for scorer in self.scorers
-        ]
-        return "\n\n".join(parts) + "\n"
+
+def _bin_cells(subsets: Mapping[str, SubsetMetrics]) -> Cells:
+    header = ["training documents", "labels", "documents", "occurrences", *_BIN_METRICS]
+    rows = []
+    for name in (ALL_LABELS, *FREQUENCY_BINS, TAIL_BIN):
+        subset = subsets[name]
+        counts = (subset.num_labels, subset.num_documents, subset.num_occurrences)
+        metrics = (_percent(subset, metric) for metric in _BIN_METRICS)
+        rows.append([name, *(f"{count:,}" for count in counts), *metrics])
+    return header, rows
 
 
 def evaluate(

@@ -10,49 +10,31 @@ and T_i its true labels and all above them,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
-from longtail.training.evaluation.tables import Cells, markdown_table
+from longtail.training.evaluation.tables import Table
 
-HIERARCHY_NOTE = (
+_NOTE = (
     "Labels together with all that stands above them in the vocabulary (Kiritchenko et al. 2006), "
     "in percent."
 )
-"""Of the table of `HierarchicalReport.cells`."""
+Hierarchical: TypeAlias = dict[str, dict[str, float]]
+"""Fractions by scorer, by "hP@k" and "hR@k"."""
 
 
-@dataclass(frozen=True, slots=True)
-class HierarchicalReport:
-    """Hierarchical precision and recall of several scorers.
-
-    Attributes:
-        ks: Numbers of positions measured at.
-        values: By scorer, by "hP@k" and "hR@k": fractions.
-    """
-
-    ks: tuple[int, ...]
-    values: dict[str, dict[str, float]]
-
-    def to_json(self) -> dict[str, dict[str, float]]:
-        """Return the values."""
-        return self.values
-
-    def cells(self) -> Cells:
-        """Return the heading and the rows of a table with one row a scorer, in percent."""
-        names = [f"{measure}@{k}" for measure in ("hP", "hR") for k in self.ks]
-        return ["scorer", *names], [
-            [scorer, *(f"{100 * found[name]:.2f}" for name in names)]
-            for scorer, found in self.values.items()
-        ]
-
-    def to_markdown(self) -> str:
-        """Return the table, and what it shows."""
-        return f"{HIERARCHY_NOTE}\n\n{markdown_table(*self.cells())}"
+def hierarchical_table(found: Hierarchical) -> Table:
+    """Return a table with one row a scorer."""
+    names = sorted(next(iter(found.values())), key=lambda name: name[:2])
+    rows = [
+        [scorer, *(f"{100 * values[name]:.2f}" for name in names)]
+        for scorer, values in found.items()
+    ]
+    return Table("With the hierarchy", _NOTE, (["scorer", *names], rows), has_best=True)
 
 
 def measure_hierarchical(
@@ -60,7 +42,7 @@ def measure_hierarchical(
     truth: Float32[csr_array, "document label"],
     ancestors: Float32[csr_array, "label label"],
     ks: Sequence[int],
-) -> HierarchicalReport:
+) -> Hierarchical:
     """Return hierarchical precision and recall of each scorer at each k.
 
     Args:
@@ -70,13 +52,12 @@ def measure_hierarchical(
         ks: At most the width of each ranking.
     """
     true = _present(truth @ ancestors)
-    values = {
+    return {
         scorer: {
             name: value for k in ks for name, value in _at(ranking, true, ancestors, k).items()
         }
         for scorer, ranking in rankings.items()
     }
-    return HierarchicalReport(tuple(ks), values)
 
 
 def _at(

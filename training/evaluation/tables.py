@@ -1,14 +1,37 @@
-"""Markdown tables of figures."""
+"""Tables of figures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 Cells = tuple[list[str], list[list[str]]]
 """The heading of a table, and its rows."""
 NOT_MEASURED = "-"
 """Stands in tables for what could not be measured."""
 _NARROWEST = 3  # a ruler of ":" alone is none, and the whole no table
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with what it shows.
+
+    Attributes:
+        heading: A few words.
+        note: What the figures are; empty where the heading says it.
+        cells: Its heading row, and its rows.
+        has_best: Whether the largest number of a column is the best one.
+    """
+
+    heading: str
+    note: str
+    cells: Cells
+    has_best: bool = False
+
+    def to_markdown(self) -> str:
+        """Return heading, note and table."""
+        parts = (f"## {self.heading}", self.note, markdown_table(*self.cells))
+        return "\n\n".join(filter(None, parts))
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

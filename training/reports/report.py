@@ -6,7 +6,7 @@ folder its losses, its time and its memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from html import escape
@@ -25,23 +25,13 @@ from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.assessment.assess import Assessment
 from longtail.training.assessment.per_label import label_cells, measure_labels
 from longtail.training.assessment.summary import Summary
-from longtail.training.calibration.automation import (
-    AUTOMATION_NOTE,
-    KeptPromise,
-    automation_cells,
-    draw_automation,
-)
-from longtail.training.calibration.reliability import (
-    BAND_NOTE,
-    RELIABILITY_UNITS,
-    ReliabilityReport,
-    draw_reliability,
-)
+from longtail.training.calibration.automation import automation_table, draw_automation
+from longtail.training.calibration.reliability import draw_reliability
 from longtail.training.data.dataset import Dataset
-from longtail.training.evaluation.by_frequency import WITHIN_NOTE, Evaluation
 from longtail.training.evaluation.figures import can_draw, new_figure, png_of
-from longtail.training.evaluation.hierarchical import HIERARCHY_NOTE, HierarchicalReport
+from longtail.training.evaluation.hierarchical import hierarchical_table
 from longtail.training.evaluation.plots import draw_by_frequency
+from longtail.training.evaluation.tables import Table
 from longtail.training.reports import html
 from longtail.training.reports.labels import LabelReport, report_labels
 from longtail.training.reports.tail_examples import (
@@ -202,33 +192,26 @@ def _model(bundle: Bundle, version: int, split_name: str) -> str:
 
 
 def _metrics(found: Assessment) -> str:
-    evaluation = found.evaluation
-    most = evaluation.ks[-1]
-
-    def draw() -> Figure:
-        counts = found.training_counts
-        return draw_by_frequency(found.rankings, found.truth, counts, min(5, most), most)
-
-    by_bin = (
-        html.folded(
-            f"{scorer}: by training documents of the label",
-            html.table(evaluation.bin_cells(scorer)),
-        )
-        for scorer in evaluation.scorers
-    )
+    evaluation, most = found.evaluation, found.evaluation.ks[-1]
+    measured = (found.rankings, found.truth, found.training_counts)
+    draw = partial(draw_by_frequency, *measured, min(5, most), most)
+    folded = (html.folded(x.heading, html.table(x.cells)) for x in evaluation.bin_tables())
+    deep = [hierarchical_table(found.hierarchical)] if found.hierarchical else []
     return html.section(
         "Metrics",
         html.note(found.measured_on),
-        html.table(evaluation.overall_cells(), mark_best=True),
-        "<h3>Frequent, few-shot and zero-shot labels</h3>",
-        html.note(evaluation.shot_sizes()),
-        html.table(evaluation.shot_cells(), mark_best=True),
-        "<h3>By training documents of the label</h3>",
+        *_shown(evaluation.tables()),
         _picture(draw, "F1, recall and nDCG of each scorer by frequency"),
-        *_within_bands(evaluation),
-        *by_bin,
-        *_hierarchical(found.hierarchical),
+        *folded,
+        *_shown(deep),
     )
+
+
+def _shown(tables: Iterable[Table]) -> Iterator[str]:
+    for each in tables:
+        yield f"<h3>{escape(each.heading)}</h3>"
+        yield html.note(each.note) if each.note else ""
+        yield html.table(each.cells, mark_best=each.has_best)
 
 
 def _picture(draw: Callable[[], Figure], alternative: str) -> str:
@@ -236,41 +219,18 @@ def _picture(draw: Callable[[], Figure], alternative: str) -> str:
     return html.picture(png_of(draw()), alternative) if is_installed("plots") else ""
 
 
-def _within_bands(found: Evaluation) -> list[str]:
-    if not found.has_within:
-        return []
-    table = html.table(found.within_cells(), mark_best=True)
-    return [html.note(WITHIN_NOTE), table]
-
-
-def _hierarchical(found: HierarchicalReport | None) -> list[str]:
-    """Return the metrics that forgive near misses, where labels stand below others."""
-    if found is None:
-        return []
-    table = html.table(found.cells(), mark_best=True)
-    return ["<h3>With the hierarchy</h3>", html.note(HIERARCHY_NOTE), table]
-
-
 def _probabilities(found: Assessment) -> str:
     assert found.reliability is not None
     draw = partial(draw_reliability, found.reliability)
-    return html.section(
-        "Probabilities",
-        html.note(RELIABILITY_UNITS),
-        html.table(found.reliability.cells()),
+    parts = [
+        *_shown(found.reliability.tables()),
         _picture(draw, "Share of right labels over their probability"),
-        *_bands(found.reliability),
-        *_promises(found.promises),
-    )
-
-
-def _promises(found: Sequence[KeptPromise]) -> list[str]:
-    """Return what goes through without a person, where the model makes promises."""
-    if not found:
-        return []
-    picture = _picture(partial(draw_automation, found), "What goes through by each promise")
-    table = html.table(automation_cells(found))
-    return ["<h3>Promises</h3>", html.note(AUTOMATION_NOTE), table, picture]
+    ]
+    if found.promises:
+        draw = partial(draw_automation, found.promises)
+        parts += _shown([automation_table(found.promises)])
+        parts.append(_picture(draw, "What goes through by each promise"))
+    return html.section("Probabilities", *parts)
 
 
 def _labels(bundle: Bundle, found: Assessment) -> list[str]:
@@ -286,14 +246,6 @@ def _labels(bundle: Bundle, found: Assessment) -> list[str]:
         "longtail evaluate --per-label writes all. A heading sorts by its column."
     )
     return [html.section("Label by label", html.note(about), html.table(cells, is_sortable=True))]
-
-
-def _bands(found: ReliabilityReport) -> list[str]:
-    """Return the probabilities by training documents of the label, where some are calibrated."""
-    if not found.bands:
-        return []
-    heading = "<h3>By training documents of the label</h3>"
-    return [heading, html.note(BAND_NOTE), html.table(found.band_cells())]
 
 
 def _examples(bundle: Bundle, dataset: Dataset, split_name: str, found: Assessment) -> str:

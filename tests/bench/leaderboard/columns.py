@@ -85,7 +85,7 @@ def columns_of(
     hierarchical = None
     if judged.ancestors is not None:
         found = measure_hierarchical({"row": first}, judged.truth, judged.ancestors, KS)
-        hierarchical = found.values["row"]
+        hierarchical = found["row"]
     return {
         "bands": {name: dict(scorer[name].values) for name in BANDS},
         "documents": {name: scorer[name].num_documents for name in BANDS},

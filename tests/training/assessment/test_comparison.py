@@ -88,11 +88,11 @@ def test_near_misses_count_where_labels_stand_below_others(found, rankings, trut
             )
         ]  # fmt: skip
         common = sum(len(p & t) for p, t in pairs)
-        values = deep.hierarchical.values[name]
+        values = deep.hierarchical[name]
         assert values["hP@3"] == pytest.approx(common / sum(len(p) for p, _ in pairs))
         assert values["hR@3"] == pytest.approx(common / sum(len(t) for _, t in pairs))
     assert "hP@3" in deep.to_markdown()
-    assert deep.to_json()["hierarchical"] == deep.hierarchical.values
+    assert deep.to_json()["hierarchical"] == deep.hierarchical
 
 
 def test_the_tests_are_those_of_both_ways(found, rankings, truth):
