@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+_Count = Annotated[int, Field(ge=0)]
+_STRICT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +25,10 @@ class Followed:
         rejected: Pairs of a text and a label that was rejected.
     """
 
-    texts: int
-    accepted: int
-    rejected: int
+    __pydantic_config__: ClassVar = _STRICT
+    texts: _Count
+    accepted: _Count
+    rejected: _Count
 
     @property
     def verdicts(self) -> int:
@@ -57,55 +62,26 @@ class LearnedFrom:
             ("before") and of this one ("now") follow.
     """
 
-    version: int
+    __pydantic_config__: ClassVar = _STRICT
+    version: _Count
     digest: str
     feedback_sha256: str
     corpus: str
-    new_documents: int
-    corrected_documents: int
-    dev_documents: int
-    known_documents: int
-    left_out_texts: int
-    unresolved_entries: int
-    unknown_labels: int
-    new_labels: int
-    refitted_labels: int
-    unknown_words: float
+    new_documents: _Count
+    corrected_documents: _Count
+    dev_documents: _Count
+    known_documents: _Count
+    left_out_texts: _Count
+    unresolved_entries: _Count
+    unknown_labels: _Count
+    new_labels: _Count
+    refitted_labels: _Count
+    unknown_words: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     is_calibrated: bool
-    judged: dict[str, Followed]
+    judged: Annotated[dict[Literal["said", "before", "now"], Followed], Field(min_length=3)]
 
     @property
     def is_better(self) -> bool:
         """Whether more texts are answered as people said than before, or all of them are."""
         said, before, now = (self.judged[name].texts for name in ("said", "before", "now"))
         return now > before or now == said
-
-
-def learned_from_json(content: dict[str, Any] | None) -> LearnedFrom | None:
-    """Return what stands in a manifest; None where there is nothing.
-
-    Raises:
-        TypeError: It has other fields, or a value of another type.
-        AttributeError: As well.
-    """
-    if content is None:
-        return None
-    judged = {name: Followed(**found) for name, found in content["judged"].items()}
-    learned = LearnedFrom(**{**content, "judged": judged})
-    _check(learned)
-    if judged.keys() != {"said", "before", "now"}:
-        raise TypeError(f"judged has the fields {', '.join(judged)}, expected said, before, now")
-    for verdicts in judged.values():
-        _check(verdicts)
-    return learned
-
-
-def _check(found: LearnedFrom | Followed) -> None:
-    expected: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
-    for each in fields(found):
-        value = getattr(found, each.name)
-        wanted = expected.get(str(each.type))
-        if wanted is not None and type(value) is not wanted:
-            raise TypeError(f"{each.name} {value!r}, expected {each.type}")
-        if wanted in {int, float} and not (math.isfinite(value) and value >= 0):
-            raise TypeError(f"{each.name} {value!r}, expected at least 0")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Annotated, Any, ClassVar
 
-from longtail.models.bundle.learned_from import LearnedFrom, learned_from_json
+from pydantic import ConfigDict, Field
+
+from longtail.models.bundle.learned_from import LearnedFrom
 from longtail.models.errors import BundleCorruptError, BundleVersionError
-from longtail.models.files.json_text import parse_own_json, whole_number_of
+from longtail.models.files.json_text import parse_own_json
+from longtail.models.files.typed_json import json_forms
 from longtail.models.names import MAX_DOCUMENTS, Activation, CorrectionName, Pooling
 
 FORMAT_VERSION = 1
@@ -20,15 +22,22 @@ MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
 MAX_MANIFEST_BYTES = 2**24
-_MAX_TOKENS = 2**17
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+_Text = Annotated[str, Field(max_length=2**16)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Number = Annotated[float, Field(ge=-1e12, le=1e12)]
+"""Larger ones could make scores that are not finite."""
+_Numbers = tuple[_Number, ...]
+_STRICT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
     """What a file must be: the hex sha256 of its bytes, and their number."""
 
-    sha256: str
-    size_bytes: int
+    __pydantic_config__: ClassVar = _STRICT
+    sha256: _Text
+    size_bytes: _Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,7 @@ class TensorInfo:
         dtype: Its type as safetensors names it ("F32", "I64", ...).
     """
 
+    __pydantic_config__: ClassVar = _STRICT
     shape: tuple[int, ...]
     dtype: str
 
@@ -64,12 +74,13 @@ class EncoderInfo:
     The last five are written only where they are not the defaults, those of DEPL.
     """
 
-    name: str
-    dim: int
-    max_tokens: int
-    sha256: str
-    document_prefix: str = ""
-    label_prefix: str = ""
+    __pydantic_config__: ClassVar = _STRICT
+    name: _Text
+    dim: _Count
+    max_tokens: Annotated[int, Field(ge=1, le=2**17)]
+    sha256: _Text
+    document_prefix: _Text = ""
+    label_prefix: _Text = ""
     document_pooling: Pooling = "cls"
     activation: Activation = "identity"
     is_normalized: bool = False
@@ -91,9 +102,10 @@ class Calibration:
         intercept: The log-odds at the first knot, in nats.
     """
 
-    knots: tuple[float, ...]
-    slopes: tuple[float, ...]
-    intercept: float
+    __pydantic_config__: ClassVar = _STRICT
+    knots: _Numbers
+    slopes: _Numbers
+    intercept: _Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +128,15 @@ class RarityBlend:
         curve_slopes: Of each of its pieces, from the lowest on, at each knot; above 0.
     """
 
-    counts: tuple[int, ...]
-    intercepts: tuple[float, ...]
-    weights: dict[str, tuple[float, ...]]
-    floors: dict[str, float]
-    below: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    curve_bends: tuple[float, ...] = ()
-    curve_levels: tuple[float, ...] = ()
-    curve_slopes: tuple[tuple[float, ...], ...] = ()
+    __pydantic_config__: ClassVar = _STRICT
+    counts: tuple[Annotated[int, Field(ge=0, le=MAX_DOCUMENTS)], ...]
+    intercepts: _Numbers
+    weights: dict[str, _Numbers]
+    floors: dict[str, _Number]
+    below: dict[str, _Numbers] = field(default_factory=dict)
+    curve_bends: _Numbers = ()
+    curve_levels: _Numbers = ()
+    curve_slopes: tuple[_Numbers, ...] = ()
 
 
 _NOT_WRITTEN_EMPTY: dict[str, Any] = {"default_scorer_reason": "", "retired_label_count": 0}
@@ -168,25 +181,26 @@ class Manifest:
         digest: sha256 over all the above.
     """
 
-    label_count: int
-    training_document_count: int
+    __pydantic_config__: ClassVar = _STRICT
+    label_count: _Count
+    training_document_count: _Count
     encoder: EncoderInfo | None
-    scorers: tuple[str, ...]
-    default_scorer: str
+    scorers: tuple[_Text, ...]
+    default_scorer: _Text
     training: dict[str, Any]
-    data_fingerprint: str
+    data_fingerprint: _Text
     metrics: dict[str, Any]
     held_out_documents: int | None = None
     linear_correction: CorrectionName | None = None
     calibrations: dict[str, Calibration] = field(default_factory=dict)
     blends: dict[str, RarityBlend] = field(default_factory=dict)
-    thresholds: dict[str, float] = field(default_factory=dict)
+    thresholds: dict[str, _Share] = field(default_factory=dict)
     files: dict[str, FileInfo] = field(default_factory=dict)
     tensors: dict[str, dict[str, TensorInfo]] = field(default_factory=dict)
     learned_from: LearnedFrom | None = None
-    default_scorer_reason: str = ""
-    retired_label_count: int = 0
-    longtail_version: str = ""
+    default_scorer_reason: _Text = ""
+    retired_label_count: _Count = 0
+    longtail_version: _Text = ""
     format_version: int = FORMAT_VERSION
     digest: str = ""
 
@@ -243,7 +257,7 @@ class Manifest:
                 f"{where}: {MANIFEST_NAME} was changed after it was written (its digest does not "
                 f"match); {RESTORE}"
             )
-        return _manifest_of(_NOT_WRITTEN_EMPTY | content, where)
+        return _manifest_of(text, content, where)
 
 
 def digest_of(content: dict[str, Any]) -> str:
@@ -263,132 +277,61 @@ def _canonical(content: dict[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=True, indent=1, sort_keys=True) + "\n"
 
 
-def _manifest_of(content: dict[str, Any], where: str) -> Manifest:
-    # Return the typed manifest of a content whose digest holds.
-    content = {"learned_from": None} | content
-    names = {item.name for item in fields(Manifest)}
-    if set(content) != names:
-        odd = ", ".join(sorted(set(content) ^ names))
+_, _read = json_forms(Manifest)
+
+
+def _manifest_of(text: str, content: dict[str, Any], where: str) -> Manifest:
+    """Return the typed manifest of a text whose digest holds."""
+    optional = {"learned_from", *_NOT_WRITTEN_EMPTY}
+    if lacking := {item.name for item in fields(Manifest)} - optional - set(content):
         raise BundleCorruptError(
-            f"{where}: {MANIFEST_NAME} lacks or adds the fields {odd}; {RESTORE}"
+            f"{where}: {MANIFEST_NAME} lacks the fields {', '.join(sorted(lacking))}; {RESTORE}"
         )
     try:
-        typed: dict[str, Any] = content | {
-            "encoder": None if content["encoder"] is None else EncoderInfo(**content["encoder"]),
-            "scorers": tuple(content["scorers"]),
-            "learned_from": learned_from_json(content["learned_from"]),
-            "calibrations": {
-                name: Calibration(tuple(info["knots"]), tuple(info["slopes"]), info["intercept"])
-                for name, info in content["calibrations"].items()
-            },
-            "blends": {name: blend_of(info) for name, info in content["blends"].items()},
-            "files": {path: FileInfo(**info) for path, info in content["files"].items()},
-            "tensors": {
-                path: {
-                    name: TensorInfo(tuple(info["shape"]), info["dtype"])
-                    for name, info in tensors.items()
-                }
-                for path, tensors in content["tensors"].items()
-            },
-        }
-        manifest = Manifest(**typed)
-        _check_types(manifest)
+        manifest: Manifest = _read(text)
+        _check_held_out(manifest)
+        if odd := manifest.thresholds.keys() - manifest.calibrations.keys():
+            raise ValueError(f"thresholds of {sorted(odd)}, which are not calibrated")
         for name, calibration in manifest.calibrations.items():
             check_calibration(name, calibration)
         for name, blend in manifest.blends.items():
-            check_blend(name, blend)
+            _check_blend(name, blend)
             _check_members(name, blend, manifest)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise BundleCorruptError(
             f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
         ) from error
     return manifest
 
 
-def _check_types(manifest: Manifest) -> None:
-    numbers = [manifest.label_count, manifest.retired_label_count]
-    numbers.append(manifest.training_document_count)
-    texts = [manifest.default_scorer, manifest.default_scorer_reason, *manifest.scorers]
-    texts += [manifest.data_fingerprint, manifest.longtail_version]
-    for info in manifest.files.values():
-        numbers.append(info.size_bytes)
-        texts.append(info.sha256)
-    if (encoder := manifest.encoder) is not None:
-        numbers.append(encoder.dim)
-        texts += [encoder.name, encoder.sha256, encoder.document_prefix, encoder.label_prefix]
-        whole_number_of(encoder.max_tokens, "max_tokens", 1, _MAX_TOKENS)
-    for number in numbers:
-        whole_number_of(number, "got", 0, 2**53)
-    check_texts(texts)
-    if not isinstance(manifest.training, dict) or not isinstance(manifest.metrics, dict):
-        raise TypeError("training and metrics must be objects")
-    _check_held_out(manifest)
-    _check_thresholds(manifest)
-    _check_choices(manifest)
-
-
 def _check_held_out(manifest: Manifest) -> None:
     found, total = manifest.held_out_documents, manifest.training_document_count
-    if found is not None and (type(found) is not int or not 0 < found < total):
+    if found is not None and not 0 < found < total:
         raise TypeError(f"held_out_documents {found!r}, expected None or 1 to {total - 1}")
 
 
-def _check_thresholds(manifest: Manifest) -> None:
-    for name, found in manifest.thresholds.items():
-        if type(found) is not float or not 0 <= found <= 1 or name not in manifest.calibrations:
-            raise TypeError(
-                f"threshold {found!r} of {name!r}, expected 0 to 1 for a calibrated scorer"
-            )
-
-
-def blend_of(content: dict[str, Any]) -> RarityBlend:
-    """Return the blend that stands in a JSON object.
-
-    Raises:
-        KeyError: A field is missing.
-        AttributeError, TypeError: One is of another form.
-    """
-    return RarityBlend(
-        counts=tuple(content["counts"]),
-        intercepts=tuple(content["intercepts"]),
-        weights={name: tuple(values) for name, values in content["weights"].items()},
-        floors=dict(content["floors"].items()),
-        below={name: tuple(values) for name, values in content["below"].items()},
-        curve_bends=tuple(content["curve_bends"]),
-        curve_levels=tuple(content["curve_levels"]),
-        curve_slopes=tuple(tuple(values) for values in content["curve_slopes"]),
-    )
-
-
 def check_calibration(name: str, found: Calibration) -> None:
-    """Refuse a calibration that does not rise everywhere, or has huge numbers.
+    """Refuse a calibration that does not rise everywhere.
 
     Raises:
-        TypeError: It is so.
+        TypeError: It does not.
     """
-    check_finite([*found.knots, *found.slopes, found.intercept])
-    check_bends(name, found.knots, found.slopes)
+    _check_knots(name, found.knots)
+    if len(found.slopes) != len(found.knots) + 1 or min(found.slopes) <= 0:
+        raise TypeError(
+            f"the slopes of {name!r}, {found.slopes}, expected {len(found.knots) + 1} above 0"
+        )
 
 
-def check_blend(name: str, found: RarityBlend) -> None:
-    """Refuse a blend with negative weights, or whose numbers do not fit each other.
-
-    Raises:
-        TypeError: It is so.
-    """
+def _check_blend(name: str, found: RarityBlend) -> None:
+    """Refuse a blend with negative weights, or whose numbers do not fit each other."""
     counts = found.counts
-    check_knots(name, counts)
-    for count in counts:
-        whole_number_of(count, f"a knot of {name!r},", 0, MAX_DOCUMENTS)
+    _check_knots(name, counts)
     if counts[0] != 0:
         raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
     curve = [found.curve_levels, *found.curve_slopes] if found.curve_bends else []
     weights = [*found.weights.values(), *found.below.values()]
-    rows = [found.intercepts, *weights, *curve]
-    check_finite(
-        [number for row in rows for number in row] + [*found.floors.values(), *found.curve_bends]
-    )
-    if any(len(row) != len(counts) for row in rows):
+    if any(len(row) != len(counts) for row in [found.intercepts, *weights, *curve]):
         raise TypeError(f"{name!r}: expected as many numbers as the {len(counts)} knots")
     if not found.weights or min(min(row) for row in weights) < 0:
         raise TypeError(f"weights {weights} of {name!r}, expected some, at least 0 each")
@@ -407,7 +350,7 @@ def _check_members(name: str, found: RarityBlend, manifest: Manifest) -> None:
 
 def _check_curve(name: str, found: RarityBlend) -> None:
     if found.curve_bends:
-        check_knots(name, found.curve_bends)
+        _check_knots(name, found.curve_bends)
     num_slopes = len(found.curve_bends) + 1 if found.curve_bends else 0
     is_rising = all(slope > 0 for row in found.curve_slopes for slope in row)
     if len(found.curve_slopes) != num_slopes or not is_rising:
@@ -416,86 +359,13 @@ def _check_curve(name: str, found: RarityBlend) -> None:
         )
 
 
-def _check_choices(manifest: Manifest) -> None:
-    check_names(manifest, {"linear_correction": (None, *get_args(CorrectionName))})
-    if manifest.encoder is not None:
-        of_encoder = {"document_pooling": get_args(Pooling), "activation": get_args(Activation)}
-        check_names(manifest.encoder, of_encoder | {"is_normalized": (False, True)})
-
-
-_MOST = 1e12
-"""Larger ones could make scores that are not finite."""
-_MAX_CHARACTERS = 2**16
 _MAX_KNOTS = 1000
 """Each costs time for every score."""
 
 
-def check_finite(numbers: Iterable[float]) -> None:
-    """Refuse numbers that are not finite, or huge, and whole ones.
-
-    Raises:
-        TypeError: There are some.
-    """
-    for number in numbers:
-        if type(number) is not float or not abs(number) <= _MOST:
-            raise TypeError(
-                f"{str(number)[:40]} is no number with a decimal point from -{_MOST:g} to {_MOST:g}"
-            )
-
-
-def check_texts(texts: Iterable[object]) -> None:
-    """Refuse values that are no texts, and huge ones.
-
-    Raises:
-        TypeError: There are some.
-    """
-    for text in texts:
-        if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
-            raise TypeError(f"{text!r:.40} is not a text of at most {_MAX_CHARACTERS} characters")
-
-
-def check_bends(name: str, knots: tuple[float, ...], slopes: tuple[float, ...]) -> None:
-    """Refuse a line with bends that does not rise everywhere.
-
-    Args:
-        name: Of the scorer.
-        knots: Where it bends.
-        slopes: Of its pieces.
-
-    Raises:
-        TypeError: It does not.
-    """
-    check_knots(name, knots)
-    if len(slopes) != len(knots) + 1 or min(slopes) <= 0:
-        raise TypeError(f"the slopes of {name!r}, {slopes}, expected {len(knots) + 1} above 0")
-
-
-def check_knots(name: str, knots: tuple[int | float, ...]) -> None:
-    """Refuse knots that do not rise, or too many.
-
-    Args:
-        name: Of the scorer.
-        knots: Numbers.
-
-    Raises:
-        TypeError: They don't.
-    """
+def _check_knots(name: str, knots: tuple[int | float, ...]) -> None:
+    """Refuse knots that do not rise, or too many."""
     if not 1 <= len(knots) <= _MAX_KNOTS:
         raise TypeError(f"{name!r} has {len(knots)} knots, expected 1 to {_MAX_KNOTS}")
     if any(a >= b for a, b in pairwise(knots)):
         raise TypeError(f"the knots of {name!r}, {knots}, do not rise")
-
-
-def check_names(owner: object, choices: Mapping[str, tuple[object, ...]]) -> None:
-    """Refuse names of other things than there are.
-
-    Args:
-        owner: Has them as attributes.
-        choices: What each may be.
-
-    Raises:
-        TypeError: There are some.
-    """
-    for name, expected in choices.items():
-        if (found := getattr(owner, name)) not in expected:
-            raise TypeError(f"{name} {found!r}, expected one of {expected}")

@@ -33,39 +33,6 @@ def parse_own_json(text: str) -> Any:
     return found
 
 
-def strings_of(value: object, name: str) -> list[str]:
-    """Return a value that must be a list of strings.
-
-    Raises:
-        TypeError: It is something else.
-    """
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise TypeError(f"{name}: expected a list of strings")
-    return value
-
-
-def whole_number_of(value: object, name: str, least: int, most: int) -> int:
-    """Return a value that must be a whole number from `least` to `most`.
-
-    Raises:
-        TypeError: It is something else.
-    """
-    if type(value) is not int or not least <= value <= most:
-        raise TypeError(f"{name} {str(value)[:40]}, expected a whole number from {least} to {most}")
-    return value
-
-
-def truth_of(value: object, name: str) -> bool:
-    """Return a value that must be true or false.
-
-    Raises:
-        TypeError: It is something else.
-    """
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} {str(value)[:40]}, expected true or false")
-    return value
-
-
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
 

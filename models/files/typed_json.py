@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 
 def json_forms(form: Any) -> tuple[Callable[[Any], str], Callable[[str], Any]]:
     """Return two functions: one writes values of a type as JSON, the other reads them.
 
-    Reading raises ValueError where the text is no JSON or not of the type.
+    Reading raises ValueError where the text is no JSON or not of the type: with the first place
+    that is not, as there may be very many.
 
     Args:
         form: A type that pydantic knows, such as a tuple of data classes.
     """
     adapter = TypeAdapter(form)
-    return (
-        lambda value: adapter.dump_json(value, indent=1).decode() + "\n",
-        lambda text: adapter.validate_json(text, strict=True),
-    )
+
+    def read(text: str) -> Any:
+        try:
+            return adapter.validate_json(text, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise ValueError(f"not as expected at {where!r}: {first['msg']}") from None
+
+    return lambda value: adapter.dump_json(value, indent=1).decode() + "\n", read

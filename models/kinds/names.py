@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import DataError
-from longtail.models.files.json_text import parse_own_json, strings_of, truth_of
+from longtail.models.files.typed_json import json_forms
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.labels.catalogue import Label, LabelCatalogue
@@ -111,6 +111,16 @@ class NamesScorer(Scorer):
         return batch.once(NAMES, lambda: self._names.scores(batch.texts))
 
 
+@dataclass(frozen=True, slots=True)
+class _Words:
+    languages: list[str]
+    words: tuple[str, ...]
+    removes_markup: bool = False
+
+
+_, _read_words = json_forms(_Words)
+
+
 class NamesKind(ScorerKind):
     """The model of label names."""
 
@@ -152,18 +162,18 @@ class NamesKind(ScorerKind):
         """Return the model."""
         del sparse
         check_arrays(arrays, _RULES)
-        content = parse_own_json(texts[_WORDS_FILE])
+        stored = _read_words(texts[_WORDS_FILE])
         (num_documents,) = arrays["num_documents"].tolist()
         model = NameModel(
             catalogue=_labels_of(texts[_LABELS_FILE]),
             counts=WordCounts(
-                tuple(strings_of(content["words"], "words")), arrays["documents"],
-                arrays["pairs"], arrays["pair_documents"], num_documents,
+                stored.words, arrays["documents"], arrays["pairs"], arrays["pair_documents"],
+                num_documents,
             ),
             history=FindHistory(_read(arrays["found"]), _read(arrays["right"])),
             trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
-            languages=languages_of(strings_of(content["languages"], "languages")),
-            removes_markup=truth_of(content.get("removes_markup", False), "removes_markup"),
+            languages=languages_of(stored.languages),
+            removes_markup=stored.removes_markup,
         )  # fmt: skip
         _check(model, num_labels)
         return model

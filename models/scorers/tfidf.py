@@ -6,20 +6,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast, get_args
+from typing import Annotated, Literal, cast
 
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
+from pydantic import Field
 from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
-from longtail.models.files.json_text import (
-    parse_own_json,
-    strings_of,
-    truth_of,
-    whole_number_of,
-)
+from longtail.models.files.typed_json import json_forms
 from longtail.models.names import MAX_NGRAM
 from longtail.models.scorers.character_terms import placed_terms, words_of
 from longtail.models.scorers.markup import without_markup
@@ -35,6 +32,18 @@ Analyzer = Literal["word", "char"]
 """What a text is split into: words, or character n-grams (`models.scorers.character_terms`)."""
 WORD: Analyzer = "word"
 CHAR: Analyzer = "char"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    tokens: list[str]
+    languages: list[str]
+    max_ngram: Annotated[int, Field(ge=1, le=MAX_NGRAM)]
+    analyzer: Analyzer
+    removes_markup: bool = False
+
+
+_, _read = json_forms(_Stored)
 
 
 def tokenize(text: str, forms: WordForms = AS_WRITTEN) -> list[str]:
@@ -185,23 +194,19 @@ class TfidfModel:
             BundleCorruptError: The fields or the number of tokens are not what was written.
         """
         try:
-            fields = parse_own_json(text)
-            tokens = strings_of(fields["tokens"], "tokens")
-            languages = languages_of(strings_of(fields["languages"], "languages"))
-            max_ngram = whole_number_of(fields["max_ngram"], "max_ngram", 1, MAX_NGRAM)
-            analyzer = fields["analyzer"]
-            removes_markup = truth_of(fields.get("removes_markup", False), "removes_markup")
-        except (ValueError, KeyError, TypeError) as error:
-            raise BundleCorruptError(f"sparse vocabulary: cannot be read ({error!r})") from error
-        if analyzer not in get_args(Analyzer):
-            raise BundleCorruptError(
-                f"sparse vocabulary: analyzer {analyzer!r}, expected one of {get_args(Analyzer)}"
-            )
+            stored = _read(text)
+            languages = languages_of(stored.languages)
+        except ValueError as error:
+            raise BundleCorruptError(f"sparse vocabulary: cannot be read ({error})") from error
+        tokens = stored.tokens
         if len(tokens) != len(idf):
             raise BundleCorruptError(
                 f"sparse vocabulary: {len(tokens)} tokens, but idf has {len(idf)} values"
             )
-        found = cls(tokens, idf, languages, max_ngram, analyzer, removes_markup=removes_markup)
+        found = cls(
+            tokens, idf, languages, stored.max_ngram, stored.analyzer,
+            removes_markup=stored.removes_markup,
+        )  # fmt: skip
         if len(found._columns) != len(tokens):
             raise BundleCorruptError("sparse vocabulary: a token occurs twice")
         return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
-from longtail.models.bundle.manifest import Calibration, RarityBlend, blend_of
+from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.files.typed_json import json_forms
 from longtail.models.scorers.label_counts import PlaceThreshold
 from longtail.training.calibration.blends import in_words
 from longtail.training.calibration.fit import fit_calibration
@@ -35,20 +35,8 @@ class Blending:
     thresholds: dict[str, float] = field(default_factory=dict)
     label_counts: dict[str, PlaceThreshold] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain dictionaries; numbers come back from JSON as they were."""
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Blending:
-        """Read what `to_json` gave."""
-        calibrations = {
-            name: Calibration(tuple(found["knots"]), tuple(found["slopes"]), found["intercept"])
-            for name, found in content["calibrations"].items()
-        }
-        blends = {name: blend_of(found) for name, found in content["blends"].items()}
-        counts = {name: PlaceThreshold(**each) for name, each in content["label_counts"].items()}
-        return cls(calibrations, blends, content["thresholds"], counts)
+blending_to_json, blending_from_json = json_forms(Blending)
 
 
 def fit_blending(

@@ -10,6 +10,7 @@ import copy
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -35,7 +36,12 @@ from longtail.models.scorers.familiar_range import (
 )
 from longtail.training.assessment.assess import assess, split_batches
 from longtail.training.calibration.aims import fit_aims
-from longtail.training.calibration.ensemble import Blending, fit_blending
+from longtail.training.calibration.ensemble import (
+    Blending,
+    blending_from_json,
+    blending_to_json,
+    fit_blending,
+)
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import (
     PairCollector,
@@ -195,12 +201,9 @@ class DevSplit:
             folder: Of the run's blending.
             members: By the name of a blend, the scorers that it is made of; else they are chosen.
         """
-        return kept(
-            folder / "blending.json",
-            lambda: self._fitted(blends, members),
-            lambda path: Blending.from_json(read_json(path)),
-            lambda path, found: write_json_durably(path, found.to_json()),
-        )
+        fit, path = partial(self._fitted, blends, members), folder / "blending.json"
+        found: Blending = kept_text(path, fit, blending_from_json, blending_to_json)
+        return found
 
     def aims(self, blending: Blending, folder: Path) -> Aims:
         """Return what the folder holds, or fit the aims of calibrated scorers and keep them there.

@@ -133,11 +133,8 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
         after, manifest = _finished_on_dev(run, verdicts, changed, after, manifest, folder)
     with stage_cost(folder, "verdicts"):
         judged = JudgedTexts.of(verdicts.texts)
-        followed = {
-            "said": judged.said,
-            "before": count_followed(before, bundle.manifest, judged),
-            "now": count_followed(after, manifest, judged),
-        }
+        followed = count_followed(before, bundle.manifest, judged)
+        followed_now = count_followed(after, manifest, judged)
     sparse = SparseConfig.model_validate(bundle.manifest.training["sparse"])
     learned = LearnedFrom(
         version=number,
@@ -155,7 +152,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
         refitted_labels=len(changed.touched),
         unknown_words=changed.unknown_share(after.sparse.tfidf, sparse),
         is_calibrated=has_dev,
-        judged=followed,
+        judged={"said": judged.said, "before": followed, "now": followed_now},
     )
     manifest = replace(manifest, learned_from=learned)
     tensors = tensors_of(after) | _record(bundle, verdicts, changed)

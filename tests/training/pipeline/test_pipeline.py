@@ -20,7 +20,6 @@ import yaml
 from scipy.sparse import csr_array
 from transformers import BertConfig, BertModel
 
-from longtail.models.bundle.manifest import blend_of
 from longtail.models.bundle.registry import Registry
 from longtail.models.encoders.pretrained import find_encoder
 from longtail.models.errors import ConfigError, DataError, RequestError
@@ -29,6 +28,7 @@ from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.linear import TreeCorrection, corrected_scores
+from longtail.training.calibration.ensemble import blending_from_json
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.lexical import fit as name_fit
@@ -346,8 +346,8 @@ def test_the_ensembles_weights_and_every_calibration_are_published(trained):
     for name, candidates in (("ensemble", KINDS), ("fast", without_encoder())):
         members = list(manifest.blends[name].weights)
         assert members == sorted(members) and set(members) <= set(candidates)
-    kept = json.loads((trained.work / "blending" / "blending.json").read_text())
-    assert {name: blend_of(blend) for name, blend in kept["blends"].items()} == manifest.blends
+    kept = blending_from_json((trained.work / "blending" / "blending.json").read_text())
+    assert kept.blends == manifest.blends
 
 
 def test_all_scorers_of_a_published_bundle_give_probabilities(trained):
