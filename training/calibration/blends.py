@@ -43,7 +43,8 @@ A ranking by probability finds few rare labels; so little of a logit adjustment 
 costs no precision on any corpus tried, and finds more of them."""
 _LEAST_BELOW = 100
 """Training documents of labels for which scores below a scorer's floor count; of rarer labels such
-scores say little, and counting them orders the first ten of such labels worse."""
+scores say little, and counting them orders the first ten of such labels worse. They count for
+labels without documents, which few scorers know, so that these labels keep their order."""
 _NEVER = 1e9
 """Ridge that keeps a coefficient where it starts."""
 
@@ -172,7 +173,7 @@ def fit_blend(
     num = len(members)
     ridge = np.full((len(counts), 1 + 2 * num), _RIDGE)
     ridge[:, 0] = 0  # the intercept is free
-    ridge[np.array(counts) < _LEAST_BELOW, 1 + num :] = _NEVER
+    ridge[(np.array(counts) > 0) & (np.array(counts) < _LEAST_BELOW), 1 + num :] = _NEVER
     problem = _Problem(
         evidence=np.column_stack([np.ones(len(weights)), *above, *below]),
         knots=knots,
