@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from longtail.models.files.validation import problem_in_words
+
 
 def json_forms(form: Any) -> tuple[Callable[[Any], str], Callable[[str], Any]]:
     """Return two functions: one writes values of a type as JSON, the other reads them.
@@ -23,8 +25,8 @@ def json_forms(form: Any) -> tuple[Callable[[Any], str], Callable[[str], Any]]:
         try:
             return adapter.validate_json(text, strict=True)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise ValueError(f"not as expected at {where!r}: {first['msg']}") from None
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"])) or "the content"
+            raise ValueError(f"{where}: {problem_in_words(first)}") from None
 
     return lambda value: adapter.dump_json(value, indent=1).decode() + "\n", read

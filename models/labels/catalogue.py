@@ -6,14 +6,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
+from pydantic import ConfigDict, Field
 
 from longtail.models.errors import DataError
-from longtail.models.files.json_text import parse_own_json
 from longtail.models.files.rows import garbage_collection_off
+from longtail.models.files.typed_json import json_forms
 from longtail.models.names import MAX_DOCUMENTS
 
 _Rows: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -44,11 +45,12 @@ class Label:
         replaced_by: Ids of the labels that are to be used instead of it.
     """
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
     id: str
     name: str
     description: str = ""
     pseudo_description: str = ""
-    training_count: int = 0
+    training_count: Annotated[int, Field(ge=0, le=MAX_DOCUMENTS)] = 0
     alternative_names: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -201,7 +203,7 @@ class LabelCatalogue:
         """Read what `to_jsonl` wrote.
 
         Raises:
-            DataError: A line is not an object with exactly the fields of `Label`, each of its type.
+            DataError: A line is not an object with the fields of `Label`, each of its type.
         """
         lines = enumerate(text.split("\n")[:-1], 1)
         with garbage_collection_off():
@@ -226,14 +228,9 @@ def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> li
     ]
 
 
-_FIELDS = {
-    "id": str,
-    "name": str,
-    "description": str,
-    "pseudo_description": str,
-    "training_count": int,
-}
-_NAMES = tuple(each.name for each in fields(Label))
+_REQUIRED = {"id", "name", "description", "pseudo_description", "training_count"}
+"""Fields that every line has, even where they hold nothing."""
+_, _read_label = json_forms(Label)
 
 
 def _rows_by(pairs: Iterable[tuple[str, int]]) -> _Rows:
@@ -244,43 +241,15 @@ def _rows_by(pairs: Iterable[tuple[str, int]]) -> _Rows:
     return {string: tuple(found) for string, found in rows.items()}
 
 
-_LISTS = ("alternative_names", "parents", "broader", "replaced_by")
-"""Fields that hold texts."""
-_OPTIONAL = {
-    "names": dict, "notation": str, "is_deprecated": bool, "is_retired": bool,
-} | dict.fromkeys(_LISTS, list)  # fmt: skip
-"""Fields that a line lacks where they hold nothing, so that most lines have none of them."""
-
-
 def _label_of_line(number: int, line: str) -> Label:
     try:
-        fields = parse_own_json(line)
+        found: Label = _read_label(line)
     except ValueError as error:
-        raise DataError(f"label catalogue, line {number}: not JSON ({error})") from error
-    if not isinstance(fields, dict):
-        fields = {}
-    optional: dict[str, Any] = {name: fields.pop(name) for name in _OPTIONAL if name in fields}
-    is_good = all(_is_optional(name, value) for name, value in optional.items())
-    if not is_good or {k: type(v) for k, v in fields.items()} != _FIELDS:
-        raise DataError(f"label catalogue, line {number}: expected the fields {', '.join(_FIELDS)}")
-    if not 0 <= fields["training_count"] <= MAX_DOCUMENTS:
-        raise DataError(
-            f"label catalogue, line {number}: training_count is out of bounds, expected 0 to "
-            f"{MAX_DOCUMENTS}"
-        )
-    fields |= {name: tuple(v) if name in _LISTS else v for name, v in optional.items()}
-    return Label(**fields)
-
-
-def _is_optional(name: str, value: Any) -> bool:
-    """Whether a field that may be missing holds something, of its type."""
-    if type(value) is not _OPTIONAL[name] or not value:
-        return False
-    texts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return all(isinstance(text, str) for text in texts)
+        raise DataError(f"label catalogue, line {number}: {error}") from error
+    return found
 
 
 def _fields_of(label: Label) -> dict[str, object]:
     """Return what stands in a line; optional fields that hold nothing are left out."""
-    values = ((name, getattr(label, name)) for name in _NAMES)
-    return {name: value for name, value in values if value or name not in _OPTIONAL}
+    values = ((each.name, getattr(label, each.name)) for each in fields(label))
+    return {name: value for name, value in values if value or name in _REQUIRED}

@@ -12,7 +12,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
-from longtail.models.files.json_text import parse_own_json
+from longtail.models.files.typed_json import json_forms
 from longtail.models.matrices import ArrayRule, HalfRows, check_arrays, stored_csr
 
 LEAST_TEMPERATURE = 0.01
@@ -33,6 +33,7 @@ _RULES = {
 """The search is exact with such numbers alone."""
 MAPPED = ("data", "indices", "posting_data", "posting_indices")
 """Arrays that stay in their file."""
+_, _read_ids = json_forms(tuple[str, ...])
 
 
 @dataclass(frozen=True)
@@ -126,12 +127,14 @@ class NeighbourMemory:
         Raises:
             BundleCorruptError: They contradict each other, the vocabulary or the catalogue.
             ValueError: An array breaks its rule or is no index into another, or the ids are no
-                JSON.
+                texts.
         """
         check_arrays(arrays, _RULES)
-        found = parse_own_json(ids)
-        num_documents = len(arrays["indptr"]) - 1
-        _check_ids(found, num_documents)
+        found, num_documents = _read_ids(ids), len(arrays["indptr"]) - 1
+        if len(found) != num_documents:
+            raise BundleCorruptError(
+                f"ids of documents: got {len(found)} entries, expected {num_documents}"
+            )
         documents = _stored(arrays, "", (num_documents, num_features))
         postings = _stored(arrays, "posting_", (num_features, num_documents))
         ones = np.ones(len(arrays["labels"]), dtype=np.float32)
@@ -146,18 +149,9 @@ class NeighbourMemory:
             documents,
             postings,
             labels,
-            tuple(found),
+            found,
             int(arrays["num_neighbours"].item()),
             float(arrays["temperature"].item()),
-        )
-
-
-def _check_ids(ids: object, num_documents: int) -> None:
-    is_list = isinstance(ids, list) and all(isinstance(each, str) for each in ids)
-    if not isinstance(ids, list) or not is_list or len(ids) != num_documents:
-        what = f"{len(ids)} entries" if isinstance(ids, list) else repr(ids)[:40]
-        raise BundleCorruptError(
-            f"ids of documents: got {what}, expected a list of {num_documents} texts"
         )
 
 

@@ -1,9 +1,9 @@
 """Parquet files in, Parquet files with labels out, wherever fsspec reaches: one part at a time.
 
-A part is written under another name and renamed when it is whole. Before that its record is
+A part is written in the folder `_parts` and moved when it is whole. Before that its record is
 written: `_parts/NAME.json` says what was asked, with sizes and digests of input and output. So a
 run that was cut off repeats only the part that it was at. In the end all records become one file,
-`_manifest.jsonl`.
+`_manifest.jsonl`, and the folder goes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ MANIFEST = "_manifest.jsonl"
 RECORDS = "_parts/"
 BATCH_ROWS = 8192
 """Rows that are answered together, and become a row group."""
-_LEFTOVER = re.compile(r"(^|/)\.[^/]+\.[0-9a-f]{32}$")
 
 Record: TypeAlias = dict[str, Any]
 Answer: TypeAlias = Callable[["Parts", Sequence[str]], Iterable[Record]]
@@ -84,18 +83,15 @@ class Parts:
         return [path.removeprefix(root) for path in paths]
 
     def _kept(self, names: Set[str], *, overwrite: bool) -> dict[str, Record]:
-        """Return the records of the parts that are done; remove what a killed run has left."""
+        """Return the records of the parts that are done."""
         files, root = self._target()
         with reaching(self.target):
             found = files.find(root, detail=True)
             sizes = {path.removeprefix(root): info["size"] for path, info in found.items()}
             noted = {name for name in sizes if name.startswith((MANIFEST, RECORDS))}
             records = self._records(noted)
-            left = {name for name in sizes if _LEFTOVER.search(name)}
-            for name in left:
-                files.rm_file(root + name)
         done = {}
-        for name in sorted(sizes.keys() - noted - left):
+        for name in sorted(sizes.keys() - noted):
             problem = self._problem(name, records.get(name), names)
             if problem and not (overwrite and name in names):
                 raise ConfigError(f"--output {self.target!r}: {name!r} {problem}")
@@ -156,10 +152,9 @@ class Parts:
     def _publish(self, name: str, written: Path, record: Record) -> None:
         """Put an answered part under its name, whole; its record comes first."""
         files, root = self._target()
-        folder, _, last = (root + name).rpartition("/")
-        noted, incoming = f"{root}{RECORDS}{name}.json", f"{folder}/.{last}.{uuid4().hex}"
-        for parent in (folder, noted.rpartition("/")[0]):
-            files.makedirs(parent, exist_ok=True)
+        noted, incoming = (f"{root}{RECORDS}{name}.{end}" for end in ("json", uuid4().hex))
+        for path in (root + name, noted):
+            files.makedirs(path.rpartition("/")[0], exist_ok=True)
         files.put_file(str(written), incoming)
         if files.exists(root + name):  # else it could be taken for what the record says
             files.rm_file(root + name)
@@ -169,7 +164,8 @@ class Parts:
     def _records(self, noted: Set[str]) -> dict[str, Record]:
         """Return the records of files of records, by part."""
         files, root = self._target()
-        contents = files.cat([root + name for name in noted]) if noted else {}
+        paths = [root + name for name in noted if name.endswith((MANIFEST, ".json"))]
+        contents = files.cat(paths) if paths else {}
         found = {}
         for path in sorted(contents):  # the manifest comes first: the others are newer
             for line in contents[path].splitlines():

@@ -66,8 +66,9 @@ def add_rows(table: Table, corpus: Dataset, work: Path) -> None:
         seconds = time.process_time() - started
         num_documents = found.truth.shape[0]
         if documents is view:
-            dev = DevSplit.of(view, ModelParts(found.catalogue, found.sparse, None), num_documents)
-            calibrations = dev.blending(None, work / "blending").calibrations
+            parts = ModelParts(found.catalogue, found.sparse, None)
+            dev = DevSplit.of(view, parts, num_documents, work / "blending")
+            calibrations = dev.blending({}).calibrations
         row = measured(corpus, found, calibrations)
         table.add(corpus.folder.name, num_documents, seconds, *row)
 

@@ -7,20 +7,20 @@ is read is what was written, to the bit.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Bool
+from pydantic import Field
 
 from longtail.models.errors import DataError
 from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
-from longtail.models.files.json_text import parse_json
 from longtail.models.files.text_files import writing
+from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
@@ -51,14 +51,17 @@ class RankedDocuments:
     model: str
     options: dict[str, Any]
     division: str | None
-    left_out: list[int]
+    left_out: list[Annotated[int, Field(ge=0)]]
     is_known: bool
 
     def write(self, folder: Path) -> Path:
         """Write it beside the rankings, and return the path."""
         path = folder / DOCUMENTS_NAME
-        path.write_text(json.dumps(asdict(self)) + "\n", "utf-8")
+        path.write_text(_to_json(self), "utf-8")
         return path
+
+
+_to_json, _of_json = json_forms(RankedDocuments)
 
 
 def read_ranked_documents(ranking: Path) -> RankedDocuments | None:
@@ -69,14 +72,12 @@ def read_ranked_documents(ranking: Path) -> RankedDocuments | None:
     """
     path = ranking.parent / DOCUMENTS_NAME
     try:
-        content = parse_json(path.read_text("utf-8"))
-        found = RankedDocuments(**content)
-        rows = np.array(found.left_out, dtype=np.uint64)
-        return replace(found, left_out=rows.tolist())
+        found: RankedDocuments = _of_json(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, OverflowError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{path}: can't be used ({error}); write the predictions again") from error
+    return found
 
 
 def spread(ranking: Ranking, is_left_out: Bool[np.ndarray, document]) -> Ranking:

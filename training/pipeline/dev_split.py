@@ -122,13 +122,12 @@ def finish_on_dev(
         name: made_of for name, made_of in blends.items() if name in scorers
     }
     with stage_cost(folder, "probabilities"):
-        dev = DevSplit.of(corpus, parts, num_training_documents, precision)
+        kept_in = folder / "blending"
+        dev = DevSplit.of(corpus, parts, num_training_documents, kept_in, precision)
         dev.heed, dev.num_looked_for = heed, num_looked_for
-        found = dev.blending(wanted, folder / "blending", members)
-        aims = dev.aims(found, folder / "blending")
-        default = dev.default(found, folder / "blending")
-        familiar = dev.familiar(found, folder / "blending")
-        figures = dev.figures(found, default.name, folder / "blending")
+        found = dev.blending(wanted, members)
+        aims, default, familiar = dev.aims(found), dev.default(found), dev.familiar(found)
+        figures = dev.figures(found, default.name)
     with stage_cost(folder, "dev metrics"):
         metrics = dev.metrics(found)
     parts = replace(
@@ -147,11 +146,14 @@ def finish_on_dev(
 class DevSplit:
     """The dev split, before a model that is trained to its end.
 
+    What is fitted is kept in a folder, and read where it is there already.
+
     Attributes:
         dataset: With a dev split.
         predictor: The model, without probabilities and ensemble.
         num_training_documents: For the propensities.
         parts: Of the model.
+        folder: Keeps what is fitted.
         heed: Changes blends and default; None: nothing does.
         num_looked_for: As of `finish_on_dev`.
     """
@@ -160,6 +162,7 @@ class DevSplit:
     predictor: Predictor
     num_training_documents: int
     parts: ModelParts
+    folder: Path
     heed: Heed | None = None
     num_looked_for: int | None = None
     _batches: list[TextBatch] = field(default_factory=list)
@@ -173,6 +176,7 @@ class DevSplit:
         dataset: Dataset,
         parts: ModelParts,
         num_training_documents: int,
+        folder: Path,
         precision: Precision = "float32",
     ) -> DevSplit:
         """Make a copy of the model ready to rank, as a service does; nothing is read yet."""
@@ -182,7 +186,7 @@ class DevSplit:
         predictor = Predictor(parts, precision=precision)
         if parts.dense is not None and predictor.device == "cpu":
             take_fastest_backend(parts.dense.encoder)
-        return cls(dataset, predictor, num_training_documents, parts)
+        return cls(dataset, predictor, num_training_documents, parts, folder)
 
     @property
     def _truth(self) -> Float32[csr_array, "document label"]:
@@ -191,74 +195,49 @@ class DevSplit:
     def blending(
         self,
         blends: Mapping[str, tuple[str, ...]],
-        folder: Path,
         members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> Blending:
-        """Return what the folder holds, or fit calibrations and blends and keep them there.
+        """Return calibrations and blends.
 
         Args:
             blends: By the name of each blend to be made, the scorers that it may be made of.
-            folder: Of the run's blending.
             members: By the name of a blend, the scorers that it is made of; else they are chosen.
         """
-        fit, path = partial(self._fitted, blends, members), folder / "blending.json"
+        fit, path = partial(self._fitted, blends, members), self.folder / "blending.json"
         found: Blending = kept_text(path, fit, blending_from_json, blending_to_json)
         return found
 
-    def aims(self, blending: Blending, folder: Path) -> Aims:
-        """Return what the folder holds, or fit the aims of calibrated scorers and keep them there.
+    def aims(self, blending: Blending) -> Aims:
+        """Return the aims of calibrated scorers."""
+        fit, path = partial(self._fitted_aims, blending), self.folder / AIMS_NAME
+        return kept_text(path, fit, aims_from_json, aims_to_json)
 
-        Args:
-            blending: Of this model.
-            folder: Of the run's blending.
-        """
-        path = folder / AIMS_NAME
-        return kept_text(path, lambda: self._fitted_aims(blending), aims_from_json, aims_to_json)
-
-    def default(self, blending: Blending, folder: Path) -> DefaultScorer:
-        """Return what the folder holds, or choose the default scorer and keep it there.
-
-        Args:
-            blending: Of this model.
-            folder: Of the run's blending.
-        """
+    def default(self, blending: Blending) -> DefaultScorer:
+        """Return the default scorer."""
         names = self.predictor.with_blending(blending.calibrations, blending.blends).scorers
         choose = choose_default if self.heed is None else self.heed.default
         return kept(
-            folder / "default.json",
+            self.folder / "default.json",
             lambda: choose(self._dev_ranking(), blending, names),
             lambda path: DefaultScorer(**read_json(path)),
             lambda path, chosen: write_json_durably(path, chosen._asdict()),
         )
 
-    def familiar(self, blending: Blending, folder: Path) -> FamiliarRange | None:
-        """Return what the folder holds, or what the split is like, and keep it; None: too few.
-
-        Args:
-            blending: Of this model.
-            folder: Of the run's blending.
-        """
-        path = folder / FAMILIAR_NAME
-        found: FamiliarRange | None = kept_text(
-            path, lambda: self._familiar(blending), familiar_from_json, familiar_to_json
-        )
+    def familiar(self, blending: Blending) -> FamiliarRange | None:
+        """Return what the documents are like; None: there are too few."""
+        fit, path = partial(self._familiar, blending), self.folder / FAMILIAR_NAME
+        found: FamiliarRange | None = kept_text(path, fit, familiar_from_json, familiar_to_json)
         return found
 
-    def figures(self, blending: Blending, scorer: str, folder: Path) -> LabelFigures | None:
-        """Return what the folder holds, or count each label, and keep it; None: no threshold.
-
-        Args:
-            blending: Of this model.
-            scorer: The default one.
-            folder: Of the run's blending.
-        """
+    def figures(self, blending: Blending, scorer: str) -> LabelFigures | None:
+        """Return how often each label is predicted and right; None: the scorer has no threshold."""
         threshold = blending.thresholds.get(scorer)
         if threshold is None:
             return None
         num_labels = len(self.predictor.catalogue)
         calibration = blending.calibrations[scorer]
         return kept_text(
-            folder / FIGURES_NAME,
+            self.folder / FIGURES_NAME,
             lambda: self._scored(blending).count(scorer, calibration, threshold, num_labels),
             lambda text: LabelFigures.from_json(text, num_labels),
             LabelFigures.to_json,
@@ -281,11 +260,7 @@ class DevSplit:
         return replace(found, short_texts=short)
 
     def metrics(self, blending: Blending) -> dict[str, Any]:
-        """Return the metrics of every scorer, as fractions, by scorer, labels and metric.
-
-        Args:
-            blending: Of this model.
-        """
+        """Return the metrics of every scorer, as fractions, by scorer, labels and metric."""
         predictor = self.predictor.with_blending(blending.calibrations, blending.blends)
         evaluation = assess(
             predictor,

@@ -36,5 +36,5 @@ def test_a_manifest_with_and_without_it_comes_back_as_it_was(trained):
 )  # fmt: skip
 def test_values_of_other_types_are_refused(name, value):
     assert from_json(to_json(LEARNED)) == LEARNED
-    with pytest.raises(ValueError, match="as expected"):
+    with pytest.raises(ValueError, match=r"expected|missing|unknown"):
         from_json(json.dumps(asdict(LEARNED) | {name: value}))

@@ -37,7 +37,7 @@ def test_label_counts_come_back_as_they_were_and_damaged_ones_do_not() -> None:
     text = label_counts_to_json(found)
     assert label_counts_from_json(text) == found
     for damaged in ("[]", text.replace("0.3", "-0.3"), text.replace("rise", "fall")):
-        with pytest.raises(ValueError, match="as expected"):
+        with pytest.raises(ValueError, match=r"expected|missing|unknown"):
             label_counts_from_json(damaged)
 
 

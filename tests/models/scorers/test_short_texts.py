@@ -52,5 +52,5 @@ def test_lines_that_change_the_order_or_documents_are_refused(wrong):
 def test_they_lie_in_the_file_of_what_documents_are_like():
     found = FamiliarRange(100, 0.01, 32, 500, 0.2, None, {"sparse": LINE})
     assert familiar_from_json(familiar_to_json(found)) == found
-    with pytest.raises(ValueError, match="moves"):
+    with pytest.raises(ValueError, match="shifts: missing"):
         familiar_from_json(familiar_to_json(found).replace("shifts", "moves"))

@@ -80,5 +80,5 @@ def test_a_damaged_file_is_refused(drawn, change):
     review = fit_review(few, COUNTS, "ensemble", "dice")
     assert review_from_json(review_to_json(review)) == review
     content = json.loads(review_to_json(review)) | change
-    with pytest.raises(ValueError, match="as expected"):
+    with pytest.raises(ValueError, match=r"expected|missing|unknown"):
         review_from_json(json.dumps(content))

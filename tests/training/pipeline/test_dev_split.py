@@ -33,17 +33,17 @@ def encoded(monkeypatch):
 
 
 @pytest.fixture
-def dev(trained, tiny_corpus):
+def dev(trained, tiny_corpus, tmp_path):
     parts = replace(read_parts(trained.bundle), calibrations={}, blends={})
-    return DevSplit.of(open_dataset(tiny_corpus), parts, 60)
+    return DevSplit.of(open_dataset(tiny_corpus), parts, 60, tmp_path)
 
 
-def test_every_text_is_encoded_once(dev, encoded, tmp_path):
-    dev.metrics(dev.blending(BLENDS, tmp_path))
+def test_every_text_is_encoded_once(dev, encoded):
+    dev.metrics(dev.blending(BLENDS))
     assert encoded == [20]
 
 
-def test_every_scorer_ranks_once_and_the_blends_last(dev, monkeypatch, tmp_path):
+def test_every_scorer_ranks_once_and_the_blends_last(dev, monkeypatch):
     ranked: list[tuple[str, str | None]] = []
     rank = Predictor.rank
 
@@ -52,26 +52,26 @@ def test_every_scorer_ranks_once_and_the_blends_last(dev, monkeypatch, tmp_path)
         return rank(self, batch, options)
 
     monkeypatch.setattr(Predictor, "rank", counted)
-    dev.metrics(dev.blending(BLENDS, tmp_path))
+    dev.metrics(dev.blending(BLENDS))
     assert len(ranked) == len(set(ranked))
     assert {name for name, _ in ranked} == {*dev.predictor.scorers, "ensemble", "fast"}
     assert {name for name, _ in ranked[-2:]} == {"ensemble", "fast"}
 
 
 def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
-    dev, trained, tiny_corpus, tmp_path
+    dev, trained, tiny_corpus
 ):
     manifest = trained.bundle.manifest
-    blending = dev.blending(BLENDS, tmp_path)
+    blending = dev.blending(BLENDS)
     assert (blending.calibrations, blending.blends) == (manifest.calibrations, manifest.blends)
     assert manifest.thresholds == blending.thresholds
     assert set(manifest.thresholds) == set(manifest.scorers)
     parts = read_parts(trained.bundle)
-    assert dev.aims(blending, tmp_path) == parts.aims
+    assert dev.aims(blending) == parts.aims
     for _ in range(2):  # counted, then read
-        figures = dev.figures(blending, manifest.default_scorer, tmp_path)
+        figures = dev.figures(blending, manifest.default_scorer)
         assert figures.to_json() == parts.figures.to_json()
-    assert dev.figures(replace(blending, thresholds={}), "sparse", tmp_path) is None
+    assert dev.figures(replace(blending, thresholds={}), "sparse") is None
     answers = answer_split(
         trained.bundle, open_dataset(tiny_corpus), "dev", manifest.default_scorer
     )
@@ -87,10 +87,10 @@ def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
 
 
 def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypatch, tmp_path):
-    first = dev.blending(BLENDS, tmp_path)
+    first = dev.blending(BLENDS)
     encoded.clear()
     monkeypatch.setattr(module, "fit_blending", lambda *_: pytest.fail("fitted again"))
-    again = DevSplit(dev.dataset, dev.predictor, 60, dev.parts)
-    assert again.blending(BLENDS, tmp_path) == first
+    again = DevSplit(dev.dataset, dev.predictor, 60, dev.parts, tmp_path)
+    assert again.blending(BLENDS) == first
     again.metrics(first)
     assert encoded == [20]
