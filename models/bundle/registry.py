@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import PositiveInt, StringConstraints, TypeAdapter, ValidationError
+from pydantic import PositiveInt, StringConstraints
 
 from longtail.models.bundle.bundle import Bundle, check_regular_file, open_bundle, read_manifest
 from longtail.models.bundle.change_log import CHANGES_NAME, Author, ChangeLog
@@ -29,7 +28,7 @@ from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFou
 from longtail.models.files.durable import sync_folder, write_json_durably
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, visible_names
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import json_forms
 
 CURRENT = "current"
 STATE_NAME = "registry.json"
@@ -53,6 +52,8 @@ class RegistryState:
     published_at: dict[_Number, str]
 
 
+_, state_from_json = json_forms(RegistryState)
+"""Read what a registry's file says."""
 EMPTY_STATE = RegistryState(None, (), {})
 """Of a registry in which nothing was published."""
 
@@ -86,7 +87,7 @@ class Registry:
         path = self.folder / STATE_NAME
         try:
             check_regular_file(path.resolve(), MAX_MANIFEST_BYTES)
-            return state_from_json(path.read_bytes())
+            found: RegistryState = state_from_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return EMPTY_STATE
         except ValueError as error:
@@ -94,6 +95,7 @@ class Registry:
                 f"registry {str(self.folder)!r}: file {STATE_NAME!r} can't be read ({error}); "
                 "delete that file alone, and choose a version with 'longtail registry activate'"
             ) from error
+        return found
 
     def current(self) -> int | None:
         """Return the version that `current` names; None before the first one."""
@@ -321,26 +323,6 @@ class Registry:
                     path.unlink()
             sync_folder(self.folder)
             yield
-
-
-def state_from_json(content: bytes) -> RegistryState:
-    """Return what a registry's file says.
-
-    Raises:
-        ValueError: It is not what `RegistryState` describes.
-    """
-    try:
-        found: RegistryState = _adapter().validate_json(content, strict=True)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = "/".join(map(str, problem["loc"]))
-        raise ValueError(f"{place}: {problem_in_words(problem, repr)}".lstrip(": ")) from error
-    return found
-
-
-@cache
-def _adapter() -> Any:  # beartype knows no TypeAdapter
-    return TypeAdapter(RegistryState)
 
 
 def _digest_of(folder: Path) -> str | None:

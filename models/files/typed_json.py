@@ -10,7 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 from longtail.models.files.validation import problem_in_words
 
 
-def json_forms(form: Any) -> tuple[Callable[[Any], str], Callable[[str], Any]]:
+def json_forms(
+    form: Any, *, exclude_defaults: bool = False
+) -> tuple[Callable[[Any], str], Callable[[str | bytes], Any]]:
     """Return two functions: one writes values of a type as JSON, the other reads them.
 
     Reading raises ValueError where the text is no JSON or not of the type: with the first place
@@ -18,10 +20,14 @@ def json_forms(form: Any) -> tuple[Callable[[Any], str], Callable[[str], Any]]:
 
     Args:
         form: A type that pydantic knows, such as a tuple of data classes.
+        exclude_defaults: Whether fields that have their default are not written.
     """
     adapter = TypeAdapter(form)
 
-    def read(text: str) -> Any:
+    def write(value: Any) -> str:
+        return adapter.dump_json(value, indent=1, exclude_defaults=exclude_defaults).decode() + "\n"
+
+    def read(text: str | bytes) -> Any:
         try:
             return adapter.validate_json(text, strict=True)
         except ValidationError as error:
@@ -29,4 +35,4 @@ def json_forms(form: Any) -> tuple[Callable[[Any], str], Callable[[str], Any]]:
             where = ".".join(map(str, first["loc"])) or "the content"
             raise ValueError(f"{where}: {problem_in_words(first)}") from None
 
-    return lambda value: adapter.dump_json(value, indent=1).decode() + "\n", read
+    return write, read

@@ -159,7 +159,7 @@ def read_state(open_file: OpenFile, where: str) -> RegistryState:
     try:
         with closing(open_file(STATE_NAME)) as file, reaching(where):
             content: bytes = file.read()
-        return state_from_json(content)
+        found: RegistryState = state_from_json(content)
     except KeyError:
         raise BundleNotFoundError(
             f"{where}: there is no {STATE_NAME}; publish a version to it, or check the address"
@@ -169,6 +169,7 @@ def read_state(open_file: OpenFile, where: str) -> RegistryState:
             f"{where}: {STATE_NAME} can't be read ({error}); mend it there, or publish a version "
             "to it; until then a service keeps what it has"
         ) from error
+    return found
 
 
 def fetch(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from longtail.models.errors import DataError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 
 TEXT_FIELDS = ("name", "names", "alternative_names", "description", "notation")
@@ -115,8 +114,7 @@ class VocabularyChanges:
 
     def to_json(self) -> str:
         """Return all of it, for `from_json`."""
-        written: bytes = _adapter().dump_json(self, indent=1, exclude_defaults=True)
-        return written.decode("utf-8") + "\n"
+        return _to_json(self)
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> VocabularyChanges:
@@ -130,13 +128,11 @@ class VocabularyChanges:
             DataError: It is something else.
         """
         try:
-            found: VocabularyChanges = _adapter().validate_json(text, strict=True)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "the file"
+            found: VocabularyChanges = _from_json(text)
+        except ValueError as error:
             raise DataError(
-                f"{where}: {place}: {problem_in_words(first)}; expected what 'longtail vocabulary "
-                "diff --json' wrote; write it again"
+                f"{where}: {error}; expected what 'longtail vocabulary diff --json' wrote; write "
+                "it again"
             ) from error
         for each in found.renamed:
             _check_texts(each, where)
@@ -151,9 +147,7 @@ def texts_of(renaming: Renaming) -> dict[str, object]:
     }
 
 
-@cache
-def _adapter() -> Any:  # beartype knows no TypeAdapter
-    return TypeAdapter(VocabularyChanges)
+_to_json, _from_json = json_forms(VocabularyChanges, exclude_defaults=True)
 
 
 def _check_texts(renaming: Renaming, where: str) -> None:
