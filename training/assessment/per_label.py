@@ -110,13 +110,11 @@ def _found(
     """Yield each label, its counts and shares, and with what it is confused, how often."""
     own = figures.of_labels(rows)
     columns = (
-        np.stack([own.num_true, own.num_predicted, own.num_right], axis=1),
+        rows, np.stack([own.num_true, own.num_predicted, own.num_right], axis=1),
         np.hstack(list(own.shares().values())), figures.confused_with[rows],
         figures.num_confused[rows],
     )  # fmt: skip
-    for row, counts, shares, other, number in zip(
-        rows, *(x.tolist() for x in columns), strict=True
-    ):
+    for row, counts, shares, other, number in zip(*(x.tolist() for x in columns), strict=True):
         is_known = 0 <= other < len(catalogue)
         yield catalogue[row], counts, shares, catalogue[other] if is_known else None, number
 

@@ -16,7 +16,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import ConfigError
 from longtail.models.label_tree.arrays import depth_of
 from longtail.models.label_tree.tree import LabelTree, check_finite, project
 from longtail.training.label_tree.levels import GrownTree, grow_tree
@@ -69,11 +69,14 @@ def fit_tree(
         seed: Of the cross-validation's folds; nothing else is random.
 
     Raises:
-        ConfigError: `num_components` or `regulariser` is out of range.
-        DataError: Vectors or weights of pairs can't be used, or there are no pairs.
+        ConfigError: The vectors have fewer dimensions than `num_components`.
+        DataError: A vector is not finite.
     """
-    _check_options(num_components, regulariser, vectors.shape[1])
-    _check_truth(truth)
+    if (dim := vectors.shape[1]) < num_components:
+        raise ConfigError(
+            f"label tree: document vectors have {dim} dimensions, expected at least "
+            f"{num_components}; use another encoder"
+        )
     data = _prepare(vectors, truth, num_components)
     held_out: dict[float, float] = {}
     if regulariser is None:
@@ -205,30 +208,3 @@ def _log_likelihood(
         torch.from_numpy(pairs.col.astype(np.int64)),
         torch.from_numpy(pairs.data),
     )
-
-
-def _check_options(num_components: int, regulariser: float | None, dim: int) -> None:
-    """Refuse options that can't be."""
-    if not 1 <= num_components <= dim:
-        raise ConfigError(
-            f"label tree: {num_components} principal components of document vectors with {dim} "
-            f"dimensions; expected 1 to {dim}"
-        )
-    if regulariser is not None and not 0 < regulariser < np.inf:
-        raise ConfigError(
-            f"label tree: regulariser {regulariser!r}; expected a finite number above 0, or none, "
-            "to have it chosen by cross-validation"
-        )
-
-
-def _check_truth(truth: Float32[csr_array, "document label"]) -> None:
-    """Refuse pairs that no tree can be fitted to."""
-    if not (np.isfinite(truth.data) & (truth.data >= 0)).all():
-        raise DataError(
-            "label tree: weights of pairs that are negative or not finite; expected 0 or more"
-        )
-    if not truth.data.any():
-        raise DataError(
-            f"label tree: {truth.shape[0]} documents carry none of {truth.shape[1]} labels; "
-            "expected one pair at least"
-        )

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor
 
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.learning.alias import AliasTable
 from longtail.training.learning.sampling import Negatives, Pairs, draw_each, draw_shared, look_up
@@ -57,21 +57,11 @@ class UniformSubset:
 
     Attributes:
         num_labels: L.
-        num_draws: m, the size of the subset.
-
-    Raises:
-        ConfigError: The subset is larger than the set.
+        num_draws: m, the size of the subset, at most L.
     """
 
     num_labels: int
     num_draws: int
-
-    def __post_init__(self) -> None:
-        if self.num_draws > self.num_labels:
-            raise ConfigError(
-                f"negatives: expected {self.num_draws} different labels of {self.num_labels}; "
-                "m can be at most their number"
-            )
 
     def draw(self, pairs: Pairs, generator: torch.Generator) -> Negatives:
         """Draw a subset for each pair.

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from longtail.models.errors import ConfigError
 from longtail.training.learning.margin_losses import MarginLoss
 from longtail.training.learning.pair_losses import at_least_float32
 
@@ -49,19 +48,10 @@ class OrderedLoss:
             positive: v_y.
             negatives: Scores of the others; -inf leaves one out, behind all others.
             theta: Weight of each rank, the highest score first; negatives behind the last rank cost
-                nothing.
-
-        Raises:
-            ConfigError: There are more ranks than negatives.
+                nothing. At most as many ranks as negatives.
         """
-        num_ranks, num_negatives = theta.shape[1], negatives.shape[1]
-        if num_ranks > num_negatives:
-            raise ConfigError(
-                f"ordered loss: weights for {num_ranks} ranks, but {num_negatives} negatives; "
-                "expected at most as many ranks (B >= k)"
-            )
         positive = at_least_float32(positive).unsqueeze(1)
-        hardest = at_least_float32(negatives).topk(num_ranks, dim=1).values
+        hardest = at_least_float32(negatives).topk(theta.shape[1], dim=1).values
         if self.form == "pairwise":
             return (theta * self.margin_loss(positive - hardest)).sum(dim=1).mean()
         return (
@@ -83,12 +73,5 @@ def mining_weights(k: int, *, num_labels: int, num_sampled: int) -> Float32[Tens
         k: Processes that count.
         num_labels: K, at least 2.
         num_sampled: B, at least k.
-
-    Raises:
-        ConfigError: B < k.
     """
-    if num_sampled < k:
-        raise ConfigError(
-            f"negative mining: the {k} hardest of {num_sampled} sampled labels; expected B >= k"
-        )
     return torch.full((1, k), (num_labels - 1) / (k * num_sampled))

@@ -15,7 +15,6 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from longtail.models.errors import ConfigError
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.scorers.linear import (
     Correction,
@@ -23,7 +22,7 @@ from longtail.models.scorers.linear import (
     TreeCorrection,
 )
 from longtail.training.configuration.learning import LearningConfig
-from longtail.training.configuration.linear import WITH_REGULARISER, WITH_TREE, MethodName
+from longtail.training.configuration.linear import MethodName
 from longtail.training.learning.distributions import AllLabels, Frequency, Uniform
 from longtail.training.learning.document_distributions import UNIFORM_SHARE, PartlyUniform
 from longtail.training.learning.objectives import (
@@ -82,11 +81,7 @@ def make_method(
         regulariser: lambda of Eq. 6.
         tree: What negatives are drawn from.
         device: Where to train.
-
-    Raises:
-        ConfigError: The tree is missing, or a setting would be ignored.
     """
-    _check(name, num_negatives, regulariser, tree)
     num_labels = truth.shape[1]
     uniform = Uniform(num_labels, num_negatives)
     match name:
@@ -148,25 +143,6 @@ def make_pair_objective(
     return replace(
         objective, distribution=ProjectedTree(sampler, features, negatives.num_negatives)
     )
-
-
-def _check(
-    name: MethodName, num_negatives: int, regulariser: float, tree: LabelTree | None
-) -> None:
-    """Refuse what can't be, or would be ignored."""
-    if name in WITH_TREE and tree is None:
-        raise ConfigError(f"linear scorers: {name!r} draws from a label tree; fit one and give it")
-    if num_negatives < 1 or (name == "softmax" and num_negatives > 1):
-        raise ConfigError(
-            f"linear scorers: {num_negatives} negatives a pair for {name!r}; expected "
-            f"{'1: all labels are summed over' if name == 'softmax' else 'at least 1'}"
-        )
-    if not 0 <= regulariser < np.inf or (regulariser and name not in WITH_REGULARISER):
-        raise ConfigError(
-            f"linear scorers: regulariser {regulariser!r} for {name!r}; expected a finite number, "
-            "at "
-            f"least 0, and 0 but for {', '.join(WITH_REGULARISER)}: the others have prior_variance"
-        )
 
 
 def _project(
