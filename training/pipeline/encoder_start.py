@@ -7,7 +7,7 @@ sentence-transformers says it in files of its own, and of other encoders the fam
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, TokenizersBackend
 from longtail.models.encoders.check import check_pooling, is_causal, reason_of
 from longtail.models.encoders.dual_encoder import DualEncoder
 from longtail.models.encoders.pretrained import (
-    MULTILINGUAL,
+    MULTILINGUAL_ID,
     PACKAGED,
     EncoderSource,
     load_tokenizer,
@@ -37,8 +37,8 @@ from longtail.training.runtime.machine import forked_random
 
 logger = logging.getLogger(__name__)
 
-MULTILINGUAL_PREFIXES = Prefixes(document="query: ", label="passage: ")
-"""Of the training of "multilingual"; its files on the hub lack them."""
+_MULTILINGUAL_PREFIXES = Prefixes(document="query: ", label="passage: ")
+"""Of the training of multilingual-e5-small, whose files on the hub lack them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _loaded(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
         encoder = DualEncoder(transformer, head, dim)
     if modules.dense is not None:
         _start_poolers(encoder, modules.dense, source.folder)
-    prefixes = _prefixes(modules, config)
+    prefixes = _prefixes(source, modules, config)
     _check_prefixes(source, tokenizer, prefixes, modules, config)
     logger.info("encoder %r: %s, %s", source.name, head, prefixes)
     return StartingEncoder(tokenizer, encoder, prefixes)
@@ -148,13 +148,12 @@ def _start_poolers(encoder: DualEncoder, dense: DenseLayer, folder: Path) -> Non
         pooler.bias.copy_(dense.bias)
 
 
-def _prefixes(modules: SentenceModules, config: TrainingConfig) -> Prefixes:
-    own = MULTILINGUAL_PREFIXES if config.encoder == MULTILINGUAL else modules.prefixes
-    document, label = config.document_prefix, config.label_prefix
-    return Prefixes(
-        document=own.document if document is None else document,
-        label=own.label if label is None else label,
-    )
+def _prefixes(source: EncoderSource, modules: SentenceModules, config: TrainingConfig) -> Prefixes:
+    own = modules.prefixes
+    if own == Prefixes() and source.name in (MULTILINGUAL_ID, Path(MULTILINGUAL_ID).name):
+        own = _MULTILINGUAL_PREFIXES
+    given = {"document": config.document_prefix, "label": config.label_prefix}
+    return replace(own, **{name: prefix for name, prefix in given.items() if prefix is not None})
 
 
 def _check_prefixes(

@@ -79,10 +79,8 @@ def _are_basic(pieces: list[str], has_bytes: bool) -> Bool[np.ndarray, piece]:
 def tokenizer_of(tokenizer: TokenizersBackend, kept: Int64[np.ndarray, kept]) -> TokenizersBackend:
     """Return a tokenizer of the kept pieces alone, whose ids are their places."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
-    vocabulary, place = (
-        content["model"]["vocab"],
-        {old: new for new, old in enumerate(kept.tolist())},
-    )
+    vocabulary = content["model"]["vocab"]
+    place = {old: new for new, old in enumerate(kept.tolist())}
     content["model"]["vocab"] = [vocabulary[old] for old in place if old < len(vocabulary)]
     for token in content["added_tokens"]:
         token["id"] = place[token["id"]]

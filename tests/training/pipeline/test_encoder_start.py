@@ -164,8 +164,9 @@ def test_known_tokens_are_those_of_the_text_and_not_of_its_prefix(tiny_encoder):
 # ---- languages ----
 
 
-def test_the_multilingual_encoder_is_one_of_the_hub_with_its_prefixes(
-    tiny_encoder, tiny_content, monkeypatch
+@pytest.mark.parametrize("name", ["multilingual", "intfloat/multilingual-e5-small", "a clone"])
+def test_the_multilingual_encoder_of_the_hub_has_its_prefixes_under_all_of_its_names(
+    name, tiny_encoder, tiny_content, tmp_path, monkeypatch
 ):
     asked = []
 
@@ -174,10 +175,12 @@ def test_the_multilingual_encoder_is_one_of_the_hub_with_its_prefixes(
         return str(tiny_encoder)
 
     monkeypatch.setattr("longtail.models.encoders.pretrained.snapshot_download", fetch)
-    source = find_encoder("multilingual")
-    assert asked == [source.name] == ["intfloat/multilingual-e5-small"]
+    if name == "a clone":
+        name = str(shutil.copytree(tiny_encoder, tmp_path / "multilingual-e5-small"))
+    source = find_encoder(name)
+    assert asked == ["intfloat/multilingual-e5-small"] * (not Path(name).is_dir())
     for given, right in ({}, "query: "), ({"document_prefix": ""}, ""):
-        content = tiny_content | {"encoder": "multilingual"} | given
+        content = tiny_content | {"encoder": name} | given
         found = load_encoder(source, TrainingConfig.model_validate(content))
         assert found.prefixes == Prefixes(right, "passage: ")
 
