@@ -94,8 +94,8 @@ class DescriptionConfig(_Section):
 class StageConfig(_Section):
     """One stage of neural training: AdamW, whose rates rise and fall linearly, without dropout."""
 
-    epochs: Positive
-    """Passes over the training documents."""
+    epochs: int = Field(default=2, ge=0)
+    """Passes over the training documents; 0: the stage is left out."""
     max_steps: Positive | None = None
     """Steps after which the stage ends, if its epochs have more; the rates fall to the last one.
     None: all of the epochs. `longtail train --budget` chooses it."""
@@ -118,8 +118,6 @@ class StageConfig(_Section):
 class ClassifierConfig(StageConfig):
     """The dense classifier that the dual encoder starts from (DEPL section 3.5, Eq. 3)."""
 
-    epochs: int = Field(default=2, ge=0)
-    """Passes over the training documents; 0: the dual encoder starts from the encoder as it is."""
     batch_size: Positive = 32
     encoder_learning_rate: Rate = 1e-4
     pooler_learning_rate: Rate = 1e-3
@@ -129,7 +127,6 @@ class ClassifierConfig(StageConfig):
 class RetrievalConfig(StageConfig):
     """The dual encoder (DEPL section 3.3)."""
 
-    epochs: Positive = 2
     batch_size: Positive = 32
     encoder_learning_rate: Rate = 1e-4
     pooler_learning_rate: Rate = 1e-3

@@ -88,11 +88,13 @@ def plan_dense(costs: DenseCosts, other_s: float, left_s: float) -> DensePlan | 
     """
     fixed = costs.other_s + other_s
     whole = sum(stage.seconds for stage in costs.stages.values())
-    share = (left_s * (1 - _RESERVE) - fixed) / whole
-    if share >= 1:
+    free = left_s * (1 - _RESERVE) - fixed
+    if free >= whole:
         return DensePlan(None, fixed + whole)
-    steps = {name: max(0, int(share * stage.steps)) for name, stage in costs.stages.items()}
-    if steps["retrieval"] < _FEWEST_STEPS:
+    steps = {
+        name: int(max(0.0, free) / whole * x.steps) for name, x in costs.stages.items() if whole
+    }
+    if steps.get("retrieval", 0) < _FEWEST_STEPS:
         return None
     taken = sum(count * costs.stages[name].step_s for name, count in steps.items())
     return DensePlan(steps, fixed + taken)

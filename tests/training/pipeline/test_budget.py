@@ -78,6 +78,13 @@ def test_a_plan_is_within_the_time_and_wastes_less_than_a_step_of_each_stage(
         assert 0.95 * left_s - most_wasted - 1e-6 <= plan.seconds <= 0.95 * left_s + 1e-6
 
 
+@pytest.mark.parametrize(("left_s", "is_planned"), [(100.0, True), (5.0, False)])
+def test_an_encoder_that_is_not_trained_takes_what_its_vectors_take(left_s, is_planned):
+    stages = {name: StageTime(0, 0.0) for name in ("classifier", "retrieval")}
+    plan = plan_dense(DenseCosts(stages, 4.0), 1.0, left_s)
+    assert plan == (DensePlan(None, 5.0) if is_planned else None)
+
+
 def test_a_stage_without_steps_is_left_out(tiny_config):
     config = DensePlan({"classifier": 0, "retrieval": 7}, 1.0).applied(tiny_config)
     assert (config.classifier.epochs, config.retrieval.max_steps) == (0, 7)

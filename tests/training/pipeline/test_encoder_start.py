@@ -138,6 +138,20 @@ def test_a_bundle_makes_the_vectors_of_its_training(
     assert predictor.read(TEXTS).vectors == pytest.approx(expected, abs=tolerance * math.sqrt(DIM))
 
 
+def test_an_encoder_without_epochs_serves_as_it_is(
+    sentence_encoder, tiny_content, tiny_corpus, train_in, tmp_path
+):
+    content = {"encoder": str(sentence_encoder), "scorers": ["retrieval", "sparse"]}
+    content |= {stage: {"epochs": 0} for stage in ("classifier", "retrieval")}
+    config = TrainingConfig.model_validate(tiny_content | content)
+    bundle = train_in(tmp_path, config, tiny_corpus).bundle
+    found = load_encoder(find_encoder(str(sentence_encoder)), config)
+    texts = [label.pseudo_description for label in bundle.catalogue]
+    tokens = tokenize_texts(found.tokenizer, texts, config.descriptions.max_tokens, "of ")
+    expected = encode_all(found.encoder, tokens, "label", pad_id=0)
+    assert read_parts(bundle).dense.label_vectors == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.slow
 def test_a_label_that_is_added_is_read_with_the_prefix_of_training(
     sentence_encoder, tiny_content, tiny_corpus, train_in, tmp_path
