@@ -105,7 +105,8 @@ def _head(
     documents are the mean of their tokens where none stands before a text, as [CLS] does in BERT.
 
     Raises:
-        ConfigError: The mean over words is asked for where it can't be told which they are.
+        ConfigError: The mean over words is asked for where it can't be told which they are, or
+            documents and labels differ without training.
     """
     documents: Pooling = "cls" if num_leading(tokenizer) else "mean"
     labels: Pooling = "mean"
@@ -120,7 +121,19 @@ def _head(
         is_normalized=modules.is_normalized,
     )
     _check_words(tokenizer, head)
+    _check_untrained(head, config)
     return head
+
+
+def _check_untrained(head: VectorHead, config: TrainingConfig) -> None:
+    """Refuse to compare vectors of two kinds that no training has brought together."""
+    poolings = head.document_pooling, head.label_pooling
+    if config.retrieval.epochs == 0 and poolings[0] != poolings[1]:
+        raise ConfigError(
+            f"retrieval.epochs: got 0, where documents are pooled by {poolings[0]!r} and labels by "
+            f"{poolings[1]!r}, which only training makes comparable; set document_pooling and "
+            "retrieval.label_pooling to 'mean' both, or train at least one epoch"
+        )
 
 
 def _check_words(tokenizer: TokenizersBackend, head: VectorHead) -> None:

@@ -152,6 +152,16 @@ def test_an_encoder_without_epochs_serves_as_it_is(
     assert read_parts(bundle).dense.label_vectors == pytest.approx(expected, abs=1e-5)
 
 
+def test_documents_and_labels_of_different_poolings_are_not_compared_untrained(tiny_content):
+    retrieval = tiny_content.get("retrieval", {}) | {"epochs": 0}
+    config = TrainingConfig.model_validate(tiny_content | {"retrieval": retrieval})
+    with pytest.raises(ConfigError, match=r"'cls'.*'mean'.*document_pooling"):
+        load_encoder(find_encoder(config.encoder), config)
+    load_encoder(
+        find_encoder(config.encoder), config.model_copy(update={"document_pooling": "mean"})
+    )
+
+
 @pytest.mark.slow
 def test_a_label_that_is_added_is_read_with_the_prefix_of_training(
     sentence_encoder, tiny_content, tiny_corpus, train_in, tmp_path
