@@ -121,18 +121,20 @@ def _head(
         is_normalized=modules.is_normalized,
     )
     _check_words(tokenizer, head)
-    _check_untrained(head, config)
+    _check_untrained(head, modules, config)
     return head
 
 
-def _check_untrained(head: VectorHead, config: TrainingConfig) -> None:
-    """Refuse to compare vectors of two kinds that no training has brought together."""
+def _check_untrained(head: VectorHead, modules: SentenceModules, config: TrainingConfig) -> None:
+    """Refuse to compare vectors that nobody has made comparable."""
     poolings = head.document_pooling, head.label_pooling
-    if config.retrieval.epochs == 0 and poolings[0] != poolings[1]:
+    is_comparable = modules.pooling is not None and poolings[0] == poolings[1]
+    if config.retrieval.epochs == 0 and not is_comparable:
         raise ConfigError(
-            f"retrieval.epochs: got 0, where documents are pooled by {poolings[0]!r} and labels by "
-            f"{poolings[1]!r}, which only training makes comparable; set document_pooling and "
-            "retrieval.label_pooling to 'mean' both, or train at least one epoch"
+            f"retrieval.epochs: got 0 for encoder {config.encoder!r}, with documents pooled by "
+            f"{poolings[0]!r} and labels by {poolings[1]!r}; without training, vectors can be "
+            "compared only of a model of sentence-transformers (modules.json) and with one pooling "
+            "for both; name such a folder, or train at least one epoch"
         )
 
 
