@@ -12,10 +12,7 @@ _PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "longtail.models.interface.model.Predictions",
         "longtail.model.Model",
     )),
-    ("Arrow batches, for engines", (
-        "longtail.models.interface.arrow.arrow_predictor",
-        "longtail.models.interface.arrow.ArrowPredictor",
-    )),
+    ("Arrow batches, for engines", ("longtail.models.interface.arrow.ArrowPredictor",)),
     ("What was measured", ("longtail.training.assessment.assess.Assessment",)),
     ("With scikit-learn", (
         "longtail.training.estimators.classifier.LongtailClassifier",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import ConfigDict, Field
 
 from longtail.models.bundle.learned_from import LearnedFrom
-from longtail.models.errors import BundleCorruptError, BundleVersionError
+from longtail.models.errors import BundleCorruptError, BundleVersionError, ConfigError
 from longtail.models.files.json_text import parse_own_json
 from longtail.models.files.typed_json import json_forms
 from longtail.models.names import MAX_DOCUMENTS, Activation, CorrectionName, Pooling
@@ -215,6 +215,18 @@ class Manifest:
         if self.held_out_documents is not None:
             return f"{self.held_out_documents:,} held-out training documents"
         return "the dev split" if self.metrics else "nothing"
+
+    def check_asked(self, scorer: str | None, k: int) -> None:
+        """Refuse a scorer that the model does not have, and more labels than it has.
+
+        Raises:
+            ConfigError: As said.
+        """
+        if scorer not in {None, *self.scorers}:
+            known = ", ".join(self.scorers)
+            raise ConfigError(f"scorer is {scorer!r}; expected one of the model's: {known}")
+        if k > self.label_count:
+            raise ConfigError(f"k is {k}; expected 1 to {self.label_count}, the number of labels")
 
     def to_json(self) -> str:
         """Return the one way to write this manifest, with its digest."""

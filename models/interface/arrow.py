@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from threading import RLock
+from threading import Lock
 from typing import Any, Unpack
 
 from longtail.models.bundle.registry import CURRENT
-from longtail.models.errors import BundleCorruptError, ConfigError, DataError
+from longtail.models.errors import BundleCorruptError, DataError
 from longtail.models.extras import require
 from longtail.models.interface.given_texts import joined
 from longtail.models.interface.model import LoadedModel
@@ -22,151 +21,118 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
 from longtail.models.sharing.addresses import find_model
 
-_TYPES_OF_TEXTS = frozenset({"string", "large_string", "string_view", "null"})
-_LOCK = RLock()
+_TEXT_TYPES = frozenset({"string", "large_string", "string_view", "null"})
+_LOCK = Lock()
 """Held by the one thread that loads models, or computes on a GPU."""
 
 
-@dataclass(frozen=True, slots=True)
 class ArrowPredictor:
-    """Adds labels to record batches; made by `arrow_predictor`, and pickled as these attributes.
+    """Function from Arrow record batches to record batches with labels; pickled as its arguments.
 
-    Attributes:
-        text: Columns of the text, joined in this order.
-        id: The only column of the input that is kept; None: all are.
-        options: Keyword arguments of `LoadedModel.predict`.
-        version: Number of the model in its registry; None: it lies in none.
-        digest: Of the model.
-        load: Returns the model, which is loaded once per process.
+    Each process loads the model once. A text that can't be labelled gets nulls, and the reason in
+    the column `error`.
     """
 
-    text: tuple[str, ...]
-    id: str | None
-    options: Mapping[str, Any]
-    version: int | None
-    digest: str
-    load: Callable[[], LoadedModel]
+    def __init__(
+        self,
+        model: str | Path = "registry",
+        text: str | Sequence[str] = "text",
+        id: str | None = None,  # noqa: A002  # as documents call it
+        *,
+        version: int | str = CURRENT,
+        device: str | None = None,
+        num_threads: int | None = 1,
+        precision: Precision | OnnxPrecision = "float32",
+        language: str | None = None,
+        **options: Unpack[RankingKeywords],
+    ) -> None:
+        """Find the model, and check what is asked of it.
 
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield a `pyarrow.RecordBatch` with labels for each one given, row by row.
+        Args:
+            model: As for `longtail.load`: a URI, or a path that all processes find.
+            text: Column of the text, or several, joined in this order.
+            id: The only column of the input to keep; None: all.
+            version: Of a registry. "current" is looked up here: all processes use one model.
+            device: "cpu" or "cuda"; None: a GPU if there is one.
+            num_threads: Of each process (engines run one a core); None: one a core.
+            precision: What the encoder computes in.
+            language: Of the labels' names; None: the model's.
+            **options: Those of `LoadedModel.predict`: k, scorer, threshold, ...
 
         Raises:
-            DataError: A batch lacks a column, or has one of a type or name that it can't have.
-            LongtailError: The model can't be loaded, or can't answer the options.
+            ConfigError: pyarrow is not installed, or the model has no such scorer or fewer labels.
+            RequestError: An option is not as it should be.
+            BundleError: The model is not found, or is not whole.
         """
-        import pyarrow as pa
+        require("parquet", "arrow_predictor")
+        found = find_model(model, version)
+        found.manifest.check_asked(ranking_options(options).scorer, options.get("k", 1))
+        self.version, self.digest = found.version, found.manifest.digest
+        computing = {"device": device, "num_threads": num_threads, "precision": precision}
+        self._load = partial(_loaded, str(model), self.version, self.digest, **computing)
+        self._text = (text,) if isinstance(text, str) else tuple(text)
+        self._id = id
+        self._options: Any = {**options, "language": language}
 
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield a `pyarrow.RecordBatch` with labels row by row; raises as `schema` does."""
         for number, batch in enumerate(batches):
-            schema = self.schema(batch.schema, f"batch {number}: ")
-            added = pa.RecordBatch.from_pylist(self._rows_of(batch), pa.schema(_added_fields()))
-            kept = map(batch.column, schema.names[: -added.num_columns])
-            yield pa.RecordBatch.from_arrays([*kept, *added.columns], schema=schema)
+            schema, added = self.schema(batch.schema, f"batch {number}: "), _schema_of()
+            kept = map(batch.column, schema.names[: -len(added)])
+            columns = batch.from_pylist(self._rows_of(batch), added).columns
+            yield batch.from_arrays([*kept, *columns], schema=schema)
 
     def table(self, table: Any) -> Any:
         """Return a `pyarrow.Table` with labels for each row of one; raises what a call raises."""
-        import pyarrow as pa
-
-        schema = self.schema(table.schema)
-        return pa.Table.from_batches(self(table.to_batches()), schema=schema)
+        return table.from_batches(self(table.to_batches()), self.schema(table.schema))
 
     def schema(self, given: Any, where: str = "") -> Any:
         """Return the `pyarrow.Schema` of the output for that of the input, or raise DataError."""
-        import pyarrow as pa
-
-        kept, added = given.names if self.id is None else [self.id], _added_fields()
-        for name in (*self.text, *kept):
-            if (count := given.names.count(name)) != 1:
+        kept = given.names if self._id is None else [self._id]
+        for name in (*self._text, *kept):
+            if given.names.count(name) != 1:
                 names = ", ".join(given.names)
-                raise DataError(f"{where}{count} columns {name!r}, expected 1; there are: {names}")
-        for field in map(given.field, self.text):
-            if str(field.type) not in _TYPES_OF_TEXTS:
-                found = f"{where}column {field.name!r} has the type {field.type}"
-                raise DataError(f"{found}, expected string; cast it")
-        if taken := {field.name for field in added}.intersection(kept):
-            problem = f"{where}column {min(taken)!r} has the name of an added one"
-            raise DataError(f"{problem}; rename it, or keep only one column (id)")
-        return pa.schema([*map(given.field, kept), *added])
+                raise DataError(f"{where}expected one column {name!r}, got the columns {names}")
+            if name in self._text and str(found := given.field(name).type) not in _TEXT_TYPES:
+                raise DataError(f"{where}column {name!r} is of type {found}; cast it to string")
+            if name in kept and name in _schema_of().names:
+                advice = "rename it, or keep only one column (id)"
+                raise DataError(f"{where}column {name!r} has the name of an added one; {advice}")
+        return _schema_of(map(given.field, kept))
 
     def _rows_of(self, batch: Any) -> list[dict[str, Any]]:
         """Return the values of the added columns, where a row has them."""
-        columns = [_values_of(batch.column(name)) for name in self.text]
-        texts = [joined(cells) for cells in zip(*columns, strict=True)]
+        # As bytes: some writers do not check for UTF-8.
+        columns = [batch.column(name).cast("large_binary").to_pylist() for name in self._text]
+        texts = [
+            joined(tuple((x or b"").decode(errors="surrogateescape") for x in cells))
+            for cells in zip(*columns, strict=True)
+        ]
         faults = [fault_of(text) for text in texts]
         good = [text for text, fault in zip(texts, faults, strict=True) if fault is None]
-        answers = map(_labels_of, self._predict(good) if good else ())
-        where, model = ", ".join(self.text), {"version": self.version, "digest": self.digest}
+        with _LOCK:
+            model = self._load()
+        with nullcontext() if model.predictor.device == "cpu" else _LOCK:
+            answers = map(_labels_of, model.predict(good, **self._options))
+        where, own = ", ".join(self._text), {"version": self.version, "digest": self.digest}
         return [
-            model | ({"error": f"column {where!r} {fault}"} if fault else next(answers))
+            own | ({"error": f"column {where!r} {fault}"} if fault else next(answers))
             for fault in faults
         ]
 
-    def _predict(self, texts: list[object]) -> Iterable[Prediction]:
-        with _LOCK:
-            model = self.load()
-        with nullcontext() if model.predictor.device == "cpu" else _LOCK:
-            return model.predict(texts, **self.options)
 
-
-def arrow_predictor(
-    model: str | Path = "registry",
-    text: str | Sequence[str] = "text",
-    id: str | None = None,  # noqa: A002  # as documents call it
-    *,
-    version: int | str = CURRENT,
-    device: str | None = None,
-    num_threads: int | None = 1,
-    precision: Precision | OnnxPrecision = "float32",
-    language: str | None = None,
-    **options: Unpack[RankingKeywords],
-) -> ArrowPredictor:
-    """Return a function from Arrow record batches to record batches with labels, to be pickled.
-
-    A text that can't be labelled gets nulls, and the reason in the column `error`.
-
-    Args:
-        model: As for `longtail.load`: a URI, or a path that all processes find.
-        text: Column of the text, or several, joined in this order.
-        id: The only column of the input to keep; None: all.
-        version: Of a registry. "current" is looked up here, so that all processes use one model.
-        device: "cpu" or "cuda"; None: a GPU if there is one.
-        num_threads: Of each process (engines run one a core); None: one a core.
-        precision: What the encoder computes in.
-        language: Of the labels' names; None: the model's.
-        **options: The fields of `RankingOptions`: k (5 by default), scorer, threshold, ...
-
-    Raises:
-        ConfigError: pyarrow is not installed, or the model has no such scorer or too few labels.
-        RequestError: An option is not as it should be.
-        BundleError: The model is not found, or is not whole.
-    """
-    require("parquet", "arrow_predictor")
-    found = find_model(model, version)
-    asked, known = ranking_options(options), found.manifest
-    if asked.scorer not in {None, *known.scorers}:
-        scorers = ", ".join(known.scorers)
-        raise ConfigError(f"scorer is {asked.scorer!r}; expected one of the model's: {scorers}")
-    if asked.k > known.label_count:
-        raise ConfigError(f"k is {asked.k}; expected 1 to {known.label_count}, all labels")
-    columns = (text,) if isinstance(text, str) else tuple(text)
-    computing = (device, num_threads, precision)
-    load = partial(_loaded, str(model), found.version, known.digest, *computing)
-    told = {**options, "k": asked.k, "language": language}
-    return ArrowPredictor(columns, id, told, found.version, known.digest, load)
+arrow_predictor = ArrowPredictor
 
 
 @lru_cache(maxsize=4)
-def _loaded(
-    model: str, version: int | None, digest: str, device: str | None, num_threads: int | None,
-    precision: Precision | OnnxPrecision,
-) -> LoadedModel:  # fmt: skip
+def _loaded(model: str, version: int | None, digest: str, **computing: Any) -> LoadedModel:
     bundle = find_model(model, version or CURRENT).open()
     if bundle.manifest.digest != digest:
         raise BundleCorruptError(
             f"model {model!r}: has the digest {bundle.manifest.digest} here and {digest} where the "
             "work began; give all machines the same one"
         )
-    options: Any = {"device": device, "num_threads": num_threads, "precision": precision}
-    return LoadedModel(bundle, Predictor.of_bundle(bundle, **options))
+    return LoadedModel(bundle, Predictor.of_bundle(bundle, **computing))
 
 
 def _labels_of(prediction: Prediction) -> dict[str, Any]:
@@ -184,18 +150,14 @@ def _labels_of(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def _added_fields() -> list[Any]:
+def _schema_of(kept: Iterable[Any] = ()) -> Any:
+    """Return the schema of some fields and those that are added."""
     import pyarrow as pa
 
     texts, numbers = pa.list_(pa.string()), pa.list_(pa.float64())
-    types = {
+    added = {
         "label_ids": texts, "label_names": texts, "probabilities": numbers, "scores": numbers,
         "accepted": pa.list_(pa.bool_()), "remarks": texts, "error": pa.string(),
         "version": pa.int32(), "digest": pa.string(),
     }  # fmt: skip
-    return list(map(pa.field, types.keys(), types.values()))
-
-
-def _values_of(column: Any) -> list[Any]:
-    raw = column.cast("large_binary").to_pylist()  # some writers do not check for UTF-8
-    return [x if x is None else x.decode(errors="surrogateescape") for x in raw]
+    return pa.schema([*kept, *added.items()])

@@ -68,15 +68,7 @@ def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -
         ConfigError: An option asks for what the model doesn't have.
         RequestError: There is no such stored set.
     """
-    manifest = bundle.manifest
-    scorer = options.get("scorer", manifest.default_scorer)
-    if scorer not in manifest.scorers:
-        known = ", ".join(manifest.scorers)
-        raise ConfigError(f"--scorer: got {scorer!r}, expected one of the model's: {known}")
-    if options.get("k", 1) > manifest.label_count:
-        raise ConfigError(
-            f"-k: got {options['k']}, expected 1 to {manifest.label_count}, the number of labels"
-        )
+    bundle.manifest.check_asked(options.get("scorer"), options.get("k", 1))
     check_language(bundle.catalogue, options.get("language"))
     for name in ("include_set", "exclude_set"):
         if name in options:

@@ -34,8 +34,8 @@ MISTAKES = [
     ("evaluate data --output registry/1", 1, "lies in the registry 'registry', which holds"),
     ("describe --all --output registry/1/labels.jsonl --overwrite", 1, "lies in the registry"),
     # ---- options that no document can be answered with are refused before the first one
-    (f"{PREDICT} --scorer nope", 1, "--scorer: got 'nope', expected one of the model's: sparse"),
-    (f"{PREDICT} -k 5000", 1, "-k: got 5000, expected 1 to 310"),
+    (f"{PREDICT} --scorer nope", 1, "scorer is 'nope'; expected one of the model's: sparse"),
+    (f"{PREDICT} -k 5000", 1, "k is 5000; expected 1 to 310"),
     (f"{PREDICT} --exclude 99999", 1, "--exclude: got '99999', expected the id of a label"),
     (f"{PREDICT} --threshold 0.5 --tail-dial 1", 1, "leaves no probabilities to compare with it"),
     (f"{PREDICT} --aim coverage --tail-dial 1", 1, "predict: Give only one of 'aim' and 'tail"),

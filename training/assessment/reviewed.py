@@ -130,10 +130,7 @@ def find_review(
         DataError: The split is missing, has broken lines, or was trained on.
     """
     scorer = bundle.manifest.default_scorer if scorer is None else scorer
-    if scorer not in bundle.manifest.scorers:
-        raise ConfigError(
-            f"scorer {scorer!r}: expected one of {', '.join(bundle.manifest.scorers)}"
-        )
+    bundle.manifest.check_asked(scorer, 1)
     left_out = find_trained_on([bundle], dataset, split_name)
     split, catalogue = left_out.view(dataset, split_name).split(split_name), bundle.catalogue
     truth, _ = truth_of(catalogue, dataset, split.scan().labels)

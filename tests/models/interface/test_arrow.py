@@ -69,9 +69,9 @@ def test_a_text_that_is_no_utf_8_costs_its_row(label):
 @pytest.mark.parametrize(
     ("options", "columns", "words"),
     [
-        ({"text": "body"}, {}, "0 columns 'body', expected 1; there are: id, text"),
-        ({"id": "uid"}, {}, "0 columns 'uid'"),
-        ({"text": "n"}, {"n": [1]}, "column 'n' has the type int64, expected string"),
+        ({"text": "body"}, {}, "expected one column 'body', got the columns id, text"),
+        ({"id": "uid"}, {}, "expected one column 'uid'"),
+        ({"text": "n"}, {"n": [1]}, "column 'n' is of type int64; cast it to string"),
         ({}, {"scores": [1]}, "column 'scores' has the name of an added one"),
     ],
 )
@@ -97,7 +97,7 @@ def test_options_are_checked_where_it_is_made(trained, monkeypatch):
 def test_a_process_loads_a_model_once_and_no_other_one(label, trained, monkeypatch):
     arrow._loaded.cache_clear()
     first, second = label(k=1), label(id="id")
-    assert first.load() is second.load()
+    assert first._load() is second._load()
     load = arrow._loaded.__wrapped__
     with pytest.raises(BundleCorruptError, match="where the work began"):
-        load(str(trained.registry.folder), trained.version, "0" * 64, "cpu", 1, "float32")
+        load(str(trained.registry.folder), trained.version, "0" * 64)

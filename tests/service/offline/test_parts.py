@@ -243,7 +243,7 @@ def test_the_command_answers_parts(place, trained_sparse, tmp_path):
         (["--output", "out", "--explain"], "--explain"),
         (["--output", "out.jsonl"], "expected a folder"),
         (["--output", "out", "--engine", "spark"], r"--engine: got 'spark'"),
-        (["--output", "out", "--scorer", "magic"], r"--scorer: got 'magic'"),
+        (["--output", "out", "--scorer", "magic"], "scorer is 'magic'"),
         (["--output", "out", "--engine", "ray"], r"longtail\[ray\]"),
         (["--output", "{registry}/1"], "lies in the registry"),
         (["--input", "{lines}", "--output", "out.jsonl", "--engine", "ray"], "is not Parquet"),
