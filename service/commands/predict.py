@@ -153,7 +153,6 @@ def predict(
     from longtail.models.files.outputs import check_readable_file
     from longtail.service.engine.label_sets import LabelSets
     from longtail.service.offline.documents import DocumentColumns
-    from longtail.service.offline.parts import is_parquet
     from longtail.service.offline.predict import (
         check_options,
         checked_engine,
@@ -182,7 +181,8 @@ def predict(
         checked_precision(precision),
         checked_engine(engine),
     )
-    if not is_parquet(source):
+    is_parquet = source.lower().endswith(".parquet")
+    if not is_parquet:
         check_readable_file(Path(source), "--input")
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)
@@ -195,7 +195,7 @@ def predict(
     computing = {"device": device, "num_threads": num_threads, "precision": checked}
     model = (registry, number, bundle)
     asked = _Asked(source, target, *model, defaults, sets, *columns, computing, overwrite)
-    answer = _answer_parts if is_parquet(source) else _answer_lines
+    answer = _answer_parts if is_parquet else _answer_lines
     tally = answer(asked, workers if by == "ray" else 0)
     _report(tally, asked)
 
@@ -248,9 +248,9 @@ def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
 def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
     """Answer the rows of Parquet files, here or on some workers of a Ray cluster."""
     from longtail.models.files.outputs import check_output_folder
-    from longtail.models.interface.arrow import arrow_predictor
-    from longtail.service.offline import parts as of_parquet
+    from longtail.models.interface.arrow import ArrowPredictor
     from longtail.service.offline.documents import form_of
+    from longtail.service.offline.parts import Parts, answer_on_ray
     from longtail.service.offline.predict import keywords_of
 
     computing, defaults = asked.computing, asked.defaults
@@ -260,24 +260,24 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
         raise ConfigError(f"--output {asked.target!r}: expected a folder, as --input is Parquet")
     if "://" not in asked.target:
         check_output_folder(Path(asked.target), (), registry=asked.registry)
-    answer: of_parquet.Answer = of_parquet.answer_here
+    answer = None
     if num_workers:
         device, num_threads = computing["device"] or "cpu", computing["num_threads"] or 1
         computing = {**computing, "device": device, "num_threads": num_threads}
-        answer = partial(of_parquet.answer_on_ray, num_workers, num_threads, device)
+        answer = partial(answer_on_ray, num_workers, num_threads, device)
     text, key = asked.columns.text or asked.trained_columns or ("text",), asked.columns.id
     if not asked.columns.text:
         typer.echo(f"The text is that of {', '.join(text)}.", err=True)
     options = {**keywords_of(defaults, asked.sets), "language": defaults.get("language")}
     registry, version = asked.registry.resolve(), asked.version
-    predictor = arrow_predictor(registry, text, key, version=version, **computing, **options)
+    predictor = ArrowPredictor(registry, text, key, version=version, **computing, **options)
     same = {
         "digest": predictor.digest,
         "defaults": {**defaults, "text_columns": [*text], "id_column": key},
         "label_sets": asked.sets.digest(),
     }
-    parts = of_parquet.Parts(asked.source, asked.target, predictor, same)
-    return of_parquet.predict_parts(parts, answer, overwrite=asked.overwrite)
+    parts = Parts(asked.source, asked.target, predictor, same)
+    return parts.predict(answer, overwrite=asked.overwrite)
 
 
 def _report(tally: Tally, asked: _Asked) -> None:

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from fsspec.core import url_to_fs
+from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from tqdm import tqdm
 
@@ -32,18 +33,13 @@ from longtail.service.offline.unfinished import differences
 from longtail.service.wire.tally import Tally
 
 MANIFEST = "_manifest.jsonl"
-RECORDS = "_parts/"
+RECORDS = "_parts"
 BATCH_ROWS = 8192
 """Rows that are answered together, and become a row group."""
 
 Record: TypeAlias = dict[str, Any]
 Answer: TypeAlias = Callable[["Parts", Sequence[str]], Iterable[Record]]
 """Answers the parts of these names, and yields their records in any order."""
-
-
-def is_parquet(address: str) -> bool:
-    """Whether an address is that of Parquet files by its name, which may be a pattern."""
-    return address.lower().endswith(".parquet")
 
 
 @dataclass  # neither frozen nor with slots: Ray makes workers of it
@@ -63,41 +59,30 @@ class Parts:
     predictor: ArrowPredictor
     asked: Mapping[str, Any]
 
-    def names(self) -> list[str]:
-        """Return the names of the parts, below the last folder that is no pattern.
+    def predict(self, answer: Answer | None = None, *, overwrite: bool = False) -> Tally:
+        """Answer the parts that have no answers; return what became of all rows of all runs.
+
+        Args:
+            answer: Answers parts in other processes; None: in this one.
+            overwrite: Whether answers that are there already may be replaced.
 
         Raises:
-            DataError: There are none, or some lie in the folder of the answers.
-            BundleError: They can't be listed.
+            DataError: There are no parts, or some lie in the folder of the answers.
+            ConfigError: The target holds other files, or answers to another question.
+            LongtailError: A place can't be reached, or what `answer` raises.
         """
-        (files, root, pattern), (there, folder) = self._source(), self._target()
-        with reaching(self.source):
-            paths = sorted(path for path in files.glob(pattern) if files.isfile(path))
-        if not paths:
-            raise DataError(f"--input {self.source!r}: there is no such file; check the address")
-        within = [x for x in paths if x.startswith(folder) and type(there) is type(files)]
-        if within:
-            raise DataError(
-                f"--output {self.target!r}: has {within[0]!r} of --input; choose another"
-            )
-        return [path.removeprefix(root) for path in paths]
-
-    def _kept(self, names: Set[str], *, overwrite: bool) -> dict[str, Record]:
-        """Return the records of the parts that are done."""
-        files, root = self._target()
+        names, target = self._names(), self._target()
         with reaching(self.target):
-            found = files.find(root, detail=True)
-            sizes = {path.removeprefix(root): info["size"] for path, info in found.items()}
-            noted = {name for name in sizes if name.startswith((MANIFEST, RECORDS))}
-            records = self._records(noted)
-        done = {}
-        for name in sorted(sizes.keys() - noted):
-            problem = self._problem(name, records.get(name), names)
-            if problem and not (overwrite and name in names):
-                raise ConfigError(f"--output {self.target!r}: {name!r} {problem}")
-            if not problem and records[name]["output"]["size_bytes"] == sizes[name]:
-                done[name] = records[name]
-        return done
+            records = self._kept({*names}, overwrite=overwrite)
+        left = [name for name in names if name not in records]
+        answers = answer(self, left) if answer and left else map(self.answer, left)
+        for record in tqdm(answers, "predict", len(names), initial=len(records), unit=" parts"):
+            records[record["part"]] = record
+        with reaching(self.target):
+            target.pipe_file(MANIFEST, b"".join(_line(records[name]) for name in names))
+            if target.exists(RECORDS):
+                target.rm(RECORDS, recursive=True)
+        return _tally_of([records[name] for name in names])
 
     def answer(self, name: str) -> Record:
         """Answer one part, and return its record.
@@ -128,52 +113,38 @@ class Parts:
             self._publish(name, target, record)
         return record
 
-    def _finish(self, records: Iterable[Record]) -> None:
-        """Write the manifest, which replaces the records of the parts."""
-        files, root = self._target()
-        with reaching(self.target):
-            files.pipe_file(root + MANIFEST, b"".join(map(_line, records)))
-            if files.exists(root + RECORDS):
-                files.rm(root + RECORDS, recursive=True)
+    def _names(self) -> list[str]:
+        """Return the names of the parts, below the last folder that is no pattern."""
+        (files, root, pattern), target = self._source(), self._target()
+        with reaching(self.source):
+            paths = sorted(path for path in files.glob(pattern) if files.isfile(path))
+        if not paths:
+            raise DataError(f"--input {self.source!r}: there is no such file; check the address")
+        within = [path for path in paths if path.startswith(f"{target.path}/")]
+        if within and type(target.fs) is type(files):
+            raise DataError(f"--output {self.target!r}: has {within[0]!r} of --input; name another")
+        return [path.removeprefix(root) for path in paths]
 
-    def _write(self, source: Path, target: Path) -> Record:
-        """Write the answers to a part; return how many rows there are, and how many failed."""
-        from pyarrow import parquet
-
-        counts: Record = {"rows": 0, "errors": 0, "truncated": 0, "first_error": None}
-        with parquet.ParquetFile(source) as part:
-            schema = self.predictor.schema(part.schema_arrow)
-            with parquet.ParquetWriter(target, schema) as out:
-                for batch in self.predictor(part.iter_batches(BATCH_ROWS)):
-                    out.write_batch(batch)
-                    _count(counts, batch)
-        return counts
-
-    def _publish(self, name: str, written: Path, record: Record) -> None:
-        """Put an answered part under its name, whole; its record comes first."""
-        files, root = self._target()
-        noted, incoming = (f"{root}{RECORDS}{name}.{end}" for end in ("json", uuid4().hex))
-        for path in (root + name, noted):
-            files.makedirs(path.rpartition("/")[0], exist_ok=True)
-        files.put_file(str(written), incoming)
-        if files.exists(root + name):  # else it could be taken for what the record says
-            files.rm_file(root + name)
-        files.pipe_file(noted, _line(record))
-        files.mv(incoming, root + name)
-
-    def _records(self, noted: Set[str]) -> dict[str, Record]:
-        """Return the records of files of records, by part."""
-        files, root = self._target()
-        paths = [root + name for name in noted if name.endswith((MANIFEST, ".json"))]
-        contents = files.cat(paths) if paths else {}
-        found = {}
-        for path in sorted(contents):  # the manifest comes first: the others are newer
-            for line in contents[path].splitlines():
-                with suppress(ValueError, KeyError, TypeError):  # cut off, or not ours
-                    record = json.loads(line)
-                    _ = record["input"]["key"], record["output"]["size_bytes"], record["rows"]
-                    found[record["part"]] = record
-        return found
+    def _kept(self, names: Set[str], *, overwrite: bool) -> dict[str, Record]:
+        """Return the records of the parts that are done."""
+        target = self._target()
+        sizes = {name: info["size"] for name, info in target.find("", detail=True).items()}
+        own = sorted(name for name in sizes if name.startswith((MANIFEST, f"{RECORDS}/")))
+        noted = [name for name in own if name.endswith((MANIFEST, ".json"))]
+        contents = target.cat(noted) if noted else {}
+        records, done = dict[str, Record](), dict[str, Record]()
+        for line in b"\n".join(contents[name] for name in noted).splitlines():  # the oldest first
+            with suppress(ValueError, KeyError, TypeError):  # cut off, or not ours
+                record = json.loads(line)
+                _ = record["input"]["key"], record["output"]["size_bytes"], record["rows"]
+                records[record["part"]] = record
+        for name in sorted(sizes.keys() - {*own}):
+            problem = self._problem(name, records.get(name), names)
+            if problem and not (overwrite and name in names):
+                raise ConfigError(f"--output {self.target!r}: {name!r} {problem}")
+            if not problem and records[name]["output"]["size_bytes"] == sizes[name]:
+                done[name] = records[name]
+        return done
 
     def _problem(self, name: str, record: Record | None, names: Set[str]) -> str:
         """Return why a file of the target is not the answer to a part; empty where it may be."""
@@ -188,50 +159,52 @@ class Parts:
         advice = "give the same command, replace them with --overwrite, or choose another folder"
         return differing and f"has the answers of another run ({differing}); {advice}"
 
+    def _write(self, source: Path, target: Path) -> Record:
+        """Write the answers to a part; return how many rows there are, and how many failed."""
+        from pyarrow import parquet
+
+        tally = Tally()
+        with parquet.ParquetFile(source) as part:
+            schema = self.predictor.schema(part.schema_arrow)
+            with parquet.ParquetWriter(target, schema) as out:
+                for batch in self.predictor(part.iter_batches(BATCH_ROWS)):
+                    out.write_batch(batch)
+                    for row in batch.select(["error", "remarks"]).to_pylist():
+                        if row["error"]:
+                            tally.note_error(tally.num_lines, row["error"])
+                        tally.num_truncated += "truncated" in (row["remarks"] or ())
+                        tally.num_lines += 1
+        counts = (tally.num_lines, tally.num_errors, tally.num_truncated, tally.first_error)
+        return dict(zip(("rows", "errors", "truncated", "first_error"), counts, strict=True))
+
+    def _publish(self, name: str, written: Path, record: Record) -> None:
+        """Put an answered part under its name, whole; its record comes first."""
+        target = self._target()
+        noted, incoming = (f"{RECORDS}/{name}.{end}" for end in ("json", uuid4().hex))
+        for path in (name, noted):
+            target.makedirs(path.rpartition("/")[0], exist_ok=True)
+        target.put_file(str(written), incoming)
+        if target.exists(name):  # else it could be taken for what the record says
+            target.rm_file(name)
+        target.pipe_file(noted, _line(record))
+        target.mv(incoming, name)
+
     def _source(self) -> tuple[Any, str, str]:
         """Return the file system, the folder of all parts with "/", and the path or pattern."""
         files, path = url_to_fs(self.source)
         fixed = re.split(r"[*?\[]", path)[0]
         return files, fixed[: fixed.rfind("/") + 1], path
 
-    def _target(self) -> tuple[Any, str]:
-        """Return the file system, and the folder with "/"."""
+    def _target(self) -> DirFileSystem:
+        """Return the folder of the answers."""
         files, path = url_to_fs(self.target)
-        return files, path.rstrip("/") + "/"
-
-
-def predict_parts(parts: Parts, answer: Answer, *, overwrite: bool = False) -> Tally:
-    """Answer the parts that have no answers; return what became of all rows of all runs.
-
-    Args:
-        parts: What to do.
-        answer: Answers parts, in this process or in others.
-        overwrite: Whether answers that are there already may be replaced.
-
-    Raises:
-        ConfigError: The target holds other files, or answers to another question.
-        LongtailError: What `Parts.answer` raises.
-    """
-    names = parts.names()
-    records = parts._kept({*names}, overwrite=overwrite)
-    left = [name for name in names if name not in records]
-    answers = answer(parts, left) if left else ()
-    for record in tqdm(answers, "predict", len(names), initial=len(records), unit=" parts"):
-        records[record["part"]] = record
-    done = [records[name] for name in names]
-    parts._finish(done)
-    return _tally_of(done)
-
-
-def answer_here(parts: Parts, names: Sequence[str]) -> Iterable[Record]:
-    """Answer parts one after another."""
-    return map(parts.answer, names)
+        return DirFileSystem(path.rstrip("/"), files)
 
 
 def answer_on_ray(
     num_workers: int, num_threads: int, device: str, parts: Parts, names: Sequence[str]
 ) -> Iterator[Record]:
-    """Answer parts by workers of a Ray cluster, which repeat their part if they die.
+    """Yield records of parts from workers of a Ray cluster, which repeat their part if they die.
 
     Args:
         num_workers: Processes with a model each.
@@ -239,25 +212,12 @@ def answer_on_ray(
         device: "cpu", or "cuda" for a GPU a worker.
         parts: What to answer.
         names: Of the parts.
-
-    Yields:
-        The records.
     """
     ray = start_ray("--engine ray", num_workers * num_threads)
     options = {"num_cpus": num_threads, "num_gpus": int(device == "cuda")}
     worker = ray.remote(**options, max_restarts=-1, max_task_retries=-1)(Parts)
     pool = ray.util.ActorPool([worker.remote(**vars(parts)) for _ in names[:num_workers]])
     yield from pool.map_unordered(lambda each, name: each.answer.remote(name), names)
-
-
-def _count(counts: Record, batch: Any) -> None:
-    errors, remarks = (batch.column(name).to_pylist() for name in ("error", "remarks"))
-    failed = [(row, error) for row, error in enumerate(errors, counts["rows"]) if error]
-    if failed and not counts["errors"]:
-        counts["first_error"] = "row {}: {}".format(*failed[0])
-    counts["errors"] += len(failed)
-    counts["rows"] += len(errors)
-    counts["truncated"] += sum("truncated" in each for each in remarks if each)
 
 
 def _tally_of(records: Sequence[Record]) -> Tally:

@@ -22,9 +22,7 @@ from longtail.service.offline.parts import (
     MANIFEST,
     RECORDS,
     Parts,
-    answer_here,
     answer_on_ray,
-    predict_parts,
 )
 
 NAMES = ("a.parquet", "day=1/a.parquet", "day=2/b.parquet")
@@ -70,9 +68,9 @@ def contents(place):
 
 def test_every_part_is_answered_and_noted(parts, place):
     asked = parts()
-    tally = predict_parts(asked, answer_here)
+    tally = asked.predict()
     assert (tally.num_lines, tally.num_errors, tally.num_results) == (21, 3, 18)
-    assert "part 'a.parquet', row 6" in tally.first_error
+    assert "part 'a.parquet', the one with index 6" in tally.first_error
     found = contents(place)
     assert found.keys() == {*NAMES, MANIFEST}
     for line in found[MANIFEST].splitlines():
@@ -100,33 +98,33 @@ def test_a_killed_part_costs_that_part(parts, place, monkeypatch, step):
     with monkeypatch.context() as broken:
         broken.setattr(type(place.files), step, killed)
         with pytest.raises(KeyboardInterrupt):
-            predict_parts(asked, answer_here)
+            asked.predict()
     answered = []
 
     def answer(parts, names):
         answered.extend(names)
-        return answer_here(parts, names)
+        return map(parts.answer, names)
 
-    assert predict_parts(asked, answer).num_lines == 21
+    assert asked.predict(answer).num_lines == 21
     assert answered == [*NAMES[1:]]
     assert contents(place).keys() == {*NAMES, MANIFEST}  # nothing of the killed one is left
     before = contents(place)
-    assert predict_parts(asked, answer).num_lines == 21
+    assert asked.predict(answer).num_lines == 21
     assert (contents(place), answered) == (before, [*NAMES[1:]])
 
 
 def test_answers_to_something_else_are_refused_or_replaced(parts, place):
-    predict_parts(parts(k=2), answer_here)
+    parts(k=2).predict()
     with pytest.raises(ConfigError, match="-k was 2 and is now 3"):
-        predict_parts(parts(k=3), answer_here)
-    predict_parts(parts(k=3), answer_here, overwrite=True)
+        parts(k=3).predict()
+    parts(k=3).predict(overwrite=True)
     table = parquet.read_table(pa.BufferReader(contents(place)[NAMES[1]]))
     assert {len(x) for x in table.column("label_ids").to_pylist() if x} == {3}
     with place.files.open(f"{place.root}/in/{NAMES[1]}", "wb") as file:
         parquet.write_table(pa.table({"id": ["1"], "text": ["milk"]}), file)
     with pytest.raises(ConfigError, match="its input has changed"):
-        predict_parts(parts(k=3), answer_here)
-    assert predict_parts(parts(k=3), answer_here, overwrite=True).num_lines == 15
+        parts(k=3).predict()
+    assert parts(k=3).predict(overwrite=True).num_lines == 15
 
 
 def test_files_of_others_are_never_touched(parts, place):
@@ -134,28 +132,28 @@ def test_files_of_others_are_never_touched(parts, place):
     place.files.pipe_file(f"{place.root}/out/{NAMES[0]}", b"mine")
     place.files.pipe_file(f"{place.root}/out/{MANIFEST}", b'{"part": "a.parquet"}\n[]\n{"pa')
     with pytest.raises(ConfigError, match="is there already"):
-        predict_parts(parts(), answer_here)
+        parts().predict()
     place.files.pipe_file(f"{place.root}/out/c.parquet", b"mine")
     with pytest.raises(ConfigError, match=r"'c\.parquet' is not the answer to a part"):
-        predict_parts(parts(), answer_here, overwrite=True)
+        parts().predict(overwrite=True)
     asked = parts()
     within = Parts(asked.source, f"{place.uri}/in", asked.predictor, asked.asked)
     with pytest.raises(DataError, match="of --input"):
-        predict_parts(within, answer_here, overwrite=True)
+        within.predict(overwrite=True)
     nothing = Parts(f"{place.uri}/none/*.parquet", asked.target, asked.predictor, asked.asked)
     with pytest.raises(DataError, match="no such file"):
-        nothing.names()
+        nothing.predict()
 
 
 def test_a_part_that_is_not_as_it_should_be_is_named(parts, place):
     with place.files.open(f"{place.root}/in/{NAMES[1]}", "wb") as file:
         parquet.write_table(pa.table({"id": ["1"], "body": ["milk"]}), file)
     with pytest.raises(DataError, match=rf"part '{NAMES[1]}'.*'text'"):
-        predict_parts(parts(), answer_here)
+        parts().predict()
     place.files.pipe_file(f"{place.root}/in/{NAMES[1]}", b"no Parquet")
     with pytest.raises(BundleError, match=f"part '{NAMES[1]}'"):
-        predict_parts(parts(), answer_here)
-    assert place.files.exists(f"{place.root}/out/{RECORDS}{NAMES[0]}.json")
+        parts().predict()
+    assert place.files.exists(f"{place.root}/out/{RECORDS}/{NAMES[0]}.json")
 
 
 class FakePool:
@@ -184,10 +182,10 @@ def test_workers_of_a_cluster_write_the_same_files(parts, place, monkeypatch):
         return SimpleNamespace(remote=lambda **_: remote, util=pool)
 
     monkeypatch.setattr(module, "start_ray", start)
-    predict_parts(parts(), answer_here)
+    parts().predict()
     expected = contents(place)
     place.files.rm(f"{place.root}/out", recursive=True)
-    predict_parts(parts(), partial(answer_on_ray, 2, 1, "cpu"))
+    parts().predict(partial(answer_on_ray, 2, 1, "cpu"))
     assert (contents(place), len(made)) == (expected, 2)
 
 
@@ -195,7 +193,7 @@ def test_workers_of_a_cluster_write_the_same_files(parts, place, monkeypatch):
 @pytest.mark.parametrize("place", ["local"], indirect=True)
 def test_killing_a_worker_costs_its_part(ray_cluster, parts, place, monkeypatch):
     monkeypatch.undo()  # workers have batches of the usual size
-    predict_parts(parts(), answer_here)
+    parts().predict()
     expected = contents(place)
     place.files.rm(f"{place.root}/out", recursive=True)
     killed = []
@@ -207,7 +205,7 @@ def test_killing_a_worker_costs_its_part(ray_cluster, parts, place, monkeypatch)
                 os.kill(killed[0], signal.SIGKILL)
             yield record
 
-    predict_parts(parts(), answer)
+    parts().predict(answer)
     assert killed and contents(place) == expected
 
 
