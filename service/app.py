@@ -16,7 +16,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.engine.queries import MAX_FILTER_LABELS, Limits
-from longtail.service.engine.review import open_desk
+from longtail.service.engine.review import ReviewDesk
 from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.shares import Slots
 from longtail.service.feedback.store import FeedbackStore
@@ -184,7 +184,7 @@ def _assemble(
         tracing=tracing,
         self_check=SelfCheck(engine, settings.request_timeout_s),
         feedback=_feedback_writer(settings),
-        reviews=open_desk(settings, telemetry),
+        reviews=ReviewDesk(settings, telemetry) if settings.reviewer else None,
     )
 
 

@@ -1,24 +1,27 @@
-"""A reviewer behind HTTP: posts JSON to one URL; answers are bounded in size and checked."""
+"""Reviewers behind HTTP: what all of them do, and `/rerank` of Text Embeddings Inference."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
 from pydantic_core import from_json
 
 from longtail.models.errors import ConfigError
-from longtail.models.review.reviewer import ReviewError
+from longtail.models.review.reviewer import PassingReviewError, ReviewError
 
 T = TypeVar("T")
-MAX_ANSWER_BYTES = 2**18
+_MAX_ANSWER_BYTES = 2**18
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which another attempt may succeed."""
+_MAX_RANKED = 32
+"""Texts of a request to rank; the server's own default limit."""
 
 
 class Endpoint:
-    """One URL. Redirects are not followed: texts go to the address of the operator only."""
+    """Posts JSON to one URL. No redirects: texts go to the address of the operator only."""
 
     def __init__(self, name: str, address: str, path: str, key: str) -> None:
         """Prepare; nothing is sent yet.
@@ -33,42 +36,44 @@ class Endpoint:
             ConfigError: The address or the key has another form.
         """
         try:
-            url = httpx.URL(address.rstrip("/") + path)
+            self._url = httpx.URL(address.rstrip("/") + path)
         except httpx.InvalidURL:
-            url = httpx.URL("")
-        if url.scheme not in {"http", "https"} or not url.host or url.userinfo or url.query:
+            self._url = httpx.URL("")
+        is_http = self._url.scheme in {"http", "https"} and self._url.host
+        if not is_http or self._url.userinfo or self._url.query:
             raise ConfigError(
                 f"address of the reviewer {address[:100]!r}: expected http://HOST:PORT or "
                 "https://HOST, without a user, a password and a query; give a key by "
                 "LONGTAIL_REVIEW_KEY"
             )
-        if key and not (key.isascii() and key.isprintable()):
+        if not (key.isascii() and key.isprintable()):
             raise ConfigError("key of the reviewer: expected printable ASCII characters")
+        self.name = name
         headers = {"Accept-Encoding": "identity", "User-Agent": "longtail"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
-        self.name = name
-        self._url = url
         self._http = httpx.AsyncClient(headers=headers, timeout=None)  # noqa: S113  # the caller's
 
     async def ask(self, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
         """Return what `read` makes of the answer to a body in JSON.
 
         Raises:
-            ReviewError: There is no answer, or `read` raises an error of one that has another form.
-                The message quotes nothing of it, as it may repeat texts or the key.
+            PassingReviewError: There is no answer now.
+            ReviewError: There will be none, or `read` raises an error of its form. The message
+                quotes nothing of an answer, as it may repeat texts or the key.
         """
+        content = bytearray()
         try:
             async with self._http.stream("POST", self._url, json=body) as response:
-                self._check(response)
-                content = bytearray()
-                async for piece in response.aiter_raw():
+                if (status := response.status_code) != httpx.codes.OK:
+                    kind = PassingReviewError if status in _PASSING else ReviewError
+                    raise kind(f"{self._url} answers with {status}")
+                async for piece in response.aiter_raw():  # compressed, it is no JSON
                     content += piece
-                    if len(content) > MAX_ANSWER_BYTES:
-                        raise ReviewError(f"{self._url}: more than {MAX_ANSWER_BYTES} bytes")
+                    if len(content) > _MAX_ANSWER_BYTES:
+                        raise ReviewError(f"{self._url}: more than {_MAX_ANSWER_BYTES} bytes")
         except httpx.HTTPError as error:
-            raise ReviewError(
-                f"{self._url} gives no answer ({type(error).__name__})", is_passing=True
-            ) from error
+            told = f"{self._url} gives no answer ({type(error).__name__})"
+            raise PassingReviewError(told) from error
         try:
             return read(from_json(bytes(content)))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -78,10 +83,26 @@ class Endpoint:
         """Close the connections."""
         await self._http.aclose()
 
-    def _check(self, response: httpx.Response) -> None:
-        status = response.status_code
-        if status != httpx.codes.OK:
-            is_passing = status in _PASSING
-            raise ReviewError(f"{self._url} answers with {status}", is_passing=is_passing)
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise ReviewError(f"{self._url}: a compressed answer, which was not asked for")
+
+class RerankReviewer(Endpoint):
+    """Sends the text as the query, and candidates as the texts to rank."""
+
+    def __init__(self, address: str, model: str, key: str) -> None:
+        """Prepare; `model` only names the one that the server runs."""
+        super().__init__(f"rerank {model}".strip(), address, "/rerank", key)
+
+    async def scores(self, text: str, candidates: Sequence[str]) -> list[float]:
+        """Return the raw scores of the server's model (see `Reviewer.scores`)."""
+        found: list[float] = []
+        for start in range(0, len(candidates), _MAX_RANKED):
+            part = candidates[start : start + _MAX_RANKED]
+            body = {"query": text, "texts": part, "raw_scores": True, "truncate": True}
+            found += await self.ask(body, partial(_ranked_scores, num=len(part)))
+        return found
+
+
+def _ranked_scores(answer: list[dict[str, Any]], num: int) -> list[float]:
+    score_of = {each["index"]: float(each["score"]) for each in answer}
+    if len(answer) != num:
+        raise ValueError
+    return [score_of[index] for index in range(num)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -10,7 +9,6 @@ from longtail.models.errors import ConfigError
 from longtail.models.extras import require
 from longtail.models.review.reviewer import Reviewer
 
-_MAX_KEY_BYTES = 16_384
 ReviewerKind = Literal["rerank", "chat", "cross-encoder"]
 
 
@@ -36,7 +34,7 @@ def open_reviewer(kind: str, address: str, model: str = "", key: str = "") -> Re
 
         return CrossEncoder(address, model, key)
     from longtail.models.review.chat import ChatReviewer  # httpx takes a while
-    from longtail.models.review.rerank import RerankReviewer
+    from longtail.models.review.endpoint import RerankReviewer
 
     if kind == "chat":
         return ChatReviewer(address, model, key)
@@ -47,14 +45,10 @@ def read_key(key: str, file: Path | None) -> str:
     """Return the key of a reviewer's server: the given one, else that of a file, else "".
 
     Raises:
-        ConfigError: The file can't be read, is too large, or is a device or a pipe.
+        ConfigError: The file can't be read.
     """
-    if key or file is None:
-        return key.strip()
-    with suppress(OSError, UnicodeDecodeError):
-        if file.is_file() and file.stat().st_size <= _MAX_KEY_BYTES:
-            return file.read_text(encoding="utf-8").strip()
-    raise ConfigError(
-        f"--review-key-file {str(file)!r}: expected a readable file of at most {_MAX_KEY_BYTES} "
-        "bytes, with a key alone"
-    )
+    try:
+        return (key or ("" if file is None else file.read_text(encoding="utf-8"))).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"can't be read ({type(error).__name__}); it has the key alone"
+        raise ConfigError(f"--review-key-file {str(file)!r} {problem}") from error

@@ -18,25 +18,19 @@ _FIRST_PAUSE_S = 0.1
 
 
 class ReviewError(LongtailError):
-    """A reviewer gave no usable scores.
+    """A reviewer gave no usable scores."""
 
-    Attributes:
-        is_passing: Whether another attempt may succeed.
-    """
 
-    def __init__(self, message: str, *, is_passing: bool = False) -> None:
-        super().__init__(message)
-        self.is_passing = is_passing
+class PassingReviewError(ReviewError):
+    """A reviewer gave no usable scores, and may give some at another attempt."""
 
 
 @runtime_checkable  # the test run checks annotations by isinstance
 class Reviewer(Protocol):
     """Scores candidates; belongs to one event loop, which it never blocks."""
 
-    @property
-    def name(self) -> str:
-        """Kind and model: a fit for one name is not used with another one."""
-        ...
+    name: str
+    """Kind and model: a fit for one name is not used with another one."""
 
     async def scores(self, text: str, candidates: Sequence[str]) -> list[float]:
         """Return a score for each candidate, higher is better. The caller bounds the time.
@@ -74,19 +68,20 @@ async def attempted_scores(
         before_each: Called before each attempt; what it raises ends them.
 
     Raises:
-        ReviewError: None gives as many scores as there are candidates, all finite.
+        PassingReviewError: The last attempt fails, too.
+        ReviewError: There are other than as many scores as candidates, all finite.
     """
     for attempt in range(1, attempts + 1):
         before_each()
         try:
             found = await reviewer.scores(text[:MAX_TEXT_CHARACTERS], candidates)
             break
-        except ReviewError as error:
-            if attempt == attempts or not error.is_passing:
+        except PassingReviewError:
+            if attempt == attempts:
                 raise
         await asyncio.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
-    if len(found) != len(candidates):
-        raise ReviewError(f"got {len(found)} scores, expected {len(candidates)}")
-    if not all(abs(score) <= _LARGEST_SCORE for score in found):  # so NaN is refused, too
-        raise ReviewError("got a score that is not from -1e6 to 1e6")
+    are_usable = all(abs(score) <= _LARGEST_SCORE for score in found)  # NaN is not, either
+    if len(found) != len(candidates) or not are_usable:
+        got = f"got {len(found)} scores"
+        raise ReviewError(f"{got}, expected {len(candidates)} from -1e6 to 1e6")
     return found

@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float64
 from scipy.special import expit
 
 from longtail.models.errors import LongtailError
-from longtail.models.names import ReviewFailure
 from longtail.models.results import Prediction, Review
 from longtail.models.review.fitted import FittedReview
 from longtail.models.review.registry import open_reviewer, read_key
-from longtail.models.review.reviewer import Reviewer, ReviewError, attempted_scores, candidate_text
+from longtail.models.review.reviewer import ReviewError, attempted_scores, candidate_text
 from longtail.service.engine.engine import Engine, EngineAnswer
 from longtail.service.engine.queries import Query
 from longtail.service.errors import DeadlineError
@@ -38,47 +37,27 @@ _SPARE_S = 0.01
 
 
 class UnreviewedError(Exception):
-    """There is no review.
-
-    Attributes:
-        why: The reason, as answers give it.
-    """
-
-    def __init__(self, why: ReviewFailure) -> None:
-        super().__init__(why)
-        self.why = why
-
-
-@dataclass(slots=True)
-class DayBudget:
-    """Counts attempts of reviews by day (UTC)."""
-
-    most: int
-    clock: Callable[[], float] = time.time
-    _spent: dict[int, int] = field(default_factory=dict)
-
-    def take(self) -> None:
-        """Count one more.
-
-        Raises:
-            UnreviewedError: The day has no room for it.
-        """
-        day = int(self.clock() // _DAY_S)
-        self._spent = {day: self._spent.get(day, 0) + 1}
-        if self._spent[day] > self.most:
-            raise UnreviewedError("daily-limit")
+    """There is no review; the argument is the `ReviewFailure`."""
 
 
 class ReviewDesk:
     """Gets reviews of answers, within the bounds of the settings; belongs to one event loop."""
 
-    def __init__(self, reviewer: Reviewer, settings: Settings, telemetry: Telemetry) -> None:
-        self._reviewer = reviewer
+    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+        """Open the reviewer of the settings; nothing is sent yet.
+
+        Raises:
+            ConfigError: There is none, or its settings do not fit each other.
+        """
+        key = read_key(settings.review_key, settings.review_key_file)
+        kind, address = settings.reviewer or "", settings.review_address
+        self._reviewer = open_reviewer(kind, address, settings.review_model, key)
         self._settings = settings
         self._telemetry = telemetry
         self._slots = asyncio.Semaphore(settings.review_concurrency)
         self._unfitted: set[int] = set()
-        self._budget = DayBudget(settings.max_reviews_per_day)
+        self._attempts = Counter[int]()
+        """By day since 1970 (UTC)."""
 
     async def close(self) -> None:
         """Close the reviewer's connections."""
@@ -107,7 +86,8 @@ class ReviewDesk:
                     raise UnreviewedError("request-limit")
                 found = await self._review(engine, asked, answer, row, until)
             except UnreviewedError as error:
-                told, found = error.why, replace(ordinary, review=Review(error.why))
+                (told,) = error.args
+                found = replace(ordinary, review=Review(told))
             self._telemetry.observe_review(told, time.monotonic() - started)
             return found
 
@@ -148,11 +128,7 @@ class ReviewDesk:
         return _reordered(candidates, log_odds, asked, len(answer.predictions[row].labels))
 
     def _fitted(self, answer: EngineAnswer, asked: PredictRequest) -> FittedReview:
-        """Return how the reviewer's scores count for an answer.
-
-        Raises:
-            UnreviewedError: Nobody fitted that.
-        """
+        """Return how the reviewer's scores count for an answer, if somebody fitted that."""
         fitted, version = answer.model.predictor.review, answer.model.version
         known = "none" if fitted is None else fitted.reviewer
         if known != self._reviewer.name and version not in self._unfitted:
@@ -166,14 +142,12 @@ class ReviewDesk:
             raise UnreviewedError("not-fitted")
         return fitted
 
-    async def _scores(self, text: str, candidates: Sequence[str], until: float) -> list[float]:
+    async def _scores(self, text: str, candidates: list[str], until: float) -> list[float]:
         limit_s = min(self._settings.review_timeout_s, until - time.monotonic() - _SPARE_S)
-        attempts = self._settings.review_attempts
+        bounds = self._settings.review_attempts, self._count_attempt
         try:
             async with asyncio.timeout(limit_s), self._slots:
-                return await attempted_scores(
-                    self._reviewer, text, candidates, attempts, self._budget.take
-                )
+                return await attempted_scores(self._reviewer, text, candidates, *bounds)
         except UnreviewedError:
             raise
         except TimeoutError as error:
@@ -183,18 +157,11 @@ class ReviewDesk:
             logger.warning("a review failed: %s", told)
             raise UnreviewedError("reviewer-failed") from error
 
-
-def open_desk(settings: Settings, telemetry: Telemetry) -> ReviewDesk | None:
-    """Return what gets reviews; None where the settings name no reviewer.
-
-    Raises:
-        ConfigError: The settings do not fit each other.
-    """
-    if settings.reviewer is None:
-        return None
-    key = read_key(settings.review_key, settings.review_key_file)
-    reviewer = open_reviewer(settings.reviewer, settings.review_address, settings.review_model, key)
-    return ReviewDesk(reviewer, settings, telemetry)
+    def _count_attempt(self) -> None:
+        day = int(time.time() // _DAY_S)
+        self._attempts[day] += 1
+        if self._attempts[day] > self._settings.max_reviews_per_day:
+            raise UnreviewedError("daily-limit")
 
 
 def _reordered(

@@ -6,6 +6,7 @@ an answer can be as wrong as a socket allows.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import socket
@@ -129,6 +130,8 @@ def _spoilt(content: bytes, fault: str) -> bytes:
     }
     if fault in other:
         return other[fault]
+    if fault == "gzip":
+        return gzip.compress(content)
     ranked = json.loads(content)
     if isinstance(ranked, dict):
         tokens = ranked["choices"][0]["logprobs"]["content"][0]["top_logprobs"]

@@ -10,7 +10,6 @@ import pytest
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.review.fitted import KNOTS, FittedReview
-from longtail.service.engine.review import DayBudget, UnreviewedError
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 
 ONE = (1.0, 1.0)
@@ -94,7 +93,7 @@ def test_a_version_that_does_not_know_the_reviewer_is_named_once_in_the_log(serv
     assert "'rerank other'" in caplog.text
 
 
-def test_reviews_are_bounded_by_request_and_by_day(serve):
+def test_reviews_are_bounded_by_request_and_by_day(serve, monkeypatch):
     bounds = {"max_reviews_per_request": 2, "max_reviews_per_day": 3}
     with standing_in(prefers_label_4) as server, serve(server, **bounds) as client:
         asked = {"texts": ["a first", "b second", "c third"]}
@@ -104,17 +103,9 @@ def test_reviews_are_bounded_by_request_and_by_day(serve):
             outcomes += [x.get("review_failed") for x in response.json()["results"]]
         assert outcomes == [None, None, "request-limit", None, "daily-limit", "request-limit"]
         assert len(server.bodies) == 3
-
-
-def test_the_budget_of_a_day_ends_with_it():
-    now = [0.0]
-    budget = DayBudget(2, lambda: now[0])
-    for _ in range(2):
-        budget.take()
-    with pytest.raises(UnreviewedError):
-        budget.take()
-    now[0] = 86_400.0
-    budget.take()
+        tomorrow = time.time() + 86_400
+        monkeypatch.setattr("longtail.service.engine.review.time.time", lambda: tomorrow)
+        assert ask(client, review=True)[0]["reviewed"]
 
 
 def test_only_texts_in_doubt_are_reviewed_by_rule(serve):
