@@ -66,14 +66,14 @@ def with_scores(pairs: ScoredPairs, reviewed: np.ndarray) -> ScoredPairs:
     return replace(pairs, scores={**pairs.scores, REVIEWER: reviewed.astype(np.float32)})
 
 
-def measure(found: Reviewed, name: str, reviewed: np.ndarray) -> dict[str, Any]:
+def measure(found: Reviewed, counts: np.ndarray, name: str, reviewed: np.ndarray) -> dict[str, Any]:
     """Return figures of a reviewer, fitted on every second document, measured on the others."""
     pairs = with_scores(found.pairs, reviewed)
     rows = np.arange(len(pairs.labels))
     fitted_on, rest = (pairs.of_documents(rows[i::2]) for i in (0, 1))
-    review = fit_review(fitted_on, found.counts)
-    is_published = held_out_gain(fitted_on, found.counts).is_significant
-    given = (rest.scores[MODEL], rest.scores[REVIEWER], found.counts[rest.labels])
+    review = fit_review(fitted_on, counts)
+    is_published = held_out_gain(fitted_on, counts).is_significant
+    given = (rest.scores[MODEL], rest.scores[REVIEWER], counts[rest.labels])
     log_odds = review.log_odds(*given)
     after = np.take_along_axis(rest.is_true, np.argsort(-log_odds, axis=1, kind="stable"), axis=1)
     best = -np.sort(-rest.is_true.astype(int), axis=1)
@@ -84,12 +84,12 @@ def measure(found: Reviewed, name: str, reviewed: np.ndarray) -> dict[str, Any]:
     return figures
 
 
-def quality(found: Reviewed, num_draws: int) -> list[dict[str, Any]]:
+def quality(found: Reviewed, counts: np.ndarray, num_draws: int) -> list[dict[str, Any]]:
     """Return the figures of a perfect reviewer, and of random ones: their mean, and the worst."""
     shape = found.pairs.labels.shape
-    rows = [measure(found, "perfect", found.pairs.is_true)]
+    rows = [measure(found, counts, "perfect", found.pairs.is_true)]
     drawn = [
-        measure(found, "random", np.random.default_rng(seed).normal(size=shape))
+        measure(found, counts, "random", np.random.default_rng(seed).normal(size=shape))
         for seed in range(num_draws)
     ]
     served_as = [x if x["published"] else x | {"P@5 after": x["P@5 before"]} for x in drawn]
@@ -175,7 +175,7 @@ def main(
         bundle = store.open("current")
         dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
         found = pairs_of(store, dataset, split, documents)
-        measured = quality(found, draws)
+        measured = quality(found, bundle.catalogue.training_counts, draws)
         changed = {REVIEW_NAME: review_to_json(found.review)}
         publish_texts(store, bundle, changed, activate=True, action="review")
         texts = [*islice(dataset.split(split).texts(), 100)]

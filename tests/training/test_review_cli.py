@@ -57,8 +57,8 @@ def test_a_perfect_reviewer_is_fitted_and_served(call, registry, oracle, tiny_co
     with standing_in(oracle, ["busy"]) as server:
         asked = ("--reviewer", "rerank", "--address", server.url, "--candidates", 30)
         figures = json.loads(call("review", *asked, "--json", "-").stdout)["figures"]
-        before, after = figures["before and after"]["P@1"]
-        assert after >= before
+        before, after = figures["evaluation"]["scorers"].values()
+        assert after["all"]["values"]["P@1"] >= before["all"]["values"]["P@1"]
         bundle = Registry(registry).open("current")
         assert read_parts(bundle).review.num_candidates == 30
         assert read_promises(bundle)

@@ -103,7 +103,7 @@ def review(
         "failed": found.num_failed,
         "nats": found.gain.nats,
         "standard_error": found.gain.standard_error,
-        "before and after": found.shares(),
+        "evaluation": found.evaluation.to_json(),
         "review": asdict(found.review),
     }
     told = f"Version {number} of {str(registry)!r} counts this reviewer's scores."
