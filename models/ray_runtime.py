@@ -16,21 +16,6 @@ _HERE = "local"
 _CONNECT_TIMEOUT_S = 10.0
 
 
-def import_ray(asked_by: str) -> Any:
-    """Return the package.
-
-    Args:
-        asked_by: What needs it, such as "--engine ray".
-
-    Raises:
-        ConfigError: It is not installed.
-    """
-    require("ray", asked_by)
-    import ray
-
-    return ray
-
-
 def start_ray(asked_by: str, num_cpus: int) -> Any:
     """Return Ray, connected: to the cluster that RAY_ADDRESS names, or to one of this machine.
 
@@ -39,14 +24,16 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
     reported to Ray's makers, unless RAY_USAGE_STATS_ENABLED says so.
 
     Args:
-        asked_by: As for `import_ray`.
+        asked_by: What needs it, such as "--engine ray".
         num_cpus: Processors that a cluster of this machine has, which may be more than there are.
 
     Raises:
         ConfigError: It is not installed, the cluster can't be reached, or none can be started.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray = import_ray(asked_by)
+    require("ray", asked_by)
+    import ray
+
     if ray.is_initialized():
         return ray
     address = os.environ.get("RAY_ADDRESS") or _HERE
@@ -75,8 +62,7 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
 
 
 def _check_reachable(address: str) -> None:
-    # Try to connect to a host and port, which Ray would do for minutes; others are Ray's to
-    # judge.
+    # Connect to a host and port, which Ray would try for minutes; others are Ray's to judge.
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()

@@ -24,8 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError, NotReadyError
+from longtail.models.extras import require
 from longtail.models.files.validation import problem_in_words
-from longtail.models.ray_runtime import import_ray
 from longtail.service.app import create_app
 from longtail.service.process.compute_threads import prepare_process
 from longtail.service.settings import Settings
@@ -73,7 +73,7 @@ def build(arguments: Mapping[str, Any]) -> Any:
         ConfigError: Ray is not installed, or an argument or setting is wrong.
         BundleNotFoundError: There is no such version.
     """
-    import_ray("longtail.service.ray_serve")
+    require("ray", "longtail.service.ray_serve")
     from ray import serve
 
     given = _checked(arguments)

@@ -51,11 +51,7 @@ class FittedReview:
     weights: Annotated[tuple[_Weight, ...], Field(min_length=len(KNOTS), max_length=len(KNOTS))]
 
     def __post_init__(self) -> None:
-        """Refuse curves that do not rise.
-
-        Raises:
-            TypeError: One does not.
-        """
+        """Refuse curves that do not rise, by TypeError."""
         check_calibration(MODEL, self.model_curve)
         check_calibration(REVIEWER, self.reviewer_curve)
 

@@ -15,23 +15,15 @@ def mcp(
         typer.Option(metavar="NAME", help="Environment variable that holds a key of the service."),
     ] = None,
 ) -> None:
-    """Offer a running service to agents by the Model Context Protocol, on stdin and stdout.
-
-    The tools are suggest, search, explain and feedback.
-    """
+    """Offer a service to agents, by MCP on stdin and stdout: suggest, search, explain, feedback."""
+    from longtail.models.errors import ConfigError
     from longtail.models.extras import require
 
     require("mcp", "longtail mcp")
-    key = None if api_key_env is None else _key_of(api_key_env)
+    key = None if api_key_env is None else os.environ.get(api_key_env)
+    if api_key_env is not None and not key:
+        raise ConfigError(f"--api-key-env {api_key_env!r}: no such environment variable; set it")
     from longtail.service.client.agents import make_server
     from longtail.service.client.client import AsyncClient
 
     make_server(AsyncClient(url, key=key)).run()
-
-
-def _key_of(variable: str) -> str:
-    from longtail.models.errors import ConfigError
-
-    if not (key := os.environ.get(variable)):
-        raise ConfigError(f"--api-key-env {variable!r}: no such environment variable; set it")
-    return key

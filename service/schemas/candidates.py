@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -15,39 +15,29 @@ class CandidateSchema(Answer):
 
     model_config = ConfigDict(validate_by_name=True)
 
-    name: str
-    """Always `labels`."""
+    name: Literal["labels"] = "labels"
     description: str
     """The model version that found them."""
-    strict: bool
-    """Always true: nothing but the schema may be answered."""
+    strict: Literal[True] = True
+    """Nothing but the schema may be answered."""
     content: dict[str, Any] = Field(alias="schema")
     """Of an object with `labels`, a list of ids. `enum` has the ids, best first; `description` has
     the name of each on a line of its own. Without candidates the list must be empty."""
 
 
 def schema_of(prediction: Prediction, version: int) -> CandidateSchema:
-    """Return the schema of the labels of a text.
-
-    Args:
-        prediction: Has them.
-        version: Of the model.
-    """
+    """Return the schema of the labels of a text, which a version of the model has found."""
     items: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
     if prediction.labels:
-        names = (f"{each.id}: {each.name}" for each in prediction.labels)
+        names = "\n".join(f"{each.id}: {each.name}" for each in prediction.labels)
         own = {"type": "string", "enum": [each.id for each in prediction.labels]}
-        described = "Ids of the labels that fit the text:\n" + "\n".join(names)
+        described = f"Ids of the labels that fit the text:\n{names}"
         items = {"type": "array", "items": own, "description": described}
-    schema = {
+    content = {
         "type": "object",
         "properties": {"labels": items},
         "required": ["labels"],
         "additionalProperties": False,
     }
-    return CandidateSchema(
-        name="labels",
-        description=f"Labels by version {version} of the model",
-        strict=True,
-        content=schema,
-    )
+    description = f"Labels by version {version} of the model"
+    return CandidateSchema(description=description, content=content)

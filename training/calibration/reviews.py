@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 from scipy.special import log_expit
 
 from longtail.models.errors import ConfigError
@@ -72,25 +72,24 @@ def fit_review(
     is_true = pairs.is_true[is_there]
     any_one = np.log(is_true.sum() + 1) - np.log((~is_true).sum() + 1)
     own = replace(own, intercept=float(own.intercept - any_one))
-    weights = _fit_weights(
-        log_odds_of(model, pairs.scores[MODEL][is_there]),
-        log_odds_of(own, pairs.scores[REVIEWER][is_there]),
-        knot_shares(counts[pairs.labels[is_there]], KNOTS),
-        is_true,
+    # The weights w, at least 0, of the log-odds model + (shares w) added.
+    offset, added = (
+        log_odds_of(curve, pairs.scores[name][is_there])
+        for name, curve in ((MODEL, model), (REVIEWER, own))
     )
+    columns = knot_shares(counts[pairs.labels[is_there]], KNOTS) * added[:, None]
+    zeros, steps = np.zeros(len(KNOTS)), np.diff(np.eye(len(KNOTS)), axis=0)
+    penalty = 2 * (_RIDGE * np.eye(len(KNOTS)) + _SMOOTHNESS * steps.T @ steps)
+    found = logistic_regression(columns, is_true, zeros, zeros, offset=offset, penalty=penalty)
     num_documents, num_candidates = pairs.labels.shape
-    return FittedReview(scorer, reviewer, num_candidates, num_documents, model, own, weights)
+    sizes, weights = (num_candidates, num_documents), tuple(found.round(6).tolist())
+    return FittedReview(scorer, reviewer, *sizes, model, own, weights)
 
 
 def held_out_gain(pairs: ScoredPairs, counts: Int64[np.ndarray, label]) -> ReviewGain:
     """Return how much a reviewer adds, fitted on one half of the documents, measured on the other.
 
-    Args:
-        pairs: As of `fit_review`.
-        counts: As there.
-
-    Raises:
-        ConfigError: No candidate of one of the halves is right.
+    Arguments and errors are those of `fit_review`.
     """
     rows = np.arange(len(pairs.labels))
     alone, both = np.empty((2, *pairs.labels.shape))
@@ -103,19 +102,3 @@ def held_out_gain(pairs: ScoredPairs, counts: Int64[np.ndarray, label]) -> Revie
     losses = [-log_expit(np.where(pairs.is_true, x, -x)).sum(axis=1) for x in (alone, both)]
     gains = losses[0] - losses[1]
     return ReviewGain(float(gains.mean()), float(gains.std() / np.sqrt(len(rows))), both)
-
-
-def _fit_weights(
-    model: Float64[np.ndarray, pair],
-    added: Float64[np.ndarray, pair],
-    shares: Float64[np.ndarray, "pair knot"],
-    is_true: Bool[np.ndarray, pair],
-) -> tuple[float, ...]:
-    """Return the weights w, at least 0, of a logistic regression: model + (shares w) added."""
-    columns = shares * added[:, None]
-    num_knots = shares.shape[1]
-    steps = np.diff(np.eye(num_knots), axis=0)
-    penalty = 2 * (_RIDGE * np.eye(num_knots) + _SMOOTHNESS * steps.T @ steps)
-    zeros = np.zeros(num_knots)
-    found = logistic_regression(columns, is_true, zeros, zeros, offset=model, penalty=penalty)
-    return tuple(found.round(6).tolist())
