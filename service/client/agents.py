@@ -48,9 +48,9 @@ class AgentTools:
         added: LabelIds | None = None,
     ) -> dict[str, Any]:
         """Store what a person said of labels: suggested and right, suggested and wrong, missing."""
-        given = {"accepted": accepted, "rejected": rejected, "added": added}
-        entry = {name: ids for name, ids in given.items() if ids is not None}
-        return await _told(self._client.give_feedback([{"text": text, **entry}]))
+        given = {"text": text, "accepted": accepted, "rejected": rejected, "added": added}
+        entry = {name: value for name, value in given.items() if value is not None}
+        return await _told(self._client.give_feedback([entry]))
 
 
 async def _told(answer: Awaitable[BaseModel]) -> dict[str, Any]:
@@ -63,11 +63,7 @@ async def _told(answer: Awaitable[BaseModel]) -> dict[str, Any]:
 
 
 def make_server(client: AsyncClient) -> MCPServer:
-    """Return a server with the tools `suggest`, `search`, `explain` and `feedback`.
-
-    Args:
-        client: Asks the service; is used on the event loop of the server.
-    """
+    """Return a server with all `AgentTools`; it uses the client on its own event loop."""
     from mcp.server import MCPServer
 
     server = MCPServer("longtail", instructions=_INSTRUCTIONS, log_level="WARNING")

@@ -18,6 +18,7 @@ from jaxtyping import Float64
 from scipy.special import expit
 
 from longtail.models.errors import LongtailError
+from longtail.models.names import ReviewFailure
 from longtail.models.results import Prediction, Review
 from longtail.models.review.fitted import FittedReview
 from longtail.models.review.registry import open_reviewer, read_key
@@ -85,9 +86,9 @@ class ReviewDesk:
                 if sum(is_wanted[:row]) >= most:
                     raise UnreviewedError("request-limit")
                 found = await self._review(engine, asked, answer, row, until)
-            except UnreviewedError as error:
-                (told,) = error.args
-                found = replace(ordinary, review=Review(told))
+            except Exception as error:  # noqa: BLE001  # there is an answer without it
+                told = why = _reason(error)
+                found = replace(ordinary, review=Review(why))
             self._telemetry.observe_review(told, time.monotonic() - started)
             return found
 
@@ -107,19 +108,19 @@ class ReviewDesk:
     async def _review(
         self, engine: Engine, asked: PredictRequest, answer: EngineAnswer, row: int, until: float
     ) -> Prediction:
-        fitted = self._fitted(answer, asked)
+        fitted, settings = self._fitted(answer, asked), self._settings
         text, catalogue = asked.all_texts[row], answer.model.predictor.catalogue
         k = min(fitted.num_candidates, len(catalogue))
         changes = {"k": k, "threshold": None, "version": answer.model.version}
         left_s = max(0.001, until - time.monotonic() - _SPARE_S)
         query = Query([text], asked.model_copy(update=changes), left_s)
-        try:
-            (candidates,) = (await engine.predict(query)).predictions
-        except LongtailError as error:
-            is_late = isinstance(error, DeadlineError)
-            raise UnreviewedError("time-limit" if is_late else "busy") from error
+        (candidates,) = (await engine.predict(query)).predictions
         rows = [each.index for each in candidates.labels]
-        scores = await self._scores(text, [candidate_text(catalogue[i]) for i in rows], until)
+        told = [candidate_text(catalogue[i]) for i in rows]
+        limit_s = min(settings.review_timeout_s, until - time.monotonic() - _SPARE_S)
+        bounds = settings.review_attempts, self._count_attempt
+        async with asyncio.timeout(limit_s), self._slots:
+            scores = await attempted_scores(self._reviewer, text, told, *bounds)
         log_odds = fitted.log_odds(
             np.array([each.score for each in candidates.labels], dtype=np.float32),
             np.array(scores, dtype=np.float32),
@@ -142,26 +143,25 @@ class ReviewDesk:
             raise UnreviewedError("not-fitted")
         return fitted
 
-    async def _scores(self, text: str, candidates: list[str], until: float) -> list[float]:
-        limit_s = min(self._settings.review_timeout_s, until - time.monotonic() - _SPARE_S)
-        bounds = self._settings.review_attempts, self._count_attempt
-        try:
-            async with asyncio.timeout(limit_s), self._slots:
-                return await attempted_scores(self._reviewer, text, candidates, *bounds)
-        except UnreviewedError:
-            raise
-        except TimeoutError as error:
-            raise UnreviewedError("time-limit") from error
-        except Exception as error:  # whatever it is, there is an answer without it
-            told = str(error) if isinstance(error, ReviewError) else type(error).__name__
-            logger.warning("a review failed: %s", told)
-            raise UnreviewedError("reviewer-failed") from error
-
     def _count_attempt(self) -> None:
         day = int(time.time() // _DAY_S)
         self._attempts[day] += 1
         if self._attempts[day] > self._settings.max_reviews_per_day:
             raise UnreviewedError("daily-limit")
+
+
+def _reason(error: Exception) -> ReviewFailure:
+    """Return why there is no review, by what was raised."""
+    why: ReviewFailure = "busy"
+    if isinstance(error, UnreviewedError):
+        why = error.args[0]
+    elif isinstance(error, TimeoutError | DeadlineError):
+        why = "time-limit"
+    elif isinstance(error, ReviewError) or not isinstance(error, LongtailError):
+        told = str(error) if isinstance(error, ReviewError) else type(error).__name__
+        logger.warning("a review failed: %s", told)
+        why = "reviewer-failed"
+    return why
 
 
 def _reordered(

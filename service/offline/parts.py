@@ -59,6 +59,16 @@ class Parts:
     predictor: ArrowPredictor
     asked: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        """Find the file systems, or raise BundleError."""
+        with reaching(self.source):
+            self._files, self._pattern = url_to_fs(self.source)
+        fixed = re.split(r"[*?\[]", self._pattern)[0]
+        self._root = fixed[: fixed.rfind("/") + 1]
+        with reaching(self.target):
+            files, path = url_to_fs(self.target)
+            self._folder = DirFileSystem(path.rstrip("/"), files)
+
     def predict(self, answer: Answer | None = None, *, overwrite: bool = False) -> Tally:
         """Answer the parts that have no answers; return what became of all rows of all runs.
 
@@ -71,7 +81,7 @@ class Parts:
             ConfigError: The target holds other files, or answers to another question.
             LongtailError: A place can't be reached, or what `answer` raises.
         """
-        names, target = self._names(), self._target()
+        names = self._names()
         with reaching(self.target):
             records = self._kept({*names}, overwrite=overwrite)
         left = [name for name in names if name not in records]
@@ -79,9 +89,9 @@ class Parts:
         for record in tqdm(answers, "predict", len(names), initial=len(records), unit=" parts"):
             records[record["part"]] = record
         with reaching(self.target):
-            target.pipe_file(MANIFEST, b"".join(_line(records[name]) for name in names))
-            if target.exists(RECORDS):
-                target.rm(RECORDS, recursive=True)
+            self._folder.pipe_file(MANIFEST, b"".join(_line(records[name]) for name in names))
+            if self._folder.exists(RECORDS):
+                self._folder.rm(RECORDS, recursive=True)
         return _tally_of([records[name] for name in names])
 
     def answer(self, name: str) -> Record:
@@ -93,11 +103,12 @@ class Parts:
         """
         where = f"{self.source}: part {name!r}"
         with reaching(where), TemporaryDirectory() as folder:
-            files, root, _ = self._source()
-            key, target, source = files.ukey(root + name), Path(folder, "out"), Path(root + name)
-            if not isinstance(files, LocalFileSystem):
-                source = Path(folder, "in")
-                files.get_file(root + name, str(source))
+            path, source, target = self._root + name, Path(folder, "in"), Path(folder, "out")
+            key = self._files.ukey(path)
+            if isinstance(self._files, LocalFileSystem):
+                source = Path(path)
+            else:
+                self._files.get_file(path, str(source))
             try:
                 counts = self._write(source, target)
             except DataError as error:
@@ -115,23 +126,22 @@ class Parts:
 
     def _names(self) -> list[str]:
         """Return the names of the parts, below the last folder that is no pattern."""
-        (files, root, pattern), target = self._source(), self._target()
         with reaching(self.source):
-            paths = sorted(path for path in files.glob(pattern) if files.isfile(path))
+            paths = sorted(filter(self._files.isfile, self._files.glob(self._pattern)))
         if not paths:
             raise DataError(f"--input {self.source!r}: there is no such file; check the address")
-        within = [path for path in paths if path.startswith(f"{target.path}/")]
-        if within and type(target.fs) is type(files):
+        within = [path for path in paths if path.startswith(f"{self._folder.path}/")]
+        if within and type(self._folder.fs) is type(self._files):
             raise DataError(f"--output {self.target!r}: has {within[0]!r} of --input; name another")
-        return [path.removeprefix(root) for path in paths]
+        return [path.removeprefix(self._root) for path in paths]
 
     def _kept(self, names: Set[str], *, overwrite: bool) -> dict[str, Record]:
         """Return the records of the parts that are done."""
-        target = self._target()
-        sizes = {name: info["size"] for name, info in target.find("", detail=True).items()}
+        found = self._folder.find("", detail=True)
+        sizes = {name: info["size"] for name, info in found.items()}
         own = sorted(name for name in sizes if name.startswith((MANIFEST, f"{RECORDS}/")))
         noted = [name for name in own if name.endswith((MANIFEST, ".json"))]
-        contents = target.cat(noted) if noted else {}
+        contents = self._folder.cat(noted) if noted else {}
         records, done = dict[str, Record](), dict[str, Record]()
         for line in b"\n".join(contents[name] for name in noted).splitlines():  # the oldest first
             with suppress(ValueError, KeyError, TypeError):  # cut off, or not ours
@@ -152,9 +162,8 @@ class Parts:
             return "is not the answer to a part of --input; choose an empty folder"
         if record is None:
             return "is there already; replace it with --overwrite, or choose another folder"
-        files, root, _ = self._source()
         differing = differences(record, self.asked)
-        if not differing and files.ukey(root + name) != record["input"]["key"]:
+        if not differing and self._files.ukey(self._root + name) != record["input"]["key"]:
             differing = "its input has changed since"
         advice = "give the same command, replace them with --overwrite, or choose another folder"
         return differing and f"has the answers of another run ({differing}); {advice}"
@@ -179,26 +188,14 @@ class Parts:
 
     def _publish(self, name: str, written: Path, record: Record) -> None:
         """Put an answered part under its name, whole; its record comes first."""
-        target = self._target()
         noted, incoming = (f"{RECORDS}/{name}.{end}" for end in ("json", uuid4().hex))
         for path in (name, noted):
-            target.makedirs(path.rpartition("/")[0], exist_ok=True)
-        target.put_file(str(written), incoming)
-        if target.exists(name):  # else it could be taken for what the record says
-            target.rm_file(name)
-        target.pipe_file(noted, _line(record))
-        target.mv(incoming, name)
-
-    def _source(self) -> tuple[Any, str, str]:
-        """Return the file system, the folder of all parts with "/", and the path or pattern."""
-        files, path = url_to_fs(self.source)
-        fixed = re.split(r"[*?\[]", path)[0]
-        return files, fixed[: fixed.rfind("/") + 1], path
-
-    def _target(self) -> DirFileSystem:
-        """Return the folder of the answers."""
-        files, path = url_to_fs(self.target)
-        return DirFileSystem(path.rstrip("/"), files)
+            self._folder.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self._folder.put_file(str(written), incoming)
+        if self._folder.exists(name):  # else it could be taken for what the record says
+            self._folder.rm_file(name)
+        self._folder.pipe_file(noted, _line(record))
+        self._folder.mv(incoming, name)
 
 
 def answer_on_ray(
@@ -206,17 +203,13 @@ def answer_on_ray(
 ) -> Iterator[Record]:
     """Yield records of parts from workers of a Ray cluster, which repeat their part if they die.
 
-    Args:
-        num_workers: Processes with a model each.
-        num_threads: Of each.
-        device: "cpu", or "cuda" for a GPU a worker.
-        parts: What to answer.
-        names: Of the parts.
+    Each is a process with a model, so many threads and, with the device "cuda", a GPU.
     """
     ray = start_ray("--engine ray", num_workers * num_threads)
     options = {"num_cpus": num_threads, "num_gpus": int(device == "cuda")}
     worker = ray.remote(**options, max_restarts=-1, max_task_retries=-1)(Parts)
-    pool = ray.util.ActorPool([worker.remote(**vars(parts)) for _ in names[:num_workers]])
+    asked = (parts.source, parts.target, parts.predictor, parts.asked)
+    pool = ray.util.ActorPool([worker.remote(*asked) for _ in names[:num_workers]])
     yield from pool.map_unordered(lambda each, name: each.answer.remote(name), names)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,10 +121,8 @@ def find_review(
     ]
     found = asyncio.run(_reviews(reviewer, texts, candidates, timeout_s))
     answered = [row for row, scores in enumerate(found) if scores is not None]
-    truth, before = (
-        truth[rows[answered]],
-        Ranking(ranking.labels[answered], ranking.scores[answered]),
-    )
+    truth = truth[rows[answered]]
+    before = Ranking(ranking.labels[answered], ranking.scores[answered])
     is_there = before.labels != NO_LABEL
     reviewed = np.zeros(is_there.shape, dtype=np.float32)
     reviewed[is_there] = [score for scores in found if scores is not None for score in scores]
@@ -132,26 +130,24 @@ def find_review(
     scores = {MODEL: before.scores, REVIEWER: reviewed}
     pairs = ScoredPairs(before.labels, is_true, is_there, weights, scores)
     counts = catalogue.training_counts
-    review, gain = fit_review(pairs, counts, scorer, reviewer.name), held_out_gain(pairs, counts)
+    review = fit_review(pairs, counts, scorer, reviewer.name)
+    gain = held_out_gain(pairs, counts)
     order = np.argsort(-gain.log_odds, axis=1, kind="stable")
     after = Ranking(*(np.take_along_axis(x, order, 1) for x in (before.labels, before.scores)))
-    rankings, ks = {"before": before, "after": after}, [each for each in _KS if each <= k]
-    of_training = counts, bundle.manifest.training_document_count
-    evaluation = evaluate(rankings, truth, *of_training, ks)
+    evaluation = evaluate(
+        {"before": before, "after": after}, truth, counts,
+        bundle.manifest.training_document_count, [each for each in _KS if each <= k],
+    )  # fmt: skip
     return Reviewed(review, gain, evaluation, pairs, len(rows) - len(answered), left_out)
 
 
 async def _reviews(
     reviewer: Reviewer, texts: Sequence[str], candidates: Sequence[list[str]], timeout_s: float
 ) -> list[list[float] | None]:
-    """Return the scores of each text; None where the reviewer failed.
-
-    Raises:
-        ConfigError: It failed on more than a tenth of the texts; the others are not asked about.
-    """
+    """Return the scores of each text; None where the reviewer failed, on at most a tenth."""
     parallel, num_failed = asyncio.Semaphore(_PARALLEL), 0
 
-    async def review(text: str, own: list[str], done: Callable[[], object]) -> list[float] | None:
+    async def review(text: str, own: list[str]) -> list[float] | None:
         nonlocal num_failed
         try:
             async with parallel, asyncio.timeout(timeout_s):
@@ -160,17 +156,16 @@ async def _reviews(
             num_failed += 1
             if num_failed <= _MOST_FAILED * len(texts):
                 return None
-            why = str(error) or f"no scores within {timeout_s:g} s"
             raise ConfigError(
                 f"reviewer {reviewer.name!r} failed on {num_failed} of {len(texts)} documents, the "
-                f"last time with: {why}; expected to fail on at most {_MOST_FAILED:.0%}"
+                f"last time with: {str(error) or f'no scores within {timeout_s:g} s'}; expected at "
+                f"most {_MOST_FAILED:.0%}"
             ) from error
         finally:
-            done()
+            bar.update()
 
-    try:
-        with progress_bar(total=len(texts), desc="review", unit="doc") as bar:
-            asked = zip(texts, candidates, strict=True)
-            return await asyncio.gather(*(review(*each, bar.update) for each in asked))
-    finally:
-        await reviewer.close()
+    with progress_bar(total=len(texts), desc="review", unit="doc") as bar:
+        try:
+            return await asyncio.gather(*map(review, texts, candidates))
+        finally:
+            await reviewer.close()

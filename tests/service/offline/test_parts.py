@@ -172,8 +172,8 @@ def test_workers_of_a_cluster_write_the_same_files(parts, place, monkeypatch):
 
     def start(*given):
         def remote(kind):
-            def make(**asked):
-                made.append(kind(**asked))
+            def make(*asked):
+                made.append(kind(*asked))
                 return SimpleNamespace(answer=SimpleNamespace(remote=made[-1].answer))
 
             return SimpleNamespace(remote=make)
