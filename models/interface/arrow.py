@@ -65,6 +65,8 @@ class ArrowPredictor:
             BundleError: The model is not found, or is not whole.
         """
         require("parquet", "arrow_predictor")
+        import pyarrow as pa
+
         found = find_model(model, version)
         found.manifest.check_asked(ranking_options(options).scorer, options.get("k", 1))
         self.version, self.digest = found.version, found.manifest.digest
@@ -73,14 +75,20 @@ class ArrowPredictor:
         self._text = (text,) if isinstance(text, str) else tuple(text)
         self._id = id
         self._options: Any = {**options, "language": language}
+        names, numbers = pa.list_(pa.string()), pa.list_(pa.float64())
+        self._added = pa.schema({
+            "label_ids": names, "label_names": names, "probabilities": numbers, "scores": numbers,
+            "accepted": pa.list_(pa.bool_()), "remarks": names, "error": pa.string(),
+            "version": pa.int32(), "digest": pa.string(),
+        })  # fmt: skip
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield a `pyarrow.RecordBatch` with labels row by row; raises as `schema` does."""
         for number, batch in enumerate(batches):
-            schema, added = self.schema(batch.schema, f"batch {number}: "), _schema_of()
-            kept = map(batch.column, schema.names[: -len(added)])
-            columns = batch.from_pylist(self._rows_of(batch), added).columns
-            yield batch.from_arrays([*kept, *columns], schema=schema)
+            schema = self.schema(batch.schema, f"batch {number}: ")
+            kept = map(batch.column, schema.names[: -len(self._added)])
+            added = batch.from_pylist(self._rows_of(batch), self._added)
+            yield batch.from_arrays([*kept, *added.columns], schema=schema)
 
     def table(self, table: Any) -> Any:
         """Return a `pyarrow.Table` with labels for each row of one; raises what a call raises."""
@@ -88,6 +96,8 @@ class ArrowPredictor:
 
     def schema(self, given: Any, where: str = "") -> Any:
         """Return the `pyarrow.Schema` of the output for that of the input, or raise DataError."""
+        import pyarrow as pa
+
         kept = given.names if self._id is None else [self._id]
         for name in (*self._text, *kept):
             if given.names.count(name) != 1:
@@ -95,10 +105,10 @@ class ArrowPredictor:
                 raise DataError(f"{where}expected one column {name!r}, got the columns {names}")
             if name in self._text and str(found := given.field(name).type) not in _TEXT_TYPES:
                 raise DataError(f"{where}column {name!r} is of type {found}; cast it to string")
-            if name in kept and name in _schema_of().names:
+            if name in kept and name in self._added.names:
                 advice = "rename it, or keep only one column (id)"
                 raise DataError(f"{where}column {name!r} has the name of an added one; {advice}")
-        return _schema_of(map(given.field, kept))
+        return pa.schema([*map(given.field, kept), *self._added])
 
     def _rows_of(self, batch: Any) -> list[dict[str, Any]]:
         """Return the values of the added columns, where a row has them."""
@@ -148,16 +158,3 @@ def _labels_of(prediction: Prediction) -> dict[str, Any]:
         "accepted": [label.accepted for label in labels],
         "remarks": remarks,
     }
-
-
-def _schema_of(kept: Iterable[Any] = ()) -> Any:
-    """Return the schema of some fields and those that are added."""
-    import pyarrow as pa
-
-    texts, numbers = pa.list_(pa.string()), pa.list_(pa.float64())
-    added = {
-        "label_ids": texts, "label_names": texts, "probabilities": numbers, "scores": numbers,
-        "accepted": pa.list_(pa.bool_()), "remarks": texts, "error": pa.string(),
-        "version": pa.int32(), "digest": pa.string(),
-    }  # fmt: skip
-    return pa.schema([*kept, *added.items()])

@@ -63,10 +63,7 @@ class FittedReview:
     ) -> Float64[np.ndarray, "*shape"]:
         """Return the log-odds that candidates are right, in nats.
 
-        Args:
-            scores: By the scorer; -inf where there is no candidate.
-            reviewed: By the reviewer.
-            training_counts: Training documents of each label.
+        They are -inf where the score by the scorer is, as there is no candidate.
         """
         weights = np.interp(np.log1p(training_counts), np.log1p(KNOTS), self.weights)
         added = weights * log_odds_of(self.reviewer_curve, reviewed)

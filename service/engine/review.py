@@ -45,11 +45,7 @@ class ReviewDesk:
     """Gets reviews of answers, within the bounds of the settings; belongs to one event loop."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        """Open the reviewer of the settings; nothing is sent yet.
-
-        Raises:
-            ConfigError: There is none, or its settings do not fit each other.
-        """
+        """Open the reviewer of the settings, or raise ConfigError; nothing is sent yet."""
         key = read_key(settings.review_key, settings.review_key_file)
         kind, address = settings.reviewer or "", settings.review_address
         self._reviewer = open_reviewer(kind, address, settings.review_model, key)
@@ -69,11 +65,7 @@ class ReviewDesk:
     ) -> EngineAnswer:
         """Return an answer with reviews of its texts, where they are wanted.
 
-        Args:
-            engine: Ranks the candidates.
-            asked: The request.
-            answer: Its ordinary answer.
-            until: When the request has to be answered, by `time.monotonic`.
+        The request has to be answered at the time `until`, by `time.monotonic`.
         """
         is_wanted = [self._is_wanted(asked, each) for each in answer.predictions]
         most = self._settings.max_reviews_per_request

@@ -39,7 +39,7 @@ BATCH_ROWS = 8192
 
 Record: TypeAlias = dict[str, Any]
 Answer: TypeAlias = Callable[["Parts", Sequence[str]], Iterable[Record]]
-"""Answers the parts of these names, and yields their records in any order."""
+"""Answers parts by their names, and yields their records in any order."""
 
 
 @dataclass  # neither frozen nor with slots: Ray makes workers of it

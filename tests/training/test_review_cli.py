@@ -80,14 +80,15 @@ def test_a_perfect_reviewer_is_fitted_and_served(call, registry, oracle, tiny_co
     [
         (lambda text, name: crc32((text + name).encode()) % 97, [], (), "from chance"),
         (lambda *_: 0.0, ["refused"] * 99, (), "answers with 401"),
-        (lambda *_: 0.0, ["silent"] * 99, ("--timeout", 0.1), "no scores within"),
+        (lambda *_: 0.0, ["silent"] * 99, (), "no scores within"),
         (lambda *_: 0.0, [], ("--scorer", "magic"), "expected one of"),
         (lambda *_: 0.0, [], ("--documents", 5), "at least 10"),
     ],
 )
 def test_a_reviewer_that_adds_nothing_publishes_nothing(
-    call, registry, score, faults, options, words
+    call, registry, monkeypatch, score, faults, options, words
 ):
+    monkeypatch.setattr("longtail.training.assessment.reviewed.TIMEOUT_S", 0.1 if faults else 60.0)
     with standing_in(score, faults) as server, pytest.raises(ConfigError, match=words):
         call("review", "--reviewer", "rerank", "--address", server.url, *options)
     assert Registry(registry).versions() == [1]

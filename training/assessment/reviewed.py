@@ -30,6 +30,8 @@ _MOST_FAILED = 0.1
 """Share of the documents whose reviews may fail."""
 _PARALLEL = 4
 _ATTEMPTS = 3
+TIMEOUT_S = 60.0
+"""Of a review with all its attempts; slower ones are of no use to a service."""
 _KS = (1, 3, 5, 10)
 
 
@@ -83,7 +85,6 @@ def find_review(
     num_documents: int,
     num_candidates: int,
     scorer: str | None = None,
-    timeout_s: float = 60.0,
 ) -> Reviewed:
     """Let a reviewer score the candidates of some documents, and fit what its scores count.
 
@@ -95,7 +96,6 @@ def find_review(
         num_documents: Documents that are reviewed, spread over the split.
         num_candidates: Labels of each, the best ones.
         scorer: None: the default one.
-        timeout_s: Seconds that one review may take.
 
     Raises:
         ConfigError: There is no such scorer, too few documents, or the reviewer fails on more than
@@ -119,7 +119,7 @@ def find_review(
         [candidate_text(catalogue[x]) for x in row if x != NO_LABEL]
         for row in ranking.labels.tolist()
     ]
-    found = asyncio.run(_reviews(reviewer, texts, candidates, timeout_s))
+    found = asyncio.run(_reviews(reviewer, texts, candidates))
     answered = [row for row, scores in enumerate(found) if scores is not None]
     truth = truth[rows[answered]]
     before = Ranking(ranking.labels[answered], ranking.scores[answered])
@@ -142,7 +142,7 @@ def find_review(
 
 
 async def _reviews(
-    reviewer: Reviewer, texts: Sequence[str], candidates: Sequence[list[str]], timeout_s: float
+    reviewer: Reviewer, texts: Sequence[str], candidates: Sequence[list[str]]
 ) -> list[list[float] | None]:
     """Return the scores of each text; None where the reviewer failed, on at most a tenth."""
     parallel, num_failed = asyncio.Semaphore(_PARALLEL), 0
@@ -150,7 +150,7 @@ async def _reviews(
     async def review(text: str, own: list[str]) -> list[float] | None:
         nonlocal num_failed
         try:
-            async with parallel, asyncio.timeout(timeout_s):
+            async with parallel, asyncio.timeout(TIMEOUT_S):
                 return await attempted_scores(reviewer, text, own, _ATTEMPTS)
         except (ReviewError, TimeoutError) as error:
             num_failed += 1
@@ -158,7 +158,7 @@ async def _reviews(
                 return None
             raise ConfigError(
                 f"reviewer {reviewer.name!r} failed on {num_failed} of {len(texts)} documents, the "
-                f"last time with: {str(error) or f'no scores within {timeout_s:g} s'}; expected at "
+                f"last time with: {str(error) or f'no scores within {TIMEOUT_S:g} s'}; expected at "
                 f"most {_MOST_FAILED:.0%}"
             ) from error
         finally:

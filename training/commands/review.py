@@ -59,9 +59,6 @@ def review(
     scorer: Annotated[
         str | None, typer.Option(help="Whose labels.", show_default="the model's default")
     ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=0.001, help="Seconds that the review of a document may take.")
-    ] = 60.0,
     activate: Annotated[bool, typer.Option(help="Let 'current' name the new version.")] = True,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
@@ -91,7 +88,7 @@ def review(
     key = read_key(os.environ.get("LONGTAIL_REVIEW_KEY", ""), key_file)
     found = find_review(
         bundle, dataset, split, open_reviewer(reviewer, address, model, key),
-        num_documents=documents, num_candidates=candidates, scorer=scorer, timeout_s=timeout,
+        num_documents=documents, num_candidates=candidates, scorer=scorer,
     )  # fmt: skip
     found.check_gain()
     texts = {REVIEW_NAME: review_to_json(found.review)}
