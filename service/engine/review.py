@@ -21,7 +21,7 @@ from longtail.models.errors import LongtailError
 from longtail.models.names import ReviewFailure
 from longtail.models.results import Prediction, Review
 from longtail.models.review.fitted import FittedReview
-from longtail.models.review.registry import open_reviewer, read_key
+from longtail.models.review.registry import open_reviewer
 from longtail.models.review.reviewer import ReviewError, attempted_scores, candidate_text
 from longtail.service.engine.engine import Engine, EngineAnswer
 from longtail.service.engine.queries import Query
@@ -46,9 +46,9 @@ class ReviewDesk:
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         """Open the reviewer of the settings, or raise ConfigError; nothing is sent yet."""
-        key = read_key(settings.review_key, settings.review_key_file)
+        key = settings.review_key, settings.review_key_file
         kind, address = settings.reviewer or "", settings.review_address
-        self._reviewer = open_reviewer(kind, address, settings.review_model, key)
+        self._reviewer = open_reviewer(kind, address, settings.review_model, *key)
         self._settings = settings
         self._telemetry = telemetry
         self._slots = asyncio.Semaphore(settings.review_concurrency)

@@ -75,7 +75,7 @@ def review(
     from longtail.models.bundle.registry import Registry
     from longtail.models.edit.rewriting import publish_texts
     from longtail.models.review.fitted import REVIEW_NAME, review_to_json
-    from longtail.models.review.registry import open_reviewer, read_key
+    from longtail.models.review.registry import open_reviewer
     from longtail.training.assessment.reviewed import find_review
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver
@@ -85,9 +85,9 @@ def review(
     store.check_writable()
     dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
     check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
-    key = read_key(os.environ.get("LONGTAIL_REVIEW_KEY", ""), key_file)
+    key = os.environ.get("LONGTAIL_REVIEW_KEY", "")
     found = find_review(
-        bundle, dataset, split, open_reviewer(reviewer, address, model, key),
+        bundle, dataset, split, open_reviewer(reviewer, address, model, key, key_file),
         num_documents=documents, num_candidates=candidates, scorer=scorer,
     )  # fmt: skip
     found.check_gain()

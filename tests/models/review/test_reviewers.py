@@ -10,7 +10,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 from longtail.models.errors import ConfigError
-from longtail.models.review.registry import open_reviewer, read_key
+from longtail.models.review.registry import open_reviewer
 from longtail.models.review.reviewer import ReviewError, attempted_scores
 from tests.bench.reviewers import BREAKS, LIES, SLOW, standing_in
 
@@ -99,9 +99,12 @@ def test_wrong_settings_are_refused(arguments, words):
 def test_a_key_comes_from_the_setting_or_a_file(tmp_path):
     file = tmp_path / "key"
     file.write_text(f"{KEY}\n")
-    assert (read_key("given", file), read_key("", file), read_key("", None)) == ("given", KEY, "")
+    for key, path, sent in (("given", file, "given"), ("", file, KEY), ("", None, None)):
+        reviewer = open_reviewer("rerank", "http://a", "", key, path)
+        expected = sent and f"Bearer {sent}"
+        assert reviewer._http.headers.get("Authorization") == expected
     with pytest.raises(ConfigError, match="key-file"):
-        read_key("", tmp_path / "none")
+        open_reviewer("rerank", "http://a", "", "", tmp_path / "none")
 
 
 @pytest.fixture
