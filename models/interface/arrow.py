@@ -22,15 +22,13 @@ from longtail.models.results import Prediction
 from longtail.models.sharing.addresses import find_model
 
 _TEXT_TYPES = frozenset({"string", "large_string", "string_view", "null"})
-_LOCK = Lock()
-"""Held by the one thread that loads models, or computes on a GPU."""
+_LOCK = Lock()  # held by the one thread that loads models, or computes on a GPU
 
 
 class ArrowPredictor:
     """Function from Arrow record batches to record batches with labels; pickled as its arguments.
 
-    Each process loads the model once. A text that can't be labelled gets nulls, and the reason in
-    the column `error`.
+    Each process loads the model once. A text that can't be labelled gets nulls and an `error`.
     """
 
     def __init__(
@@ -101,13 +99,11 @@ class ArrowPredictor:
         kept = given.names if self._id is None else [self._id]
         for name in (*self._text, *kept):
             if given.names.count(name) != 1:
-                names = ", ".join(given.names)
-                raise DataError(f"{where}expected one column {name!r}, got the columns {names}")
+                raise DataError(f"{where}expected 1 column {name!r}, got {', '.join(given.names)}")
             if name in self._text and str(found := given.field(name).type) not in _TEXT_TYPES:
                 raise DataError(f"{where}column {name!r} is of type {found}; cast it to string")
             if name in kept and name in self._added.names:
-                advice = "rename it, or keep only one column (id)"
-                raise DataError(f"{where}column {name!r} has the name of an added one; {advice}")
+                raise DataError(f"{where}column {name!r} is added; rename yours, or keep one (id)")
         return pa.schema([*map(given.field, kept), *self._added])
 
     def _rows_of(self, batch: Any) -> list[dict[str, Any]]:
@@ -124,11 +120,8 @@ class ArrowPredictor:
             model = self._load()
         with nullcontext() if model.predictor.device == "cpu" else _LOCK:
             answers = map(_labels_of, model.predict(good, **self._options))
-        where, own = ", ".join(self._text), {"version": self.version, "digest": self.digest}
-        return [
-            own | ({"error": f"column {where!r} {fault}"} if fault else next(answers))
-            for fault in faults
-        ]
+        own = {"version": self.version, "digest": self.digest}
+        return [own | ({"error": f"text {fault}"} if fault else next(answers)) for fault in faults]
 
 
 arrow_predictor = ArrowPredictor
@@ -137,24 +130,21 @@ arrow_predictor = ArrowPredictor
 @lru_cache(maxsize=4)
 def _loaded(model: str, version: int | None, digest: str, **computing: Any) -> LoadedModel:
     bundle = find_model(model, version or CURRENT).open()
-    if bundle.manifest.digest != digest:
-        raise BundleCorruptError(
-            f"model {model!r}: has the digest {bundle.manifest.digest} here and {digest} where the "
-            "work began; give all machines the same one"
-        )
+    if (found := bundle.manifest.digest) != digest:
+        told = f"model {model!r}: has the digest {found} here and {digest} where the work began"
+        raise BundleCorruptError(f"{told}; give all machines the same one")
     return LoadedModel(bundle, Predictor.of_bundle(bundle, **computing))
 
 
 def _labels_of(prediction: Prediction) -> dict[str, Any]:
-    labels, reason = prediction.labels, prediction.abstained_because
     remarks: list[str] = [each.code for each in prediction.warnings]
     remarks += ["truncated"] if prediction.truncated else []
-    remarks += [f"abstained: {reason}"] if reason else []
+    remarks += [f"abstained: {why}"] if (why := prediction.abstained_because) else []
     return {
-        "label_ids": [label.id for label in labels],
-        "label_names": [label.name for label in labels],
-        "probabilities": [label.probability for label in labels],
-        "scores": [label.score for label in labels],
-        "accepted": [label.accepted for label in labels],
+        "label_ids": [label.id for label in prediction],
+        "label_names": [label.name for label in prediction],
+        "probabilities": [label.probability for label in prediction],
+        "scores": [label.score for label in prediction],
+        "accepted": [label.accepted for label in prediction],
         "remarks": remarks,
     }

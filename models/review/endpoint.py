@@ -24,13 +24,7 @@ class Endpoint:
     """Posts JSON to one URL. No redirects: texts go to the address of the operator only."""
 
     def __init__(self, name: str, address: str, path: str, key: str) -> None:
-        """Prepare; nothing is sent yet.
-
-        Args:
-            name: Of the reviewer (see `Reviewer.name`).
-            address: http or https, with a host.
-            path: Added to it.
-            key: Sent as a bearer token where there is one.
+        """Prepare; nothing is sent yet. The path is added to the address, the key is a token.
 
         Raises:
             ConfigError: The address or the key has another form.

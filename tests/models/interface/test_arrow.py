@@ -69,10 +69,10 @@ def test_a_text_that_is_no_utf_8_costs_its_row(label):
 @pytest.mark.parametrize(
     ("options", "columns", "words"),
     [
-        ({"text": "body"}, {}, "expected one column 'body', got the columns id, text"),
-        ({"id": "uid"}, {}, "expected one column 'uid'"),
+        ({"text": "body"}, {}, "expected 1 column 'body', got id, text"),
+        ({"id": "uid"}, {}, "expected 1 column 'uid'"),
         ({"text": "n"}, {"n": [1]}, "column 'n' is of type int64; cast it to string"),
-        ({}, {"scores": [1]}, "column 'scores' has the name of an added one"),
+        ({}, {"scores": [1]}, "column 'scores' is added"),
     ],
 )
 def test_a_wrong_batch_is_named_with_its_column(label, options, columns, words):
