@@ -11,9 +11,7 @@ takes beside what all share. *Exact* is `longtail.models.ranking.index`: the sea
 near ties in float64, so the answer of the service; *search* is the search alone, whose order near
 ties may differ. The limit is the time in which memory can be read once, by a copy of 256 MiB
 measured here; a batch of 1024 is bound by arithmetic instead, and vectors that fit into the cache
-are not read from memory, so neither has a ratio. CAGRA (cuVS) is a graph that finds most of the
-best labels, not all: its recall is that of the best 10, on vectors of 1000 clusters. Rows that
-can't be measured say why.
+are not read from memory, so neither has a ratio. Rows that can't be measured say why.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from typing import Any
 import faiss
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from machine import begin
 from recording import add_json_option, keep
 
@@ -56,6 +54,7 @@ BATCHES = (1, 64, 1024)
 MANY = 5000  # results, more than FAISS selects on a GPU
 CACHE_BYTES = 2**27  # vectors of less may lie in a GPU's cache
 NO_RATIO = "-"
+_FEW_ROUNDS = 5  # of what takes seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ def vectors_of(num_rows: int, seed: int) -> Float32[np.ndarray, "row dim"]:
 
 
 def search_rows(device: Device, sizes: Sequence[int], bandwidth: float) -> Iterator[Row]:
-    """Yield the rows of exact and plain searches, and of CAGRA."""
+    """Yield the rows of exact and plain searches."""
     if device.is_gpu:
         GpuIndex(np.zeros((1, 8), dtype=np.float32))  # takes the memory that all share
     for size in sizes:
@@ -157,7 +156,6 @@ def search_rows(device: Device, sizes: Sequence[int], bandwidth: float) -> Itera
         except (RuntimeError, LongtailError) as error:
             reason = str(error).strip().splitlines()[0][:100]
             yield Row("search", f"{size:,} labels", f"not measured: {reason}")
-        yield from _cagra_rows(device, vectors, queries)
 
 
 def _rows_of(
@@ -182,47 +180,6 @@ def _rows_of(
             limit = _limit(times.median, vectors.nbytes / bandwidth) if is_read else NO_RATIO
             shape = f"{len(vectors):,} labels, batch {batch}"
             yield Row(f"{kind} {k}", shape, _figure(times, batch), limit, memory)
-
-
-def _cagra_rows(
-    device: Device,
-    vectors: Float32[np.ndarray, "label dim"],
-    queries: Float32[np.ndarray, "row dim"],
-) -> Iterator[Row]:
-    what, shape = "CAGRA", f"{len(vectors):,} labels"
-    if not device.is_gpu or not hasattr(faiss, "GpuIndexCagra"):
-        yield Row(what, shape, "not measured: needs a GPU, and FAISS with cuVS")
-        return
-    free, started = device.free_bytes(), time.perf_counter()
-    config = faiss.GpuIndexCagraConfig()
-    config.graph_degree = 64
-    config.intermediate_graph_degree = 128
-    resources = faiss.StandardGpuResources()
-    resources.noTempMemory()
-    index = faiss.GpuIndexCagra(resources, DIM, faiss.METRIC_INNER_PRODUCT, config)
-    index.train(vectors)
-    built = time.perf_counter() - started
-    memory = _memory(free - device.free_bytes())
-    exact = InnerProductIndex(vectors, np.arange(len(vectors)), device=device.name)
-    wanted = exact.top(queries, K).labels
-    for width in (64, 128, 256):
-        search = faiss.SearchParametersCagra()
-        search.itopk_size = width
-        for batch in BATCHES:
-            part = queries[:batch]
-            times = device.seconds(index.search, part, K, params=search)
-            found = index.search(part, K, params=search)[1]
-            yield Row(
-                f"{what}, itopk {width}, recall {_recall(found, wanted[:batch]):.4f}",
-                f"{shape}, batch {batch}",
-                f"{_figure(times, batch)} (built in {built:.0f} s)",
-                memory=memory,
-            )
-
-
-def _recall(found: Int64[np.ndarray, "row k"], wanted: Int64[np.ndarray, "row k"]) -> float:
-    hits = [len(set(a) & set(b)) for a, b in zip(found.tolist(), wanted.tolist(), strict=True)]
-    return sum(hits) / wanted.size
 
 
 def tree_rows(device: Device, sizes: Sequence[int]) -> Iterator[Row]:
@@ -347,12 +304,14 @@ def main() -> None:
     parser.add_argument(
         "--registry", type=Path, help="of the model whose texts a second to measure"
     )
+    parser.add_argument("--rounds", type=int, default=100, help="of each search, without --quick")
     parser.add_argument("--sizes", type=int, nargs="+", help="numbers of labels")
     parser.add_argument("--no-training", action="store_true")
     parser.add_argument("--output", type=Path)
     add_json_option(parser)
     options = begin(parser)
-    device = Device(options.device, rounds=2 if options.quick else 100)
+    rounds = 2 if options.quick else options.rounds
+    device = Device(options.device, rounds)
     sizes = options.sizes or ([1000, 10_000] if options.quick else [10**4, 10**5, 10**6, 10**7])
     bandwidth = device.bytes_a_second()
     lines = [
@@ -363,10 +322,11 @@ def main() -> None:
         "|---|---|---:|---:|---:|",
     ]
     print("\n".join(lines), flush=True)
+    few = Device(options.device, rounds=min(rounds, _FEW_ROUNDS))
     parts: list[Iterator[Row]] = [
         search_rows(device, sizes, bandwidth),
-        tree_rows(device, [size for size in sizes if size <= 10**6]),
-        prediction_rows(device, options.registry, 8 if options.quick else 2000),
+        prediction_rows(few, options.registry, 8 if options.quick else 2000),
+        tree_rows(few, [size for size in sizes if size <= 10**6]),
     ]
     if not options.no_training:
         parts.append(training_rows(device, options.quick))
