@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import longtail.models.parts.dense_storage
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
-from research.__main__ import app
+from research.commands import app
 from research.diagnosis.measure import diagnose
 from research.diagnosis.theory import (
     keyword_bound,

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from longtail.models import extras
 from longtail.models.errors import ConfigError
-from research.__main__ import app
+from research.__main__ import main
+from research.commands import app
 
 FILES = ["configuration.json", "results.json", "results.md", "results.png", "trials"]
 
@@ -70,3 +72,9 @@ def test_learning_curves_are_drawn_of_a_corpus_and_go_on(tiny_corpus, tmp_path):
     }  # fmt: skip
     with pytest.raises(ConfigError, match=re.escape("another experiment (its plan differs)")):
         call("adversarial", tiny_corpus, *options, "--steps", 3)
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(extras, "_is_found", lambda name: name != "matplotlib")
+    with pytest.raises(SystemExit, match=r'needs matplotlib.* pip install "longtail\[plots\]"'):
+        main()

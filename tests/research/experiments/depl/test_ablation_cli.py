@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from longtail.training.pipeline.train import Run
 from longtail.training.runtime.checkpoints import is_done
-from research.__main__ import app
+from research.commands import app
 from research.experiments.depl import runs
 
 pytestmark = pytest.mark.slow
