@@ -8,11 +8,9 @@ nothing in a bundle can run code.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,7 +33,7 @@ from longtail.models.errors import (
     DataError,
 )
 from longtail.models.files.arrays import mapped_arrays
-from longtail.models.files.durable import share_like, sync_folder, sync_tree
+from longtail.models.files.durable import staged_folder
 from longtail.models.labels.catalogue import LabelCatalogue
 
 LABELS_NAME = "labels.jsonl"
@@ -158,7 +156,9 @@ def write_bundle(
     Raises:
         BundleError: The folder is there already.
     """
-    with _staged(folder) as incoming:
+    if folder.exists():
+        raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
+    with staged_folder(folder, MANIFEST_NAME) as incoming:
         (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8")
         for name, text in texts.items():
             (incoming / name).write_text(text, encoding="utf-8")
@@ -184,25 +184,6 @@ def _link(source: Path, target: Path) -> None:
         target.hardlink_to(source)
     except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
-
-
-@contextmanager
-def _staged(folder: Path) -> Iterator[Path]:
-    # Yield a temporary folder that gets this name once it is whole and on disk, or goes.
-    if folder.exists():
-        raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
-    incoming = folder.parent / f".incoming-{folder.name}-{os.getpid()}"
-    shutil.rmtree(incoming, ignore_errors=True)  # of a killed process that had the same id
-    incoming.mkdir(parents=True)
-    try:
-        yield incoming
-        share_like(incoming, incoming / MANIFEST_NAME)
-        sync_tree(incoming)
-        incoming.rename(folder)
-    except BaseException:
-        shutil.rmtree(incoming, ignore_errors=True)
-        raise
-    sync_folder(folder.parent)
 
 
 def file_info(path: Path) -> FileInfo:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import stat
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,28 @@ def read_json(path: Path) -> Any:
             f"{path}: not JSON in UTF-8 ({error}); restore the file, or delete it with the folder "
             "it lies in and start again"
         ) from error
+
+
+@contextmanager
+def staged_folder(folder: Path, model: str) -> Iterator[Path]:
+    """Yield a temporary folder that gets this name once it is whole and on disk, or is removed.
+
+    Args:
+        folder: Must not exist.
+        model: Name of a file whose permissions all others get (see `share_like`).
+    """
+    incoming = folder.parent / f".incoming-{folder.name}-{os.getpid()}"
+    shutil.rmtree(incoming, ignore_errors=True)  # of a killed process that had the same id
+    incoming.mkdir(parents=True)
+    try:
+        yield incoming
+        share_like(incoming, incoming / model)
+        sync_tree(incoming)
+        incoming.rename(folder)
+    except BaseException:
+        shutil.rmtree(incoming, ignore_errors=True)
+        raise
+    sync_folder(folder.parent)
 
 
 def write_json_durably(path: Path, content: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int64
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError
@@ -21,6 +22,7 @@ from longtail.training.assessment.untrained import LeftOut, find_trained_on
 from longtail.training.calibration.reviews import ReviewGain, fit_review, held_out_gain
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.data.dataset import Dataset
+from longtail.training.data.splits import Split
 from longtail.training.evaluation.by_frequency import Evaluation, evaluate
 from longtail.training.evaluation.metrics import join_truth
 from longtail.training.runtime.progress import progress_bar
@@ -111,10 +113,8 @@ def find_review(
     rows = np.unique(np.linspace(0, last, min(num_documents, last + 1)).astype(np.int64))
     if len(rows) < LEAST_DOCUMENTS:
         raise ConfigError(f"got {len(rows)} documents, expected at least {LEAST_DOCUMENTS}")
-    texts = list(split.part(np.isin(np.arange(last + 1), rows)).texts())
-    predictor = Predictor(read_parts(bundle), default_scorer=scorer)
     k = min(num_candidates, len(catalogue))
-    ranking = predictor.rank(predictor.read(texts), RankingOptions(k=k, scorer=scorer))
+    texts, ranking = best_candidates(bundle, split, rows, k, scorer)
     candidates = [
         [candidate_text(catalogue[x]) for x in row if x != NO_LABEL]
         for row in ranking.labels.tolist()
@@ -139,6 +139,16 @@ def find_review(
         bundle.manifest.training_document_count, [each for each in _KS if each <= k],
     )  # fmt: skip
     return Reviewed(review, gain, evaluation, pairs, len(rows) - len(answered), left_out)
+
+
+def best_candidates(
+    bundle: Bundle, split: Split, rows: Int64[np.ndarray, row], k: int, scorer: str
+) -> tuple[list[str], Ranking]:
+    """Return the texts of some documents (rising rows of a split), and their k best labels."""
+    is_in = np.isin(np.arange(split.scan().labels.shape[0]), rows)
+    texts = list(split.part(is_in).texts())
+    predictor = Predictor(read_parts(bundle), default_scorer=scorer)
+    return texts, predictor.rank(predictor.read(texts), RankingOptions(k=k, scorer=scorer))
 
 
 async def _reviews(

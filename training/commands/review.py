@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -59,6 +60,14 @@ def review(
     scorer: Annotated[
         str | None, typer.Option(help="Whose labels.", show_default="the model's default")
     ] = None,
+    train_documents: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Train a cross-encoder on so many training documents first, and write it to "
+            "--address, a folder that is not there yet; 0: none.",
+        ),
+    ] = 0,
     activate: Annotated[bool, typer.Option(help="Let 'current' name the new version.")] = True,
     json_file: JsonOption = None,
     overwrite: OverwriteOption = False,
@@ -70,8 +79,8 @@ def review(
     it brings nothing on held-out halves of them, nothing is published.
     """
     configure_logging()
-    import os
-
+    if train_documents:
+        _check_training(reviewer, Path(address), registry)
     from longtail.models.bundle.registry import Registry
     from longtail.models.edit.rewriting import publish_texts
     from longtail.models.review.fitted import REVIEW_NAME, review_to_json
@@ -85,6 +94,10 @@ def review(
     store.check_writable()
     dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
     check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
+    if train_documents:
+        from longtail.training.pipeline.cross_encoder import train_cross_encoder
+
+        train_cross_encoder(bundle, dataset, Path(address), train_documents, scorer)
     key = os.environ.get("LONGTAIL_REVIEW_KEY", "")
     found = find_review(
         bundle, dataset, split, open_reviewer(reviewer, address, model, key, key_file),
@@ -106,3 +119,21 @@ def review(
     told = f"Version {number} of {str(registry)!r} counts this reviewer's scores."
     text = f"{found.to_markdown()}\n\n{told}"
     print(deliver(json_file, figures, text))
+
+
+def _check_training(reviewer: str, folder: Path, registry: Path) -> None:
+    """Refuse to train what is no cross-encoder, or to write it over anything."""
+    from longtail.models.errors import ConfigError
+    from longtail.models.extras import require
+    from longtail.models.files.outputs import check_not_in_registry, check_writable_folder
+
+    if reviewer != "cross-encoder":
+        raise ConfigError(f"--train-documents: got reviewer {reviewer!r}, expected 'cross-encoder'")
+    require("cpu", "--train-documents")
+    if os.path.lexists(folder):
+        raise ConfigError(
+            f"--address {str(folder)!r} already exists; leave --train-documents out to use the "
+            "cross-encoder in it, or choose another folder"
+        )
+    check_not_in_registry(folder, registry, "--address")
+    check_writable_folder(folder, "--address")

@@ -180,7 +180,11 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-STEPS = ["save_file", "sync_tree", "file_info", "shutil.copytree", "Path.rename"]
+BUNDLE, DURABLE = "longtail.models.bundle.bundle", "longtail.models.files.durable"
+STEPS = [
+    *(f"{BUNDLE}.{step}" for step in ("save_file", "file_info", "shutil.copytree")),
+    *(f"{DURABLE}.{step}" for step in ("share_like", "sync_tree", "Path.rename")),
+]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -195,7 +199,7 @@ def test_a_failure_while_writing_leaves_no_folder(
     def fail(*args: object, **kwargs: object) -> None:
         raise error
 
-    monkeypatch.setattr(f"longtail.models.bundle.bundle.{step}", fail)
+    monkeypatch.setattr(step, fail)
     with pytest.raises(type(error)):
         write_bundle(tmp_path / "new", **arguments)
     assert left_in(tmp_path) == ["encoder"]
@@ -206,7 +210,7 @@ def test_a_folder_left_by_a_killed_writer_does_not_stop_the_next(
 ) -> None:
     with monkeypatch.context() as patch:  # a kill: nothing is cleaned up
         patch.setattr(bundle_module.shutil, "rmtree", lambda *args, **kwargs: None)
-        patch.setattr(bundle_module, "sync_tree", lambda folder: 1 / 0)
+        patch.setattr(f"{DURABLE}.sync_tree", lambda folder: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             write_bundle(tmp_path / "new", **arguments)
     write_bundle(tmp_path / "new", **arguments)

@@ -82,7 +82,7 @@ MOMENTS = {
         1,
     ),
     "aims fitted but not kept": ("longtail.training.runtime.kept", "write_lines_durably", 1),
-    "bundle half written": ("longtail.models.bundle.bundle", "sync_tree", 1),
+    "bundle half written": ("longtail.models.files.durable", "sync_tree", 1),
     "bundle not yet numbered": ("longtail.models.bundle.registry", "open_bundle", 1),
     "bundle not yet in the registry's file": (
         "longtail.models.bundle.registry",
