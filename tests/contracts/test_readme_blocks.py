@@ -216,7 +216,8 @@ def help_of(words: list[str]) -> str:
 
 @cache
 def _help(words: tuple[str, ...]) -> str:
-    return CliRunner().invoke(longtail.app, [*words, "--help"]).output
+    wide = {"COLUMNS": "200"}  # on 80, long names of options are cut
+    return CliRunner().invoke(longtail.app, [*words, "--help"], env=wide).output
 
 
 def subcommands(words: list[str]) -> list[str]:
