@@ -37,6 +37,7 @@ class CrossEncoder:
         self.name = f"cross-encoder {find_encoder(address).sha256[:12]}"
         self._tokenizer = load_tokenizer(folder)
         self._model = _load(folder)
+        self.reads_keywords = bool(getattr(self._model.config, "reads_keywords", False))
         most = self._tokenizer.model_max_length  # as trained, where its files say it
         self._max_tokens = min(_MAX_TOKENS, num_positions(self._model), most)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="review")

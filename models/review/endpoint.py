@@ -23,6 +23,8 @@ _MAX_RANKED = 32
 class Endpoint:
     """Posts JSON to one URL. No redirects: texts go to the address of the operator only."""
 
+    reads_keywords = False
+
     def __init__(self, name: str, address: str, path: str, key: str) -> None:
         """Prepare; nothing is sent yet. The path is added to the address, the key is a token.
 

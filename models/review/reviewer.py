@@ -12,7 +12,7 @@ from longtail.models.labels.text import PART_END
 
 MAX_TEXT_CHARACTERS = 4000
 """Characters of a text that a reviewer gets; the rest is left out."""
-_MAX_CANDIDATE_CHARACTERS = 400
+_MAX_CANDIDATE_CHARACTERS, _MAX_KEYWORD_CHARACTERS = 400, 80
 _LARGEST_SCORE = 1e6
 _FIRST_PAUSE_S = 0.1
 
@@ -32,6 +32,11 @@ class Reviewer(Protocol):
     name: str
     """Kind and model: a fit for one name is not used with another one."""
 
+    @property
+    def reads_keywords(self) -> bool:
+        """Whether candidates come with the keywords that the label encoder reads."""
+        ...
+
     async def scores(self, text: str, candidates: Sequence[str]) -> list[float]:
         """Return a score for each candidate, higher is better. The caller bounds the time.
 
@@ -45,8 +50,13 @@ class Reviewer(Protocol):
         ...
 
 
-def candidate_text(label: Label) -> str:
-    """Return the name of a label and its description, cut to 400 characters."""
+def candidate_text(label: Label, *, with_keywords: bool = False) -> str:
+    """Return the name of a label and its description, cut to 400 characters.
+
+    With keywords, it is the pseudo description of DEPL (section 3.2) where there is one, cut to 80.
+    """
+    if with_keywords and label.pseudo_description:
+        return label.pseudo_description[:_MAX_KEYWORD_CHARACTERS]
     parts = filter(None, (label.name.strip(), label.description.strip()))
     return PART_END.join(parts)[:_MAX_CANDIDATE_CHARACTERS]
 

@@ -108,7 +108,8 @@ class ReviewDesk:
         query = Query([text], asked.model_copy(update=changes), left_s)
         (candidates,) = (await engine.predict(query)).predictions
         rows = [each.index for each in candidates.labels]
-        told = [candidate_text(catalogue[i]) for i in rows]
+        keywords = self._reviewer.reads_keywords
+        told = [candidate_text(catalogue[i], with_keywords=keywords) for i in rows]
         limit_s = min(settings.review_timeout_s, until - time.monotonic() - _SPARE_S)
         bounds = settings.review_attempts, self._count_attempt
         async with asyncio.timeout(limit_s), self._slots:

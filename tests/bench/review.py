@@ -53,6 +53,7 @@ class SameForAll:
     """Gives every candidate the same score."""
 
     name = NAME
+    reads_keywords = False
 
     async def scores(self, text: str, candidates: Sequence[str]) -> list[float]:
         return [0.0] * len(candidates)

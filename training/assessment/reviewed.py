@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Int64
@@ -115,9 +116,9 @@ def find_review(
         raise ConfigError(f"got {len(rows)} documents, expected at least {LEAST_DOCUMENTS}")
     k = min(num_candidates, len(catalogue))
     texts, ranking = best_candidates(bundle, split, rows, k, scorer)
+    text_of = partial(candidate_text, with_keywords=reviewer.reads_keywords)
     candidates = [
-        [candidate_text(catalogue[x]) for x in row if x != NO_LABEL]
-        for row in ranking.labels.tolist()
+        [text_of(catalogue[x]) for x in row if x != NO_LABEL] for row in ranking.labels.tolist()
     ]
     found = asyncio.run(_reviews(reviewer, texts, candidates))
     answered = [row for row, scores in enumerate(found) if scores is not None]
@@ -175,7 +176,11 @@ async def _reviews(
             bar.update()
 
     with progress_bar(total=len(texts), desc="review", unit="doc") as bar:
+        tasks = [asyncio.create_task(x) for x in map(review, texts, candidates)]
         try:
-            return await asyncio.gather(*map(review, texts, candidates))
+            return await asyncio.gather(*tasks)
         finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # else they outlive the reviewer
             await reviewer.close()

@@ -26,11 +26,10 @@ from longtail.training.neural.batching import BatchPlan
 from longtail.training.neural.optimizer import WEIGHT_DECAY, set_rates
 from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder
 from longtail.training.pipeline.encoder_start import load_encoder
-from longtail.training.runtime.machine import find_machine
+from longtail.training.runtime.machine import Machine, find_machine
 from longtail.training.runtime.progress import progress_bar
 
-# A pair's tokens, in service too. This recipe was measured with a linear head without a pooler.
-_MAX_TOKENS = 96
+_MAX_TOKENS = 96  # of a pair, in service too
 _RANKED, _LEAST_WRONG = 30, 3  # wrong labels are those among so many best ones
 _MOST_RIGHT, _MOST_WRONG = 4, 9  # labels of a document in a step
 _BATCH, _EPOCHS, _RATE, _HEAD_RATE, _SEED = 16, 2, 1e-4, 1e-3, 0
@@ -56,47 +55,60 @@ def train_cross_encoder(
         DataError: The split is missing or has broken lines.
     """
     examples = _examples(bundle, dataset, num_documents, scorer)
-    config = TrainingConfig(document_max_tokens=_MAX_TOKENS)
-    source, machine = find_encoder(config.encoder), find_machine(config.precision)
-    start, texts = load_encoder(source, config), [text for text, _, _ in examples]
-    encoder, tokenizer = start.encoder.to(machine.device), start.tokenizer
-    check_encoder(EncoderTrial(source, encoder, tokenizer, machine, config), texts)
-    settings = AutoConfig.from_pretrained(source.folder, local_files_only=True, num_labels=1)
-    with machine.forked_random(_SEED):
-        model: Any = AutoModelForSequenceClassification.from_config(settings)  # type: ignore[no-untyped-call]
-    model.base_model.load_state_dict(encoder.transformer.state_dict())
-    # The pooler is the encoder's: one that starts as the identity was not measurably better.
-    model.to(machine.device).eval()  # without dropout
-    body, head = (
-        model.base_model.encoder,
-        nn.ModuleList([model.base_model.pooler, model.classifier]),
-    )
-    groups = [(list(body.parameters()), _RATE), (list(head.parameters()), _HEAD_RATE)]
-    optimizer = torch.optim.AdamW(
-        [{"params": each, "lr": rate, "peak": rate} for each, rate in groups],
-        weight_decay=WEIGHT_DECAY, fused=True,
-    )  # fmt: skip
-    cut = tokenizer(texts, truncation=True, max_length=_MAX_TOKENS)["input_ids"]
-    lengths = np.array([len(ids) for ids in cut], dtype=np.int64)
-    plan = BatchPlan(lengths, _EPOCHS, _BATCH, _BATCH * _MAX_TOKENS, [_SEED])
-    names = [candidate_text(label) for label in bundle.catalogue]
-    with progress_bar(total=plan.num_documents, desc="cross-encoder", unit="doc") as bar:
-        for step, rows in enumerate(plan.batches(0)):
-            set_rates(optimizer, step, plan.num_steps)
-            optimizer.zero_grad(set_to_none=True)
-            rng = np.random.default_rng([_SEED, step])
-            with machine.autocast():
-                loss = _loss(model, tokenizer, [examples[row] for row in rows], names, rng)
-            loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_([x for each, _ in groups for x in each], 1.0)
-            optimizer.step()
-            bar.update(len(rows))
+    machine = find_machine("auto")
+    model, tokenizer = _untrained([text for text, _, _ in examples], machine)
+    candidates = [candidate_text(label, with_keywords=True) for label in bundle.catalogue]
+    _train(model, tokenizer, machine, examples, candidates)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.model_max_length = _MAX_TOKENS
     with staged_folder(folder, "config.json") as incoming:
         model.save_pretrained(incoming)
         tokenizer.save_pretrained(incoming)
+
+
+def _untrained(texts: list[str], machine: Machine) -> tuple[Any, Any]:
+    """Return the packaged encoder with a new head that gives one score, and its tokenizer."""
+    config = TrainingConfig(document_max_tokens=_MAX_TOKENS)
+    source = find_encoder(config.encoder)
+    start = load_encoder(source, config)
+    encoder = start.encoder.to(machine.device)
+    check_encoder(EncoderTrial(source, encoder, start.tokenizer, machine, config), texts)
+    settings = AutoConfig.from_pretrained(source.folder, local_files_only=True, num_labels=1)
+    settings.reads_keywords = True
+    with machine.forked_random(_SEED):
+        model: Any = AutoModelForSequenceClassification.from_config(settings)  # type: ignore[no-untyped-call]
+    model.base_model.load_state_dict(encoder.transformer.state_dict())
+    model.base_model.embeddings.requires_grad_(False)
+    # The pooler is the encoder's: one that starts as the identity was not measurably better.
+    return model.to(machine.device).eval(), start.tokenizer  # without dropout
+
+
+def _train(
+    model: Any, tokenizer: Any, machine: Machine, examples: list[_Example], candidates: list[str]
+) -> None:
+    """Train layers and head by AdamW, in batches of documents of like length."""
+    head = [*model.base_model.pooler.parameters(), *model.classifier.parameters()]
+    groups = [([*model.base_model.encoder.parameters()], _RATE), (head, _HEAD_RATE)]
+    optimizer = torch.optim.AdamW(
+        [{"params": each, "lr": rate, "peak": rate} for each, rate in groups],
+        weight_decay=WEIGHT_DECAY, fused=True,
+    )  # fmt: skip
+    texts = [text for text, _, _ in examples]
+    cut = tokenizer(texts, truncation=True, max_length=_MAX_TOKENS)["input_ids"]
+    lengths = np.array([len(ids) for ids in cut], dtype=np.int64)
+    plan = BatchPlan(lengths, _EPOCHS, _BATCH, _BATCH * _MAX_TOKENS, [_SEED])
+    with progress_bar(total=plan.num_documents, desc="cross-encoder", unit="doc") as bar:
+        for step, rows in enumerate(plan.batches(0)):
+            set_rates(optimizer, step, plan.num_steps)
+            optimizer.zero_grad(set_to_none=True)
+            rng = np.random.default_rng([_SEED, step])
+            with machine.autocast():
+                loss = _loss(model, tokenizer, [examples[row] for row in rows], candidates, rng)
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_([x for each, _ in groups for x in each], 1.0)
+            optimizer.step()
+            bar.update(len(rows))
 
 
 def _examples(
