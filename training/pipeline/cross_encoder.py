@@ -34,7 +34,7 @@ _RANKED, _LEAST_WRONG = 30, 3  # wrong labels are those among so many best ones
 _MOST_RIGHT, _MOST_WRONG = 4, 9  # labels of a document in a step
 _BATCH, _EPOCHS, _RATE, _HEAD_RATE, _SEED = 16, 2, 1e-4, 1e-3, 0
 _NO_PAIR = -1e4  # a score below all others; finite, as it is multiplied by 0
-_Example = tuple[str, Int64[np.ndarray, "right"], Int64[np.ndarray, "wrong"]]
+_Example = tuple[str, Int64[np.ndarray, "_"], Int64[np.ndarray, "_"]]  # text, right, wrong
 
 
 def train_cross_encoder(

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import shutil
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,10 +12,12 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 import longtail
+from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.pretrained import EncoderSource
 from longtail.models.errors import ConfigError
 from longtail.models.labels.catalogue import Label
 from longtail.models.review.registry import open_reviewer
+from longtail.training.data.dataset import Dataset
 from longtail.training.pipeline import cross_encoder
 from tests.conftest import SPECIAL_TOKENS, tokenizer_of
 
@@ -47,7 +49,8 @@ def task(monkeypatch):
     names = np.arange(len(WORDS))
     examples = [(word, names[names == i], names[names != i]) for i, word in enumerate(WORDS)] * 20
     monkeypatch.setattr(cross_encoder, "_examples", lambda *_: examples)
-    return SimpleNamespace(catalogue=[Label(word, word) for word in WORDS])
+    bundle = Mock(spec=Bundle, catalogue=[Label(word, word) for word in WORDS])
+    return bundle, Mock(spec=Dataset)
 
 
 def share_right(folder):
@@ -70,11 +73,11 @@ def folder(tmp_path):
 def test_it_learns_which_names_are_in_a_text(small, task, folder, monkeypatch):
     monkeypatch.setattr(cross_encoder, "_RATE", 0.0)
     monkeypatch.setattr(cross_encoder, "_HEAD_RATE", 0.0)
-    cross_encoder.train_cross_encoder(task, None, folder.with_name("untrained"), 120)
+    cross_encoder.train_cross_encoder(*task, folder.with_name("untrained"), 120)
     assert share_right(folder.with_name("untrained")) < 0.5
     for name, value in {"_RATE": 3e-3, "_HEAD_RATE": 3e-3, "_EPOCHS": 20}.items():
         monkeypatch.setattr(cross_encoder, name, value)
-    cross_encoder.train_cross_encoder(task, None, folder, 120)
+    cross_encoder.train_cross_encoder(*task, folder, 120)
     assert share_right(folder) > 0.8  # by chance 1 / 6
     assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 16
     assert {each.name for each in folder.parent.iterdir()} == {"untrained", "reviewer"}
@@ -86,7 +89,7 @@ def test_a_failure_leaves_no_folder(small, task, folder, monkeypatch):
 
     monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", fails)
     with pytest.raises(KeyboardInterrupt):
-        cross_encoder.train_cross_encoder(task, None, folder, 120)
+        cross_encoder.train_cross_encoder(*task, folder, 120)
     assert not [*folder.parent.iterdir()]
 
 
