@@ -23,6 +23,7 @@ def fit_calibration(
     scores: Float32[np.ndarray, pair],
     is_true: Bool[np.ndarray, pair],
     weights: Float64[np.ndarray, pair],
+    max_knots: int = _MAX_KNOTS,
 ) -> Calibration | None:
     """Fit log-odds of scores by maximum likelihood: a line with bends that rises everywhere.
 
@@ -35,6 +36,7 @@ def fit_calibration(
         scores: Finite.
         is_true: Whether the label is right.
         weights: Pairs that each stands for.
+        max_knots: Bends, at most; fewer where few pairs are true.
 
     Returns:
         The calibration; None where no pair is true. Where all n are, every score has about the
@@ -50,7 +52,7 @@ def fit_calibration(
         slope = rounded(_LEAST_SLOPE / scale)
         middle = rounded(np.median(true_scores))
         return Calibration((middle,), (slope, slope), rounded(np.log(num_true + 1)))
-    knots, num_slopes = _knots(true_scores)
+    knots, num_slopes = _knots(true_scores, max_knots)
     risen = rises(scores.astype(np.float64), knots) / scale
     if num_slopes == 1:
         risen = risen.sum(axis=1, keepdims=True)
@@ -68,9 +70,11 @@ def fit_calibration(
     )
 
 
-def _knots(true_scores: Float64[np.ndarray, true]) -> tuple[Float64[np.ndarray, knot], int]:
+def _knots(
+    true_scores: Float64[np.ndarray, true], max_knots: int
+) -> tuple[Float64[np.ndarray, knot], int]:
     """Return where the line may bend, and how many slopes it has; with one slope it doesn't."""
-    num_knots = min(_MAX_KNOTS, len(true_scores) // _TRUE_PAIRS_A_KNOT)
+    num_knots = min(max_knots, len(true_scores) // _TRUE_PAIRS_A_KNOT)
     if num_knots == 0:
         return np.array([rounded(np.median(true_scores))]), 1
     shares = np.arange(1, num_knots + 1) / (num_knots + 1)

@@ -65,7 +65,9 @@ def fit_review(
     Raises:
         ConfigError: No candidate is right, so that nothing can be fitted.
     """
-    model, own = (fit_calibration(*pairs.of(name)) for name in (MODEL, REVIEWER))
+    # The model's scores are log-odds already: bends would follow the chance of few documents.
+    model = fit_calibration(*pairs.of(MODEL), max_knots=0)
+    own = fit_calibration(*pairs.of(REVIEWER))
     if model is None or own is None:
         raise ConfigError("no candidate of these documents is right; give other documents")
     is_there = pairs.labels != NO_LABEL
