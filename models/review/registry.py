@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -9,6 +10,7 @@ from longtail.models.errors import ConfigError
 from longtail.models.extras import require
 from longtail.models.review.reviewer import Reviewer
 
+_MAX_KEY_BYTES = 16_384
 ReviewerKind = Literal["rerank", "chat", "cross-encoder"]
 
 
@@ -22,7 +24,7 @@ def open_reviewer(
         address: URL of the server, or folder of the cross-encoder.
         model: As the server names it.
         key: Bearer token for the server; empty: that of the file, or none is sent.
-        key_file: Has the token alone.
+        key_file: Has the token alone; no device or pipe.
 
     Raises:
         ConfigError: There is no such kind, the other values do not fit it, or the file can't be
@@ -32,11 +34,9 @@ def open_reviewer(
         raise ConfigError(f"reviewer {kind!r}: expected one of {', '.join(get_args(ReviewerKind))}")
     if not address:
         raise ConfigError(f"reviewer {kind!r}: give its address (LONGTAIL_REVIEW_ADDRESS)")
-    try:
-        key = (key or ("" if key_file is None else key_file.read_text(encoding="utf-8"))).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"can't be read ({type(error).__name__})"
-        raise ConfigError(f"--review-key-file {str(key_file)!r} {problem}") from error
+    key = key.strip()
+    if not key and key_file is not None:
+        key = _key_in(key_file)
     if kind == "cross-encoder":
         require("cpu", "reviewer 'cross-encoder'")
         from longtail.models.review.cross_encoder import CrossEncoder
@@ -48,3 +48,13 @@ def open_reviewer(
     if kind == "chat":
         return ChatReviewer(address, model, key)
     return RerankReviewer(address, model, key)
+
+
+def _key_in(file: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        if file.is_file() and file.stat().st_size <= _MAX_KEY_BYTES:
+            return file.read_text(encoding="utf-8").strip()
+    raise ConfigError(
+        f"--review-key-file {str(file)!r}: can't be read; expected a file of at most "
+        f"{_MAX_KEY_BYTES} bytes, with a key alone"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -103,8 +104,10 @@ def test_a_key_comes_from_the_setting_or_a_file(tmp_path):
         reviewer = open_reviewer("rerank", "http://a", "", key, path)
         expected = sent and f"Bearer {sent}"
         assert reviewer._http.headers.get("Authorization") == expected
-    with pytest.raises(ConfigError, match="key-file"):
-        open_reviewer("rerank", "http://a", "", "", tmp_path / "none")
+    (tmp_path / "large").write_text("k" * 2**15)
+    for bad in (tmp_path / "none", tmp_path / "large", tmp_path, Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="key-file"):
+            open_reviewer("rerank", "http://a", "", "", bad)
 
 
 @pytest.fixture
