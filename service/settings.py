@@ -151,8 +151,9 @@ class Settings(BaseSettings):
     """File of such keys, one per line. It is read again when it changes."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins whose pages may send requests from a browser, separated by commas; `*` for all."""
-    language: str = Field("en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)
-    """Language of texts and labels (IETF BCP 47), which clients of Annif are told."""
+    language: str | None = Field(None, pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_length=35)
+    """Language of texts and labels (IETF BCP 47), which clients of Annif are told. Where it is not
+    set, the model's: that of the names of most labels, else the first one of its texts, else en."""
     feedback: Path | None = None
     """Folder that keeps what people say of labels (`POST /v1/feedback`). Feedback is off where it
     is not set. The folder must lie on a disk of this machine, not on a network file system."""

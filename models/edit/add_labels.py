@@ -17,10 +17,15 @@ import numpy as np
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, read_manifest
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
-from longtail.models.edit.rewriting import VECTORS, added_label, encoded_label_texts, write_changed
+from longtail.models.edit.rewriting import (
+    VECTORS,
+    added_label,
+    encoded_label_texts,
+    model_to_extend,
+    write_changed,
+)
 from longtail.models.errors import BundleError, DataError
 from longtail.models.kinds.registry import kinds_of_new_labels, with_own_models
-from longtail.models.kinds.storage import read_model
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
 from longtail.models.parts.sparse_storage import read_sparse
@@ -74,7 +79,7 @@ def add_labels(
     sparse = read_sparse(bundle)
     named = [replace(label, id=other.id) for label, other in zip(named, new, strict=True)]
     for kind in with_own_models([kind.name for kind in kinds]):
-        model = kind.with_labels(read_model(bundle, kind, sparse), named)
+        model = kind.with_labels(model_to_extend(bundle, kind, sparse), named)
         tensors[kind.file] = kind.arrays(model)
         texts |= kind.texts(model)
     return lambda folder: write_changed(folder, bundle, catalogue, tensors, texts)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -14,10 +15,15 @@ from jaxtyping import Float32
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
+from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.errors import DataError
+from longtail.models.kinds.scorer import ScorerKind
+from longtail.models.kinds.storage import read_model
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import pseudo_description
+from longtail.models.names import NAMES
 from longtail.models.scorers.promises import PROMISES_NAME
+from longtail.models.scorers.sparse import SparseModel
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +61,12 @@ def added_label(label: Label, bundle: Bundle) -> Label:
             "give another id"
         )
     return replace(trimmed, pseudo_description=pseudo_description(trimmed))
+
+
+def model_to_extend(bundle: Bundle, kind: ScorerKind, sparse: SparseModel) -> Any:
+    """Return the model of one scorer; that of names knows the bundle's own texts."""
+    model = read_model(bundle, kind, sparse)
+    return replace(model, samples=read_probes(bundle)) if kind.name == NAMES else model
 
 
 def encoded_label_texts(

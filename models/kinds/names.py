@@ -160,7 +160,6 @@ class NamesKind(ScorerKind):
         num_labels: int,
     ) -> NameModel:
         """Return the model."""
-        del sparse
         check_arrays(arrays, _RULES)
         stored = _read_words(texts[_WORDS_FILE])
         (num_documents,) = arrays["num_documents"].tolist()
@@ -174,6 +173,7 @@ class NamesKind(ScorerKind):
             trees=BoostedTrees(**{x.name: arrays[_TREE + x.name] for x in fields(BoostedTrees)}),
             languages=languages_of(stored.languages),
             removes_markup=stored.removes_markup,
+            tfidf=sparse.tfidf,
         )  # fmt: skip
         _check(model, num_labels)
         return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -121,6 +122,14 @@ class LabelCatalogue:
     def languages(self) -> tuple[str, ...]:
         """The languages in which labels have names, where a vocabulary gives them; sorted."""
         return tuple(sorted({language for label in self for language in label.names}))
+
+    @cached_property
+    def shown_language(self) -> str | None:
+        """The language that most labels show their name in; None where none is told."""
+        shown = Counter(
+            x for label in self for x, name in label.names.items() if name == label.name
+        )
+        return shown.most_common(1)[0][0] if shown else None
 
     @cached_property
     def has_hierarchy(self) -> bool:

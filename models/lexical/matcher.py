@@ -6,7 +6,7 @@ text, and with names of which only some words occur.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +15,14 @@ from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.lexical.match_kernels import NUM_SEEN, NameIndex, as_record, match_texts
+from longtail.models.lexical.match_kernels import (
+    AS_A_CODE,
+    NUM_SEEN,
+    PARTLY,
+    NameIndex,
+    as_record,
+    match_texts,
+)
 from longtail.models.lexical.terms import LabelTerms
 from longtail.models.lexical.words import NameWords, ReadText
 
@@ -174,6 +181,39 @@ def pairs_of(terms: LabelTerms) -> Int64[np.ndarray, pair]:
     is_end[terms.starts] = True
     is_inside = ~is_end[1:-1]
     return np.unique((first << 32 | second)[is_inside]).astype(np.int64)
+
+
+def expected_finds(
+    terms: LabelTerms, counts: WordCounts, labels: Iterable[int], num_labels: int
+) -> Int64[np.ndarray, "label kind"]:
+    """Return in how many training documents some labels' names would be found, by kind.
+
+    As if words occurred independently: N prod_w df_w / N over the words of a name; over the most
+    frequent ones that have enough of its idf, where it is found in part.
+
+    Args:
+        terms: The names of all labels.
+        counts: Of their words.
+        labels: Those to be looked at; others have 0.
+        num_labels: Of all.
+    """
+    found = np.zeros((num_labels, NUM_KINDS), dtype=np.int64)
+    shares = counts.documents / max(counts.num_documents, 1)
+    idf = counts.idf(counts.documents)
+    for label in labels:
+        for term in range(terms.starts_of_labels[label], terms.starts_of_labels[label + 1]):
+            if terms.is_code[term]:
+                continue
+            words = np.unique(terms.words[terms.starts[term] : terms.starts[term + 1]])
+            words = words[np.argsort(-shares[words], kind="stable")]
+            together = np.rint(counts.num_documents * np.cumprod(shares[words])).astype(np.int64)
+            heard = np.cumsum(idf[words])
+            few = np.searchsorted(heard, _LEAST_SHARE * heard[-1])
+            found[label, PARTLY] = max(found[label, PARTLY], together[few])
+            found[label, PARTLY + 1 : AS_A_CODE] = np.maximum(
+                found[label, PARTLY + 1 : AS_A_CODE], together[-1]
+            )
+    return found
 
 
 def _index_of(terms: LabelTerms, counts: WordCounts, num_labels: int) -> NameIndex:

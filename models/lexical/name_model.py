@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,10 +13,19 @@ from scipy.sparse import csr_array
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.boosted_trees import BoostedTrees
 from longtail.models.lexical.match_kernels import AS_A_CODE, AS_A_PHRASE, IN_A_SENTENCE, PARTLY
-from longtail.models.lexical.matcher import FindHistory, Matches, NameMatcher, WordCounts, pairs_of
+from longtail.models.lexical.matcher import (
+    FindHistory,
+    Matches,
+    NameMatcher,
+    WordCounts,
+    expected_finds,
+    pairs_of,
+)
+from longtail.models.lexical.new_words import documents_of
 from longtail.models.lexical.terms import LabelTerms, names_of
 from longtail.models.lexical.words import NameWords
 from longtail.models.results import Manner, NameMatch
+from longtail.models.scorers.tfidf import TfidfModel
 
 _MANNERS: dict[int, Manner] = {
     PARTLY: "partly", IN_A_SENTENCE: "sentence", AS_A_PHRASE: "phrase", AS_A_CODE: "phrase",
@@ -28,6 +37,11 @@ _CODE_WEIGHT = np.float32(8)
 """What a code says is not to be outweighed: blends give names of frequent labels little weight. On
 the demo with ids like codes, "Diagnosis: N53.77" is answered by its label first in all bands with
 8, and with 1 in none of those with 100 documents."""
+
+_USUAL = 0.9
+"""Share of labels that are found in no more documents than a new one may be without harm. Of 200
+labels held back from the demo and added again, R@10 is 54 % with 0.9, 47 with 0.5, 68 without any
+such count; P@1 of all labels is 83.6, 86.3, 82.3. Without, "in the" takes 22 % of first places."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,8 @@ class NameModel:
         trees: Log-odds that a match is right, of `longtail.models.lexical.matcher.FEATURES`.
         languages: Of texts and names (`longtail.models.scorers.word_forms`).
         removes_markup: Whether texts are read without HTML, as the sparse model reads them.
+        tfidf: Of the same documents: tells how frequent the words of new names are.
+        samples: Some of these documents, which tell it too (`longtail.models.lexical.new_words`).
     """
 
     catalogue: LabelCatalogue
@@ -51,6 +67,8 @@ class NameModel:
     trees: BoostedTrees
     languages: tuple[str, ...] = ()
     removes_markup: bool = False
+    tfidf: TfidfModel | None = None
+    samples: tuple[str, ...] = ()
 
     @cached_property
     def matcher(self) -> NameMatcher:
@@ -117,17 +135,46 @@ class NameModel:
                 np.concatenate([self.history.found, history.found]),
                 np.concatenate([self.history.right, history.right]),
             ),
+            range(len(self.catalogue), len(self.catalogue) + len(labels)),
         )
 
-    def with_catalogue(self, catalogue: LabelCatalogue, history: FindHistory) -> NameModel:
+    def with_catalogue(
+        self, catalogue: LabelCatalogue, history: FindHistory, renamed: Iterable[int]
+    ) -> NameModel:
         """Return the same classifier for labels of other names.
 
         Args:
             catalogue: What `named_label` keeps of each label.
             history: Of each of them.
+            renamed: Rows of those with other names than before. As far as their words are in more
+                training documents than names usually are, they count as found there, and wrong.
         """
-        counts = _extended(self.counts, catalogue, self.languages)
+        counts = self._extended_counts(catalogue)
+        terms = LabelTerms.of(catalogue, NameWords(counts.words, self.languages))
+        usual = np.quantile(self.history.found, _USUAL, axis=0).astype(np.int64)
+        expected = expected_finds(terms, counts, renamed, len(catalogue)) - usual
+        found = np.maximum(history.found, expected)
+        history = FindHistory(found, history.right)
         return replace(self, catalogue=catalogue, counts=counts, history=history)
+
+    def _extended_counts(self, catalogue: LabelCatalogue) -> WordCounts:
+        """Return counts that have all words and pairs of words of a catalogue's names.
+
+        A new pair counts as its rarer word, which occurs wherever the pair does.
+        """
+        counts = self.counts
+        named = NameWords.of_names(
+            (x for each in catalogue for x in names_of(each)), self.languages
+        )
+        known = set(counts.words)
+        new = tuple(word for word in named.words if word not in known)
+        words = NameWords((*counts.words, *new), self.languages)
+        of_new = documents_of(new, counts.num_documents, self.languages, self.tfidf, self.samples)
+        documents = np.concatenate([counts.documents, of_new])
+        pairs = np.union1d(counts.pairs, pairs_of(LabelTerms.of(catalogue, words))).astype(np.int64)
+        pair_documents = np.minimum(documents[pairs >> 32], documents[pairs & 0xFFFFFFFF])
+        pair_documents[np.searchsorted(pairs, counts.pairs)] = counts.pair_documents
+        return WordCounts(words.words, documents, pairs, pair_documents, counts.num_documents)
 
 
 def named_label(label: Label) -> Label:
@@ -140,19 +187,3 @@ def named_label(label: Label) -> Label:
         notation=label.notation,
         is_retired=label.is_retired,
     )
-
-
-def _extended(
-    counts: WordCounts, catalogue: LabelCatalogue, languages: Sequence[str]
-) -> WordCounts:
-    """Return counts that have all words and pairs of words of a catalogue's names."""
-    named = NameWords.of_names((x for label in catalogue for x in names_of(label)), languages)
-    known = set(counts.words)
-    new = tuple(word for word in named.words if word not in known)
-    words = NameWords((*counts.words, *new), languages)
-    found = pairs_of(LabelTerms.of(catalogue, words))
-    pairs = np.union1d(counts.pairs, found).astype(np.int64)
-    pair_documents = np.zeros(len(pairs), dtype=np.int64)
-    pair_documents[np.searchsorted(pairs, counts.pairs)] = counts.pair_documents
-    documents = np.concatenate([counts.documents, np.zeros(len(new), dtype=np.int64)])
-    return WordCounts(words.words, documents, pairs, pair_documents, counts.num_documents)

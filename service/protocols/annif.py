@@ -256,7 +256,7 @@ def _project(service: Service, project_id: str) -> Project:
 
 
 def _info(service: Service, project_id: str, project: Project) -> ProjectInfo:
-    language = service.settings.language
+    language = _language(service, project.model)
     return ProjectInfo(
         project_id=project_id,
         name=project.name,
@@ -269,10 +269,16 @@ def _info(service: Service, project_id: str, project: Project) -> ProjectInfo:
     )
 
 
+def _language(service: Service, model: LoadedModel) -> str:
+    """Return the language of a project: as the operator set it, else as the model tells."""
+    shown = model.predictor.catalogue.shown_language
+    return service.settings.language or shown or next(iter(model.languages), "en")
+
+
 def _vocabulary(service: Service, model: LoadedModel) -> Vocabulary:
     return Vocabulary(
         vocab_id=f"{NAME}-{model.version}",
-        languages=[service.settings.language],
+        languages=sorted({_language(service, model), *model.predictor.catalogue.languages}),
         size=len(model.predictor.catalogue),
         loaded=True,
     )
@@ -287,8 +293,10 @@ async def _suggest(
 ) -> list[list[Suggestion]]:
     """Return the labels of each text; blank ones have none."""
     project = _project(service, project_id)
-    language = options.language or service.settings.language
-    if language != service.settings.language:
+    named = project.model.predictor.catalogue.languages
+    default = _language(service, project.model)
+    language = options.language or default
+    if language not in {default, *named}:
         raise KindError(_NO_LANGUAGE, f'language "{language[:100]}" not supported by vocabulary')
     asked = [text for text in texts if text.strip()]
     if not options.limit or not asked:
@@ -300,7 +308,12 @@ async def _suggest(
     if wanted > most:
         raise RequestError(f"limit is {options.limit}; expected 0 to {most}")
     make_body = partial(
-        PredictRequest, texts=asked, k=wanted, scorer=project.scorer, version=project.version
+        PredictRequest,
+        texts=asked,
+        k=wanted,
+        scorer=project.scorer,
+        version=project.version,
+        language=language if language in named else None,
     )
     body = await off_the_loop(sum(map(len, asked)), make_body)
     found = (await answer_request(request, service, body)).predictions

@@ -51,7 +51,7 @@ class DrainingModel:
     def __init__(self, model: LoadedModel) -> None:
         self.version = model.version
         self._digest = model.digest
-        self._thresholds, self._example = model.thresholds, model.example
+        self._rest = model.thresholds, model.example, model.languages
         self._predictor = weakref.ref(model.predictor)
         self._freed: queue.SimpleQueue[None] = queue.SimpleQueue()
         weakref.finalize(model.predictor, self._freed.put, None).atexit = False
@@ -61,7 +61,7 @@ class DrainingModel:
         predictor = self._predictor()
         if predictor is None:
             return None
-        return LoadedModel(self.version, self._digest, predictor, self._thresholds, self._example)
+        return LoadedModel(self.version, self._digest, predictor, *self._rest)
 
     def wait(self, deadline: float) -> bool:
         """Return whether the model is gone by a point of `time.monotonic`."""

@@ -136,7 +136,10 @@ class ModelLoader:
             Thread(target=getattr, args=(predictor, "label_search"), daemon=True).start()
         logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
         example = next(iter(read_probes(bundle)), None)
-        return LoadedModel(number, digest, predictor, bundle.manifest.thresholds, example)
+        languages = tuple(bundle.manifest.training.get("languages") or ())
+        return LoadedModel(
+            number, digest, predictor, bundle.manifest.thresholds, example, languages
+        )
 
     def verify(self, number: int, metrics: ModelMetrics) -> None:
         """Fetch a version if necessary, and read every byte of it.

@@ -32,6 +32,7 @@ class LoadedModel:
         thresholds: Of its scorers that have one: the probability from which their labels are best
             taken for right (see `Manifest`).
         example: The first warm-up text that its bundle brings along; None: it brings none.
+        languages: Of its training documents, where these were recognised.
     """
 
     version: int
@@ -39,6 +40,7 @@ class LoadedModel:
     predictor: Predictor
     thresholds: Mapping[str, float] = field(default_factory=dict)
     example: str | None = None
+    languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

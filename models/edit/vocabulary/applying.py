@@ -13,7 +13,12 @@ from jaxtyping import Int64
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
-from longtail.models.edit.rewriting import VECTORS, encoded_label_texts, write_changed
+from longtail.models.edit.rewriting import (
+    VECTORS,
+    encoded_label_texts,
+    model_to_extend,
+    write_changed,
+)
 from longtail.models.edit.vocabulary.labels import ChangedLabels, catalogue_of, changed_labels
 from longtail.models.edit.vocabulary.rows import (
     FitRows,
@@ -33,7 +38,6 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.changes.changes import VocabularyChanges
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import CLASSIFIER, LINEAR, NAMES, NEIGHBOURS
-from longtail.models.parts.dense_storage import read_label_vectors
 from longtail.models.parts.model_parts import (
     RETRIEVAL_FILE,
     SPARSE_FILE,
@@ -167,7 +171,7 @@ class _Application:
 
     def _with_labels(self, kind: ScorerKind) -> Any:
         """Return a model for the labels as they are now; None where it stays as it is."""
-        model = read_model(self._bundle, kind, self._sparse)
+        model = model_to_extend(self._bundle, kind, self._sparse)
         if kind.name == NAMES:
             return changed_names(model, self._changed)
         new = self._changed.labels[self._changed.num_before :]
@@ -190,6 +194,8 @@ class _Application:
             return {}
         texts = [self._changed.labels[row].pseudo_description for row in rows]
         vectors = encoded_label_texts(self._bundle, texts, progress)
+        from longtail.models.parts.dense_storage import read_label_vectors  # brings PyTorch
+
         before = read_label_vectors(self._bundle)
         shape = (len(self._changed.labels), before.shape[1])
         after = np.zeros(shape, dtype=before.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -15,8 +15,10 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.matcher import FindHistory
 from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.scorers.linear import LinearModel
 from longtail.models.scorers.sparse import SparseModel
+
+if TYPE_CHECKING:  # brings PyTorch
+    from longtail.models.scorers.linear import LinearModel
 
 FitRows: TypeAlias = Callable[
     [csr_array, csr_array, Int64[np.ndarray, "_"]], tuple[csr_array, Float32[np.ndarray, "_"]]
@@ -80,7 +82,9 @@ def merged_linear(
     labels, rows = _order(model.labels, into, taken)
     is_possible = labels < (len(counts) if num_labels is None else num_labels)
     rows = rows[is_possible]
-    return LinearModel(model.weight[rows], model.bias[rows], labels[is_possible])
+    return replace(
+        model, weight=model.weight[rows], bias=model.bias[rows], labels=labels[is_possible]
+    )
 
 
 def _rows_taken(
@@ -241,4 +245,4 @@ def changed_names(model: NameModel, changed: ChangedLabels) -> NameModel | None:
             for finds in (history.found, history.right):
                 finds[other] += finds[row]
                 finds[row] = 0
-    return model.with_catalogue(LabelCatalogue(labels), history)
+    return model.with_catalogue(LabelCatalogue(labels), history, changed.parents)

@@ -1,5 +1,7 @@
 """Scores of names, of all labels and of labels that come later."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,8 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, FindHistory
 from longtail.models.lexical.name_model import NameModel
+from longtail.models.lexical.new_words import documents_of
+from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.lexical.word_counts import count_words, words_of
 
 LABELS = (
@@ -66,7 +70,7 @@ def test_a_new_label_is_found_by_its_names(model):
         Label("N", "grain tax", alternative_names=("zyx river",)),
         Label("M", "river port", parents=("fish port",)),
     ]
-    more = model.with_labels(new)
+    more = replace(model, tfidf=tfidf_of(), samples=("the text",) * 8).with_labels(new)
     found = more.scores(["the grain tax", "a river port", "zyx", *TEXTS]).toarray()
     assert found.shape == (7, 7)
     assert found[0].argmax() == 5 and found[0, 5] == pytest.approx(0.25)
@@ -75,3 +79,39 @@ def test_a_new_label_is_found_by_its_names(model):
     assert more.counts.words[: len(model.counts.words)] == model.counts.words
     assert set(more.counts.words) == {*model.counts.words, "grain", "tax", "zyx"}
     assert more.history.found.shape == (7, 4)
+
+
+def tfidf_of(num_documents: int = 4, **documents: int) -> TfidfModel:
+    """Tf-idf of words in so many documents."""
+    shares = (1 + num_documents) / (1 + np.array([*documents.values()], dtype=np.float32))
+    return TfidfModel([*documents], np.log(shares) + 1)
+
+
+def test_words_that_no_name_had_are_counted_from_what_is_known_of_the_documents():
+    tfidf = tfidf_of(100, tax=60, taxes=20, grain=2, fee=70, fees=70)
+    asked = ("tax", "grain", "fee", "of", "q", "7", "zyx", "xylophone")
+    samples = ["the price of grain"] * 8
+    # Singular and plural are one word; "of" is no feature and in a sample: too frequent to be one.
+    counts = documents_of(asked, 100, (), tfidf, samples)
+    assert counts.tolist() == [80, 2, 100, 100, 100, 100, 0, 0]
+    # Without texts, nobody can tell a word that was too rare from one that was too frequent.
+    assert documents_of(asked, 100, (), tfidf)[3:].tolist() == [100] * 5
+    assert documents_of(asked, 100, (), None).tolist() == [100] * 8
+
+
+def test_a_new_label_of_common_words_is_known_to_be_found_in_vain(model):
+    known = replace(model, tfidf=tfidf_of(4, port=1, grain=1), samples=("the text of it",) * 8)
+    more = known.with_labels([Label("N", "of the"), Label("M", "grain port")])
+    words = more.counts.words
+    counts = dict(zip(words, more.counts.documents.tolist(), strict=True))
+    assert (counts["of"], counts["the"], counts["grain"]) == (4, 4, 1)
+    pairs = {
+        (words[pair >> 32], words[pair & 0xFFFFFFFF]): number
+        for pair, number in zip(
+            more.counts.pairs.tolist(), more.counts.pair_documents.tolist(), strict=True
+        )
+    }
+    assert pairs["of", "the"] == 4 and pairs["grain", "port"] == 1  # as its rarer word
+    assert more.history.found[5].tolist() == [4, 4, 4, 0] and not more.history.right[5].any()
+    assert not more.history.found[6].any()
+    assert more.history.found[:5].tolist() == model.history.found.tolist()

@@ -1,7 +1,10 @@
 """The REST API of Annif, asked by hand."""
 
+from typing import Any
+
 import pytest
 
+from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.service.protocols.annif import score_of
 
 SUGGEST = "/v1/projects/longtail/suggest"
@@ -77,3 +80,31 @@ def test_a_password_may_be_the_key_but_not_for_admin(open_client, keys):
         ]
     assert good.status_code == 200
     assert [answer.status_code for answer in bad] == [401] * 4
+
+
+def test_the_language_is_that_of_the_model_and_picks_the_names(
+    open_client, make_loader, fake_predictor
+):
+    class German(fake_predictor):  # type: ignore[misc,valid-type]
+        def __init__(self, bundle: Any) -> None:
+            super().__init__(bundle)
+            self.catalogue = LabelCatalogue(
+                Label(x.id, f"Schild {x.id}", names={"de": f"Schild {x.id}", "en": x.name})
+                for x in self.catalogue
+            )
+
+    with open_client(make_loader(predictor_class=German)) as client:
+        project = client.get("/v1/projects/longtail").json()
+        names = [
+            client.post(SUGGEST, data={"text": "a", "limit": 1} | language).json()["results"][0]
+            for language in ({}, {"language": "de"}, {"language": "en"})
+        ]
+        batch = client.post(
+            BATCH, json={"documents": [{"text": "a"}]}, params={"language": "en", "limit": 1}
+        )
+        refused = client.post(SUGGEST, data={"text": "a", "language": "fr"})
+    assert (project["language"], project["vocab_language"]) == ("de", "de")
+    assert project["vocab"]["languages"] == ["de", "en"]
+    assert [name["label"] for name in names] == ["Schild L0", "Schild L0", "Label 0"]
+    assert batch.json()[0]["results"][0]["label"] == "Label 0"
+    assert refused.status_code == 400
