@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 
 from longtail.models.bundle.learned_from import LearnedFrom
 from longtail.models.errors import BundleCorruptError, BundleVersionError, ConfigError
-from longtail.models.files.json_text import parse_own_json
+from longtail.models.files.json_text import check_elements, parse_own_json
 from longtail.models.files.typed_json import json_forms
 from longtail.models.names import MAX_DOCUMENTS, Activation, CorrectionName, Pooling
 
@@ -22,6 +22,7 @@ MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
 MAX_MANIFEST_BYTES = 2**24
+_MAX_ELEMENTS = 2**17
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _Text = Annotated[str, Field(max_length=2**16)]
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -251,6 +252,7 @@ class Manifest:
             BundleCorruptError: Anything else differs from what `to_json` wrote, a space included.
         """
         try:
+            check_elements(text, _MAX_ELEMENTS)
             content = parse_own_json(text)
             version = content["format_version"]
             canonical, digest = _canonical(content), digest_of(content)
