@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-MAX_ELEMENTS = 2**24
-"""Each takes 32 bytes or more while a text is parsed."""
+MAX_ELEMENTS = 2**17
+"""Of texts that don't hold something of each label, word or document."""
+MANY_ELEMENTS = 2**24
+"""Of texts that do; each takes 32 bytes or more while a text is parsed."""
 
 
-def check_elements(text: str | bytes, most: int = MAX_ELEMENTS) -> None:
+def check_elements(text: str | bytes, most: int) -> None:
     """Refuse a text in JSON with more elements than expected, before it is parsed.
 
     Raises:
