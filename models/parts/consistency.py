@@ -136,7 +136,8 @@ def reading(bundle: Bundle, name: str) -> Iterator[None]:
 
 def contradiction(bundle: Bundle, name: str, what: str) -> str:
     """Return the sentence that a file of a bundle contradicts another part of it."""
+    shown = json.dumps(what[:_MAX_CHARACTERS])[1:-1]
     return (
-        f"bundle {bundle.folder.name!r}: {name} can't be used: {json.dumps(what[:_MAX_CHARACTERS])[1:-1]}; "
+        f"bundle {bundle.folder.name!r}: {name} can't be used: {shown}; "
         "train again with 'longtail train'"
     )

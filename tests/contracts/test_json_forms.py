@@ -75,7 +75,7 @@ def test_all_other_json_of_models_is_read_by_modules_that_are_listed():
     assert found == {name for name in WITH_PARSERS if WITH_PARSERS[name]}
 
 
-def places_of(schema, known, depth=0):
+def places_of(schema, known, depth=0):  # noqa: C901, PLR0912  # a case for each kind of type
     """Yield (text before, kind, text behind) of each container that a type may hold."""
     kind = schema.get("type")
     if depth > 12:
@@ -158,7 +158,7 @@ def measure(module, written):
         (extra_bytes(read, text), text[:80], text[-20:])
         for text in attacks_on(TypeAdapter(form).core_schema)
     )
-    print(json.dumps(worst))
+    print(json.dumps(worst))  # noqa: T201
 
 
 @pytest.mark.slow
