@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float16, Float32, Float64, Int64
@@ -49,6 +49,9 @@ class ArrayRule:
     most: int | float = np.inf
     is_finite: bool = True
 
+    MAGNITUDE: ClassVar = 1e12
+    """Of finite numbers: larger ones could make scores that are not."""
+
     def check(self, name: str, array: np.ndarray) -> None:
         """Refuse another array.
 
@@ -71,14 +74,17 @@ class ArrayRule:
             self._check_values(name, flat[start : start + _CHUNK])
 
     def _check_values(self, name: str, values: np.ndarray) -> None:
-        if self.is_finite and values.dtype.kind == "f" and not np.isfinite(values).all():
-            raise ValueError(f"{name} has values that are not finite")
-        if self.least == -np.inf and self.most == np.inf:
+        least, most = self.least, self.most
+        if self.is_finite and values.dtype.kind == "f":
+            if not np.isfinite(values).all():
+                raise ValueError(f"{name} has values that are not finite")
+            least, most = max(least, -self.MAGNITUDE), min(most, self.MAGNITUDE)
+        if least == -np.inf and most == np.inf:
             return
-        is_out = (values < self.least) | (values > self.most)
+        is_out = (values < least) | (values > most)
         if is_out.any():
             found = values[is_out][0]
-            raise ValueError(f"{name} has the value {found}, expected {self.least} to {self.most}")
+            raise ValueError(f"{name} has the value {found}, expected {least} to {most}")
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray], rules: Mapping[str, ArrayRule]) -> None:

@@ -39,6 +39,9 @@ from longtail.models.labels.catalogue import LabelCatalogue
 LABELS_NAME = "labels.jsonl"
 ENCODER_FOLDER = "encoder"
 _CHUNK_BYTES = 2**22
+_MAX_TEXT_BYTES = 2**30
+_MAX_HEADER_BYTES = 2**20
+"""What a safetensors file says of its arrays, in JSON, of some hundred bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,18 +236,28 @@ def _verify_names(folder: Path, manifest: Manifest, where: str) -> None:
 
 def _verify_file(path: Path, info: FileInfo, where: str) -> None:
     try:
-        size = check_regular_file(path)
+        is_arrays = path.suffix == ".safetensors"
+        size = check_regular_file(path, None if is_arrays else _MAX_TEXT_BYTES)
         if size != info.size_bytes:
             raise BundleCorruptError(
                 f"{where} has {size} bytes, manifest says {info.size_bytes}; {RESTORE}"
             )
         found = file_info(path).sha256
+        if is_arrays:
+            _check_header(path)
     except (ValueError, OSError) as error:
         raise BundleCorruptError(f"{where} can't be read ({error}); {RESTORE}") from error
     if found != info.sha256:
         raise BundleCorruptError(
             f"{where} has sha256 {found[:12]}..., manifest says {info.sha256[:12]}...; {RESTORE}"
         )
+
+
+def _check_header(path: Path) -> None:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > _MAX_HEADER_BYTES:
+        raise ValueError(f"its header has {length} bytes, expected at most {_MAX_HEADER_BYTES}")
 
 
 def _verify_tensors(path: Path, expected: dict[str, TensorInfo], where: str) -> None:

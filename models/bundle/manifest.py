@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 
 from longtail.models.bundle.learned_from import LearnedFrom
 from longtail.models.errors import BundleCorruptError, BundleVersionError, ConfigError
-from longtail.models.files.json_text import parse_own_json
+from longtail.models.files.json_text import MAX_ELEMENTS, check_elements, parse_own_json
 from longtail.models.files.typed_json import json_forms
 from longtail.models.names import MAX_DOCUMENTS, Activation, CorrectionName, Pooling
 
@@ -22,6 +22,8 @@ MANIFEST_NAME = "manifest.json"
 RESTORE = "copy the bundle again from its source, or train again with 'longtail train'"
 """What to do about a bundle that is not as it was written."""
 MAX_MANIFEST_BYTES = 2**24
+_MAX_SHOWN = 500
+"""Characters of what is wrong, which may be many numbers."""
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _Text = Annotated[str, Field(max_length=2**16)]
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -251,6 +253,7 @@ class Manifest:
             BundleCorruptError: Anything else differs from what `to_json` wrote, a space included.
         """
         try:
+            check_elements(text, MAX_ELEMENTS)
             content = parse_own_json(text)
             version = content["format_version"]
             canonical, digest = _canonical(content), digest_of(content)
@@ -311,7 +314,8 @@ def _manifest_of(text: str, content: dict[str, Any], where: str) -> Manifest:
             _check_members(name, blend, manifest)
     except (TypeError, ValueError) as error:
         raise BundleCorruptError(
-            f"{where}: {MANIFEST_NAME} has a field of the wrong form ({error}); {RESTORE}"
+            f"{where}: {MANIFEST_NAME} has a field of the wrong form ({str(error)[:_MAX_SHOWN]}); "
+            f"{RESTORE}"
         ) from error
     return manifest
 

@@ -206,7 +206,12 @@ class Registry:
         return version
 
     def activate(
-        self, version: int, *, action: str = "activate", author: Author | None = None
+        self,
+        version: int,
+        *,
+        action: str = "activate",
+        author: Author | None = None,
+        check: Callable[[Bundle], object] = lambda _: None,
     ) -> None:
         """Let `current` name this version, after verifying it.
 
@@ -214,6 +219,7 @@ class Registry:
             version: Its number.
             action: What the log of changes calls this.
             author: Who asked for it; None: the user who runs this process.
+            check: Gets the version before `current` moves, and raises where it is unfit.
 
         Raises:
             BundleNotFoundError: There is no such version.
@@ -222,8 +228,9 @@ class Registry:
         """
         self.resolve(version)  # before the lock, which would make the folder of the registry
         with self._locked():
-            digest = self.open(version).manifest.digest
-            state = self.state()
+            bundle = self.open(version)
+            check(bundle)
+            digest, state = bundle.manifest.digest, self.state()
             self.changes.append(action, version, digest, (state.current, version), author)
             self._save(_moved(state, version))
 

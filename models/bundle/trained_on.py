@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, UInt64
@@ -19,7 +19,7 @@ from jaxtyping import Bool, UInt64
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import RESTORE
 from longtail.models.errors import BundleCorruptError
-from longtail.models.files.json_text import parse_json
+from longtail.models.files.typed_json import json_forms
 
 RECORD_NAME = "trained_on.json"
 DIGESTS_NAME = "trained_on.safetensors"
@@ -27,7 +27,6 @@ TRAIN, DEV, TEST = "train", "dev", "test"
 NO_DIGEST = 0
 """Stands for the id of a document that has none; no digest is 0."""
 _NAMES = tuple(f"{split}_{what}" for split in (TRAIN, DEV, TEST) for what in ("texts", "ids"))
-_DIVISIONS = (None, "id", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +98,16 @@ class TrainedOn:
         return {DIGESTS_NAME: dict(self.digests)} if self.digests else {}
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    divided_by: Literal["id", "text"] | None
+    options: dict[str, Any]
+    text_columns: tuple[str, ...]
+
+
+_, _read = json_forms(_Stored)
+
+
 def read_trained_on(bundle: Bundle) -> TrainedOn | None:
     """Return the record of a bundle; None for a bundle of a release that wrote none.
 
@@ -108,13 +117,11 @@ def read_trained_on(bundle: Bundle) -> TrainedOn | None:
     if RECORD_NAME not in bundle.manifest.files:
         return None
     try:
-        content = parse_json(bundle.text(RECORD_NAME))
+        stored: _Stored = _read(bundle.text(RECORD_NAME))
         digests = bundle.tensors(DIGESTS_NAME) if DIGESTS_NAME in bundle.manifest.tensors else {}
-        record = TrainedOn(
-            tuple(content["text_columns"]), content["options"], content["divided_by"], digests
-        )
+        record = TrainedOn(stored.text_columns, stored.options, stored.divided_by, digests)
         _check(record)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError) as error:
         raise BundleCorruptError(
             f"bundle {bundle.folder.name!r}: the record of its training documents can't be read "
             f"({error!r}); {RESTORE}"
@@ -136,11 +143,6 @@ def digests_of(texts: Iterable[str], *, is_id: bool = False) -> UInt64[np.ndarra
 
 
 def _check(record: TrainedOn) -> None:
-    columns: Sequence[object] = record.text_columns
-    if not all(isinstance(name, str) for name in columns) or not isinstance(record.options, dict):
-        raise TypeError(f"columns {columns!r}, options {record.options!r}; expected names")
-    if record.divided_by not in _DIVISIONS:
-        raise TypeError(f"divided_by {record.divided_by!r}, expected one of {_DIVISIONS}")
     if record.digests and set(record.digests) != set(_NAMES):
         raise TypeError(f"arrays {sorted(record.digests)}, expected {sorted(_NAMES)}")
     for name, found in record.digests.items():

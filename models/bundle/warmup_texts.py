@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import RESTORE
 from longtail.models.errors import BundleCorruptError
-from longtail.models.files.json_text import parse_own_json
+from longtail.models.files.typed_json import json_forms
 
 PROBES_NAME = "probes.jsonl"
 """The file of a bundle that has them, one {"text": ...} a line; a bundle may lack it."""
 MAX_PROBES = 32
 """The first of them are used."""
 _MAX_CHARACTERS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    text: Annotated[str, Field(max_length=_MAX_CHARACTERS)]
+
+
+_, _read = json_forms(_Probe)
 
 
 def probes_to_jsonl(texts: Iterable[str]) -> str:
@@ -32,15 +44,10 @@ def read_probes(bundle: Bundle) -> tuple[str, ...]:
         return ()
     try:
         lines = bundle.text(PROBES_NAME).splitlines()
-        texts = [parse_own_json(line)["text"].strip() for line in lines[:MAX_PROBES]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        texts = [_read(line).text.strip() for line in lines[:MAX_PROBES]]
+    except ValueError as error:
         raise BundleCorruptError(
             f"bundle {bundle.folder.name!r}: file {PROBES_NAME!r} can't be read ({error!r}); "
             f"{RESTORE}"
         ) from error
-    if (longest := max(map(len, texts), default=0)) > _MAX_CHARACTERS:
-        raise BundleCorruptError(
-            f"bundle {bundle.folder.name!r}: file {PROBES_NAME!r} has a text of {longest} "
-            f"characters, expected at most {_MAX_CHARACTERS}; {RESTORE}"
-        )
     return tuple(filter(None, texts))

@@ -5,6 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
+MAX_ELEMENTS = 2**17
+"""Of texts that don't hold something of each label, word or document."""
+MANY_ELEMENTS = 2**24
+"""Of texts that do; each takes 32 bytes or more while a text is parsed."""
+
+
+def check_elements(text: str | bytes, most: int) -> None:
+    """Refuse a text in JSON with more elements than expected, before it is parsed.
+
+    Raises:
+        ValueError: It has more commas, in strings or between elements.
+    """
+    found = text.count(",") if isinstance(text, str) else text.count(b",")
+    if found > most:
+        raise ValueError(f"got {found} commas, expected at most {most}")
+
 
 def parse_json(text: str | bytes) -> Any:
     """Return what a text in JSON says.

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longtail.models.files.json_text import parse_own_json
+from longtail.models.files.typed_json import json_forms
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.matrices import ArrayRule, check_arrays, check_rows
@@ -29,6 +30,14 @@ _RULES = {
     "bias": ArrayRule(("float32",), 1),
     "labels": ArrayRule(("int64",), 1, least=0),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    correction: CorrectionName
+
+
+_, _read = json_forms(_Stored)
 
 
 class _DenseKind(ScorerKind):
@@ -112,8 +121,8 @@ class RowsKind(_DenseKind):
         tree = {name.removeprefix(_TREE): x for name, x in arrays.items() if name not in rows}
         check_arrays(rows, _RULES)
         check_rows(rows["labels"], (len(rows["weight"]), len(rows["bias"])), num_labels)
-        correction = parse_own_json(texts[f"{self.name}.json"])["correction"]
-        if correction not in get_args(CorrectionName) or (correction == "tree") != bool(tree):
+        correction = _read(texts[f"{self.name}.json"]).correction
+        if (correction == "tree") != bool(tree):
             raise ValueError(f"correction {correction!r} with {len(tree)} arrays of a label tree")
         of_tree = LabelTree.from_arrays(tree) if tree else None
         return LinearScorer(LinearModel(**rows), correction, of_tree)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from pydantic import Field
 
+from longtail.models.files.json_text import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 
 FIGURES_NAME = "label_figures.json"
@@ -17,7 +18,8 @@ FIGURES_NAME = "label_figures.json"
 _Z2 = 3.841458820694124
 """The 95 % quantile of chi squared with one degree of freedom."""
 _Count = Annotated[int, Field(ge=0)]
-_, _rows_from_json = json_forms(list[tuple[_Count, _Count, _Count, _Count]])
+_Rows = list[tuple[_Count, _Count, _Count, _Count]]
+_, _rows_from_json = json_forms(_Rows, max_elements=MANY_ELEMENTS)
 
 
 @dataclass(frozen=True, slots=True)

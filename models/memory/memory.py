@@ -12,6 +12,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
+from longtail.models.files.json_text import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 from longtail.models.matrices import ArrayRule, HalfRows, check_arrays, stored_csr
 
@@ -33,7 +34,7 @@ _RULES = {
 """The search is exact with such numbers alone."""
 MAPPED = ("data", "indices", "posting_data", "posting_indices")
 """Arrays that stay in their file."""
-_, _read_ids = json_forms(tuple[str, ...])
+_, _read_ids = json_forms(tuple[str, ...], max_elements=MANY_ELEMENTS)
 
 
 @dataclass(frozen=True)

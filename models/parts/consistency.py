@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from longtail.models.scorers.linear import LinearScorer
 
 _MAX_CHARACTERS = 500
-"""Of an error of another library, which may quote a whole file."""
+"""Of what is wrong, which may quote a whole file."""
 
 
 def check_parts(bundle: Bundle, parts: ModelParts) -> None:
@@ -131,12 +131,13 @@ def reading(bundle: Bundle, name: str) -> Iterator[None]:
             raise  # which names its file
         is_told = isinstance(error, BundleError | DataError | ValueError)
         what = str(error) if is_told else f"{type(error).__name__}: {error}"
-        raise BundleCorruptError(contradiction(bundle, name, what[:_MAX_CHARACTERS])) from error
+        raise BundleCorruptError(contradiction(bundle, name, what)) from error
 
 
 def contradiction(bundle: Bundle, name: str, what: str) -> str:
     """Return the sentence that a file of a bundle contradicts another part of it."""
+    shown = json.dumps(what[:_MAX_CHARACTERS])[1:-1]
     return (
-        f"bundle {bundle.folder.name!r}: {name} can't be used: {json.dumps(what)[1:-1]}; "
+        f"bundle {bundle.folder.name!r}: {name} can't be used: {shown}; "
         "train again with 'longtail train'"
     )

@@ -16,6 +16,7 @@ from pydantic import Field
 from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
+from longtail.models.files.json_text import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 from longtail.models.names import MAX_NGRAM
 from longtail.models.scorers.character_terms import placed_terms, words_of
@@ -43,7 +44,7 @@ class _Stored:
     removes_markup: bool = False
 
 
-_, _read = json_forms(_Stored)
+_, _read = json_forms(_Stored, max_elements=MANY_ELEMENTS)
 
 
 def tokenize(text: str, forms: WordForms = AS_WRITTEN) -> list[str]:

@@ -137,10 +137,10 @@ def read_manifest(open_file: OpenFile, where: str) -> tuple[Manifest, bytes]:
         raise BundleNotFoundError(
             f"{where!r}: no {MANIFEST_NAME} there, so it is no bundle; check the address"
         ) from None
-    with closing(file), reaching(where):
-        text: bytes = file.read(MAX_MANIFEST_BYTES + 1)
-    if len(text) > MAX_MANIFEST_BYTES:
-        raise BundleCorruptError(f"{where!r}: {MANIFEST_NAME} has over {MAX_MANIFEST_BYTES} bytes")
+    try:
+        text = _read_all(file, where)
+    except ValueError as error:
+        raise BundleCorruptError(f"{where!r}: {MANIFEST_NAME}: {error}") from error
     manifest = Manifest.from_json(text.decode("utf-8", "replace"), where)
     for name in manifest.files:
         path = PurePosixPath(name)
@@ -157,9 +157,7 @@ def read_state(open_file: OpenFile, where: str) -> RegistryState:
         BundleError: It can't be read.
     """
     try:
-        with closing(open_file(STATE_NAME)) as file, reaching(where):
-            content: bytes = file.read()
-        found: RegistryState = state_from_json(content)
+        found: RegistryState = state_from_json(_read_all(open_file(STATE_NAME), where))
     except KeyError:
         raise BundleNotFoundError(
             f"{where}: there is no {STATE_NAME}; publish a version to it, or check the address"
@@ -235,6 +233,15 @@ def _fetch_file(open_file: OpenFile, name: str, info: FileInfo, path: Path, wher
             f"{where!r}: file {name!r} is not what the manifest says (sha256 "
             f"{info.sha256[:12]}..., {info.size_bytes} bytes); push the bundle again"
         )
+
+
+def _read_all(file: Any, where: str) -> bytes:
+    """Return the content of a small file; a larger one is refused by ValueError."""
+    with closing(file), reaching(where):
+        content: bytes = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise ValueError(f"got over {MAX_MANIFEST_BYTES} bytes; expected a smaller file")
+    return content
 
 
 def _read(file: Any, where: str) -> bytes:

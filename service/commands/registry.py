@@ -103,16 +103,16 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare every file of one version with the manifest, and load it without predicting."""
-    from longtail.models.kinds.storage import read_parts
+    """Compare every file of one version with the manifest, and let each scorer answer texts."""
     from longtail.models.parts.audit import audit_bundle
+    from longtail.models.predict.trial import check_answers
     from longtail.service.commands.audit import read_words, refuse_words
 
     wanted = [] if words is None else read_words(words)
     store = _registry(registry)
     number = store.resolve(version)
     bundle = store.open(number)
-    read_parts(bundle)
+    check_answers(bundle)
     manifest = bundle.manifest
     size_bytes = sum(info.size_bytes for info in manifest.files.values())
     held = list(audit_bundle(bundle, wanted)) if wanted else []
@@ -142,10 +142,12 @@ def activate(
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify a version and let `current` name it."""
+    """Verify a version, let each of its scorers answer texts, and let `current` name it."""
+    from longtail.models.predict.trial import check_answers
+
     store = _registry(registry)
     before = store.current()
-    store.activate(version)
+    store.activate(version, check=check_answers)
     _print_move(before, version, as_json)
 
 

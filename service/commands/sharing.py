@@ -88,11 +88,11 @@ def pull(
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch a model into the registry, every byte verified; a pull that was stopped resumes."""
+    """Fetch a model into the registry, verified and tried; a pull that was stopped resumes."""
     from tqdm import tqdm
 
     from longtail.models.bundle.registry import Registry
-    from longtail.models.kinds.storage import read_parts
+    from longtail.models.predict.trial import check_answers
     from longtail.models.sharing.places import Place
     from longtail.models.sharing.transfer import pull as fetch
 
@@ -105,7 +105,7 @@ def pull(
         activate=move,
         digest=digest,
         track=partial(tqdm, desc="fetched", unit=" files"),
-        check=read_parts,
+        check=check_answers,
     )
     found = store.open(made).manifest
     if as_json:

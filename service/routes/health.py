@@ -31,10 +31,11 @@ async def readyz(service: ServiceDep) -> Health:
 
     The service is ready once all models are loaded and have made a first prediction. When requests
     fail with internal errors or run out of time, it sends itself a request; while that fails, the
-    service is not ready.
+    service is not ready. The status is "degraded", with 200, while the registry's `current`
+    can't be followed, so that another version answers; `/v1/models` says why.
     """
     service.check_ready()
-    return Health(status="ready")
+    return Health(status="degraded" if service.redeployer.problem else "ready")
 
 
 @router.get(

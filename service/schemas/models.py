@@ -163,4 +163,4 @@ class ModelChange(Answer):
 class Health(Answer):
     """The answer of a health check that succeeded."""
 
-    status: Literal["alive", "ready"]
+    status: Literal["alive", "ready", "degraded"]

@@ -17,20 +17,14 @@ from longtail.models.errors import BundleNotFoundError, LongtailError
 from longtail.models.kinds.storage import mapped_bytes
 from longtail.models.parts.model_parts import gpu_bytes
 from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.trial import WorkRunner, check_scorers, warmup_texts_of
 from longtail.service.errors import ChangeError
 from longtail.service.process.memory import available_bytes, available_gpu_bytes
 from longtail.service.telemetry.model_metrics import ModelMetrics
 from longtail.service.versions.serving import LoadedModel
 from longtail.service.versions.sources import RegistrySource
 from longtail.service.versions.trial_thread import TrialThread
-from longtail.service.versions.warmup import (
-    WorkRunner,
-    best_labels,
-    check_scorers,
-    overlap,
-    warm_up,
-    warmup_texts_of,
-)
+from longtail.service.versions.warmup import best_labels, overlap, warm_up
 
 logger = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from longtail.models.bundle.change_log import Author
 from longtail.models.bundle.registry import CURRENT
 from longtail.models.errors import BundleCorruptError, BundleError, LongtailError
+from longtail.models.predict.trial import WorkRunner
 from longtail.service.errors import ChangeError
 from longtail.service.process.memory import collect_cycles, return_free_memory
 from longtail.service.process.priority import lower_priority
@@ -37,7 +38,6 @@ from longtail.service.versions.loader_thread import LoaderThread
 from longtail.service.versions.loading import ModelLoader, public_message
 from longtail.service.versions.serving import Canary, LoadedModel, ModelManager, Serving
 from longtail.service.versions.sources import RegistrySource
-from longtail.service.versions.warmup import WorkRunner
 
 logger = logging.getLogger(__name__)
 
@@ -193,19 +193,40 @@ class Redeployer:
                 self._manager.withdraw(f"loading the models failed: {error}; mend it, then {then}")
         else:
             self._backoff.note_success()
-            self._note_problem(None)
 
     def _load_all(self) -> None:
         """Load the versions to start with, and serve them once all can answer."""
         if self._source is not None:
             self._source.refresh()
-        numbers = [self._loader.number_of(version) for version in self._policy.versions]
-        models = {number: self._load(number) for number in dict.fromkeys(numbers)}
+        models: dict[int, LoadedModel] = {}
+        numbers = {each: self._load_first(each, models) for each in self._policy.versions}
         fixed = frozenset(each for each in self._policy.versions if isinstance(each, int))
-        self._publish(Serving(models, numbers[0], self._registry.current(), fixed))
+        named = self._registry.current()
+        current = numbers.get(CURRENT, named)
+        if current == named:
+            self._note_problem(None)
+        self._publish(Serving(models, numbers[self._policy.versions[0]], current, fixed))
         if self._policy.canary is not None:
             with suppress(LongtailError):  # it is logged, and the others can answer
                 self._execute("canary", partial(self._set_canary, self._policy.canary))
+
+    def _load_first(self, version: int | str, models: dict[int, LoadedModel]) -> int:
+        """Load a version at the start, and return its number; the last good one for `current`."""
+        try:
+            number = self._loader.number_of(version)
+            models[number] = models.get(number) or self._load(number)
+        except LongtailError as error:
+            earlier = self._registry.state().history if version == CURRENT else ()
+            for number in dict.fromkeys(reversed(earlier)):
+                with suppress(LongtailError):
+                    self._load_first(number, models)
+                    self._note_problem(
+                        f"{error}; version {number} answers, which was current before: mend "
+                        "'current', or activate another version"
+                    )
+                    return number
+            raise
+        return number
 
     def _keep(self, number: int) -> None:
         kept = self._manager.serving().kept | {number}
@@ -271,10 +292,11 @@ class Redeployer:
         if is_in_place and number not in kept.models and len(kept.models) < len(serving.models):
             del serving
             self._swap_in_place(number, move_alias, kept)
-            return
-        new = self._new(number)
-        self._tell(move_alias, number)
-        self._publish(self._manager.serving().changed(*new, **roles))
+        else:
+            new = self._new(number)
+            self._tell(move_alias, number)
+            self._publish(self._manager.serving().changed(*new, **roles))
+        self._note_problem(None)
 
     def _swap_in_place(
         self, number: int, move_alias: Callable[[int], object], kept: Serving

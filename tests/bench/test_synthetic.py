@@ -11,6 +11,7 @@ import pytest
 from scipy.sparse import vstack
 
 from longtail.training.data.dataset import open_dataset
+from tests.closeness import assert_all_close
 
 _path = Path(__file__).with_name("synthetic.py")
 _spec = importlib.util.spec_from_file_location(_path.stem, _path)
@@ -39,7 +40,7 @@ def test_frequencies_follow_the_power_law():
 
 def test_rows_have_length_one_and_words_of_their_labels():
     features, truth = CORPUS.make()
-    np.testing.assert_allclose((features**2).sum(axis=1), 1, rtol=1e-5)
+    assert_all_close((features**2).sum(axis=1), 1, rtol=1e-5)
     centroids = truth.T @ features
     own = np.asarray((truth @ centroids).multiply(features).sum(axis=1))
     others = np.asarray((np.roll(truth.toarray(), 1, axis=1) @ centroids) * features.toarray())

@@ -1,5 +1,6 @@
 """The house stays one that a stranger can enter: small folders, short files."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,22 @@ def test_no_file_is_longer_than_its_idea(package):
         for path in (ROOT / package).rglob("*.py")
     }
     assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
+
+
+def _has_no_absolute_part(call):
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    given = {each.arg for each in call.keywords}
+    is_relative = name == "assert_allclose" or "rtol" in given
+    comparisons = {"assert_allclose", "assert_close", "allclose", "isclose"}
+    return name in comparisons and is_relative and "atol" not in given
+
+
+def test_no_numbers_are_compared_by_a_relative_tolerance_alone():
+    """Use `tests.closeness.assert_all_close`: a sum near 0 has the errors of its terms."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and _has_no_absolute_part(node)
+    ]
+    assert found == []

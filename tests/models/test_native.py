@@ -6,6 +6,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.native import build
 from longtail.models.native.library import CSR, F32, I64, INT, csr, function
+from tests.closeness import assert_all_close
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_a_matrix_is_passed_with_indices_of_either_width():
         sums = np.zeros((4, 4), dtype=np.float32)
         rows = np.arange(4)
         function("sparse_sum_up", CSR, CSR, I64, INT, F32, INT)(matrix, matrix, rows, 4, sums, 4)
-        np.testing.assert_allclose(sums, (sparse_matrix @ sparse_matrix).toarray(), rtol=1e-6)
+        assert_all_close(sums, (sparse_matrix @ sparse_matrix).toarray(), rtol=1e-6)
 
 
 def test_a_checkout_without_a_compiler_says_how_to_get_one(tmp_path, monkeypatch):

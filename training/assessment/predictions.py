@@ -19,6 +19,7 @@ from pydantic import Field
 
 from longtail.models.errors import DataError
 from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
+from longtail.models.files.json_text import MANY_ELEMENTS
 from longtail.models.files.text_files import writing
 from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.catalogue import LabelCatalogue
@@ -61,7 +62,7 @@ class RankedDocuments:
         return path
 
 
-_to_json, _of_json = json_forms(RankedDocuments)
+_to_json, _of_json = json_forms(RankedDocuments, max_elements=MANY_ELEMENTS)
 
 
 def read_ranked_documents(ranking: Path) -> RankedDocuments | None:

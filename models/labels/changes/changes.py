@@ -147,7 +147,7 @@ def texts_of(renaming: Renaming) -> dict[str, object]:
     }
 
 
-_to_json, _from_json = json_forms(VocabularyChanges, exclude_defaults=True)
+_to_json, _from_json = json_forms(VocabularyChanges, exclude_defaults=True, max_elements=2**19)
 
 
 def _check_texts(renaming: Renaming, where: str) -> None:

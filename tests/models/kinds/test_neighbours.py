@@ -20,6 +20,7 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
+from tests.closeness import assert_all_close
 
 DOCUMENTS = ("river fish", "river law", "steel trade", "steel steel court", "grain milk", "milk")
 CARRIED = ((0,), (0, 3), (1, 4), (4,), (6,), (3, 6))
@@ -100,7 +101,7 @@ def test_the_tail_dial_subtracts_priors_of_labels_that_have_a_score(predictor):
     labels = np.tile(np.arange(NUM_LABELS, dtype=np.int64), (len(TEXTS), 1))
     plain = predictor.score(batch, labels, OPTIONS)
     dialled = predictor.score(batch, labels, replace(OPTIONS, tail_dial=2.0))
-    np.testing.assert_allclose(dialled, plain - 2 * predictor.catalogue.log_priors, rtol=1e-5)
+    assert_all_close(dialled, plain - 2 * predictor.catalogue.log_priors, rtol=1e-5)
 
 
 def test_probabilities_are_those_of_its_calibration(predictor):

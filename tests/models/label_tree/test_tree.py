@@ -16,6 +16,7 @@ from longtail.models.label_tree.search import TreeSource
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
+from tests.closeness import assert_all_close
 
 DIM = 5
 SIZES = st.integers(1, 70)
@@ -87,10 +88,8 @@ def test_real_labels_have_the_enumerated_probabilities_and_padding_none(size, se
     assert not leaves[:, is_padding].any()
     found = tree.log_probs(features)
     assert found.shape == (2, size)
-    np.testing.assert_allclose(
-        found.double().exp(), leaves[:, tree.leaf_of_label.numpy()], rtol=1e-5
-    )
-    np.testing.assert_allclose(found.double().exp().sum(1), 1, rtol=1e-5)
+    assert_all_close(found.double().exp(), leaves[:, tree.leaf_of_label.numpy()], rtol=1e-5)
+    assert_all_close(found.double().exp().sum(1), 1, rtol=1e-5)
 
 
 @given(SIZES, SEEDS, st.integers(1, 9))
@@ -243,7 +242,7 @@ def test_a_gpu_gives_what_the_cpu_gives():
     vectors = vectors_of(50)
     there = tree.to("cuda")
     features = there.project(torch.from_numpy(vectors).cuda())
-    np.testing.assert_allclose(
+    assert_all_close(
         there.log_probs(features).cpu(), tree.log_probs(features_of(tree, 50)), rtol=1e-5
     )
     drawn = there.sample(features, 100, torch.Generator("cuda").manual_seed(0))

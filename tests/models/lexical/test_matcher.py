@@ -20,6 +20,7 @@ from longtail.models.lexical.matcher import (
 from longtail.models.lexical.terms import LabelTerms, names_of
 from longtail.models.lexical.words import SENTENCE_END
 from longtail.training.lexical.word_counts import count_words, words_of
+from tests.closeness import assert_all_close
 
 WORDS = ("river", "fish", "law", "tax", "port", "grain")
 TRAINING = ["river fish. law", "fish tax", "river", "law of the river port", "fish law fish", "sea"]
@@ -350,7 +351,7 @@ def test_cosines_are_those_of_scikit_learn():
     found = matcher.match(texts)
     assert len(found.labels) == np.count_nonzero(wanted)
     cosines = found.seen[:, FEATURES.index("cosine")]
-    np.testing.assert_allclose(cosines, wanted[found.texts, found.labels], rtol=1e-5)
+    assert_all_close(cosines, wanted[found.texts, found.labels], rtol=1e-5)
 
 
 # ---- what is known of names ----
@@ -370,7 +371,7 @@ def test_finds_are_described_by_log_odds_with_a_prior_of_their_kind():
             found[label, kind] - right[label, kind] + 10 * (1 - q),
         )
         wanted.append([np.log(good / bad), np.log(1 + found[label, kind])])
-    np.testing.assert_allclose(history.features(labels, kinds), wanted, rtol=1e-6)
+    assert_all_close(history.features(labels, kinds), wanted, rtol=1e-6)
     code = history.features(np.array([0]), np.array([AS_A_CODE]))
     assert code[0, 0] == pytest.approx(np.log(19))  # right until found wrong
 

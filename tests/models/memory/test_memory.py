@@ -15,6 +15,7 @@ from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.search_kernels import NO_DOCUMENT
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.ranking.top_k import NO_LABEL
+from tests.closeness import assert_all_close
 
 NUM_FEATURES = 60
 NUM_LABELS = 12
@@ -101,7 +102,7 @@ def test_rounded_products_change_no_neighbour(k):
     found = nearest_documents(memory, queries, k)
     products = queries.toarray().astype(np.float64) @ memory.documents.to_csr().toarray().T
     wanted = -np.sort(-products, axis=1)[:, :k]
-    np.testing.assert_allclose(found.similarities, wanted, rtol=1e-6)
+    assert_all_close(found.similarities, wanted, rtol=1e-6)
     own = np.take_along_axis(products, np.maximum(found.documents, 0), axis=1)
     np.testing.assert_allclose(found.similarities, own, rtol=1e-6, atol=1e-12)
     assert all(len({*row}) == k for row in found.documents.tolist() if NO_DOCUMENT not in row)
@@ -150,7 +151,7 @@ def test_what_raises_a_label_is_added_to_its_score_if_it_has_one():
     every_label = np.tile(np.arange(NUM_LABELS, dtype=np.int64), (4, 1))
     plain = NeighbourSource(memory, neighbours).score(rows, every_label)
     source = NeighbourSource(memory, neighbours, raised)
-    np.testing.assert_allclose(source.score(rows, every_label), plain + raised, rtol=1e-5)
+    assert_all_close(source.score(rows, every_label), plain + raised, rtol=1e-5)
     ranking = source.top(rows, NUM_LABELS)
     np.testing.assert_array_equal(source.score(rows, ranking.labels), ranking.scores)
 

@@ -22,6 +22,7 @@ from longtail.models.scorers.blending import (
     knot_shares,
 )
 from longtail.models.scorers.calibration import IDENTITY
+from tests.closeness import assert_all_close
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
 STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
@@ -245,7 +246,7 @@ def test_a_label_that_one_scorer_does_not_know_has_half_the_others_probability()
     halves = 1 / (1 + np.exp([-3.0, 2.0])) / 2
     means = np.array([halves.sum(), halves[0]])
     assert found.labels.tolist() == [[1, 0]]
-    np.testing.assert_allclose(found.scores, [np.log(means / (1 - means))], rtol=1e-5)
+    assert_all_close(found.scores, [np.log(means / (1 - means))], rtol=1e-5)
 
 
 def test_probabilities_that_round_to_1_still_have_finite_scores_in_order():

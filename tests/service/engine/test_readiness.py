@@ -37,6 +37,17 @@ def test_readiness_and_predictions_come_with_the_model(open_client, make_loader,
     assert before.headers["retry-after"] == "5"
 
 
+def test_readiness_is_degraded_while_an_earlier_version_answers(open_client, registry):
+    weights = registry.folder / "2" / "retrieval.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    with open_client() as client:
+        ready, listed = client.get("/readyz"), client.get("/v1/models").json()
+        answer = client.post("/v1/predict", json={"text": "a"})
+    assert (ready.status_code, ready.json()) == (200, {"status": "degraded"})
+    assert "version 1 answers" in listed["problem"]
+    assert (answer.status_code, answer.json()["model"]["version"]) == (200, 1)
+
+
 def test_a_model_that_fails_its_first_prediction_is_not_served(
     open_client, make_loader, fake_predictor
 ):
@@ -73,6 +84,7 @@ def test_a_failed_load_keeps_readiness_at_503_with_the_reason(
 
 
 def test_a_changed_byte_in_the_bundle_fails_loading(open_client, registry):
+    registry.remove(1)
     weights = registry.folder / "2" / "retrieval.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     with open_client() as client:

@@ -214,6 +214,49 @@ def test_what_failed_at_the_start_is_tried_again(deploy, registry, make_loader):
     assert deployment.default == 2
 
 
+@pytest.mark.parametrize("versions", [("current",), (1, "current")])
+def test_a_start_falls_back_to_the_last_good_version_and_says_so(
+    deploy, registry, publish, make_loader, caplog, versions
+):
+    publish()
+    damage(registry, 3)
+    damage(registry, 2)
+    deployment = deploy(versions=versions, watch_interval_s=3600)
+    serving = deployment.manager.serving()
+    assert (deployment.default, deployment.loaded, serving.current) == (1, [1], 1)
+    assert "version 3 can't be loaded" in deployment.redeployer.problem
+    assert "version 1 answers, which was current before" in deployment.redeployer.problem
+    assert deployment.redeployer.problem in caplog.text
+    assert deployment.sample("registry_problem") == 1
+    assert registry.current() == 3
+    deployment.look()
+    assert (deployment.default, deployment.sample("registry_problem")) == (1, 1)
+    deployment.do("activate", 1)
+    assert deployment.redeployer.problem is None
+    assert deployment.sample("registry_problem") == 0
+
+
+def test_a_version_that_is_mended_takes_over_from_the_one_before(deploy, registry, make_loader):
+    def load(bundle):
+        if bundle.folder.name == "2" and failing:
+            raise OSError
+        return make_loader()(bundle)
+
+    failing = True
+    deployment = deploy(load, watch_interval_s=3600)
+    assert (deployment.default, deployment.sample("registry_problem")) == (1, 1)
+    failing = False
+    deployment.look()
+    assert (deployment.default, deployment.sample("registry_problem")) == (2, 0)
+
+
+def test_a_fixed_version_has_none_to_fall_back_to(deploy, registry):
+    damage(registry, 2)
+    deployment = deploy(versions=(2, "current"))
+    with pytest.raises(NotReadyError, match="loading the models failed: version 2"):
+        deployment.manager.serving()
+
+
 def test_a_warm_up_that_does_not_end_fails_the_load_and_the_old_model_stays(
     deploy, make_loader, fake_predictor
 ):

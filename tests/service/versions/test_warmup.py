@@ -5,11 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from longtail.models.errors import LongtailError
-from longtail.service.versions.warmup import (
-    check_scorers,
-    overlap,
-    warm_up,
-)
+from longtail.models.predict.trial import check_scorers
+from longtail.service.versions.warmup import overlap, warm_up
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from longtail.training.evaluation.metrics import (
     label_f1_at,
     precision_at,
 )
+from tests.closeness import assert_all_close
 
 NUM_LABELS = 60
 COUNTS = np.where(np.arange(NUM_LABELS) < 10, 2000, 1 + np.arange(NUM_LABELS) % 9).astype(np.int64)
@@ -107,7 +108,7 @@ def test_on_a_tiny_problem_the_aim_is_as_good_as_any_choice_of_labels():
 def test_the_weights_of_propensity_are_the_inverse_propensities():
     counts = np.array([0, 1, 5, 300, 20_000], dtype=np.int64)
     weights = propensity_aim(45_000).weights(counts)
-    np.testing.assert_allclose(weights, inverse_propensities(counts, 45_000), rtol=1e-6)
+    assert_all_close(weights, inverse_propensities(counts, 45_000), rtol=1e-6)
     np.testing.assert_array_equal(propensity_aim(1).weights(np.array([0, 1])), [1, 1])
 
 

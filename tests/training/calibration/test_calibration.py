@@ -16,6 +16,7 @@ from longtail.training.calibration.reliability import (
 )
 from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
 from longtail.training.data.dataset import open_dataset
+from tests.closeness import assert_all_close
 
 
 def drawn(num: int, log_odds_of, seed: int = 0):
@@ -61,7 +62,7 @@ def test_a_pair_of_weight_3_counts_as_three():
     )
     found = fit_calibration(scores, is_true, weights)
     assert found.knots == wanted.knots
-    np.testing.assert_allclose(found.slopes, wanted.slopes, rtol=1e-3)
+    assert_all_close(found.slopes, wanted.slopes, rtol=1e-3)
 
 
 @pytest.mark.parametrize("scores", [[-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])

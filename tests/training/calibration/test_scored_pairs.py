@@ -11,6 +11,7 @@ from longtail.training.calibration.scored_pairs import (
     score_pairs,
 )
 from longtail.training.data.dataset import open_dataset
+from tests.closeness import assert_all_close
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_all_best_and_all_true_labels_are_there_with_weight_1(pairs, predictor, 
 
 
 def test_the_weights_of_a_document_sum_to_the_number_of_labels(pairs, predictor):
-    np.testing.assert_allclose(pairs.weights.sum(axis=1), len(predictor.catalogue), rtol=1e-5)
+    assert_all_close(pairs.weights.sum(axis=1), len(predictor.catalogue), rtol=1e-5)
     assert (pairs.weights[pairs.labels == NO_LABEL] == 0).all()
     assert pairs.weights.max() > 1  # not all 310 labels are looked at
 

@@ -13,6 +13,7 @@ from scipy.sparse import coo_array, csr_array
 from longtail.models.errors import ConfigError, DataError
 from longtail.training.label_tree.fit import FittedTree, fit_tree, principal_components
 from longtail.training.label_tree.levels import GrownTree, grow_tree
+from tests.closeness import assert_all_close
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def test_the_likelihood_is_that_of_the_tree_in_use(num_labels, seed):
     assert fitted.log_likelihood == pytest.approx(found / pairs.nnz, rel=1e-5)
     assert fitted.tree.num_labels == num_labels
     total = fitted.tree.log_probs(features_of(fitted, vectors)).double().exp().sum(1)
-    np.testing.assert_allclose(total, 1, rtol=1e-5)
+    assert_all_close(total, 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("num_labels", [3, 16, 21, 33])
@@ -287,8 +288,8 @@ def test_principal_components_are_those_of_a_singular_value_decomposition():
     centred = vectors.astype(np.float64) - vectors.mean(axis=0)
     wanted = np.linalg.svd(centred)[2][:4]
     directions = components / components.norm(dim=1, keepdim=True)
-    np.testing.assert_allclose(np.abs((directions.numpy() * wanted).sum(axis=1)), 1, rtol=1e-5)
-    np.testing.assert_allclose(mean, vectors.mean(axis=0), rtol=1e-5)
+    assert_all_close(np.abs((directions.numpy() * wanted).sum(axis=1)), 1, rtol=1e-5)
+    assert_all_close(mean, vectors.mean(axis=0), rtol=1e-5)
     assert np.square(centred @ components.numpy().T).mean() == pytest.approx(1, rel=1e-5)
     assert bool((components.gather(1, components.abs().argmax(1, keepdim=True)) > 0).all())
 

@@ -25,6 +25,7 @@ from longtail.training.fitting import TrainingDocuments
 from longtail.training.lexical import fit as module
 from longtail.training.lexical.fit import NamesFitting, fit_name_model
 from longtail.training.lexical.word_counts import count_words, words_of
+from tests.closeness import assert_all_close
 
 NUM_LABELS = 12
 NAMES = [f"{first} {second}" for first in ("river", "sea", "lake") for second in "abcd"]
@@ -243,7 +244,7 @@ def test_documents_are_counted_once_for_each_word_and_pair():
     }
     assert counts.num_documents == 6
     idf = counts.idf(counts.documents)
-    np.testing.assert_allclose(idf, np.log(7 / (1 + counts.documents)) + 1, rtol=1e-6)
+    assert_all_close(idf, np.log(7 / (1 + counts.documents)) + 1, rtol=1e-6)
 
 
 def test_fitted_again_it_keeps_all_names_of_the_labels_that_it_knew():

@@ -179,7 +179,7 @@ def test_eta_moves_by_the_share_of_its_epoch():
         value(objective, table, pairs(excluded=True))
         share = (1 + epoch) ** -0.9
         eta = (1 - share) * eta + share * totals
-        assert torch.allclose(objective.log_eta.exp().double(), eta, rtol=1e-5)
+        assert torch.allclose(objective.log_eta.exp().double(), eta, rtol=1e-5, atol=1e-8)
 
 
 def test_eta_belongs_to_the_pair_of_document_and_label():

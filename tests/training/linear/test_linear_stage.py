@@ -12,6 +12,7 @@ from longtail.training.configuration.linear import LinearConfig
 from longtail.training.linear.stage import standardise, train_linear_scorer, unstandardised
 from longtail.training.neural import document_vectors
 from longtail.training.neural.document_vectors import encode_documents
+from tests.closeness import assert_all_close
 
 DIM, NUM_LABELS = 6, 5
 
@@ -38,7 +39,7 @@ def test_standardised_vectors_are_centred_with_a_mean_square_length_of_one():
     mean, scale = standardise(vectors)
     np.testing.assert_allclose(vectors.mean(axis=0), 0, atol=1e-5)
     assert (vectors**2).sum(axis=1).mean() == pytest.approx(1, rel=1e-5)
-    np.testing.assert_allclose(mean + scale * vectors, before, rtol=1e-4)
+    assert_all_close(mean + scale * vectors, before, rtol=1e-4)
 
 
 def test_a_model_of_standardised_vectors_is_turned_into_one_of_vectors_as_they_are():

@@ -34,6 +34,7 @@ from longtail.training.data.dataset import open_dataset
 from longtail.training.lexical import fit as name_fit
 from longtail.training.pipeline.dense import start_dense
 from longtail.training.runtime.run_log import read_progress, read_stage_costs
+from tests.closeness import assert_all_close
 
 # Run with a line of JSON for each run that is to be killed: at which call of which function, and
 # the command's arguments. It loads the libraries once and forks, which spares seconds a run.
@@ -371,7 +372,7 @@ def test_the_linear_scorer_is_published_with_its_tree(trained, tiny_corpus):
     found = predictor.rank(batch, RankingOptions(num_labels, "linear"))
     best = model.labels[np.argsort(-wanted, axis=1, kind="stable")[:, 0]]
     assert found.labels[:, 0].tolist() == best.tolist()
-    np.testing.assert_allclose(found.scores[:, 0], wanted.max(axis=1), rtol=1e-4)
+    assert_all_close(found.scores[:, 0], wanted.max(axis=1), rtol=1e-4)
 
 
 @pytest.mark.slow

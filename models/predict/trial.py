@@ -1,0 +1,118 @@
+"""Checks that a model can answer: each scorer is tried on known texts, its scores are finite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.warmup_texts import read_probes
+from longtail.models.errors import BundleCorruptError, LongtailError
+from longtail.models.kinds.registry import KINDS
+from longtail.models.kinds.storage import read_parts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.results import Prediction
+
+T = TypeVar("T")
+
+DEFAULT_TEXTS = (
+    "Imports of olive oil from third countries and the duties on them",
+    "The committee approved the annual budget for research and technology",
+    "A vaccine reduced the number of infections in the population",
+    "Fishing quotas and the protection of marine species",
+    "Processing of personal data by providers of electronic communications",
+    "Railway safety, working time of drivers and transport of dangerous goods",
+    "The company reported higher revenue while shares fell on the stock market",
+    "A novel about a family that leaves its village for the city",
+)
+"""Warm-up texts for bundles that have none."""
+COMPARED_LABELS = 5
+"""The best labels of a text that are compared between two models."""
+_TOGETHER = 8
+
+
+class WorkRunner(Protocol):
+    """Does something on a thread for model work, and waits for it."""
+
+    def __call__(self, work: Callable[[], T], /) -> T:
+        """Return what the work returns, or raise what it raises."""
+        ...
+
+
+def warmup_texts_of(bundle: Bundle) -> tuple[str, ...]:
+    """Return the warm-up texts of a bundle: its own, or ours where it has none.
+
+    Raises:
+        BundleCorruptError: Its file of texts is not as it should be.
+    """
+    return read_probes(bundle) or DEFAULT_TEXTS
+
+
+def check_answers(bundle: Bundle) -> None:
+    """Load a bundle on the CPU, and refuse it where a service would, at its first predictions.
+
+    Raises:
+        BundleCorruptError: Its parts contradict each other, or a scorer does not answer.
+        ConfigError: It has an encoder, and the libraries of one are not installed.
+    """
+    parts, texts = read_parts(bundle), warmup_texts_of(bundle)
+    try:
+        predictor = Predictor(parts, default_scorer=bundle.manifest.default_scorer, device="cpu")
+        check_scorers(predictor, _now, texts)
+    except LongtailError as error:
+        raise BundleCorruptError(f"bundle {bundle.folder.name!r}: {error}") from error
+
+
+def _now(work: Callable[[], T], /) -> T:
+    return work()
+
+
+def check_scorers(predictor: Predictor, run: WorkRunner, texts: Sequence[str]) -> None:
+    """Try all scorers.
+
+    Raises:
+        LongtailError: A scorer gives a score that is no finite number, or no label to any text.
+    """
+    for scorer in predictor.scorers:
+        _check_labels(
+            scorer,
+            predict_together(predictor, run, texts, scorer),
+            may_be_none=_may_find_nothing(predictor, scorer),
+        )
+
+
+def _may_find_nothing(predictor: Predictor, scorer: str) -> bool:
+    """Whether a scorer only lists what it finds, as blends do that need no encoder."""
+    if scorer in KINDS:
+        return KINDS[scorer].may_find_nothing
+    return not predictor.needs_encoder(scorer)
+
+
+def predict_together(
+    predictor: Predictor, run: WorkRunner, texts: Sequence[str], scorer: str
+) -> list[Prediction]:
+    """Return the best labels of texts by a scorer, some texts at a time."""
+    k = min(COMPARED_LABELS, len(predictor.catalogue))
+    groups = (texts[at : at + _TOGETHER] for at in range(0, len(texts), _TOGETHER))
+    return [
+        prediction
+        for group in groups
+        for prediction in run(partial(predictor.predict, group, k=k, scorer=scorer))
+    ]
+
+
+def _check_labels(scorer: str, predictions: Sequence[Prediction], *, may_be_none: bool) -> None:
+    labels = [label for prediction in predictions for label in prediction.labels]
+    if not labels and not may_be_none:
+        raise LongtailError(
+            f"scorer {scorer!r} found no label for any of {len(predictions)} known texts; "
+            "train the model again"
+        )
+    for label in labels:
+        if not math.isfinite(label.score):
+            raise LongtailError(
+                f"scorer {scorer!r} gave label {label.id!r} the score {label.score!r}; the model "
+                "is damaged or numerically unstable: train it again"
+            )

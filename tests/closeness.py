@@ -1,0 +1,14 @@
+"""One comparison of arrays of floating-point numbers, with an absolute part."""
+
+import numpy as np
+
+
+def assert_all_close(actual, expected, rtol: float) -> None:
+    """Refuse numbers that differ by more than `rtol` of themselves and of the largest expected one.
+
+    A number near 0 that comes from a sum has the rounding errors of the terms, which are larger.
+    """
+    expected = np.asarray(expected, dtype=np.float64)
+    finite = np.abs(expected[np.isfinite(expected)])
+    atol = rtol * finite.max(initial=0.0)
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=rtol, atol=atol)
