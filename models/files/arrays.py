@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-_TYPES = {"F16": np.float16, "F32": np.float32, "I32": np.int32}
+_TYPES = {"I8": np.int8, "F16": np.float16, "F32": np.float32, "I32": np.int32}
 _LENGTH_BYTES = 8
 
 
