@@ -36,7 +36,10 @@ class NeighboursScorer(Scorer):
     """Scores labels by the nearest documents that carry them (see `longtail.models.memory`)."""
 
     def __init__(
-        self, memory: Any, log_priors: Float32[np.ndarray, label], num_threads: int = 1
+        self,
+        memory: NeighbourMemory | VectorMemory,
+        log_priors: Float32[np.ndarray, label],
+        num_threads: int = 1,
     ) -> None:
         """Take the documents.
 
@@ -95,6 +98,7 @@ class NeighboursScorer(Scorer):
 
         def find() -> Neighbours:
             memory = self._memory
+            assert isinstance(memory, NeighbourMemory)
             found = nearest_documents(
                 memory, batch.features, memory.num_neighbours, num_threads=self._num_threads
             )
@@ -118,7 +122,8 @@ class DenseNeighboursScorer(NeighboursScorer):
 
     def _nearest(self, batch: TextBatch) -> Neighbours:
         def find() -> Neighbours:
-            memory: VectorMemory = self._memory
+            memory = self._memory
+            assert isinstance(memory, VectorMemory)
             queries = ByteVectors.rounded(batch.vectors)
             return memory.vectors.nearest(
                 queries, memory.num_neighbours, num_threads=self._num_threads

@@ -169,8 +169,8 @@ def stored_labels(
         ValueError: They are no matrix of this shape.
     """
     ones = np.ones(len(arrays["labels"]), dtype=np.float32)
-    pointers = ("labels", "label_indptr")
-    return stored_csr(ones, *(arrays[name] for name in pointers), shape, pointers)
+    names = ("labels", "label_indptr")
+    return stored_csr(ones, arrays[names[0]], arrays[names[1]], shape, names)
 
 
 def _arrays_of(rows: HalfRows, prefix: str) -> dict[str, np.ndarray]:
