@@ -139,7 +139,7 @@ def _check_untrained(head: VectorHead, modules: SentenceModules, config: Trainin
     """Refuse to compare vectors that nobody has made comparable."""
     poolings = head.document_pooling, head.label_pooling
     is_comparable = modules.pooling is not None and poolings[0] == poolings[1]
-    if not config.is_tuned and not is_comparable:
+    if config.retrieval.epochs == 0 and not is_comparable:
         raise ConfigError(
             f"retrieval.epochs: got 0 for encoder {config.encoder!r}, with documents pooled by "
             f"{poolings[0]!r} and labels by {poolings[1]!r}; without training, vectors can be "
