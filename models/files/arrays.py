@@ -10,19 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-_TYPES = {"F16": np.float16, "F32": np.float32, "I32": np.int32}
+_TYPES = {"I8": np.int8, "F16": np.float16, "F32": np.float32, "I32": np.int32}
 _LENGTH_BYTES = 8
 
 
 def mapped_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
-    """Return arrays of one axis of a safetensors file that was found whole, as it lies on disk.
+    """Return arrays of a safetensors file that was found whole, as it lies on disk.
 
     Their pages are read when they are used, and are one copy for all processes. A file that is in
     use can't be removed on Windows, so there the arrays are copies.
 
     Args:
         path: Of the file.
-        names: Of the arrays, of float16, float32 or int32.
+        names: Of the arrays, of float16, float32, int8 or int32.
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
@@ -33,7 +33,8 @@ def mapped_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
         begin, end = described[name]["data_offsets"]
         dtype = np.dtype(_TYPES[described[name]["dtype"]])
         start, size = _LENGTH_BYTES + length + begin, (end - begin) // dtype.itemsize
-        arrays[name] = np.frombuffer(content, dtype, size, start)
+        array = np.frombuffer(content, dtype, size, start)
+        arrays[name] = array.reshape(described[name]["shape"])
         if sys.platform == "win32" or start % dtype.itemsize:
             arrays[name] = arrays[name].copy()
     return arrays

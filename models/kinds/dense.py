@@ -52,9 +52,11 @@ class _DenseKind(ScorerKind):
             DataError: A row is not finite.
             ConfigError: FAISS sees no such device, or its memory is too small.
         """
-        from longtail.models.kinds.vectors import VectorScorer
+        from longtail.models.kinds.vectors import ListingScorer, VectorScorer
 
-        return VectorScorer(model, parts.catalogue, index_device=placement.index_device)
+        assert parts.dense is not None  # else there would be no model
+        scorer = VectorScorer if parts.dense.is_tuned else ListingScorer
+        return scorer(model, parts.catalogue, index_device=placement.index_device)
 
 
 class RetrievalKind(_DenseKind):

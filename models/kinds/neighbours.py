@@ -1,8 +1,13 @@
-"""The scorer `neighbours`: labels of the nearest documents, which say themselves why."""
+"""The scorers of the nearest documents, which say themselves why.
+
+`neighbours` finds documents by the words that they share with a text, `dense_neighbours` by the
+vectors of an encoder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -14,14 +19,15 @@ from longtail.models.memory.label_kernels import shares_of
 from longtail.models.memory.memory import MAPPED, NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource
-from longtail.models.names import NEIGHBOURS, CorrectionName
+from longtail.models.memory.vectors import MAPPED as MAPPED_VECTORS
+from longtail.models.memory.vectors import ByteVectors, VectorMemory
+from longtail.models.names import DENSE_NEIGHBOURS, NEIGHBOURS, CorrectionName
 from longtail.models.parts.batches import NEAREST_SIMILARITY, TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.results import CarryingDocument, Evidence
 from longtail.models.scorers.sparse import SparseModel
 
-_IDS_FILE = "neighbours.json"
 _MAX_DOCUMENTS = 3
 """That are named as evidence for a label."""
 
@@ -30,12 +36,15 @@ class NeighboursScorer(Scorer):
     """Scores labels by the nearest documents that carry them (see `longtail.models.memory`)."""
 
     def __init__(
-        self, memory: NeighbourMemory, log_priors: Float32[np.ndarray, label], num_threads: int = 1
+        self,
+        memory: NeighbourMemory | VectorMemory,
+        log_priors: Float32[np.ndarray, label],
+        num_threads: int = 1,
     ) -> None:
         """Take the documents.
 
         Args:
-            memory: They, with their labels.
+            memory: The documents with their labels.
             log_priors: log pi of each label of the catalogue, in nats.
             num_threads: That search for many texts at the same time.
         """
@@ -89,6 +98,7 @@ class NeighboursScorer(Scorer):
 
         def find() -> Neighbours:
             memory = self._memory
+            assert isinstance(memory, NeighbourMemory)
             found = nearest_documents(
                 memory, batch.features, memory.num_neighbours, num_threads=self._num_threads
             )
@@ -99,21 +109,50 @@ class NeighboursScorer(Scorer):
         return batch.once(NEIGHBOURS, find)
 
 
-class NeighboursKind(ScorerKind):
+class DenseNeighboursScorer(NeighboursScorer):
+    """The same by the cosines of the encoder's vectors; it reads a text as the encoder does."""
+
+    def prepare(self, batch: TextBatch) -> None:
+        """Do nothing: it reads the encoder's vectors alone."""
+
+    def known_tokens(self, batch: TextBatch, *, is_alone: bool) -> Int64[np.ndarray, text]:
+        """Return the tokens that the encoder knows."""
+        del is_alone
+        return batch.tokens.num_known
+
+    def _nearest(self, batch: TextBatch) -> Neighbours:
+        def find() -> Neighbours:
+            memory = self._memory
+            assert isinstance(memory, VectorMemory)
+            queries = ByteVectors.rounded(batch.vectors)
+            return memory.vectors.nearest(
+                queries, memory.num_neighbours, num_threads=self._num_threads
+            )
+
+        return batch.once(DENSE_NEIGHBOURS, find)
+
+
+class _MemoryKind(ScorerKind):
     """The documents that a model remembers."""
 
-    name = NEIGHBOURS
     may_find_nothing = True
     keeps_documents = True
-    mapped = MAPPED
 
-    def arrays(self, model: NeighbourMemory) -> dict[str, np.ndarray]:
+    def arrays(self, model: Any) -> dict[str, np.ndarray]:
         """Return the documents and their labels."""
-        return model.to_arrays()
+        found: dict[str, np.ndarray] = model.to_arrays()
+        return found
 
-    def texts(self, model: NeighbourMemory) -> dict[str, str]:
+    def texts(self, model: Any) -> dict[str, str]:
         """Return the ids of the documents."""
-        return {_IDS_FILE: model.ids_to_json()}
+        return {f"{self.name}.json": model.ids_to_json()}
+
+
+class NeighboursKind(_MemoryKind):
+    """Documents by the words that they share with a text."""
+
+    name = NEIGHBOURS
+    mapped = MAPPED
 
     def read(
         self,
@@ -124,8 +163,34 @@ class NeighboursKind(ScorerKind):
     ) -> NeighbourMemory:
         """Return the documents."""
         num_features = len(sparse.tfidf.tokens)
-        return NeighbourMemory.from_arrays(dict(arrays), texts[_IDS_FILE], num_features, num_labels)
+        return NeighbourMemory.from_arrays(
+            dict(arrays), texts[f"{self.name}.json"], num_features, num_labels
+        )
 
     def make(self, model: NeighbourMemory, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer."""
         return NeighboursScorer(model, parts.catalogue.log_priors, placement.num_threads)
+
+
+class DenseNeighboursKind(_MemoryKind):
+    """Documents by the cosines of the encoder's vectors."""
+
+    name = DENSE_NEIGHBOURS
+    needs_encoder = True
+    mapped = MAPPED_VECTORS
+
+    def read(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        texts: Mapping[str, str],
+        sparse: SparseModel,
+        num_labels: int,
+    ) -> VectorMemory:
+        """Return the documents."""
+        del sparse
+        return VectorMemory.from_arrays(dict(arrays), texts[f"{self.name}.json"], num_labels)
+
+    def make(self, model: VectorMemory, parts: ModelParts, placement: Placement) -> Scorer:
+        """Return the scorer."""
+        log_priors = parts.catalogue.log_priors
+        return DenseNeighboursScorer(model, log_priors, placement.num_threads)

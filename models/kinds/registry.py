@@ -7,7 +7,7 @@ from collections.abc import Collection
 from longtail.models.errors import ConfigError
 from longtail.models.kinds.dense import RetrievalKind, RowsKind
 from longtail.models.kinds.names import NamesKind
-from longtail.models.kinds.neighbours import NeighboursKind
+from longtail.models.kinds.neighbours import DenseNeighboursKind, NeighboursKind
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.sparse import SparseKind
 from longtail.models.names import (
@@ -27,6 +27,7 @@ KINDS: dict[str, ScorerKind] = {
         RetrievalKind(),
         RowsKind(CLASSIFIER, gives_logits=True),
         RowsKind(LINEAR, gives_logits=False),
+        DenseNeighboursKind(),
         SparseKind(),
         NamesKind(),
         NeighboursKind(),

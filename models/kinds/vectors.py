@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
 
 from longtail.models.kinds.scorer import Scorer
 from longtail.models.label_tree.corrected_top_k import corrected_sources
@@ -15,8 +16,13 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.names import CorrectionName
 from longtail.models.parts.batches import TextBatch
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
+from longtail.models.ranking.listed import ListedSource
 from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.ranking.top_k import Source
 from longtail.models.scorers.linear import LinearModel, LinearScorer
+
+NUM_LISTED = 100
+"""Labels of a text that an encoder scores that was not fine-tuned."""
 
 
 class VectorScorer(Scorer):
@@ -83,6 +89,31 @@ class VectorScorer(Scorer):
         if correction == "prior":
             more[:, 2] = 1
         return np.hstack([vectors, more])
+
+
+class ListingScorer(VectorScorer):
+    """The same by an encoder that was not fine-tuned: it scores the `NUM_LISTED` best labels alone.
+
+    Behind those, its scores say nothing; and blends of listed scores are ranked in one pass.
+    """
+
+    def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
+        """Return the inner products of the best labels (see `VectorScorer.sources`)."""
+        whole = super().sources(batch, correction, tail_dial)
+        if len(whole) > 1:
+            return whole
+        key = f"listed {id(self)} {correction} {tail_dial}"
+        return [ListedSource(batch.once(key, lambda: self._listed(whole[0])))]
+
+    def _listed(self, source: Source) -> Float32[csr_array, "text label"]:
+        rows = np.arange(source.num_queries, dtype=np.int64)
+        best = source.top(rows, min(NUM_LISTED, source.num_labels))
+        order = np.argsort(best.labels, axis=1)
+        labels = np.take_along_axis(best.labels, order, axis=1).ravel()
+        scores = np.take_along_axis(best.scores, order, axis=1).ravel()
+        starts = np.arange(len(rows) + 1, dtype=np.int64) * best.labels.shape[1]
+        num_labels = int(self.labels.max()) + 1
+        return csr_array((scores, labels, starts), shape=(len(rows), num_labels))
 
 
 def _indexed(

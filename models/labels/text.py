@@ -26,6 +26,16 @@ def pseudo_description(label: Label, keywords: Sequence[str] = ()) -> str:
     return PART_END.join(part.strip() for part in parts if part.strip())
 
 
+def text_for_encoder(label: Label, *, is_tuned: bool) -> str:
+    """Return the text of a label as an encoder reads it: with keywords only where it was tuned.
+
+    Args:
+        label: With its pseudo description.
+        is_tuned: Whether the encoder was fine-tuned; else keywords make its vectors worse.
+    """
+    return label.pseudo_description if is_tuned else pseudo_description(label)
+
+
 def keyword_part(label: Label) -> str:
     """Return the keywords at the end of a label's pseudo description; "" where there are none."""
     before = pseudo_description(label, ())

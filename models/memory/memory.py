@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from longtail.models.matrices import ArrayRule, HalfRows, check_arrays, stored_c
 
 LEAST_TEMPERATURE = 0.01
 """With less, a neighbour's share could be too small for a number that is not 0."""
-_MAX_NEIGHBOURS = 10_000
+MAX_NEIGHBOURS = 10_000
 _RULES = {
     "data": ArrayRule(("float16",), 1, is_finite=False),
     "indices": ArrayRule(("int32",), 1),
@@ -28,7 +28,7 @@ _RULES = {
     "posting_indptr": ArrayRule(("int64",), 1),
     "labels": ArrayRule(("int32", "int64"), 1),
     "label_indptr": ArrayRule(("int32", "int64"), 1),
-    "num_neighbours": ArrayRule(("int64",), 1, least=1, most=_MAX_NEIGHBOURS),
+    "num_neighbours": ArrayRule(("int64",), 1, least=1, most=MAX_NEIGHBOURS),
     "temperature": ArrayRule(("float64",), 1, least=LEAST_TEMPERATURE),
 }
 """The search is exact with such numbers alone."""
@@ -77,7 +77,7 @@ class NeighbourMemory:
         return cls(
             documents=documents,
             postings=documents.transposed(),
-            labels=_ordered(csr_array(labels[kept], dtype=np.float32)),
+            labels=ordered(csr_array(labels[kept], dtype=np.float32)),
             ids=tuple(ids[row] for row in kept.tolist()),
             num_neighbours=num_neighbours,
             temperature=temperature,
@@ -131,21 +131,11 @@ class NeighbourMemory:
                 texts.
         """
         check_arrays(arrays, _RULES)
-        found, num_documents = _read_ids(ids), len(arrays["indptr"]) - 1
-        if len(found) != num_documents:
-            raise BundleCorruptError(
-                f"ids of documents: got {len(found)} entries, expected {num_documents}"
-            )
+        num_documents = len(arrays["indptr"]) - 1
+        found = read_ids(ids, num_documents)
         documents = _stored(arrays, "", (num_documents, num_features))
         postings = _stored(arrays, "posting_", (num_features, num_documents))
-        ones = np.ones(len(arrays["labels"]), dtype=np.float32)
-        labels = stored_csr(
-            ones,
-            arrays["labels"],
-            arrays["label_indptr"],
-            (num_documents, num_labels),
-            ("labels", "label_indptr"),
-        )
+        labels = stored_labels(arrays, (num_documents, num_labels))
         return cls(
             documents,
             postings,
@@ -154,6 +144,34 @@ class NeighbourMemory:
             int(arrays["num_neighbours"].item()),
             float(arrays["temperature"].item()),
         )
+
+
+def read_ids(text: str, num_documents: int) -> tuple[str, ...]:
+    """Return the ids of documents from their JSON list.
+
+    Raises:
+        BundleCorruptError: There are more or fewer than documents.
+        ValueError: They are no list of texts.
+    """
+    found: tuple[str, ...] = _read_ids(text)
+    if len(found) != num_documents:
+        raise BundleCorruptError(
+            f"ids of documents: got {len(found)} entries, expected {num_documents}"
+        )
+    return found
+
+
+def stored_labels(
+    arrays: Mapping[str, np.ndarray], shape: tuple[int, int]
+) -> Float32[csr_array, "document label"]:
+    """Return the labels of documents, from the arrays `labels` and `label_indptr`.
+
+    Raises:
+        ValueError: They are no matrix of this shape.
+    """
+    ones = np.ones(len(arrays["labels"]), dtype=np.float32)
+    names = ("labels", "label_indptr")
+    return stored_csr(ones, arrays[names[0]], arrays[names[1]], shape, names)
 
 
 def _arrays_of(rows: HalfRows, prefix: str) -> dict[str, np.ndarray]:
@@ -166,6 +184,7 @@ def _stored(arrays: dict[str, np.ndarray], prefix: str, shape: tuple[int, int]) 
     return HalfRows.stored(data, indices, indptr, shape)
 
 
-def _ordered(matrix: csr_array) -> csr_array:
+def ordered(matrix: csr_array) -> csr_array:
+    """Return a matrix whose columns rise in each row, each once; it is changed in place."""
     matrix.sum_duplicates()  # sorts, too
     return matrix

@@ -9,6 +9,7 @@ from longtail.models.memory.label_kernels import best_labels, scores_of_labels
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search import Neighbours
 from longtail.models.memory.search_kernels import NO_DOCUMENT
+from longtail.models.memory.vectors import VectorMemory
 from longtail.models.ranking.top_k import Ranking
 
 
@@ -17,7 +18,7 @@ class NeighbourSource:
 
     def __init__(
         self,
-        memory: NeighbourMemory,
+        memory: NeighbourMemory | VectorMemory,
         neighbours: Neighbours,
         raised: Float64[np.ndarray, label] | None = None,
     ) -> None:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
-from longtail.models.names import AIM_NAMES, CLASSIFIER, ENSEMBLE, FAST, HYBRID, LINEAR, PRECISION
+from longtail.models.names import (
+    AIM_NAMES,
+    CLASSIFIER,
+    DENSE_NEIGHBOURS,
+    ENSEMBLE,
+    FAST,
+    HYBRID,
+    LINEAR,
+    PRECISION,
+)
 from longtail.models.parts.model_parts import RETRIEVAL_FILE, ModelParts
 from longtail.models.scorers.aims import AIMS_NAME
 
@@ -31,6 +40,11 @@ def check_parts(bundle: Bundle, parts: ModelParts) -> None:
         _check_dense(bundle, parts.dense)
         for name in filter(parts.models.__contains__, (CLASSIFIER, LINEAR)):
             _check_linear(bundle, name, parts.models[name], parts.dense.encoder.dim)
+        memory, dim = parts.models.get(DENSE_NEIGHBOURS), parts.dense.encoder.dim
+        if memory is not None and memory.vectors.dim != dim:
+            what = f"vectors of {memory.vectors.dim} numbers, the encoder makes {dim}"
+            file = f"{DENSE_NEIGHBOURS}.safetensors"
+            raise BundleCorruptError(contradiction(bundle, file, what))
     _check_scorers(bundle, parts)
 
 

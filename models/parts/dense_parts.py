@@ -21,6 +21,8 @@ class DenseParts:
         max_tokens: Tokens that it reads of a document.
         label_vectors: phi_label of every label.
         document_prefix: Put before each document, as in training.
+        is_tuned: Whether the encoder was fine-tuned on the corpus. Else `label_vectors` are those
+            of names, without keywords.
     """
 
     encoder: DualEncoder
@@ -28,3 +30,4 @@ class DenseParts:
     max_tokens: int
     label_vectors: Float32[np.ndarray, "label dim"]
     document_prefix: str = ""
+    is_tuned: bool = True

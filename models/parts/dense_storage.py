@@ -66,6 +66,7 @@ def read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
         tokenizer=tokenizer,
         max_tokens=said.max_tokens,
         document_prefix=said.document_prefix,
+        is_tuned=said.is_tuned,
         label_vectors=read_label_vectors(bundle),
     )
 

@@ -20,7 +20,7 @@ from longtail.models.bundle.warmup_texts import MAX_PROBES
 from longtail.models.errors import ConfigError
 from longtail.models.files.validation import problem_in_words
 from longtail.models.kinds.registry import keeping_documents, scorer_names, without_encoder
-from longtail.models.names import ENSEMBLE, LINEAR, Pooling
+from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, LINEAR, Pooling
 from longtail.models.scorers.word_forms import languages_of
 from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.sections import (
@@ -31,8 +31,10 @@ from longtail.training.configuration.sections import (
     _Section,
 )
 
-_SCORERS = scorer_names()
-"""Those that are trained by default: all but those that others register later."""
+_TUNED_SCORERS = scorer_names()
+"""Those by default with a fine-tuned encoder: all but those that others register later."""
+_SCORERS = tuple(x for x in _TUNED_SCORERS if x not in (CLASSIFIER, HYBRID, LINEAR))
+"""Those by default; the others score well by the vectors of a fine-tuned encoder alone."""
 
 _DENSE_KEYS = (
     ("encoder", ""),
@@ -57,6 +59,7 @@ _LEFT_TO_ENCODER = (
 )
 """What the encoder decides where it is None; then it is no setting that was used."""
 _BESIDE = (
+    ("dense_neighbours", "retrieval"),
     ("classifier", "retrieval"),
     ("linear", "retrieval"),
     ("fast", "retrieval"),
@@ -67,7 +70,6 @@ _BESIDE = (
 
 _LEAST_DOCUMENTS = 3
 """Different documents of a word, where they are confidential."""
-_CONFIDENTIAL_SCORERS = tuple(name for name in _SCORERS if name not in keeping_documents())
 _CONFIDENTIAL_DEFAULTS = (
     ("sparse", "min_document_count", 10),
     ("descriptions", "num_keywords", 0),
@@ -83,11 +85,13 @@ class TrainingConfig(_Section):
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Two runs with one seed give the same bundle on one machine."""
     scorers: tuple[str, ...] = _SCORERS
-    """What the bundle can score with, in any order: "sparse" always, "classifier" and "linear" only
-    beside "retrieval", whose document vectors they read, "hybrid" only beside "classifier".
-    "ensemble" blends all others; "fast", only beside "retrieval", those that need no encoder.
-    Without "retrieval" no encoder is needed. With "neighbours" the bundle keeps the words of every
-    training document; leave it out where these are confidential. Other packages may register more
+    """What the bundle can score with, in any order: "sparse" always, "dense_neighbours",
+    "classifier" and "linear" only beside "retrieval", whose encoder they read texts by, "hybrid"
+    only beside "classifier". "ensemble" blends all others; "fast", only beside "retrieval", those
+    that need no encoder. Without "retrieval" no encoder is needed. By default all; "classifier",
+    "hybrid" and "linear" where the encoder is fine-tuned (`retrieval.epochs`). With "neighbours"
+    the bundle keeps the words of every training document, with "dense_neighbours" their vectors;
+    leave both out where these are confidential. Other packages may register more
     (`longtail.models.kinds`)."""
     scorer_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings of scorers that other packages registered: by the scorer's name, then by their own.
@@ -121,11 +125,11 @@ class TrainingConfig(_Section):
     """Training texts that the bundle brings along, so that a service can try it on them; 0: no
     text of the corpus is in the bundle."""
     confidential: StrictBool = False
-    """Whether the documents are confidential where bundles are not. Then "neighbours" is no scorer
-    by default, `warmup_texts` and `descriptions.num_keywords` are 0 and `sparse.min_document_count`
-    is 10, and counts different documents: equal texts once, and documents of one `--group-column`
-    (or id) once. Other values are refused, but for a count of 3 or more. No command and no route
-    shows keywords of labels."""
+    """Whether the documents are confidential where bundles are not. Then "neighbours" and
+    "dense_neighbours" are no scorers by default, `warmup_texts` and `descriptions.num_keywords` are
+    0 and `sparse.min_document_count` is 10, and counts different documents: equal texts once, and
+    documents of one `--group-column` (or id) once. Other values are refused, but for a count of 3
+    or more. No command and no route shows keywords of labels."""
     excluded_words: Path | None = None
     """A text file in UTF-8 with words or names, as of persons, that never become features or
     keywords, whatever their case and accents; each word of a line counts for itself."""
@@ -150,10 +154,14 @@ class TrainingConfig(_Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_confidential_defaults(cls, content: Any) -> Any:
-        if not isinstance(content, dict) or content.get("confidential") is not True:
+    def _with_defaults_of_others(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
             return content
-        filled = {"scorers": _CONFIDENTIAL_SCORERS, "warmup_texts": 0} | content
+        is_confidential = content.get("confidential") is True
+        scorers = _default_scorers(is_confidential, any(map(_has_epochs, _stages_of(content))))
+        if not is_confidential:
+            return content if scorers == _SCORERS else {"scorers": scorers} | content
+        filled = {"scorers": scorers, "warmup_texts": 0} | content
         for section, name, default in _CONFIDENTIAL_DEFAULTS:
             given = filled.get(section, {})
             if isinstance(given, BaseModel):
@@ -205,15 +213,29 @@ class TrainingConfig(_Section):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _tuned_for_a_classifier(self) -> TrainingConfig:
+        if CLASSIFIER in self.scorers and not self.is_tuned:
+            raise ValueError(
+                "scorers has 'classifier', which is fine-tuned with the encoder, but "
+                "classifier.epochs and retrieval.epochs are 0; raise one, or leave it out"
+            )
+        return self
+
     @property
     def is_dense(self) -> bool:
-        """Whether an encoder is trained."""
+        """Whether there is an encoder."""
         return "retrieval" in self.scorers
 
     @property
+    def is_tuned(self) -> bool:
+        """Whether the encoder is fine-tuned; else its vectors are taken as they are."""
+        return self.is_dense and any(map(_has_epochs, (self.classifier, self.retrieval)))
+
+    @property
     def has_default_scorers(self) -> bool:
-        """Whether nobody chose the scorers."""
-        is_default = self.confidential and self.scorers == _CONFIDENTIAL_SCORERS
+        """Whether the scorers are those that nobody had to choose."""
+        is_default = self.scorers == _default_scorers(self.confidential, self.is_tuned)
         return is_default or "scorers" not in self.model_fields_set
 
     @property
@@ -277,6 +299,22 @@ class TrainingConfig(_Section):
         if not self.is_dense:
             return _DENSE_KEYS
         return () if LINEAR in self.scorers else ((LINEAR, ""),)
+
+
+def _default_scorers(is_confidential: bool, is_tuned: bool) -> tuple[str, ...]:
+    if not is_confidential:
+        return _TUNED_SCORERS if is_tuned else _SCORERS
+    names = _TUNED_SCORERS if is_tuned else (*_SCORERS, LINEAR)  # which needs no documents
+    return tuple(x for x in _TUNED_SCORERS if x in names and x not in keeping_documents())
+
+
+def _stages_of(content: dict[str, Any]) -> list[Any]:
+    return [content.get(name) for name in ("classifier", "retrieval")]
+
+
+def _has_epochs(stage: Any) -> bool:
+    found = stage.get("epochs") if isinstance(stage, dict) else getattr(stage, "epochs", None)
+    return isinstance(found, int) and found > 0
 
 
 def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainingConfig:

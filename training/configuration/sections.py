@@ -94,8 +94,10 @@ class DescriptionConfig(_Section):
 class StageConfig(_Section):
     """One stage of neural training: AdamW, whose rates rise and fall linearly, without dropout."""
 
-    epochs: int = Field(default=2, ge=0)
-    """Passes over the training documents; 0: the stage is left out."""
+    epochs: int = Field(default=0, ge=0)
+    """Passes over the training documents; 0: the stage is left out. With 0 of both stages the
+    encoder stays as it is: its vectors are compared, which takes minutes where fine-tuning takes
+    hours."""
     max_steps: Positive | None = None
     """Steps after which the stage ends, if its epochs have more; the rates fall to the last one.
     None: all of the epochs. `longtail train --budget` chooses it."""

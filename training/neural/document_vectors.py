@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,13 @@ from safetensors.numpy import load_file
 from longtail.models.encoders.check import usable_dtype
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
 from longtail.models.encoders.tokens import TokenizedTexts
+from longtail.models.names import Precision
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend
+from longtail.training.memory.vectors import Encode
 from longtail.training.runtime.kept import save_arrays
-from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.machine import Machine, find_machine
 from longtail.training.runtime.progress import progress_bar
 
 _PART_SIZE = 2**14  # documents whose vectors lie in one file
@@ -32,6 +37,25 @@ def inference_copy(encoder: DualEncoder, machine: Machine) -> DualEncoder:
     if machine.device == "cpu":
         take_fastest_backend(twin)
     return twin
+
+
+def document_encoder(parts: ModelParts, precision: Precision) -> Encode:
+    """Return what makes vectors of documents by the encoder of a model, as its training does.
+
+    Args:
+        parts: With a dense half; left as they are.
+        precision: Of the training.
+    """
+    assert parts.dense is not None
+    machine = find_machine(precision)
+    encoder = inference_copy(parts.dense.encoder.to(machine.device), machine)
+    parts = replace(parts, dense=replace(parts.dense, encoder=encoder))
+
+    def encode(texts: list[str]) -> Float32[np.ndarray, "text dim"]:
+        with progress_bar(total=len(texts), desc="vectors", unit="doc") as bar:
+            return TextBatch(texts, parts, machine.device, bar.update).vectors
+
+    return encode
 
 
 def encode_documents(

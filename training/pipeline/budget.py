@@ -26,6 +26,7 @@ from longtail.training.pipeline.dev_split import CHOICE_METRICS
 from longtail.training.pipeline.fittings import FITTINGS
 from longtail.training.pipeline.train import Run, check_run, train, with_dev_split
 from longtail.training.runtime.claims import claim, folder_of_run
+from longtail.training.runtime.progress import OutOfTimeError, until
 from longtail.training.runtime.run_log import read_stage_costs
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class DensePlan:
         if self.max_steps is not None:
             steps = [f"{count} steps of {name}" for name, count in self.max_steps.items() if count]
             length = f"for {' and '.join(steps)}"
-        return f"The encoder is trained {length}: about {self.seconds / 60:.1f} min are left."
+        return f"The encoder is used {length}: about {self.seconds / 60:.1f} min are left."
 
     def applied(self, config: TrainingConfig) -> TrainingConfig:
         """Return the configuration with stages of this length."""
@@ -94,7 +95,7 @@ def plan_dense(costs: DenseCosts, other_s: float, left_s: float) -> DensePlan | 
     steps = {
         name: int(max(0.0, free) / whole * x.steps) for name, x in costs.stages.items() if whole
     }
-    if steps.get("retrieval", 0) < _FEWEST_STEPS:
+    if steps.get("retrieval", 0) < _FEWEST_STEPS:  # none at all where nothing is fine-tuned
         return None
     taken = sum(count * costs.stages[name].step_s for name, count in steps.items())
     return DensePlan(steps, fixed + taken)
@@ -135,10 +136,11 @@ def train_within(
     first = replace(run, config=run.config.without_encoder, folder=run.folder / _WITHOUT)
     version = train(first, registry)
     tell(f"Version {version}, without an encoder, is published after {clock() - begun:.0f} s.")
-    plan = _kept_plan(
-        run.folder / _PLAN_NAME,
-        lambda: _plan(run, registry, version, lambda: seconds - (clock() - begun)),
-    )
+
+    def left() -> float:
+        return seconds - (clock() - begun)
+
+    plan = _kept_plan(run.folder / _PLAN_NAME, lambda: _plan(run, registry, version, left))
     if plan is None:
         return version
     tell(plan.in_words)
@@ -146,7 +148,16 @@ def train_within(
     second = replace(
         run, config=plan.applied(run.config), folder=run.folder / _WITH, is_activated=False
     )
-    with_encoder = train(second, registry)
+    try:
+        with until(lambda: left() < 0):
+            with_encoder = train(second, registry)
+    except OutOfTimeError:
+        logger.warning(
+            "the %.0f s of the budget are over before the encoder's run is: version %d is without "
+            "one; the same command with --work %r resumes, with as much time again",
+            seconds, version, str(run.folder),
+        )  # fmt: skip
+        return version
     tell(f"{clock() - begun:.0f} s of {seconds:.0f} s were taken.")
     return _better(registry, version, with_encoder, activate=run.is_activated)
 
@@ -178,14 +189,19 @@ def _plan(
     again = [x for x in _stages() if not (run.folder / _WITHOUT / x).is_dir()]
     other = sum(spent.get(name, 0.0) for name in (*again, "bundle"))
     other += _MORE_ON_DEV * sum(spent.get(name, 0.0) for name in _ON_DEV)
-    if left() <= other:
-        costs = None
-    else:
+    plan = None
+    if left() > other:
         from longtail.training.pipeline.dense_costs import measure_dense_costs
 
         parts = read_parts(registry.open(version))
-        costs = measure_dense_costs(run.config, with_dev_split(run), parts)
-    plan = None if costs is None else plan_dense(costs, other, left())
+        try:
+            with until(lambda: left() <= other):
+                costs = measure_dense_costs(
+                    run.config, with_dev_split(run), parts, lambda: left() - other
+                )
+            plan = plan_dense(costs, other, left())
+        except OutOfTimeError:
+            plan = None
     if plan is None:
         logger.warning(
             "%.0f s are left of the budget, which is too little to train the encoder: version %d "

@@ -20,6 +20,7 @@ from longtail.training.assessment.reviewed import best_candidates
 from longtail.training.assessment.truth import truth_of
 from longtail.training.calibration.scored_pairs import spread_rows
 from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import RetrievalConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.learning.subset_losses import decoupled_softmax_loss
 from longtail.training.neural.batching import BatchPlan
@@ -69,7 +70,8 @@ def train_cross_encoder(
 
 def _untrained(texts: list[str], machine: Machine) -> tuple[Any, Any]:
     """Return the packaged encoder with a new head that gives one score, and its tokenizer."""
-    config = TrainingConfig(document_max_tokens=_MAX_TOKENS)
+    tuned = RetrievalConfig(epochs=1)  # as the encoder is
+    config = TrainingConfig(document_max_tokens=_MAX_TOKENS, retrieval=tuned)
     source = find_encoder(config.encoder)
     start = load_encoder(source, config)
     encoder = start.encoder.to(machine.device)

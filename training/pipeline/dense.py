@@ -21,15 +21,20 @@ from longtail.models.encoders.pretrained import EncoderSource, find_encoder
 from longtail.models.encoders.tokens import Prefixes, TokenizedTexts, tokenize_texts
 from longtail.models.errors import ConfigError
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.names import CLASSIFIER, LINEAR
+from longtail.models.labels.text import text_for_encoder
+from longtail.models.memory.vectors import ByteVectors
+from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, LINEAR
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.sparse import SparseModel, SparseSource
+from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import RetrievalConfig
 from longtail.training.data.chunks import chunks
+from longtail.training.linear.ridge import fit_ridge
 from longtail.training.linear.stage import train_linear_scorer
+from longtail.training.memory.vectors import vector_memory
 from longtail.training.neural.document_vectors import encode_documents, inference_copy
 from longtail.training.neural.label_subsets import LabelSubsets, hard_negatives
 from longtail.training.neural.layers import checkpoint_gradients, freeze_layers
@@ -79,6 +84,7 @@ class DenseStart:
             document_pooling=head.document_pooling,
             activation=head.activation,
             is_normalized=head.is_normalized,
+            is_tuned=dense.is_tuned,
         )
 
 
@@ -165,7 +171,7 @@ def read_training_texts(
         documents=_tokenized(start, config, documents),
         labels=tokenize_texts(
             start.tokenizer,
-            [label.pseudo_description for label in catalogue],
+            [text_for_encoder(label, is_tuned=config.is_tuned) for label in catalogue],
             max_tokens=config.descriptions.max_tokens,
             prefix=start.prefixes.label,
         ),
@@ -208,7 +214,11 @@ def find_label_subsets(
 
 
 def finish_dense(
-    start: DenseStart, texts: TrainingTexts, config: TrainingConfig, folder: Path
+    start: DenseStart,
+    texts: TrainingTexts,
+    ids: Sequence[str],
+    config: TrainingConfig,
+    folder: Path,
 ) -> tuple[DenseParts, dict[str, Any]]:
     """Return the dense half of a bundle, once both stages are done, and the models of its scorers.
 
@@ -217,6 +227,7 @@ def finish_dense(
     Args:
         start: With the trained model.
         texts: Documents and label descriptions.
+        ids: Of the documents.
         config: Of the run.
         folder: Of the run; what is done lies there.
     """
@@ -239,28 +250,42 @@ def finish_dense(
         max_tokens=config.document_max_tokens,
         label_vectors=vectors,
         document_prefix=start.prefixes.document,
+        is_tuned=config.is_tuned,
     )
     models: dict[str, Any] = {}
     if CLASSIFIER in config.scorers:
         models[CLASSIFIER] = _trained_classifier(model, texts.truth)
-    if LINEAR in config.scorers:
-        models[LINEAR] = _trained_linear(start, texts, config, folder)
-    return dense, models
-
-
-def _trained_linear(
-    start: DenseStart, texts: TrainingTexts, config: TrainingConfig, folder: Path
-) -> LinearScorer:
-    """Train the linear scorer on the document vectors of the trained dual encoder."""
+    if not {LINEAR, DENSE_NEIGHBOURS}.intersection(config.scorers):
+        return dense, models
     with stage_cost(folder, "document vectors"):
         vectors = encode_documents(
             inference_copy(start.model.encoder, start.machine),
             texts.documents,
             pad_id=texts.pad_id,
             device=start.machine.device,
-            folder=folder / "linear" / "vectors",
+            folder=folder / "vectors",
         )
+    if DENSE_NEIGHBOURS in config.scorers:
+        models[DENSE_NEIGHBOURS] = vector_memory(ByteVectors.rounded(vectors), texts.truth, ids)
+    if LINEAR in config.scorers:
+        models[LINEAR] = _trained_linear(vectors, start, texts, config, folder)
+    return dense, models
+
+
+def _trained_linear(
+    vectors: Float32[np.ndarray, "document dim"],
+    start: DenseStart,
+    texts: TrainingTexts,
+    config: TrainingConfig,
+    folder: Path,
+) -> LinearScorer:
+    """Train the linear scorer on document vectors; in closed form where nothing else is asked for.
+
+    That is so where the encoder was not fine-tuned.
+    """
     with stage_cost(folder, "linear"):
+        if not config.is_tuned and config.linear == LinearConfig():
+            return fit_ridge(vectors, texts.truth)
         return train_linear_scorer(
             vectors,
             texts.truth,

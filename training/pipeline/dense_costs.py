@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,10 +32,12 @@ from longtail.training.pipeline.dense import (
     start_dense,
 )
 from longtail.training.pipeline.dense_stages import make_retrieval_step
+from longtail.training.runtime.progress import OutOfTimeError
 from longtail.training.runtime.run_log import progress_path, read_progress
 
 _TRIAL_STEPS = 4  # the first is not counted: memory is found, operations are chosen
 _NUM_DOCUMENTS = 512  # that are read for it, where steps don't want more
+_NUM_FIRST = 64  # of them: if these show that there is no time, the others are not read
 _LINEAR_STEP_S = 0.01  # of the linear scorer; little beside all else
 
 
@@ -70,15 +73,24 @@ class DenseCosts:
     other_s: float
 
 
-def measure_dense_costs(config: TrainingConfig, corpus: Dataset, parts: ModelParts) -> DenseCosts:
+def measure_dense_costs(
+    config: TrainingConfig,
+    corpus: Dataset,
+    parts: ModelParts,
+    left: Callable[[], float] = lambda: math.inf,
+) -> DenseCosts:
     """Take some steps of both stages, as the run would, and throw away what they trained.
+
+    It ends as soon as what is measured takes longer than there is time.
 
     Args:
         config: Of the run.
         corpus: With a training split.
         parts: The model without an encoder that was trained on it.
+        left: Returns the seconds that the dense half may take.
 
     Raises:
+        OutOfTimeError: It takes longer.
         ConfigError: The encoder is not to be had, or can't do what the run asks of it.
     """
     truth = corpus.split("train").scan().labels
@@ -89,15 +101,17 @@ def measure_dense_costs(config: TrainingConfig, corpus: Dataset, parts: ModelPar
     documents = _texts_of(corpus, rows)
     texts = read_training_texts(start, config, documents, parts.catalogue, truth[rows])
     features = parts.sparse.tfidf.transform(documents)
+    num_texts = truth.shape[0] + (
+        corpus.split("dev").scan().labels.shape[0] if "dev" in corpus.split_names else 0
+    )
+    encode_s = _encode_seconds(start, texts, left, num_texts)
+    if not config.is_tuned:
+        return DenseCosts({}, encode_s)
     begun = time.monotonic()
     subsets = find_label_subsets(config.retrieval, parts.sparse, features, texts.truth)
     hard_s = (time.monotonic() - begun) * scale
     with TemporaryDirectory(prefix="longtail-") as folder:
         stages = _stage_times(start, texts, subsets, config, Path(folder), scale)
-    num_texts = truth.shape[0] + (
-        corpus.split("dev").scan().labels.shape[0] if "dev" in corpus.split_names else 0
-    )
-    encode_s = _encode_seconds(start, texts) * num_texts / len(rows)
     linear_s = 0.0
     if LINEAR in config.scorers:
         linear = config.linear
@@ -158,15 +172,23 @@ def _stage_times(
     return found
 
 
-def _encode_seconds(start: DenseStart, texts: TrainingTexts) -> float:
-    """Return what the vectors of these documents take."""
+def _encode_seconds(
+    start: DenseStart, texts: TrainingTexts, left: Callable[[], float], num_texts: int
+) -> float:
+    """Return what the vectors of so many texts take, measured on some, and on few first."""
     encoder = inference_copy(start.model.encoder, start.machine)
-    begun = time.monotonic()
-    encode_all(
-        encoder,
-        texts.documents,
-        "document",
-        pad_id=texts.pad_id,
-        device=start.machine.device,
-    )
-    return time.monotonic() - begun
+    seconds = 0.0
+    for most in (_NUM_FIRST, len(texts.documents)):
+        rows = range(0, len(texts.documents), max(1, len(texts.documents) // most))
+        begun = time.monotonic()
+        encode_all(
+            encoder,
+            texts.documents.take(rows),
+            "document",
+            pad_id=texts.pad_id,
+            device=start.machine.device,
+        )
+        seconds = (time.monotonic() - begun) * num_texts / len(rows)
+        if seconds > left():
+            raise OutOfTimeError
+    return seconds

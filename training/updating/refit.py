@@ -13,12 +13,13 @@ from scipy.sparse import csr_array, vstack
 
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.labels.text import pseudo_description
-from longtail.models.names import LINEAR
+from longtail.models.labels.text import pseudo_description, text_for_encoder
+from longtail.models.names import DENSE_NEIGHBOURS, LINEAR
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.scorers.sparse import SparseModel
 from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
 from longtail.training.fitting import TrainingDocuments
+from longtail.training.memory.vectors import with_documents
 from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.sparse.descriptions import keywords_of_labels
 from longtail.training.sparse.fit import fit_label_rows
@@ -68,6 +69,13 @@ def refit(
         before.models, on, settings.get("scorer_settings", {}), folder, before=before.models
     )
     models = {**before.models, **models}
+    if DENSE_NEIGHBOURS in models:
+        from longtail.training.neural.document_vectors import document_encoder  # brings PyTorch
+
+        models[DENSE_NEIGHBOURS] = with_documents(
+            models[DENSE_NEIGHBOURS], changed.ids(), changed.texts(), changed.labels,
+            document_encoder(before, settings.get("precision", "auto")),
+        )  # fmt: skip
     if (linear := models.get(LINEAR)) is not None and linear.correction == "prior":
         models[LINEAR] = _with_priors(linear, catalogue)
     if (dense := before.dense) is not None:
@@ -151,7 +159,10 @@ def _with_label_vectors(
     from longtail.models.encoders.tokens import tokenize_texts
 
     if len(described):
-        texts = [catalogue[label].pseudo_description for label in described.tolist()]
+        texts = [
+            text_for_encoder(catalogue[label], is_tuned=dense.is_tuned)
+            for label in described.tolist()
+        ]
         max_tokens = settings["descriptions"]["max_tokens"]
         tokens = tokenize_texts(dense.tokenizer, texts, max_tokens, label_prefix)
         pad_id = int(dense.tokenizer.pad_token_id or 0)

@@ -36,8 +36,9 @@ from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.storage import read_model
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.changes.changes import VocabularyChanges
+from longtail.models.labels.text import text_for_encoder
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.names import CLASSIFIER, LINEAR, NAMES, NEIGHBOURS
+from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, LINEAR, NAMES, NEIGHBOURS
 from longtail.models.parts.model_parts import (
     RETRIEVAL_FILE,
     SPARSE_FILE,
@@ -192,7 +193,9 @@ class _Application:
         rows = self._changed.texts_changed
         if self._bundle.manifest.encoder is None or not rows:
             return {}
-        texts = [self._changed.labels[row].pseudo_description for row in rows]
+        is_tuned = self._bundle.manifest.encoder.is_tuned
+        labels = [self._changed.labels[row] for row in rows]
+        texts = [text_for_encoder(label, is_tuned=is_tuned) for label in labels]
         vectors = encoded_label_texts(self._bundle, texts, progress)
         from longtail.models.parts.dense_storage import read_label_vectors  # brings PyTorch
 
@@ -206,9 +209,13 @@ class _Application:
     def _merged(self) -> Arrays:
         """Return what merges change: what documents carry, and the weights of labels."""
         into, counts, found = self._changed.into, self._counts, Arrays()
-        memory = self._merged_memory()
-        if memory is not None:
-            found[KINDS[NEIGHBOURS].file] = KINDS[NEIGHBOURS].arrays(memory)
+        memory = None
+        remembering = {NEIGHBOURS, DENSE_NEIGHBOURS}.intersection(self._bundle.manifest.scorers)
+        for kind in with_own_models(remembering):
+            known = read_model(self._bundle, kind, self._sparse)
+            merged = with_merged_labels(known, self._changed.rows_after)
+            found[kind.file] = kind.arrays(merged)
+            memory = merged if kind.name == NEIGHBOURS else memory
         sparse, self._weights = merged_sparse(self._sparse, into, counts, memory, self._fit_rows)
         found[SPARSE_FILE] = arrays_of_sparse(sparse)
         dense = {CLASSIFIER, LINEAR}.intersection(self._bundle.manifest.scorers)
@@ -218,11 +225,6 @@ class _Application:
             rows = merged_linear(linear.model, into, counts, num_leaves)
             found[kind.file] = kind.arrays(replace(linear, model=rows))
         return found
-
-    def _merged_memory(self) -> NeighbourMemory | None:
-        if self._memory is None:
-            return None
-        return with_merged_labels(self._memory, self._changed.rows_after)
 
     def report(self) -> Applied:
         """Return what has become of the model."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -15,11 +15,13 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.matcher import FindHistory
 from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.memory.vectors import VectorMemory
 from longtail.models.scorers.sparse import SparseModel
 
 if TYPE_CHECKING:  # brings PyTorch
     from longtail.models.scorers.linear import LinearModel
 
+Memory = TypeVar("Memory", NeighbourMemory, VectorMemory)
 FitRows: TypeAlias = Callable[
     [csr_array, csr_array, Int64[np.ndarray, "_"]], tuple[csr_array, Float32[np.ndarray, "_"]]
 ]
@@ -140,9 +142,7 @@ def _with_fitted(
     )
 
 
-def with_merged_labels(
-    memory: NeighbourMemory, rows_after: Int64[np.ndarray, label]
-) -> NeighbourMemory:
+def with_merged_labels(memory: Memory, rows_after: Int64[np.ndarray, label]) -> Memory:
     """Return the same documents; each carries what its labels are now, once.
 
     Args:
@@ -178,7 +178,7 @@ def merged_counts(
 
 
 def _times_carried(
-    memory: NeighbourMemory, rows_after: Int64[np.ndarray, label]
+    memory: NeighbourMemory | VectorMemory, rows_after: Int64[np.ndarray, label]
 ) -> Float32[csr_array, "document label"]:
     """Return how many of the labels that one has become each document carried."""
     labels = memory.labels

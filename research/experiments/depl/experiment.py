@@ -50,7 +50,8 @@ def command(
     """Train DEPL with one thing changed at a time, and compare (Zhang et al. 2023, A.1.5)."""
     if config is not None:
         check_readable_file(config, "--config")
-    base = read_config(config)
+    tuned = {"classifier": {"epochs": 2}, "retrieval": {"epochs": 2}} if config is None else None
+    base = read_config(config, tuned)
 
     def make() -> Experiment:
         run = base if epochs is None else with_epochs(base, epochs)
@@ -106,6 +107,8 @@ def _check_base(base: TrainingConfig, dataset: Dataset) -> None:
         raise ConfigError(
             f"depl: got scorers {', '.join(base.scorers)}; expected 'retrieval' among them"
         )
+    if not base.is_tuned:
+        raise ConfigError("depl: retrieval.epochs is 0; expected at least 1, to fine-tune")
     if "dev" not in dataset.split_names:
         raise DataError(
             f"{dataset.folder}: no dev split, on which settings are compared and scorers are "

@@ -1,6 +1,7 @@
 """Training within a time: what is planned, published, taken over, kept, resumed and refused."""
 
 import logging
+from contextlib import nullcontext
 from itertools import count
 from types import SimpleNamespace
 
@@ -34,10 +35,13 @@ def few_steps(monkeypatch):
 
 
 @pytest.fixture
-def start(tiny_config, tiny_corpus, tmp_path):
+def start(tiny_config, tiny_corpus, tmp_path, monkeypatch):
     """Return what trains the tiny corpus within a time, at a second for each look at the clock."""
     run = Run(tiny_config, open_dataset(tiny_corpus), tmp_path / "work")
     registry = Registry(tmp_path / "registry")
+
+    # The clock goes by calls: bars that look at it would let it run.
+    monkeypatch.setattr(budget, "until", lambda _: nullcontext())
 
     def trained(seconds: float = 100.0, **changes) -> tuple[int, Registry, list[str]]:
         said: list[str] = []
@@ -163,3 +167,25 @@ def test_a_worse_model_with_an_encoder_is_published_but_not_the_current_one(
     version, registry, _ = start()
     assert (version, registry.versions(), registry.current()) == (1, [1, 2], 1)
     assert "25.00 % on dev, and version 1, without, 50.00 %" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize("word", ["without an encoder, is published", "is used in full"])
+def test_no_work_begins_or_goes_on_after_the_time_is_over(
+    word, tiny_config, tiny_corpus, tmp_path, caplog
+):
+    now = [0.0]
+
+    def tell(said: str) -> None:
+        if word in said:
+            now[0] = 1000.0
+
+    run = Run(tiny_config, open_dataset(tiny_corpus), tmp_path / "work")
+    registry = Registry(tmp_path / "registry")
+    assert train_within(run, registry, 100.0, tell, lambda: now[0]) == 1
+    assert registry.versions() == [1]
+    assert "too little" in caplog.text or "are over before the encoder's run is" in caplog.text
+    now[0] = 0.0
+    resumed = train_within(run, registry, 100.0, lambda _: None, lambda: now[0])
+    assert (resumed in registry.versions()) and len(registry.versions()) == 1 + ("used" in word)

@@ -26,6 +26,7 @@ from longtail.models.encoders.tokens import Prefixes, tokenize_texts
 from longtail.models.errors import ConfigError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label
+from longtail.models.labels.text import pseudo_description
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.languages import function_words
@@ -146,7 +147,7 @@ def test_an_encoder_without_epochs_serves_as_it_is(
     config = TrainingConfig.model_validate(tiny_content | content)
     bundle = train_in(tmp_path, config, tiny_corpus).bundle
     found = load_encoder(find_encoder(str(sentence_encoder)), config)
-    texts = [label.pseudo_description for label in bundle.catalogue]
+    texts = [pseudo_description(label) for label in bundle.catalogue]  # without keywords
     tokens = tokenize_texts(found.tokenizer, texts, config.descriptions.max_tokens, "of ")
     expected = encode_all(found.encoder, tokens, "label", pad_id=0)
     assert read_parts(bundle).dense.label_vectors == pytest.approx(expected, abs=1e-5)

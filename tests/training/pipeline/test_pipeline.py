@@ -308,8 +308,8 @@ def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_c
 
 def test_the_default_scorer_is_a_blend_or_better_than_it_beyond_chance(trained):
     manifest = trained.bundle.manifest
-    names = ("retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours")
-    names += ("fast", "ensemble")
+    names = ("retrieval", "classifier", "hybrid", "linear", "sparse", "dense_neighbours")
+    names += ("names", "neighbours", "fast", "ensemble")
     assert manifest.scorers == names and set(manifest.metrics["dev"]) == set(names)
     assert manifest.default_scorer in names
     assert "P@5 on dev" in manifest.default_scorer_reason
@@ -333,7 +333,8 @@ def test_a_corpus_without_dev_is_trained_and_says_that_nothing_is_chosen(
         manifest = train_in(tmp_path, tiny_config, copied_corpus).bundle.manifest
     assert (manifest.metrics, manifest.default_scorer) == ({}, "retrieval")
     assert manifest.scorers == (
-        "retrieval", "classifier", "hybrid", "linear", "sparse", "names", "neighbours",
+        "retrieval", "classifier", "hybrid", "linear", "sparse", "dense_neighbours", "names",
+        "neighbours",
     )  # fmt: skip
     assert (manifest.calibrations, manifest.blends) == ({}, {})
     assert "no dev split: no probabilities are calibrated, there is no ensemble" in caplog.text

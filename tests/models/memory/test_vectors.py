@@ -1,0 +1,125 @@
+"""Documents by their vectors: bytes, the nearest of them, files; against brute force."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from longtail.models.errors import BundleCorruptError
+from longtail.models.memory.search_kernels import NO_DOCUMENT
+from longtail.models.memory.source import NeighbourSource
+from longtail.models.memory.vectors import ByteVectors, VectorMemory
+
+
+def brute_force(rows, queries, k):
+    """All products as whole numbers, each scaled and rounded once; ties by the smaller number."""
+    products = queries.bytes.astype(np.int64) @ rows.bytes.T.astype(np.int64)
+    scales = queries.scales[:, None].astype(np.float64) * rows.scales
+    scores = (products * scales).astype(np.float32)
+    order = np.lexsort((np.broadcast_to(np.arange(rows.num_rows), scores.shape), -scores), axis=1)
+    return order[:, :k], np.take_along_axis(scores, order[:, :k], axis=1)
+
+
+def vectors_of(kind, rng, size, dim):
+    drawn = rng.normal(size=(size, dim)).astype(np.float32)
+    made = {
+        "random": drawn,
+        "equal": np.repeat(drawn[:1], size, axis=0),
+        "tiny": drawn * np.float32(1e-30),
+        "huge": drawn * np.float32(1e30),
+        "zeros": np.where(rng.random((size, 1)) < 0.5, 0, drawn).astype(np.float32),
+        "opposite": np.concatenate([drawn[: size // 2], -drawn[: size - size // 2]]),
+    }
+    return made[kind]
+
+
+@pytest.mark.parametrize("kind", ["random", "equal", "tiny", "huge", "zeros", "opposite"])
+@pytest.mark.parametrize(("size", "dim", "num_queries"), [(1, 1, 1), (300, 7, 9), (90, 384, 130)])
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_the_nearest_are_those_of_brute_force_in_any_batch(
+    kind, size, dim, num_queries, num_threads
+):
+    rng = np.random.default_rng(size + dim)
+    rows = ByteVectors.rounded(vectors_of(kind, rng, size, dim))
+    queries = ByteVectors.rounded(vectors_of(kind, rng, num_queries, dim))
+    for k in (1, 5, size):
+        documents, similarities = brute_force(rows, queries, min(k, size))
+        found = rows.nearest(queries, min(k, size), num_threads=num_threads)
+        np.testing.assert_array_equal(found.documents, documents)
+        np.testing.assert_array_equal(found.similarities, similarities)
+        alone = rows.nearest(queries.take([num_queries - 1]), min(k, size))
+        np.testing.assert_array_equal(alone.documents[0], documents[-1])
+        np.testing.assert_array_equal(alone.similarities[0], similarities[-1])
+
+
+def test_where_there_are_fewer_the_rest_says_so():
+    rows = ByteVectors.rounded(np.eye(3, dtype=np.float32))
+    found = rows.nearest(rows, 5)
+    assert (found.documents[:, 3:] == NO_DOCUMENT).all()
+    assert (found.similarities[:, 3:] == 0).all()
+    np.testing.assert_array_equal(found.documents[:, 0], [0, 1, 2])
+
+
+def test_a_cosine_is_off_by_less_than_a_hundredth():
+    rng = np.random.default_rng(3)
+    drawn = rng.normal(size=(200, 384)).astype(np.float32)
+    units = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    rounded = ByteVectors.rounded(drawn)
+    found = rounded.nearest(rounded, 200)
+    exact = np.take_along_axis((units @ units.T).astype(np.float64), found.documents, axis=1)
+    assert np.abs(found.similarities - exact).max() < 0.01
+
+
+@pytest.fixture
+def memory():
+    rng = np.random.default_rng(5)
+    truth = csr_array((rng.random((30, 6)) < 0.3).astype(np.float32))
+    vectors = ByteVectors.rounded(rng.normal(size=(30, 8)).astype(np.float32))
+    return VectorMemory(vectors, truth, tuple(f"d{i}" for i in range(30)), 7, 0.1)
+
+
+def test_a_label_scores_the_share_of_the_neighbours_that_carry_it(memory):
+    queries = memory.vectors.take([3, 8])
+    found = memory.vectors.nearest(queries, memory.num_neighbours)
+    source = NeighbourSource(memory, found)
+    labels = np.tile(np.arange(6, dtype=np.int64), (2, 1))
+    scores = source.score(np.arange(2, dtype=np.int64), labels)
+    weights = np.exp(found.similarities.astype(np.float64) / memory.temperature)
+    carried = memory.labels.toarray()[found.documents]  # (query, neighbour, label)
+    shares = np.einsum("qn,qnl->ql", weights / weights.sum(axis=1, keepdims=True), carried)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(scores, np.log(shares), rtol=1e-5, atol=1e-6)
+
+
+def test_what_was_stored_is_read(memory):
+    read = VectorMemory.from_arrays(memory.to_arrays(), memory.ids_to_json(), 6)
+    np.testing.assert_array_equal(read.vectors.bytes, memory.vectors.bytes)
+    np.testing.assert_array_equal(read.labels.toarray(), memory.labels.toarray())
+    assert (read.ids, read.num_neighbours, read.temperature) == (memory.ids, 7, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bytes", np.zeros((29, 8), np.int8)),
+        ("bytes", np.zeros((30, 8), np.float32)),
+        ("bytes", np.zeros((30, 2**16 + 1), np.int8)),
+        ("scales", np.full(30, np.nan, np.float32)),
+        ("scales", np.full(30, 3e38, np.float32)),
+        ("labels", np.int32(6)),
+        ("label_indptr", np.zeros(3, np.int64)),
+        ("num_neighbours", np.zeros(1, np.int64)),
+        ("temperature", np.zeros(1)),
+    ],
+)
+def test_what_is_damaged_is_refused(memory, name, value):
+    if name == "labels":
+        value = np.full_like(memory.to_arrays()[name], value)
+    with pytest.raises(ValueError, match=name.split("_")[0]):
+        VectorMemory.from_arrays(memory.to_arrays() | {name: value}, memory.ids_to_json(), 6)
+
+
+def test_ids_are_as_many_as_documents(memory):
+    with pytest.raises(BundleCorruptError, match="expected 30"):
+        VectorMemory.from_arrays(memory.to_arrays(), json.dumps(["one"]), 6)

@@ -1,0 +1,215 @@
+"""Runs whose encoder is not fine-tuned: its vectors of documents and label names are compared."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from longtail.models.edit.add_labels import add_labels
+from longtail.models.kinds.storage import read_parts
+from longtail.models.labels.catalogue import Label
+from longtail.models.memory.vectors import ByteVectors
+from longtail.models.names import DENSE_NEIGHBOURS, LINEAR, RETRIEVAL
+from longtail.models.options import RankingOptions
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.data.dataset import open_dataset
+from longtail.training.data.feedback import open_feedback
+from longtail.training.memory import vectors as remembered
+from longtail.training.updating.learn import LearningRun, learn
+
+TEXTS = ("a river of fish and the law", "steel trade")
+
+
+@pytest.fixture(scope="module")
+def sentence_encoder(tiny_encoder, tmp_path_factory):
+    """The tiny encoder, which says that its texts are compared by the mean of their tokens."""
+    folder = Path(shutil.copytree(tiny_encoder, tmp_path_factory.mktemp("sentences") / "encoder"))
+    kinds = ("Transformer", "Pooling", "Normalize")
+    listed = [
+        {"path": f"{i}_{kind}" if i else "", "type": f"sentence_transformers.models.{kind}"}
+        for i, kind in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def content(tiny_content, sentence_encoder):
+    kept = ("seed", "document_max_tokens", "precision", "descriptions")
+    return {name: tiny_content[name] for name in kept} | {"encoder": str(sentence_encoder)}
+
+
+@pytest.fixture(scope="module")
+def trained(train_in, content, tiny_corpus, tmp_path_factory):
+    config = TrainingConfig.model_validate(content)
+    return train_in(tmp_path_factory.mktemp("run"), config, tiny_corpus)
+
+
+@pytest.fixture(scope="module")
+def parts(trained):
+    return read_parts(trained.bundle)
+
+
+@pytest.fixture(scope="module")
+def predictor(trained):
+    return Predictor.of_bundle(trained.bundle, device="cpu")
+
+
+def train_texts(corpus: Path) -> list[str]:
+    return list(open_dataset(corpus).split("train").texts())
+
+
+def test_the_bundle_says_that_its_encoder_was_not_tuned(trained, parts):
+    manifest = trained.bundle.manifest
+    assert not manifest.encoder.is_tuned and not parts.dense.is_tuned
+    assert {RETRIEVAL, DENSE_NEIGHBOURS} < set(manifest.scorers)
+    assert {"classifier", "hybrid", "linear"}.isdisjoint(manifest.scorers)
+    assert {DENSE_NEIGHBOURS, RETRIEVAL} <= manifest.calibrations.keys()
+
+
+def test_all_documents_with_labels_are_remembered_by_their_vectors(parts, predictor, tiny_corpus):
+    documents = list(open_dataset(tiny_corpus).split("train"))
+    memory = parts.models[DENSE_NEIGHBOURS]
+    assert memory.ids == tuple(each.id for each in documents if each.labels)
+    carried = [tuple(memory.labels[[row]].indices.tolist()) for row in range(len(memory.ids))]
+    assert carried == [tuple(sorted(each.labels)) for each in documents if each.labels]
+    vectors = predictor.read([each.text for each in documents if each.labels]).vectors
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    stored = memory.vectors.bytes * memory.vectors.scales[:, None]
+    np.testing.assert_allclose(stored, units, atol=0.01, rtol=0)
+
+
+def test_the_nearest_documents_are_the_evidence(predictor, parts):
+    options = RankingOptions(k=3, scorer=DENSE_NEIGHBOURS)
+    batch, memory = predictor.read(TEXTS), parts.models[DENSE_NEIGHBOURS]
+    best = predictor.rank(batch, options).labels
+    nearest = memory.vectors.nearest(
+        ByteVectors.rounded(predictor.read(TEXTS).vectors), memory.num_neighbours
+    )
+    told = predictor.explain(batch, best[:, :1].tolist(), options)
+    for text in range(len(TEXTS)):
+        near = {memory.ids[row] for row in nearest.documents[text] if row != NO_LABEL}
+        found = {each.document_id for each in told[text][0].evidence.documents}
+        assert found and found <= near
+
+
+def test_label_names_without_keywords_are_compared(parts, predictor):
+    labels = [replace(label, pseudo_description="") for label in parts.catalogue]
+    names = predictor.read([label.name for label in labels[:5]]).vectors
+    np.testing.assert_allclose(parts.dense.label_vectors[:5], names, atol=1e-4, rtol=0)
+    assert any(label.pseudo_description != label.name for label in parts.catalogue)
+
+
+def test_a_blend_with_listed_scores_ranks_as_all_labels_scored_one_by_one(predictor, parts):
+    num_labels = len(parts.catalogue)
+    batch = predictor.read(TEXTS)
+    for scorer in (RETRIEVAL, DENSE_NEIGHBOURS, "ensemble"):
+        options = RankingOptions(k=10, scorer=scorer)
+        ranked = predictor.rank(batch, options)
+        labels = np.tile(np.arange(num_labels, dtype=np.int64), (len(TEXTS), 1))
+        scores = predictor.score(batch, labels, options)
+        order = np.lexsort((labels, -scores), axis=1)[:, :10]
+        best = np.take_along_axis(scores, order, axis=1)
+        np.testing.assert_array_equal(ranked.scores, best)
+        np.testing.assert_array_equal(ranked.labels, np.where(np.isneginf(best), NO_LABEL, order))
+
+
+def test_held_out_documents_join_the_memory(train_in, content, tiny_corpus, tmp_path):
+    corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    (corpus / "dev.jsonl").unlink()
+    config = TrainingConfig.model_validate(content | {"held_out_dev": 0.4})
+    found = train_in(tmp_path / "run", config, corpus)
+    memory = read_parts(found.bundle).models[DENSE_NEIGHBOURS]
+    documents = [each for each in open_dataset(corpus).split("train") if each.labels]
+    assert found.bundle.manifest.held_out_documents
+    assert memory.ids == tuple(each.id for each in documents)
+
+
+def test_a_corrected_document_joins_the_memory_and_no_other_is_read_again(
+    trained, tiny_corpus, write_feedback, tmp_path, monkeypatch
+):
+    dataset = open_dataset(tiny_corpus)
+    ids = [label.id for label in dataset.labels]
+    first = next(each for each in dataset.split("train") if each.labels)
+    said = write_feedback(
+        {"text": "Rules on the trade in zebra hides", "added": [ids[first.labels[0]]]},
+        {"text": first.text, "rejected": [ids[first.labels[0]]], "added": [ids[-1]]},
+    )
+    shutil.copytree(trained.registry.folder, tmp_path / "registry")
+    registry = type(trained.registry)(tmp_path / "registry")
+    read, joined = [], remembered.ByteVectors.joined
+    monkeypatch.setattr(
+        remembered.ByteVectors, "joined", lambda some: read.append(some[1].num_rows) or joined(some)
+    )
+    feedback = open_feedback(said, lambda *_: None)
+    done = learn(LearningRun(feedback, dataset, registry, "current", tmp_path / "work", True))
+    before, after = (
+        read_parts(registry.open(version)).models[DENSE_NEIGHBOURS]
+        for version in (trained.version, done.version)
+    )
+    assert read == [1]
+    assert len(after.ids) == len(before.ids) + 1
+    np.testing.assert_array_equal(after.vectors.bytes[:-1], before.vectors.bytes)
+    row = before.ids.index(first.id)
+    assert len(ids) - 1 in after.labels[[row]].indices
+    assert first.labels[0] not in after.labels[[row]].indices
+
+
+def test_an_added_label_is_found_by_its_name(trained, parts, tmp_path):
+    label = Label("new", "zebra hides of a river")
+    add_labels(trained.bundle, [label])(tmp_path / "bundle")
+    from longtail.models.bundle.bundle import open_bundle
+
+    bundle = open_bundle(tmp_path / "bundle")
+    found = Predictor.of_bundle(bundle, device="cpu")
+    ranked = found.rank(found.read([label.name]), RankingOptions(k=1, scorer=RETRIEVAL))
+    assert ranked.labels[0, 0] == len(parts.catalogue)
+
+
+def test_confidential_documents_leave_a_linear_scorer_in_the_place_of_the_memory(
+    train_in, content, tiny_corpus, tmp_path
+):
+    config = TrainingConfig.model_validate(
+        content | {"confidential": True, "descriptions": {"max_tokens": 12}}
+    )
+    found = train_in(tmp_path / "run", config, tiny_corpus)
+    assert {LINEAR, RETRIEVAL} < set(found.bundle.manifest.scorers)
+    assert {DENSE_NEIGHBOURS, "neighbours"}.isdisjoint(found.bundle.manifest.scorers)
+    parts = read_parts(found.bundle)
+    vectors = Predictor(parts, device="cpu").read(train_texts(tiny_corpus)).vectors
+    truth = open_dataset(tiny_corpus).split("train").scan().labels.toarray()
+    linear = parts.models[LINEAR].model
+    ridge = Ridge(alpha=10.0 * vectors.shape[1]).fit(
+        vectors.astype(np.float64), truth[:, linear.labels]
+    )
+    np.testing.assert_allclose(linear.weight, ridge.coef_, atol=1e-5, rtol=0)
+    np.testing.assert_allclose(linear.bias, ridge.intercept_, atol=1e-4, rtol=0)
+
+
+def test_a_run_that_was_stopped_reads_no_document_twice(
+    train_in, content, tiny_corpus, tmp_path, monkeypatch
+):
+    config = TrainingConfig.model_validate(content)
+    first = train_in(tmp_path, config, tiny_corpus)
+    monkeypatch.setattr("longtail.training.neural.document_vectors.encode_all", None)
+    assert train_in(tmp_path, config, tiny_corpus).version == first.version
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"scorers": ["retrieval", "classifier", "sparse"]}, "classifier.epochs and retrieval"),
+        ({"scorers": ["dense_neighbours", "sparse"]}, "'dense_neighbours' without 'retrieval'"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(content, changed, said):
+    with pytest.raises(ValueError, match=said):
+        TrainingConfig.model_validate(content | changed)
