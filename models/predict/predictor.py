@@ -146,6 +146,10 @@ class Predictor:
             return label
         return replace(label, alternative_names=names.catalogue[row].alternative_names)
 
+    def cleaned(self, text: str) -> str:
+        """Return a text as the model reads it: without HTML, where training left that out."""
+        return self._parts.sparse.tfidf.cleaned(text)
+
     @property
     def selector(self) -> LabelSelector:
         """Finds the labels that filters name."""
