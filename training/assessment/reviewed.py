@@ -146,7 +146,7 @@ def find_review(
 def best_candidates(
     bundle: Bundle, split: Split, rows: Int64[np.ndarray, row], k: int, scorer: str
 ) -> tuple[list[str], Ranking]:
-    """Return texts, as the model reads them, of some rising rows of a split, and the k best labels."""
+    """Return texts of a split as the model reads them, at rising rows, and their k best labels."""
     is_in = np.isin(np.arange(split.scan().labels.shape[0]), rows)
     texts = list(split.part(is_in).texts())
     predictor = Predictor(read_parts(bundle), default_scorer=scorer)

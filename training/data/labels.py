@@ -164,14 +164,20 @@ def _count(source: Source, problems: ProblemList) -> Counter[str]:
         return counts  # of the same file, which is told of once
     if side_by_side:
         _tell_of_delimiter(source.place, counts, side_by_side)
-    elif source.may_have_delimiter and (found := other_delimiter(counts, num_labelled)):
+    elif source.may_have_delimiter:
+        warn_of_delimiter(source.place, counts, num_labelled)
+    return counts
+
+
+def warn_of_delimiter(where: object, counts: Mapping[str, int], num_documents: int) -> None:
+    """Log what seems to stand between labels (see `other_delimiter`)."""
+    if found := other_delimiter(counts, num_documents):
         logger.warning(
             "%s: no semicolon is in the labels column, and %r is in %d of %d labels: if it stands "
             "between labels, give %s",
-            source.place, found, sum(found in label for label in counts), len(counts),
+            where, found, sum(found in label for label in counts), len(counts),
             delimiter_option(found),
         )  # fmt: skip
-    return counts
 
 
 def delimiter_option(mark: str) -> str:
