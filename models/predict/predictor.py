@@ -137,7 +137,8 @@ class Predictor:
     def label_search(self) -> LabelSearch:
         """Finds labels by words; made when first asked for."""
         others = [self._with_other_names(row) for row in range(len(self.catalogue))]
-        return LabelSearch(self.catalogue, [label.alternative_names for label in others])
+        stem_of = self._parts.sparse.tfidf.forms.of
+        return LabelSearch(self.catalogue, [x.alternative_names for x in others], stem_of)
 
     def _with_other_names(self, row: int) -> Label:
         """Return a label with all of its other names, where the scorer `names` knows them."""

@@ -11,6 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.hashed_parts import (
     LEAST_DIVIDED,
@@ -214,3 +215,8 @@ def test_a_delimiter_may_begin_and_end_a_cell(cell, tmp_path):
 
 
 # In a folder.
+
+
+def test_a_uri_is_named_as_one():
+    with pytest.raises(DataError, match="got a URI; expected a path"):
+        open_dataset(Path("file:///data/train.parquet"))
