@@ -129,8 +129,8 @@ def train(
 
     Args:
         data: Folder of the corpus, or one file. Or documents, which are written to the run's folder
-            as one file, and divided into splits like any: a data frame with the columns `text` (or
-            `title` and `content`) and `labels`, or a pair of texts and lists of labels.
+            as one file, and divided into splits like any: a data frame, whose columns and cells are
+            read as those of a CSV file, or a pair of texts and lists of labels.
         config: YAML file of the run.
         registry: Folder of the registry.
         work: Folder of the run's work.
@@ -160,7 +160,7 @@ def train(
         documents = documents_of(data, corpus or CorpusOptions())
         write = partial(write_corpus, documents=documents, label_texts=label_texts)
         dataset = kept_corpus(Path(work), write, documents.name)
-        dataset = dataset.with_text_columns(documents.text_columns)
+        dataset = dataset.written_from(documents.text_columns, documents.options)
     with progress_shown(verbose):
         return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
 
@@ -195,8 +195,8 @@ def evaluate(
     from longtail.models.bundle.registry import Registry
     from longtail.training.assessment.assess import assess_bundle
     from longtail.training.assessment.untrained import open_as_trained
-    from longtail.training.estimators.corpus import DOCUMENTS_NAME, documents_of
-    from longtail.training.estimators.model import options_for, written
+    from longtail.training.estimators.corpus import DOCUMENTS_NAME
+    from longtail.training.estimators.model import documents_as_trained, written
     from longtail.training.formats.options import RECOGNISED
     from longtail.training.runtime.progress import progress_shown
 
@@ -206,7 +206,7 @@ def evaluate(
         options = corpus or RECOGNISED
         opened = nullcontext(open_as_trained(Path(data), options, [bundle], bundle.catalogue))
     else:
-        documents = documents_of(data, corpus or options_for(data, bundle))
+        documents = documents_as_trained(data, corpus or RECOGNISED, bundle)
         opened = written(documents, bundle, DOCUMENTS_NAME)
     with opened as dataset, progress_shown(verbose):
         return assess_bundle(bundle, dataset, split, baselines=baselines)

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -43,14 +43,19 @@ class LabelSearch:
     """Finds labels of one catalogue."""
 
     def __init__(
-        self, catalogue: LabelCatalogue, other_names: Sequence[tuple[str, ...]] | None = None
+        self,
+        catalogue: LabelCatalogue,
+        other_names: Sequence[tuple[str, ...]] | None = None,
+        stem_of: Callable[[str], str] = str,
     ) -> None:
         """Index all labels.
 
         Args:
             catalogue: Names, names in other languages, notations, ids and texts.
             other_names: Further names of each label; None: those of the catalogue.
+            stem_of: Returns the stem of a word of a query, looked up where no word begins with it.
         """
+        self._stem_of = stem_of
         if other_names is None:
             other_names = [label.alternative_names for label in catalogue]
         names = [folded(label.name).strip() for label in catalogue]
@@ -130,6 +135,8 @@ class LabelSearch:
     def _has(self, words: _Sorted, prefix: str) -> Bool[np.ndarray, label]:
         has = np.zeros(self._num_labels, dtype=np.bool_)
         has[words.with_prefix(prefix)] = True
+        if not has.any():
+            has[words.with_prefix(self._stem_of(prefix))] = True
         return has
 
 

@@ -137,7 +137,8 @@ class Predictor:
     def label_search(self) -> LabelSearch:
         """Finds labels by words; made when first asked for."""
         others = [self._with_other_names(row) for row in range(len(self.catalogue))]
-        return LabelSearch(self.catalogue, [label.alternative_names for label in others])
+        stem_of = self._parts.sparse.tfidf.forms.of
+        return LabelSearch(self.catalogue, [x.alternative_names for x in others], stem_of)
 
     def _with_other_names(self, row: int) -> Label:
         """Return a label with all of its other names, where the scorer `names` knows them."""
@@ -145,6 +146,10 @@ class Predictor:
         if names is None:
             return label
         return replace(label, alternative_names=names.catalogue[row].alternative_names)
+
+    def cleaned(self, text: str) -> str:
+        """Return a text as the model reads it: without HTML, where training left that out."""
+        return self._parts.sparse.tfidf.cleaned(text)
 
     @property
     def selector(self) -> LabelSelector:

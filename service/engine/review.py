@@ -101,7 +101,8 @@ class ReviewDesk:
         self, engine: Engine, asked: PredictRequest, answer: EngineAnswer, row: int, until: float
     ) -> Prediction:
         fitted, settings = self._fitted(answer, asked), self._settings
-        text, catalogue = asked.all_texts[row], answer.model.predictor.catalogue
+        predictor = answer.model.predictor
+        text, catalogue = asked.all_texts[row], predictor.catalogue
         k = min(fitted.num_candidates, len(catalogue))
         changes = {"k": k, "threshold": None, "version": answer.model.version}
         left_s = max(0.001, until - time.monotonic() - _SPARE_S)
@@ -113,7 +114,7 @@ class ReviewDesk:
         limit_s = min(settings.review_timeout_s, until - time.monotonic() - _SPARE_S)
         bounds = settings.review_attempts, self._count_attempt
         async with asyncio.timeout(limit_s), self._slots:
-            scores = await attempted_scores(self._reviewer, text, told, *bounds)
+            scores = await attempted_scores(self._reviewer, predictor.cleaned(text), told, *bounds)
         log_odds = fitted.log_odds(
             np.array([each.score for each in candidates.labels], dtype=np.float32),
             np.array(scores, dtype=np.float32),

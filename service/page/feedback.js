@@ -17,7 +17,11 @@ export class Review {
     this.isPending = false;
     this.added = new Map(); // names by label id
     this.proposed = new Set(); // names of labels that the model lacks
+    this.searched = "";
+    this.hits = null; // labels that match what was searched; null: not known
     this.query = element("input", { type: "search", autocomplete: "off", maxLength: 1000 });
+    this.hint = element("p", { class: "muted hint" });
+    this.hint.setAttribute("role", "status");
     this.found = element("ul", { class: "chips found" });
     this.chosen = element("ul", { class: "chips chosen" });
     this.send = actionButton("Send feedback", () => this.give(), "send");
@@ -39,6 +43,7 @@ export class Review {
       { class: "review", hidden: true },
       element("p", { class: "muted keys" }, "On a label, ", element("kbd", {}, "a"), " accepts and ", element("kbd", {}, "r"), " rejects it; ", element("kbd", {}, "s"), " sends."),
       element("label", { class: "field" }, "Add a label that is missing", this.query),
+      this.hint,
       this.found,
       this.chosen,
       element("div", { class: "ask-row" }, this.send, this.said),
@@ -50,13 +55,16 @@ export class Review {
   }
 
   listen() {
-    this.results.onVerdict = () => this.change();
+    this.results.onVerdict = (id) => {
+      this.added.delete(id); // one verdict of each label
+      this.change();
+    };
     this.results.onSend = () => this.send.click();
-    this.query.addEventListener("input", debounced(SEARCH_PAUSE_MS, () => this.search()));
+    this.query.addEventListener("input", debounced(SEARCH_PAUSE_MS, () => this.query.value.trim() !== this.searched && this.search()));
     this.query.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter") return;
+      if (event.key !== "Enter" || event.isComposing) return;
       event.preventDefault();
-      this.found.querySelector("button")?.click();
+      this.enter();
     });
   }
 
@@ -87,7 +95,7 @@ export class Review {
     this.added.clear();
     this.proposed.clear();
     this.query.value = "";
-    this.found.replaceChildren();
+    this.search();
     hideProblem(this.problem);
     this.adopt();
   }
@@ -111,7 +119,7 @@ export class Review {
     );
     this.results.offerVerdicts(this.isOn, this.isPending);
     this.root.hidden = !this.isOn || (this.shown.text === null && !this.number);
-    this.query.disabled = this.isPending;
+    this.query.disabled = this.found.hidden = this.isPending;
     this.pending.hidden = !this.isPending;
     this.keep.hidden = this.shown.text === null;
     this.send.disabled = !this.number || this.isPending;
@@ -138,10 +146,13 @@ export class Review {
     return element("li", {}, button);
   }
 
+  /** Show the labels that match, `hits`. */
   async search() {
     this.searching?.abort();
     this.searching = new AbortController();
     const wanted = this.query.value.trim();
+    if (wanted !== this.searched) Object.assign(this, { searched: wanted, hits: null });
+    this.hint.textContent = "";
     if (!wanted) {
       this.found.replaceChildren();
       return;
@@ -150,36 +161,54 @@ export class Review {
       const { labels } = await fetchLabels({ query: wanted, limit: NUM_FOUND }, this.searching.signal);
       hideProblem(this.problem);
       const chips = labels.map((label) => this.chip(label.name, `Add ${label.name}`, "+", () => this.add(label)));
-      if (!labels.some(({ name }) => name.toLowerCase() === wanted.toLowerCase())) {
-        const title = `Propose ${wanted} as a new label`;
-        chips.push(this.chip(`new label “${wanted}”`, title, "+", () => this.take(() => this.proposed.add(wanted))));
+      if (!labels.some(({ name }) => isSame(name, wanted))) {
+        chips.push(this.chip(`new label “${wanted}”`, `Propose ${wanted} as a new label`, "+", () => this.take(() => this.proposed.add(wanted))));
       }
       this.found.replaceChildren(...chips);
+      this.found.scrollIntoView({ block: "nearest" });
+      this.hits = labels;
     } catch (error) {
       if (error.name !== "AbortError") showProblem(this.problem, error, () => this.search());
     }
   }
 
-  /** Add a label; one that is in the answer is accepted. */
+  /** Add the label that is called as typed, or propose it where nothing is alike; else a person chooses. */
+  async enter() {
+    const wanted = this.query.value.trim();
+    if (!this.hits || wanted !== this.searched) await this.search();
+    if (!this.hits || wanted !== this.query.value.trim()) return;
+    const [label, ...others] = this.hits.filter(({ name }) => isSame(name, wanted));
+    if (label && !others.length) this.add(label);
+    else if (!this.hits.length) this.take(() => this.proposed.add(wanted));
+    else {
+      this.hint.textContent = `${label ? "Several labels are" : "No label is"} called “${wanted}”. Choose below.`;
+      this.found.scrollIntoView({ block: "nearest" });
+      return;
+    }
+    this.change();
+  }
+
+  /** Add a label; one that is in the answer, or judged, is accepted. */
   add({ id, name }) {
-    this.take(() => (this.results.rows.has(id) ? this.results.judge(id, "accepted") : this.added.set(id, name)));
+    const isJudged = this.results.rows.has(id) || this.results.verdicts.has(id);
+    this.added.delete(id);
+    this.take(() => (isJudged ? this.results.verdicts.set(id, { verdict: "accepted", name }) : this.added.set(id, name)));
   }
 
   take(action) {
     action();
     this.query.value = "";
-    this.found.replaceChildren();
+    this.search();
     this.query.focus();
   }
 
   /** Send the entry; again under the same id where the answer was lost. */
   async give() {
     const judged = (wanted) => [...this.results.verdicts].filter(([, { verdict }]) => verdict === wanted).map(([id]) => id);
-    const added = [...this.added.keys()].filter((id) => !this.results.verdicts.has(id));
     const proposed = [...this.proposed].map((name) => ({ name }));
     const [measure, level] = this.results.promise?.split(" ") ?? [];
     const promised = [...this.results.verdicts.keys()].filter((id) => measure === "precision" && this.results.rows.get(id)?.isAccepted);
-    const entry = { id: this.id, text: this.text, accepted: judged("accepted"), rejected: judged("rejected"), added, proposed, ...(promised.length && { promised, promised_precision: Number(level) }), version: this.version };
+    const entry = { id: this.id, text: this.text, accepted: judged("accepted"), rejected: judged("rejected"), added: [...this.added.keys()], proposed, ...(promised.length && { promised, promised_precision: Number(level) }), version: this.version };
     const wasPending = this.isPending;
     this.send.disabled = true;
     try {
@@ -192,6 +221,10 @@ export class Review {
       showProblem(this.problem, error, () => this.give());
     }
   }
+}
+
+function isSame(name, typed) {
+  return name.normalize().toLowerCase() === typed.normalize().toLowerCase();
 }
 
 function actionButton(words, action, kind) {

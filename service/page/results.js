@@ -27,12 +27,12 @@ export class Results {
     this.showVerdicts();
   }
 
-  /** Accept or reject a label; the same verdict again takes it back. */
+  /** Accept or reject a label of the list; the same verdict again takes it back. */
   judge(id, verdict) {
     if (this.areVerdictsPaused) return;
     if (this.verdicts.get(id)?.verdict === verdict) this.verdicts.delete(id);
     else this.verdicts.set(id, { verdict, name: this.rows.get(id).name.textContent });
-    this.onVerdict();
+    this.onVerdict(id);
   }
 
   forgetVerdicts() {

@@ -147,6 +147,9 @@ class FakePredictor:
     def needs_encoder(self, scorer: str) -> bool:
         return scorer == "retrieval"
 
+    def cleaned(self, text: str) -> str:
+        return text
+
     def read(self, texts: Sequence[str]) -> FakeBatch:
         return FakeBatch(list(texts))
 

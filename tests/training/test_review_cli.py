@@ -104,3 +104,43 @@ def test_a_review_of_a_scorer_that_is_not_there_is_refused(call, registry, oracl
     )
     with pytest.raises(BundleCorruptError, match="magic"):
         read_parts(Registry(registry).open(number))
+
+
+def test_a_reviewer_is_sent_texts_without_html_where_the_model_reads_them_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("longtail.training.assessment.reviewed.LEAST_DOCUMENTS", 3)
+    monkeypatch.setattr("longtail.training.assessment.reviewed.Reviewed.check_gain", lambda _: None)
+    names = ["olive", "steel", "cotton"]
+    texts = [f"<p>Duties on {names[row % 3]} &amp; <em>no. {row}</em></p>" for row in range(300)]
+    labels = [[names[row % 3]] for row in range(300)]
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for split, rows in {
+        "train": range(200),
+        "dev": range(200, 250),
+        "test": range(250, 300),
+    }.items():
+        lines = [json.dumps({"text": texts[x], "labels": labels[x]}) for x in rows]
+        (folder / f"{split}.jsonl").write_text("\n".join(lines))
+    registry = tmp_path / "registry"
+    longtail.train(folder, registry=registry, work=tmp_path / "run", scorers=["sparse"])
+    sent = []
+
+    def score(text: str, candidate: str) -> float:
+        sent.append(text)
+        return float(candidate in text)
+
+    with standing_in(score) as server:
+        given = ["review", folder, "--registry", registry, "--reviewer", "rerank"]
+        given += ["--address", server.url, "--candidates", 2]
+        CliRunner().invoke(longtail.app, [*map(str, given)], catch_exceptions=False)
+        num_fitted = len(sent)
+        settings = Settings(registry=registry, reviewer="rerank", review_address=server.url)
+        with TestClient(create_app(settings)) as client:
+            while client.get("/readyz").status_code != 200:
+                pass
+            body = {"text": texts[299], "k": 2, "review": True}
+            (result,) = client.post("/v1/predict", json=body).json()["results"]
+        assert result["reviewed"]
+    assert len(sent) > num_fitted > 0
+    assert not [text for text in sent if "<" in text or "&amp;" in text]
+    assert "Duties on cotton & no. 299" in " ".join(sent[-1].split())

@@ -69,10 +69,11 @@ class Reviewed:
 
     def to_markdown(self) -> str:
         """Return the figures as a table, with a sentence about the gain."""
+        verb = "raises" if self.gain.nats < 0 else "lowers"
         told = (
             f"{self.review.reviewer} scored the best {self.review.num_candidates} labels of "
             f"{self.review.num_documents:,} documents ({self.num_failed} more failed). Held out, "
-            f"it lowers the log-loss by {self.gain.nats:.3f} nats a document (standard error "
+            f"it {verb} the log-loss by {abs(self.gain.nats):.3f} nats a document (standard error "
             f"{self.gain.standard_error:.3f})."
         )
         table = self.evaluation.overall_table()
@@ -145,11 +146,12 @@ def find_review(
 def best_candidates(
     bundle: Bundle, split: Split, rows: Int64[np.ndarray, row], k: int, scorer: str
 ) -> tuple[list[str], Ranking]:
-    """Return the texts of some documents (rising rows of a split), and their k best labels."""
+    """Return texts of a split as the model reads them, at rising rows, and their k best labels."""
     is_in = np.isin(np.arange(split.scan().labels.shape[0]), rows)
     texts = list(split.part(is_in).texts())
     predictor = Predictor(read_parts(bundle), default_scorer=scorer)
-    return texts, predictor.rank(predictor.read(texts), RankingOptions(k=k, scorer=scorer))
+    ranking = predictor.rank(predictor.read(texts), RankingOptions(k=k, scorer=scorer))
+    return list(map(predictor.cleaned, texts)), ranking
 
 
 async def _reviews(

@@ -198,7 +198,7 @@ def open_read_as(
     Raises:
         DataError: As `open_dataset`.
     """
-    filled = _filled(options, before)
+    filled = with_options_of(before, options)
     if filled != options:
         try:
             dataset = open_dataset(data, filled, known, division=division)
@@ -210,7 +210,8 @@ def open_read_as(
     return open_dataset(data, options, known, division=division)
 
 
-def _filled(options: CorpusOptions, before: Mapping[str, Any]) -> CorpusOptions:
+def with_options_of(before: Mapping[str, Any], options: CorpusOptions) -> CorpusOptions:
+    """Return options, what is not given as it was before (see `CorpusOptions.to_json`)."""
     given = options.to_json()
     names = {each.name for each in fields(CorpusOptions)} - {*_FROM_FOLDER}
     missing: dict[str, Any] = {

@@ -101,10 +101,11 @@ class Dataset:
         """
         return columns_of(next(iter(self._files.splits.values()))).text
 
-    def with_text_columns(self, names: tuple[str, ...]) -> Dataset:
-        """Return this corpus as one whose files were written from other columns."""
+    def written_from(self, names: tuple[str, ...], options: CorpusOptions) -> Dataset:
+        """Return this corpus as one whose files were written from other columns of text."""
         view = self._view()
         view.__dict__["text_columns"] = names
+        view.options = options
         return view
 
     def split(self, name: str) -> Split:

@@ -260,6 +260,8 @@ def _whole_source(data: Path, options: CorpusOptions) -> Source:
         if form.split_files and form.is_text
     )
     what = "no documents" if data.is_dir() else "no such folder"
+    if data.parts[:1] and data.parts[0].endswith(":"):
+        raise DataError(f"{data}: got a URI; expected a path, as /data/train.csv; copy it first")
     raise DataError(
         f"{data}: {what}; looked for {looked_for} (each also with .gz); Parquet; and folders "
         "train, dev, test of Arrow files, or of Annif's full texts with their subjects"

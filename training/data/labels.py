@@ -26,7 +26,15 @@ logger = logging.getLogger(__name__)
 
 _MAX_SHOWN = 5
 _OTHER_DELIMITERS = ("|", ",", "\t")
-"""What may stand between labels besides semicolons."""
+"""What may stand between labels besides semicolons, and in few names."""
+_MARKS_OF_NAMES = ("/", "#", " ")
+"""What may stand between labels, and in many names, too."""
+_LEAST_TORN, _LEAST_TORN_SHARE = 10, 0.15
+"""Documents, and share of them, whose cell falls into parts of other cells, before a mark of names
+counts as a delimiter. Of three corpora with one name a document, at most 0.09 do; with the names
+of all labels of a document, a blank between, 0.12 to 0.63 (1,000 documents and more)."""
+_MOST_LABELS_A_CELL = 1.1
+"""Labels a document, above which what stands between them is known."""
 _LEAST_PAIRS = 2
 """Documents in which two labels stand side by side, before they look like one that was split."""
 _MISSING_VALUES = frozenset({"nan", "none", "null", "n/a"})
@@ -142,10 +150,12 @@ def _count(source: Source, problems: ProblemList) -> Counter[str]:
     """Return in how many documents of a split each label stands; bad lines go to the problems."""
     counts: Counter[str] = Counter()
     side_by_side: Counter[tuple[str, str]] = Counter()
+    num_labelled = 0
     for item in counted(read_documents(source), f"labels of {source.part or source.place.name}"):
         if isinstance(item, RawDocument):
             labels = list(dict.fromkeys(map(str, item.labels)))
             counts.update(labels)
+            num_labelled += bool(labels)
             if source.is_divided_at_semicolons:
                 side_by_side.update(pairwise(labels))
         else:
@@ -154,32 +164,57 @@ def _count(source: Source, problems: ProblemList) -> Counter[str]:
         return counts  # of the same file, which is told of once
     if side_by_side:
         _tell_of_delimiter(source.place, counts, side_by_side)
-    elif source.is_divided_at_semicolons and (found := other_delimiter(counts)):
-        logger.warning(
-            "%s: no semicolon is in the labels column, and %r is in %d of %d labels: if it stands "
-            "between labels, give --label-delimiter %s",
-            source.place, found, sum(found in label for label in counts), len(counts),
-            shlex.quote(found),
-        )  # fmt: skip
+    elif source.may_have_delimiter:
+        warn_of_delimiter(source.place, counts, num_labelled)
     return counts
 
 
-def other_delimiter(counts: Mapping[str, int]) -> str | None:
+def warn_of_delimiter(where: object, counts: Mapping[str, int], num_documents: int) -> None:
+    """Log what seems to stand between labels (see `other_delimiter`)."""
+    if found := other_delimiter(counts, num_documents):
+        logger.warning(
+            "%s: no semicolon is in the labels column, and %r is in %d of %d labels: if it stands "
+            "between labels, give %s",
+            where, found, sum(found in label for label in counts), len(counts),
+            delimiter_option(found),
+        )  # fmt: skip
+
+
+def delimiter_option(mark: str) -> str:
+    """Return the option that names a delimiter, as a shell takes it."""
+    return "--label-delimiter " + ("$'\\t'" if mark == "\t" else shlex.quote(mark))
+
+
+def other_delimiter(counts: Mapping[str, int], num_documents: int) -> str | None:
     """Return what seems to stand between the labels of cells that were taken for one label each.
 
     That is a mark in half of the cells; or in some, at which they fall into fewer parts than there
-    are different cells.
+    are different cells. A mark that names have, too, is told by what it does: many documents have a
+    cell of their own, of parts that all stand in other cells.
 
     Args:
         counts: Cells, by what they hold.
+        num_documents: That have a label.
     """
     num_cells = sum(counts.values())
-    for mark in _OTHER_DELIMITERS:
-        marked = [cell for cell in counts if mark in cell]
-        if len(marked) < _LEAST_PAIRS:
-            continue
-        parts = {part.strip() for cell in counts for part in cell.split(mark)}
-        if 2 * sum(counts[cell] for cell in marked) >= num_cells or len(parts) < len(counts):
+    if num_cells > _MOST_LABELS_A_CELL * num_documents:
+        return None
+    for mark in (*_OTHER_DELIMITERS, *_MARKS_OF_NAMES):
+        parts = {cell: {part.strip() for part in cell.split(mark)} - {""} for cell in counts}
+        shared = Counter(part for own in parts.values() for part in own)
+        if mark in _MARKS_OF_NAMES:
+            torn = sum(
+                counts[cell] == 1 < len(own) and all(shared[part] > 1 for part in own)
+                for cell, own in parts.items()
+            )
+            is_one = torn >= max(_LEAST_TORN, _LEAST_TORN_SHARE * num_cells)
+            # Where nearly each cell is of one document, as in a glossary, words repeat as much.
+            is_one &= len(counts) < 0.97 * num_cells or 2 * len(shared) <= len(counts)
+        else:
+            marked = [cell for cell in counts if mark in cell]
+            is_half = 2 * sum(counts[cell] for cell in marked) >= num_cells
+            is_one = len(marked) >= _LEAST_PAIRS and (is_half or len(shared) < len(counts))
+        if is_one:
             return mark
     return None
 

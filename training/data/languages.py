@@ -128,8 +128,8 @@ class LanguageCount:
         return tuple(self.shares) if self.num_told >= _LEAST_SHARE * self.num_texts else ()
 
     def __str__(self) -> str:
-        """Return the languages with their shares."""
-        shares = ", ".join(f"{name_of(x)} {share:.0%}" for x, share in self.shares.items())
+        """Return the languages with their shares; none where few texts tell."""
+        shares = ", ".join(f"{name_of(x)} {self.shares[x]:.0%}" for x in self.languages)
         told = f"{self.num_told} of {self.num_texts} have words that tell"
         return f"{shares} ({told})" if shares else f"not known ({told})"
 

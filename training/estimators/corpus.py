@@ -8,6 +8,8 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,14 @@ from longtail.models.interface.given_texts import is_frame, is_missing, joined, 
 from longtail.models.labels.cells import labels_of_cell
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.files import find_files
-from longtail.training.formats.columns import ID_NAMES, find_columns
+from longtail.training.data.labels import warn_of_delimiter
+from longtail.training.formats.columns import find_columns
 from longtail.training.formats.label_cells import labels_of_text
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 DOCUMENTS_NAME = "documents.jsonl"
 """A file of this name is divided into splits; "test.jsonl" is a test split."""
-_OF_FRAMES = frozenset({"text_columns", "label_column", "label_delimiter", "id_column"})
+OF_FRAMES = frozenset({"text_columns", "label_column", "label_delimiter", "id_column"})
 
 LabelTexts = Mapping[Any, str | Mapping[str, Any]]
 """By label, its name, or the fields of a label file: name, description, alternative_names, parents.
@@ -39,6 +42,7 @@ class Documents:
         labels: Of each document.
         ids: Of each document, None where it has none; empty where no document has one.
         text_columns: Columns of a data frame that the texts are made of; empty where there is none.
+        options: By which a data frame was read.
         name: What messages call them.
     """
 
@@ -46,6 +50,7 @@ class Documents:
     labels: Sequence[Sequence[str]]
     ids: Sequence[str | None] = ()
     text_columns: tuple[str, ...] = ()
+    options: CorpusOptions = RECOGNISED
     name: str = "the documents"
 
 
@@ -53,9 +58,8 @@ def documents_of(data: Any, options: CorpusOptions = RECOGNISED) -> Documents:
     """Return the documents of a data frame, or of a pair of texts and lists of labels.
 
     Args:
-        data: A data frame with the columns `text` (or `title` and `content`) and `labels`, which
-            holds lists, or ids and names between semicolons as in CSV; or a pair of those. A
-            column `id`, `document_id` or `doc_id` holds ids.
+        data: A data frame, whose columns and cells are read as those of a CSV file; cells may hold
+            lists of labels. Or a pair of those.
         options: Names other columns of a data frame.
 
     Raises:
@@ -77,35 +81,42 @@ def documents_of(data: Any, options: CorpusOptions = RECOGNISED) -> Documents:
 def _documents_of_frame(frame: Any, options: CorpusOptions) -> Documents:
     """Return the documents of a data frame."""
     names = [str(name) for name in frame.columns]
-    if unused := set(options.to_json()) - _OF_FRAMES:
+    if unused := set(options.to_json()) - OF_FRAMES:
         raise DataError(
             f"corpus has {', '.join(sorted(unused))}, which are for files; a data frame takes "
-            f"{', '.join(sorted(_OF_FRAMES))}"
+            f"{', '.join(sorted(OF_FRAMES))}"
         )
-    column = options.label_column or "labels"
-    named = [column, *options.text_columns, *([options.id_column] if options.id_column else [])]
-    for name in named:
-        if names.count(name) != 1:
-            raise DataError(
-                f"the data frame has the columns {', '.join(names)}; expected {name!r}, too, once"
-            )
-    ids = next((x for x in (options.id_column, *ID_NAMES) if x and names.count(x) == 1), None)
-    texts, text_columns = frame, find_columns(names, replace(options, label_column=column)).text
-    if options.text_columns:
-        cells = (list(frame[name]) for name in options.text_columns)
-        texts = [joined(parts) for parts in zip(*cells, strict=True)]
-    found = _checked(texts, [_cell(x, column, options) for x in frame[column]])
+    try:
+        columns = find_columns(names, options)
+        for name in (*columns.text, columns.labels):
+            if names.count(name) != 1:
+                raise DataError(f"column {name!r} is there {names.count(name)} times")
+    except DataError as error:
+        raise DataError(
+            f"the data frame: {error}; options are fields of corpus=longtail.CorpusOptions("
+            "label_column=..., text_columns=...)"
+        ) from error
+    cells = (list(frame[name]) for name in columns.text)
+    texts = [joined(parts) for parts in zip(*cells, strict=True)]
+    labels = list(map(_cell, frame[columns.labels]))
+    read = partial(labels_of_text, column=columns.labels, options=options)
+    found = _checked(texts, labels, read)
+    if options.label_delimiter is None and any(isinstance(x, str) for x in labels):
+        counts = Counter(label for row in found.labels for label in row)
+        warn_of_delimiter("the data frame", counts, sum(map(bool, found.labels)))
+    ids = columns.id if names.count(columns.id or "") == 1 else None
     return replace(
         found,
         ids=[] if ids is None else [_id_of(value) for value in frame[ids]],
-        text_columns=text_columns,
+        text_columns=columns.text,
+        options=options,
         name="the data frame",
     )
 
 
-def _cell(value: Any, column: str, options: CorpusOptions) -> Any:
-    is_divided = isinstance(value, str) and options.label_delimiter is not None
-    return labels_of_text(value, column, options) if is_divided else value
+def _cell(value: Any) -> Any:
+    """Return a cell of labels, an empty one or a number as a list."""
+    return [] if is_missing(value) else [value] if isinstance(value, Integral) else value
 
 
 def _id_of(value: object) -> str | None:
@@ -116,8 +127,10 @@ def _id_of(value: object) -> str | None:
     return str(int(value) if is_whole else value).strip() or None  # type: ignore[call-overload]
 
 
-def _checked(texts: Any, labels: Sequence[Any]) -> Documents:
-    """Return texts and labels as documents."""
+def _checked(
+    texts: Any, labels: Sequence[Any], read: Callable[[str], Any] = labels_of_cell
+) -> Documents:
+    """Return texts and labels as documents; cells of text are taken apart by `read`."""
     try:
         found = texts_of(texts)
     except RequestError as error:
@@ -126,7 +139,7 @@ def _checked(texts: Any, labels: Sequence[Any]) -> Documents:
         raise DataError(
             f"got {len(found)} texts and the labels of {len(labels)} documents; expected as many"
         )
-    return Documents(found, [_labels_of(row, number) for number, row in enumerate(labels)])
+    return Documents(found, [_labels_of(row, number, read) for number, row in enumerate(labels)])
 
 
 def write_documents(
@@ -213,10 +226,10 @@ def by_id(label_texts: LabelTexts | None) -> dict[str, str | Mapping[str, Any]]:
     return {str(key).strip(): text for key, text in (label_texts or {}).items()}
 
 
-def _labels_of(row: Any, document: int) -> list[str]:
+def _labels_of(row: Any, document: int, read: Callable[[str], Any]) -> list[str]:
     """Return the labels of a cell."""
     try:
-        cell = labels_of_cell(row) if isinstance(row, str) else row
+        cell = read(row) if isinstance(row, str) else row
     except DataError as error:
         raise DataError(f"labels of document {document}: {error}") from error
     if not isinstance(cell, Iterable) or isinstance(cell, bytes):

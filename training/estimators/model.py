@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +12,7 @@ from typing import Any
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.trained_on import read_trained_on
+from longtail.models.errors import DataError
 from longtail.models.interface.given_texts import is_frame
 from longtail.models.interface.model import LoadedModel
 from longtail.training.assessment.assess import Assessment, assess
@@ -18,11 +20,14 @@ from longtail.training.assessment.untrained import (
     division_as_trained,
     find_trained_on,
     open_as_trained,
+    with_options_of,
 )
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.estimators.corpus import Documents, documents_of, write_corpus
+from longtail.training.estimators.corpus import OF_FRAMES, Documents, documents_of, write_corpus
 from longtail.training.formats.columns import TEXT_NAMES
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
+
+logger = logging.getLogger(__name__)
 
 _SPLIT = "test"
 
@@ -33,7 +38,7 @@ def evaluated(model: LoadedModel, data: Any, split: str = _SPLIT) -> Assessment:
     if isinstance(data, str | Path):
         dataset = open_as_trained(Path(data), RECOGNISED, [bundle], model.labels)
         return _assessed(model, dataset, split)
-    documents = documents_of(data, options_for(data, bundle))
+    documents = documents_as_trained(data, RECOGNISED, bundle)
     with written(documents, bundle, "test.jsonl") as dataset:
         return _assessed(model, dataset, _SPLIT)
 
@@ -52,22 +57,28 @@ def _assessed(model: LoadedModel, dataset: Dataset, split: str) -> Assessment:
     return replace(found, left_out=left_out)
 
 
-def options_for(data: Any, bundle: Bundle) -> CorpusOptions:
-    """Return the options of the training where a data frame has its columns of the text."""
+def documents_as_trained(data: Any, options: CorpusOptions, bundle: Bundle) -> Documents:
+    """Return documents, a data frame read as the training read its own where it has these columns.
+
+    Arguments and errors are those of `documents_of`; `bundle` has the record of the training.
+    """
     record = read_trained_on(bundle)
-    if record is None or not is_frame(data):
-        return RECOGNISED
-    names = {str(name) for name in data.columns}
-    named = {"text_columns": list(record.text_columns), **record.options}
-    if not {*record.text_columns} <= names or {*record.text_columns} <= {*TEXT_NAMES}:
-        return RECOGNISED
-    label, id_ = (named.get(name) for name in ("label_column", "id_column"))
-    return CorpusOptions(
-        tuple(named["text_columns"]),
-        label if label in names else None,
-        named.get("label_delimiter"),
-        id_ if id_ in names else None,
-    )
+    if is_frame(data) and record is not None:
+        names = {str(name) for name in data.columns}
+        before = {name: x for name, x in record.options.items() if name in OF_FRAMES}
+        if not {*record.text_columns} <= {*TEXT_NAMES}:
+            before = {"text_columns": record.text_columns, **before}
+        if before.get("id_column") not in names:
+            before.pop("id_column", None)
+        filled = with_options_of(before, options)
+        with suppress(DataError):
+            documents = documents_of(data, filled)
+            if filled != options:
+                logger.warning(
+                    "the data frame: read with the options of the training: %s", filled.to_json()
+                )
+            return documents
+    return documents_of(data, options)
 
 
 @contextmanager
@@ -88,4 +99,4 @@ def written(documents: Documents, bundle: Bundle, name: str) -> Iterator[Dataset
         dataset = open_dataset(
             Path(folder), known=bundle.catalogue, division=division, called=documents.name
         )
-        yield dataset.with_text_columns(documents.text_columns)
+        yield dataset.written_from(documents.text_columns, documents.options)

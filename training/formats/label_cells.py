@@ -81,8 +81,8 @@ def _check_may_be_list(cell: str, column: str, options: CorpusOptions, listed: l
 def _divided(cell: str, column: str, delimiter: str | None, is_label: IsLabel | None) -> list[Any]:
     if delimiter is None:
         labels = labels_of_cell(cell, is_label)
-    else:
-        labels = without_last_blanks(cell.split(delimiter))
+    else:  # a delimiter may begin the cell: "#a #b", "|a|b|"
+        labels = without_last_blanks(cell.strip().removeprefix(delimiter).split(delimiter))
     if any(not label.strip() for label in labels):
         every = "semicolon" if delimiter in {None, DELIMITER} else repr(delimiter)
         which = "semicolons" if delimiter in {None, DELIMITER} else "delimiters"

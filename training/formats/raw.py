@@ -15,7 +15,7 @@ from typing import IO, Literal
 
 from longtail.models.errors import ConfigError
 from longtail.models.files.bad_lines import BadLine
-from longtail.training.formats.forms import CSV, EXTREME_CLASSIFICATION, TSV, Format
+from longtail.training.formats.forms import ARROW, CSV, EXTREME_CLASSIFICATION, PARQUET, TSV, Format
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 _BUFFER = 2**20
@@ -159,11 +159,16 @@ class Source:
     )
 
     @property
-    def is_divided_at_semicolons(self) -> bool:
-        """Whether labels are taken to stand between semicolons, for want of another word."""
+    def may_have_delimiter(self) -> bool:
+        """Whether labels may stand between marks, and it is not said between which."""
         options = self.options
         is_told = options.label_delimiter is not None or options.one_row_per_label
-        return self.form in (CSV, TSV) and not is_told
+        return self.form in (CSV, TSV, PARQUET, ARROW) and not is_told
+
+    @property
+    def is_divided_at_semicolons(self) -> bool:
+        """Whether labels are taken to stand between semicolons, for want of another word."""
+        return self.form in (CSV, TSV) and self.may_have_delimiter
 
     @property
     def is_indexed(self) -> bool:

@@ -12,11 +12,16 @@ from jaxtyping import Int64
 from longtail.models.files.bad_lines import ProblemList, counted_lines
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.markup import has_markup
-from longtail.training.data.labels import look_alikes, other_delimiter
+from longtail.training.data.labels import delimiter_option, look_alikes, other_delimiter
 
 _MAX_SHOWN = 5
-_MARKS = {"|": "a vertical bar", ";": "a semicolon", "\t": "a tab"}
+_MARKS = {
+    "|": "a vertical bar", ";": "a semicolon", "\t": "a tab", ",": "a comma", "/": "a slash",
+    "#": "a hash", " ": "a blank",
+}  # fmt: skip
 """What may stand between labels that were taken for one."""
+_SELDOM = "|;\t"
+"""Marks that are in few names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,8 @@ def find_oddities(
             yield f"{shared} texts of {second} are in {first} too, which makes measuring too easy"
     if marked := [label.name for label in labels if has_markup(label.name)]:
         yield f"{len(marked)} labels contain HTML, which stays as it is: {_shown(marked)}"
-    yield from _of_labels(labels, counts)
+    num_labelled = sum(x.num_documents - x.num_unlabelled for x in problems.values())
+    yield from _of_labels(labels, counts, num_labelled)
 
 
 def _of_split(name: str, found: SplitProblems) -> Iterator[str]:
@@ -104,21 +110,19 @@ def _of_split(name: str, found: SplitProblems) -> Iterator[str]:
 
 
 def _of_labels(
-    labels: LabelCatalogue, counts: Mapping[str, Int64[np.ndarray, label]]
+    labels: LabelCatalogue, counts: Mapping[str, Int64[np.ndarray, label]], num_labelled: int
 ) -> Iterator[str]:
     if alike := look_alikes(labels):
         shown = "; ".join(" = ".join(names) for names in alike[:_MAX_SHOWN])
         yield f"{len(alike)} groups of labels differ only in case, spaces or Unicode form: {shown}"
+    of_all = sum(counts.values(), np.zeros(len(labels), np.int64)).tolist()
+    names = {label.name: of_all[row] for row, label in enumerate(labels) if of_all[row]}
+    delimiter = other_delimiter(names, num_labelled)
     for mark, what in _MARKS.items():
-        if found := [label.name for label in labels if mark in label.name]:
-            yield f"{len(found)} labels contain {what}: {_shown(found)}; are they several each?"
-    names = {
-        label.name: max(1, sum(int(x[row]) for x in counts.values()))
-        for row, label in enumerate(labels)
-    }
-    if other_delimiter(names) == ",":
-        found = [name for name in names if "," in name]
-        yield f"{len(found)} labels contain a comma: {_shown(found)}; are they several each?"
+        found = [label.name for label in labels if mark in label.name]
+        if found and (mark in _SELDOM or mark == delimiter):
+            asked = f"{len(found)} labels contain {what}: {_shown(found)}; are they several each?"
+            yield asked + f" Then give {delimiter_option(mark)}" * (mark == delimiter)
     if "train" not in counts:
         return
     for name, count in counts.items():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
+from longtail.models.scorers.word_forms import WordForms
 
 LABELS = (
     Label("1264", "olive oil", training_count=5),
@@ -98,3 +99,13 @@ def tier_of(label: Label, query: str) -> int | None:
         has_all(f"{label.name} {label.id} {label.description}"),
     ]
     return fits.index(True) if any(fits) else None
+
+
+def test_an_inflected_word_finds_the_name_by_its_stem():
+    names = ["Gießkanne", "Kindergarten", "Gießen"]
+    catalogue = LabelCatalogue(Label(f"L{row}", name) for row, name in enumerate(names))
+    search = LabelSearch(catalogue, stem_of=WordForms(["de"]).of)
+    assert search.find("gießkannen", limit=5).labels == (0,)
+    assert search.find("Kindergartens", limit=5).labels == (1,)
+    assert search.find("gießk", limit=5).labels == (0,)
+    assert search.find("xyz", limit=5).total == 0

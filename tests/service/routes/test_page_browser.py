@@ -1,5 +1,6 @@
 """The page in headless Chromium, driven over the WebDriver protocol (W3C, 2018)."""
 
+import json
 import shutil
 import socket
 import subprocess
@@ -34,6 +35,7 @@ from longtail.models.results import (
 from longtail.models.scorers.promises import BandRule, Promise
 from longtail.service.errors import QueueFullError
 from longtail.service.feedback.store import FeedbackStore
+from longtail.service.offline.feedback import export_feedback
 from longtail.service.web.api_keys import make_key
 
 CHROMIUM = next(
@@ -658,3 +660,192 @@ def test_what_was_judged_is_not_lost_with_its_text(feedback_page, tmp_path, choi
     with FeedbackStore(tmp_path / "feedback") as store:
         found = [(x.content["text"], x.content["accepted"]) for x in store.page(0, 9)]
     assert found == ([] if text is None else [(text, ["L0"])])
+
+
+def seen(page: Browser) -> dict[str, list[str]]:
+    """Return what the page shows as judged, by the names of the labels."""
+    shown: dict[str, list[str]] = {"accepted": [], "rejected": [], "added": [], "proposed": []}
+    for each in pressed(page):
+        verb, name = each.split(" ", 1)
+        shown[f"{verb.lower()}ed"].append(name)
+    chips = page.run(
+        "return [...document.querySelectorAll('.chosen button')].map((x) => x.textContent)"
+    )
+    for chip in chips:
+        name, _, mark = chip[:-2].partition(" (")
+        shown[{"new)": "proposed", "": "added"}.get(mark, mark.removesuffix(")"))].append(name)
+    return {kind: sorted(found) for kind, found in shown.items()}
+
+
+def verdict_button(page: Browser, kind: str, name: str) -> None:
+    page.run("document.querySelector(`[aria-label='${arguments[0]}']`).click()", f"{kind} {name}")
+
+
+def search(page: Browser, words: str) -> None:
+    focus(page, ".review input")
+    page.press(*words)
+    page.wait(f"document.querySelector('.found')?.textContent.includes({words!r})")
+
+
+def click_found(page: Browser, words: str, number: int = 0) -> None:
+    search(page, words)
+    page.run("document.querySelectorAll('.found button')[arguments[0]].click()", number)
+
+
+def enter(page: Browser, words: str) -> None:
+    """Type a name and press Enter at once, before the page has searched."""
+    focus(page, ".review input")
+    page.press(*words, "enter")
+    page.wait(
+        "!document.querySelector('.review input').value"
+        " || document.querySelector('.hint').textContent"
+    )
+
+
+def nothing(**judged: list[str]) -> dict[str, list[str]]:
+    return {"accepted": [], "rejected": [], "added": [], "proposed": []} | judged
+
+
+JUDGED = {
+    "accept": ([(verdict_button, "Accept", "Label 2")], nothing(accepted=["Label 2"])),
+    "reject": ([(verdict_button, "Reject", "Label 2")], nothing(rejected=["Label 2"])),
+    "accept after reject": (
+        [(verdict_button, "Reject", "Label 2"), (verdict_button, "Accept", "Label 2")],
+        nothing(accepted=["Label 2"]),
+    ),
+    "take back": (
+        [(verdict_button, "Accept", "Label 0"), (verdict_button, "Accept", "Label 2"),
+         (verdict_button, "Accept", "Label 2")],
+        nothing(accepted=["Label 0"]),
+    ),
+    "add by a click": ([(click_found, "Label 6")], nothing(added=["Label 6"])),
+    "add by Enter": ([(enter, "label 6")], nothing(added=["Label 6"])),
+    "accept, and add the same by a click": (
+        [(verdict_button, "Accept", "Label 2"), (click_found, "Label 2")],
+        nothing(accepted=["Label 2"]),
+    ),
+    "accept, and add the same by Enter": (
+        [(verdict_button, "Accept", "Label 2"), (enter, "Label 2")],
+        nothing(accepted=["Label 2"]),
+    ),
+    "reject, and add the same by Enter": (
+        [(verdict_button, "Reject", "Label 2"), (enter, "Label 2")],
+        nothing(accepted=["Label 2"]),
+    ),
+    "add twice": ([(enter, "Label 6"), (enter, "Label 6")], nothing(added=["Label 6"])),
+    "Enter at another name": (
+        [(verdict_button, "Accept", "Label 2"), (enter, "Label")],
+        nothing(accepted=["Label 2"]),
+    ),
+    "Enter at a name that nothing is like": ([(enter, "Goats")], nothing(proposed=["Goats"])),
+    "propose by a click": (
+        [(click_found, "Goats")],
+        nothing(proposed=["Goats"]),
+    ),
+    "take back an added and a proposed label": (
+        [(enter, "Label 6"), (enter, "Goats"), (enter, "Sheep"),
+         (verdict_button, "Remove", "Label 6"), (verdict_button, "Remove", "Goats (new)")],
+        nothing(proposed=["Sheep"]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", JUDGED)
+def test_what_is_stored_is_what_is_seen(feedback_page, tmp_path, way):
+    page = feedback_page
+    change(page, "#k", "5", "change")
+    ask(page, "Duties on olive oil")
+    page.wait("document.querySelectorAll('.result').length === 5")
+    steps, wanted = JUDGED[way]
+    for step, *given in steps:
+        step(page, *given)
+    assert seen(page) == wanted
+    assert stored(page, tmp_path) == wanted
+
+
+def stored(page: Browser, folder: Path) -> dict[str, list[str]]:
+    """Send the feedback; return what an export holds, by the names of the labels."""
+    page.run("document.querySelector('.send').click()")
+    page.wait("document.querySelector('.review').textContent.includes('Kept.')")
+    with FeedbackStore(folder / "feedback") as store:
+        export_feedback(store, folder / "out.jsonl")
+    (line,) = (folder / "out.jsonl").read_text().splitlines()
+    entry = json.loads(line)
+    found = {
+        kind: sorted(HOSTILE if x == "L1" else x.replace("L", "Label ") for x in entry[kind])
+        for kind in ("accepted", "rejected", "added")
+    }
+    return {**found, "proposed": sorted(x["name"] for x in entry["proposed"])}
+
+
+def test_a_label_that_moves_in_or_out_of_the_answer_has_one_verdict(feedback_page, tmp_path):
+    page = feedback_page
+    change(page, "#k", "5", "change")
+    ask(page, "Duties on olive oil")
+    page.wait("document.querySelectorAll('.result').length === 5")
+    verdict_button(page, "Reject", "Label 3")
+    enter(page, "Label 7")  # not in the answer, until the dial raises it
+    turn_dial(page, 0.5)
+    page.wait("document.querySelector('[data-id=L7]') && !document.querySelector('[data-id=L3]')")
+    assert seen(page) == nothing(rejected=["Label 3"], added=["Label 7"])
+    enter(page, "Label 3")
+    enter(page, "Label 7")
+    wanted = nothing(accepted=["Label 3", "Label 7"])
+    assert seen(page) == wanted
+    verdict_button(page, "Reject", "Label 7")
+    wanted = nothing(accepted=["Label 3"], rejected=["Label 7"])
+    assert seen(page) == wanted
+    assert stored(page, tmp_path) == wanted
+
+
+def test_enter_at_another_name_says_so_and_shows_the_choice(feedback_page):
+    page = feedback_page
+    page.emulate(
+        "setDeviceMetricsOverride", width=900, height=500, deviceScaleFactor=1, mobile=False
+    )
+    ask(page, "Duties on olive oil")
+    page.run("scrollTo(0, 0)")
+    page.run("document.querySelector('.review input').scrollIntoView({ block: 'end' })")
+    search(page, "Label")
+    bottom = "document.querySelector('.found').getBoundingClientRect().bottom"
+    page.wait(f"{bottom} <= innerHeight")
+    page.press("enter")
+    page.wait("document.querySelector('.hint').checkVisibility()")
+    assert words(page, ".hint") == "No label is called “Label”. Choose below."
+    assert page.run(f"return {bottom} <= innerHeight")
+    assert seen(page) == nothing()
+    assert page.run("return document.querySelector('.review input').value") == "Label"
+    page.press(*" 6", "enter")
+    page.wait(
+        "!document.querySelector('.hint').textContent && !document.querySelector('.send').disabled"
+    )
+    assert seen(page) == nothing(accepted=["Label 6"])
+
+
+def test_of_several_labels_with_the_typed_name_a_person_chooses(
+    browser, open_server, page_loader, tmp_path
+):
+    class Twins(page_loader.predictor_class):
+        def __init__(self, bundle: Any) -> None:
+            super().__init__(bundle)
+            self.catalogue = LabelCatalogue(
+                Label(f"L{i}", "Mercury" if i > 5 else f"Label {i}") for i in range(len(COUNTS))
+            )
+            self.label_search = LabelSearch(self.catalogue)
+
+    page_loader.predictor_class = Twins
+    with open_server(page_loader, feedback=tmp_path / "feedback", feedback_texts=True) as url:
+        open_page(browser, url)
+        ask(browser, "olive oil")
+        enter(browser, "mercury")
+        assert words(browser, ".hint") == "Several labels are called “mercury”. Choose below."
+        assert seen(browser) == nothing()
+
+
+def test_the_text_field_has_one_ring_of_focus(page):
+    focus(page, "#text")
+    rings = page.run(
+        "return [text, text.parentElement].map((each) => getComputedStyle(each))"
+        ".map((style) => [style.outlineStyle, style.boxShadow.includes('0px 0px 0px 3px')])"
+    )
+    assert sum(outline != "none" for outline, _ in rings) + sum(x for _, x in rings) == 1

@@ -7,11 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from longtail.models.errors import ConfigError
+from longtail.models.ranking.top_k import Ranking
 from longtail.models.review.fitted import MODEL, REVIEWER, review_from_json, review_to_json
+from longtail.models.scorers.calibration import log_odds_of
+from longtail.training.assessment.reviewed import Reviewed
+from longtail.training.assessment.untrained import LeftOut
 from longtail.training.calibration.reviews import fit_review, held_out_gain
 from longtail.training.calibration.scored_pairs import ScoredPairs
+from longtail.training.evaluation.by_frequency import evaluate
 
 NUM_CANDIDATES, NUM_LABELS, NUM_FITTED = 20, 500, 300
 COUNTS = np.repeat([0, 1, 5, 50, 500], NUM_LABELS // 5).astype(np.int64)
@@ -82,3 +88,44 @@ def test_a_damaged_file_is_refused(drawn, change):
     content = json.loads(review_to_json(review)) | change
     with pytest.raises(ValueError, match=r"expected|missing|unknown"):
         review_from_json(json.dumps(content))
+
+
+def loss(log_odds, is_true):
+    """Minus the logarithm of the probability of what is so."""
+    return float(np.log1p(np.exp(-log_odds if is_true else log_odds)))
+
+
+@pytest.mark.parametrize("kind", ["perfect", "random"])
+def test_the_gain_is_the_fall_of_the_loss_by_an_oracle(drawn, kind):
+    reviewed = {"perfect": drawn[2].astype(float), "random": drawn[3]}[kind]
+    pairs = pairs_of(drawn, reviewed).of_documents(np.arange(60))
+    falls = np.zeros(60)
+    for half in (0, 1):
+        review = fit_review(pairs.of_documents(np.arange(1 - half, 60, 2)), COUNTS)
+        for row in range(half, 60, 2):
+            for place in range(NUM_CANDIDATES):
+                one = np.array([row]), np.array([place])
+                score, told = pairs.scores[MODEL][one], pairs.scores[REVIEWER][one]
+                alone = log_odds_of(review.model_curve, score)
+                both = review.log_odds(score, told, COUNTS[pairs.labels[one]])
+                is_true = pairs.is_true[row, place]
+                falls[row] += loss(alone[0], is_true) - loss(both[0], is_true)
+    gain = held_out_gain(pairs, COUNTS)
+    assert gain.nats == pytest.approx(falls.mean(), rel=1e-6, abs=1e-9)
+    assert gain.standard_error == pytest.approx(falls.std() / np.sqrt(60), rel=1e-6, abs=1e-9)
+    assert (gain.nats > 0) or kind == "random"
+
+
+@pytest.mark.parametrize(
+    ("nats", "told"),
+    [(-0.008, "it raises the log-loss by 0.008"), (0.25, "it lowers the log-loss by 0.250")],
+)
+def test_the_sentence_says_whether_the_loss_falls(drawn, nats, told):
+    pairs = pairs_of(drawn, drawn[3]).of_documents(np.arange(20))
+    ranking = Ranking(pairs.labels, pairs.scores[MODEL])
+    truth = csr_array(np.ones((20, NUM_LABELS), dtype=np.int64))
+    evaluation = evaluate({"before": ranking}, truth, COUNTS, 1000, [1])
+    gain = replace(held_out_gain(pairs, COUNTS), nats=nats)
+    left_out = LeftOut(np.zeros(20, dtype=np.bool_))
+    found = Reviewed(fit_review(pairs, COUNTS), gain, evaluation, pairs, 0, left_out)
+    assert told in found.to_markdown()

@@ -48,6 +48,8 @@ def test_languages_of_a_tenth_of_the_texts_count():
     assert found.shares == {"en": 0.55, "de": 0.4}
     assert found.languages == ("en", "de")
     assert str(found) == "English 55%, German 40% (20 of 25 have words that tell)"
+    few = LanguageCount.of([TEXTS["de"]] + ["rot"] * 30)
+    assert str(few) == "not known (1 of 31 have words that tell)"
 
 
 def test_few_texts_that_tell_decide_nothing():

@@ -2,11 +2,16 @@
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
+from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.hashed_parts import (
     LEAST_DIVIDED,
@@ -16,6 +21,7 @@ from longtail.training.formats.hashed_parts import (
 )
 from longtail.training.formats.options import CorpusOptions
 from longtail.training.formats.raw import RawDocument
+from longtail.training.reports.inspection import inspect_dataset
 
 TEXTS = [f"document {row}" for row in range(1_000)]
 
@@ -123,7 +129,94 @@ def test_another_delimiter_is_told(cells, said, tmp_path, caplog):
     assert said is None or said in told[0]
 
 
+TAGS = [f"tag-{number}" for number in range(30)]
+WRITTEN = {
+    "a b": ("{}", " ", " "),
+    "a/b": ("{}", "/", "/"),
+    "a / b": ("{}", " / ", "/"),
+    "a#b": ("{}", "#", "#"),
+    "#a #b": ("#{}", " ", "#"),
+    "#a#b": ("#{}", "", "#"),
+}
+"""How a tag is written, what stands between tags, and the delimiter."""
+
+
+def cells_of(way: str, num_documents: int = 200, seed: int = 0) -> list[str]:
+    """Return one to four tags a document."""
+    rng = np.random.default_rng(seed)
+    tag, between, _ = WRITTEN[way]
+    return [
+        between.join(map(tag.format, rng.choice(TAGS, rng.integers(1, 5), replace=False)))
+        for _ in range(num_documents)
+    ]
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_mark_that_names_have_is_told_by_what_it_does(way, seed, form, tmp_path, caplog):
+    cells = cells_of(way, seed=seed)
+    path = csv_of(tmp_path, cells)
+    if form == "parquet":
+        path.unlink()
+        path = tmp_path / "train.parquet"
+        texts = [f"text {row}" for row in range(len(cells))]
+        pyarrow.parquet.write_table(pyarrow.table({"text": texts, "labels": cells}), path)
+    inspected = inspect_dataset(open_dataset(path))
+    (told,) = [x for x in caplog.messages if "no semicolon is in the labels column" in x]
+    option = f"--label-delimiter {shlex.quote(WRITTEN[way][2])}"
+    assert told.endswith(f"give {option}")
+    assert any(x.endswith(f"several each? Then give {option}") for x in inspected.oddities)
+    caplog.clear()
+    options = CorpusOptions(label_delimiter=shlex.split(option)[1])
+    dataset = open_dataset(path, options)
+    assert {label.name for label in dataset.labels} == set(TAGS)
+    oddities = inspect_dataset(dataset).oddities
+    assert not any("--label-delimiter" in x for x in (*caplog.messages, *oddities))
+
+
+NAMES = {
+    "two words": ["fruit vegetables", "New York", "New Zealand", "root vegetables", "York"],
+    "marks": ["and/or", "either/or", "and", "or", "C#", "F#", "C", "TCP/IP", "N53.77", "TCP", "IP"],
+    "grid": [f"{a} {b}" for a in ("red", "white", "green") for b in ("wine", "sauce", "paper")],
+    "paths": [f"Sport/{a}/{b}" for a in ("Ball", "Water") for b in ("Clubs", "Rules", a)],
+    "glossary": [f"{a} {b}" for a in TAGS[:15] for b in TAGS[:15]][::11],
+    "sentences": [f"the {a} of {b} and {b}" for a in TAGS[:9] for b in TAGS[:9]][::7],
+}
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("num_documents", [20, 300])
+def test_names_of_several_words_are_no_tags(names, num_documents, tmp_path, caplog):
+    rng = np.random.default_rng(num_documents)
+    kind = NAMES[names]
+    cells = [kind[row] if row < len(kind) else rng.choice(kind) for row in range(num_documents)]
+    inspected = inspect_dataset(open_dataset(csv_of(tmp_path, cells)))
+    assert not any("--label-delimiter" in x for x in (*caplog.messages, *inspected.oddities))
+
+
+def test_names_in_lists_are_no_tags(tmp_path, caplog):
+    rng = np.random.default_rng(0)
+    lists = [
+        json.dumps(rng.choice(cells_of("a b"), 3).tolist()).replace('"', '""') for _ in range(100)
+    ]
+    inspected = inspect_dataset(open_dataset(csv_of(tmp_path, lists)))
+    assert not any("--label-delimiter" in x for x in (*caplog.messages, *inspected.oddities))
+
+
+@pytest.mark.parametrize("cell", ["|a|b|", "|a|b", "a|b|", " |a|b "])
+def test_a_delimiter_may_begin_and_end_a_cell(cell, tmp_path):
+    path = csv_of(tmp_path, [cell])
+    labels = open_dataset(path, CorpusOptions(label_delimiter="|")).labels
+    assert [label.name for label in labels] == ["a", "b"]
+
+
 # What is recognised is said.
 
 
 # In a folder.
+
+
+def test_a_uri_is_named_as_one():
+    with pytest.raises(DataError, match="got a URI; expected a path"):
+        open_dataset(Path("file:///data/train.parquet"))

@@ -1,7 +1,15 @@
 """Documents in memory become a corpus that is read as it was meant."""
 
+import numpy as np
+import pandas
+import pytest
+
+import longtail
+from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
-from longtail.training.estimators.corpus import Documents, kept_corpus, write_corpus
+from longtail.training.estimators.corpus import Documents, documents_of, kept_corpus, write_corpus
+from longtail.training.formats.documents import read_documents
+from longtail.training.formats.options import CorpusOptions
 
 TEXTS = ["Oil from olives", 'a "quoted"\nline', "\u2028 separators \u00e9"]
 
@@ -18,3 +26,72 @@ def test_equal_documents_have_one_folder_and_others_another(tmp_path):
     assert written(["a"]) == written(["a"]) != written(["b"])
     assert len(list(tmp_path.iterdir())) == 2
     assert open_dataset(written(["a"])).labels[0].id == "a"
+
+
+ROWS = {"id": [], "title": [], "content": [], "tags": []}
+for _row in range(60):
+    ROWS["id"].append(f"d{_row}")
+    ROWS["title"].append(f"olive oil {_row}")
+    ROWS["content"].append(f"about steel {_row}")
+    ROWS["tags"].append("a b" if _row % 2 else "b c")
+
+
+def frame_of(**columns):
+    return pandas.DataFrame(ROWS | columns)
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        ({}, {}),
+        ({}, {"label_delimiter": " "}),
+        ({"tags": ["a; b", "", "['c', 'd']"] * 20}, {}),
+        ({"tags": ["<http://x/a> <http://x/b>"] * 60}, {}),
+        ({"Subject": ["a|b|"] * 60}, {"label_column": "subject", "label_delimiter": "|"}),
+        ({}, {"text_columns": ("content",), "id_column": "title"}),
+    ],
+)
+def test_a_frame_is_read_as_the_file_of_the_same_table(tmp_path, change, options):
+    frame, options = frame_of(**change), CorpusOptions(**options)
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    dataset = open_dataset(tmp_path / "all.csv", options)
+    expected = {
+        (item.text, item.id, tuple(item.labels))
+        for name in dataset.split_names
+        for item in read_documents(dataset.split(name).source)
+    }
+    for read in (frame, pandas.read_csv(tmp_path / "all.csv")):
+        found = documents_of(read, options)
+        rows = zip(found.texts, found.ids, map(tuple, found.labels), strict=True)
+        assert {*rows} == expected
+
+
+def test_what_a_frame_lacks_is_named_with_its_cure():
+    with pytest.raises(DataError, match=r"no 'labels'.*CorpusOptions\(label_column="):
+        documents_of(frame_of().rename(columns={"tags": "marks"}))
+
+
+def test_tags_between_blanks_are_noticed_in_a_frame(caplog):
+    rng = np.random.default_rng(0)
+    tags = [" ".join(rng.choice([*"abcdefghijkl"], 3, replace=False)) for _ in range(60)]
+    documents_of(frame_of(tags=tags))
+    assert "the data frame" in caplog.text and "--label-delimiter ' '" in caplog.text
+
+
+def test_a_frame_is_measured_with_the_options_of_the_training(tmp_path):
+    frame = pandas.DataFrame({
+        "title": [f"olive {x}" if x % 2 else f"steel {x}" for x in range(400)],
+        "content": [f"oil {x % 7}" for x in range(400)],
+        "tags": ["a b" if x % 2 else "c d" for x in range(400)],
+        "id": [f"d{x}" for x in range(400)],
+    })  # fmt: skip
+    options = CorpusOptions(label_column="tags", label_delimiter=" ")
+    registry = tmp_path / "registry"
+    longtail.train(
+        frame, registry=registry, work=tmp_path / "run", scorers=["sparse"], corpus=options
+    )
+    found = longtail.evaluate(frame, registry=registry)
+    again = longtail.evaluate(frame, registry=registry, corpus=options)
+    assert found.metrics == again.metrics
+    new = frame.assign(id=range(400), title=frame["title"] + " again")
+    assert longtail.load(registry).evaluate(new).metrics["sparse"]["P@1"] == 1.0
