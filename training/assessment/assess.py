@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from longtail.training.assessment.baselines import (
     label_name_ranking,
     nearest_neighbour_ranking,
 )
+from longtail.training.assessment.by_language import evaluate_languages, language_tables
 from longtail.training.assessment.summary import Summary, summarise
 from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
@@ -89,6 +91,7 @@ class Assessment:
         unseen: Labels of the documents that the model lacks; None where there are none.
         promises: What the model's promises let through; empty where it makes none.
         answers: Of the default scorer; None where nobody needs them.
+        languages: Metrics by language of the document (see `evaluate_languages`).
     """
 
     evaluation: Evaluation
@@ -102,6 +105,7 @@ class Assessment:
     unseen: UnseenLabels | None = None
     promises: tuple[KeptPromise, ...] = ()
     answers: AnsweredDocuments | None = None
+    languages: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -147,7 +151,7 @@ class Assessment:
         thresholds = None if self.reliability is None else self.reliability.micro_f1
         return summarise(
             self.evaluation, manifest.scorers, manifest.default_scorer,
-            manifest.default_scorer_reason, thresholds, map(str, self.promises),
+            manifest.default_scorer_reason, thresholds, map(str, self.promises), self.languages,
         )  # fmt: skip
 
     def write(self, folder: Path, beginning: str = "") -> list[Path]:
@@ -162,7 +166,8 @@ class Assessment:
         """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in RESULT_NAMES]
-        tables = self.evaluation.tables() + self.evaluation.bin_tables()
+        tables = self.evaluation.tables() + language_tables(self.languages)
+        tables += self.evaluation.bin_tables()
         if self.hierarchical is not None:
             tables.append(hierarchical_table(self.hierarchical))
         if self.reliability is not None:
@@ -195,6 +200,7 @@ class Assessment:
             "hierarchical": self.hierarchical,
             "probabilities": self.reliability and self.reliability.to_json(),
             "promises": [each.to_json() for each in self.promises],
+            "languages": {name: each.to_json() for name, each in self.languages.items()},
         }
         return self.evaluation.to_json() | {name: x for name, x in measured.items() if x}
 
@@ -241,10 +247,10 @@ def assess_bundle(
     """
     check_splits(bundle.catalogue, dataset, split_name, has_baselines=baselines)
     left_out = find_trained_on([bundle], dataset, split_name)
-    parts = read_parts(bundle)
+    parts, dataset = read_parts(bundle), left_out.view(dataset, split_name)
     found = assess(
         Predictor(parts, default_scorer=bundle.manifest.default_scorer),
-        left_out.view(dataset, split_name),
+        dataset,
         split_name,
         num_training_documents=bundle.manifest.training_document_count,
         tfidf=parts.sparse.tfidf if baselines else None,
@@ -256,7 +262,15 @@ def assess_bundle(
         answers=answers,
         within_bands=True,
     )
-    return replace(found, left_out=left_out)
+    measure = partial(
+        evaluate,
+        training_counts=found.training_counts,
+        num_training_documents=bundle.manifest.training_document_count,
+        ks=found.evaluation.ks,
+    )
+    texts = dataset.split(split_name).texts()
+    languages = evaluate_languages(texts, found.rankings, found.truth, measure)
+    return replace(found, left_out=left_out, languages=languages)
 
 
 def assess(
