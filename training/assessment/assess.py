@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from longtail.training.assessment.baselines import (
     label_name_ranking,
     nearest_neighbour_ranking,
 )
-from longtail.training.assessment.by_language import evaluate_languages, language_tables
 from longtail.training.assessment.summary import Summary, summarise
 from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
@@ -50,6 +49,7 @@ from longtail.training.calibration.reliability import (
 from longtail.training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
+from longtail.training.data.languages import language_of, name_of
 from longtail.training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
 from longtail.training.evaluation.figures import can_draw, write_figure
 from longtail.training.evaluation.hierarchical import (
@@ -58,6 +58,7 @@ from longtail.training.evaluation.hierarchical import (
     measure_hierarchical,
 )
 from longtail.training.evaluation.plots import draw_by_frequency
+from longtail.training.evaluation.tables import Table
 from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,10 @@ _KS = (1, 3, 5, 10)
 MAX_K = _KS[-1]
 """Labels of a document that the metrics need."""
 
+_LEAST_SHARE = 0.05
+_LANGUAGE_NOTE = (
+    f"Languages of at least {_LEAST_SHARE:.0%} of the documents, told by their most common words."
+)
 _PROMISES_PNG = "promises.png"
 RESULT_NAMES = (
     "evaluation.json", "evaluation.md", "by_frequency.png", "reliability.png", _PROMISES_PNG,
@@ -91,7 +96,8 @@ class Assessment:
         unseen: Labels of the documents that the model lacks; None where there are none.
         promises: What the model's promises let through; empty where it makes none.
         answers: Of the default scorer; None where nobody needs them.
-        languages: Metrics by language of the document (see `evaluate_languages`).
+        languages: Metrics of the documents of each language, by its ISO 639 code; empty where
+            fewer than two make 5 % of the documents.
     """
 
     evaluation: Evaluation
@@ -146,6 +152,16 @@ class Assessment:
         notes = (str(each or "") for each in (self.retired, self.left_out, self.unseen))
         return " ".join(filter(None, (self.evaluation.measured_on(), *notes)))
 
+    @property
+    def language_tables(self) -> list[Table]:
+        """A table with a row for each language and scorer; none where there are no figures."""
+        rows, header = list[list[str]](), list[str]()
+        for language, measured in self.languages.items():
+            header, cells = measured.overall_cells()
+            rows += [[name_of(language), f"{measured.num_documents:,}", *row] for row in cells]
+        table = Table("By language", _LANGUAGE_NOTE, (["language", "documents", *header], rows))
+        return [table] if rows else []
+
     def summary(self, manifest: Manifest) -> Summary:
         """Return what the figures say of the model with this manifest, in a few sentences."""
         thresholds = None if self.reliability is None else self.reliability.micro_f1
@@ -166,8 +182,7 @@ class Assessment:
         """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in RESULT_NAMES]
-        tables = self.evaluation.tables() + language_tables(self.languages)
-        tables += self.evaluation.bin_tables()
+        tables = [*self.evaluation.tables(), *self.language_tables, *self.evaluation.bin_tables()]
         if self.hierarchical is not None:
             tables.append(hierarchical_table(self.hierarchical))
         if self.reliability is not None:
@@ -262,15 +277,27 @@ def assess_bundle(
         answers=answers,
         within_bands=True,
     )
-    measure = partial(
-        evaluate,
-        training_counts=found.training_counts,
-        num_training_documents=bundle.manifest.training_document_count,
-        ks=found.evaluation.ks,
+    languages = _by_language(
+        found, dataset.split(split_name).texts(), bundle.manifest.training_document_count
     )
-    texts = dataset.split(split_name).texts()
-    languages = evaluate_languages(texts, found.rankings, found.truth, measure)
     return replace(found, left_out=left_out, languages=languages)
+
+
+def _by_language(
+    found: Assessment, texts: Iterable[str], num_training_documents: int
+) -> dict[str, Evaluation]:
+    """Measure the documents of each language that makes enough of them, if there are several."""
+    told = np.array([language_of(text) for text in texts])
+    counts = Counter(told.tolist()).most_common()
+    languages = [x for x, count in counts if x and count >= _LEAST_SHARE * len(told)]
+    rows = {x: np.flatnonzero(told == x) for x in languages if len(languages) > 1}
+    return {
+        language: evaluate(
+            {name: Ranking(x.labels[own], x.scores[own]) for name, x in found.rankings.items()},
+            found.truth[own], found.training_counts, num_training_documents, found.evaluation.ks,
+        )
+        for language, own in rows.items()
+    }  # fmt: skip
 
 
 def assess(

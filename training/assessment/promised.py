@@ -45,14 +45,13 @@ def promises_to_markdown(promises: Sequence[Promise]) -> str:
         if each.measure != PRECISION_PROMISE:
             what = "of the labels that a text carries are accepted, in the mean over texts"
         bands = bands_by_name(each)
-        where = "in each band with thresholds"
-        how = "; each band has an equal share of the error, so all hold at once"
+        where = "in each band with thresholds, all at once"
         if len(bands) == 1:
-            where, how = "of all bands together, but not in each", ""
+            where = "of all bands together, but not in each"
         table = markdown_table(_COLUMNS, [_band_cells(*named) for named in bands.items()])
         parts.append(
             f"With confidence {each.confidence:g}, at least {100 * each.level:g} % {what}, by "
-            f"{each.scorer}, {where} (found on {each.num_documents:,} documents{how}):\n\n{table}"
+            f"{each.scorer}, {where} (found on {each.num_documents:,} documents):\n\n{table}"
         )
         refused = (f"- None for {x}: {band.refusal}." for x, band in bands.items() if band.refusal)
         parts.append("\n".join(refused))
@@ -109,8 +108,7 @@ def find_promises(
     confidence: float,
     scorer: str | None = None,
     label_thresholds: Mapping[int, float] | None = None,
-    *,
-    of_whole: bool = False,
+    band_starts: Sequence[int] = BAND_STARTS,
 ) -> tuple[Promise, ...]:
     """Find the rules by which a model keeps promises, in the order of `wanted`.
 
@@ -124,7 +122,7 @@ def find_promises(
         confidence: Between 0 and 1.
         scorer: None: the default one.
         label_thresholds: Set by people (see `read_label_thresholds`).
-        of_whole: Whether to promise of all bands together, and not of each.
+        band_starts: As of `fit_promise`; `WHOLE` promises of all bands together, and not of each.
 
     Raises:
         ConfigError: A promise or the confidence is out of its range, or as `answer_split`; or no
@@ -138,8 +136,7 @@ def find_promises(
     documents = answer_split(bundle, dataset, split_name, scorer)
     found_on = documents_of(dataset, split_name)
     fit = partial(fit_promise, documents, scorer, label_thresholds=label_thresholds)
-    starts = WHOLE if of_whole else BAND_STARTS
-    fitted = {x: fit(*x, confidence, band_starts=starts) for x in dict.fromkeys(wanted)}
+    fitted = {x: fit(*x, confidence, band_starts=band_starts) for x in dict.fromkeys(wanted)}
     for asked, each in fitted.items():
         is_refused = not any(band.thresholds for band in each.bands)
         if is_refused and fit(*asked, confidence, band_starts=WHOLE).bands[0].thresholds:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from longtail.training.assessment.by_language import language_sentence
 from longtail.training.calibration.thresholds import ThresholdF1
+from longtail.training.data.languages import name_of
 from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,
     ZERO_SHOT_BIN,
@@ -82,7 +82,7 @@ def summarise(
         _default_sentence(asked, own, best, reason, evaluation)
         if _scorer(asked) == default
         else "",
-        language_sentence(languages, asked),
+        _language_sentence(asked, languages),
         *promises,
     ]
     baselines = [row for row in rows if _scorer(row) not in known]
@@ -158,6 +158,15 @@ def _default_sentence(
         f"{own[0]} has a higher {metric} here, {other:.1f} % against {default:.1f} %{few}; {asked} "
         f"is the default because {reason or 'nothing was measured when it was chosen'}."
     )
+
+
+def _language_sentence(asked: str, languages: Mapping[str, Evaluation]) -> str:
+    shares = [
+        f"{100 * _value(x.scorers[asked][ALL_LABELS], 'P@1'):.1f} % of {x.num_documents:,} in "
+        f"{name_of(language)}"
+        for language, x in languages.items()
+    ]
+    return f"P@1 by language of the document: {', '.join(shares)}." if shares else ""
 
 
 def _cells(evaluation: Evaluation, shown: list[str], few: int) -> Cells:

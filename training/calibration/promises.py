@@ -45,8 +45,7 @@ from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 
 BAND_STARTS = tuple(first for first, _ in FREQUENCY_BINS.values())
 """Fewest training documents of a label of each band."""
-WHOLE = (0,)
-"""As `BAND_STARTS`, of one band that holds all labels."""
+WHOLE = (0,)  # one band, of all labels
 _STEP = 0.2
 """Of the thresholds' log-odds."""
 _LEAST_THRESHOLD = 0.05
@@ -165,8 +164,7 @@ def fit_promise(
         measure: What is promised.
         level: How much of it, between 0 and 1.
         confidence: Probability that all bands keep it at once, between 0 and 1.
-        band_starts: Fewest training documents of a label of each band, rising from 0; (0,) for a
-            promise of the whole only, whose single band has all of the error.
+        band_starts: Fewest training documents of a label of each band, rising from 0.
         label_thresholds: Set by people, by the label's row; the labels are in no band then.
     """
     empty = tuple(BandRule(first, ()) for first in band_starts)
@@ -186,8 +184,8 @@ def fit_promise(
             lower = (x / 100 for x in range(math.ceil(100 * level) - 1, 0, -1) if found.refusal)
             highest = next((x for x in lower if rule(band, first, x, error).thresholds), None)
             if highest is not None:
-                refusal = f"{found.refusal}; the highest that can be promised is {highest:g}"
-                found = replace(found, refusal=refusal)
+                said = f"{found.refusal}; the highest that can be promised is {highest:g}"
+                found = replace(found, refusal=said)
         bands.append(found)
     return replace(promise, bands=tuple(bands))
 

@@ -85,6 +85,7 @@ def threshold(
         read_label_thresholds,
     )
     from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.calibration.promises import BAND_STARTS, WHOLE
     from longtail.training.evaluation.record import check_record_file, deliver
 
     store = Registry(registry)
@@ -96,9 +97,8 @@ def threshold(
     levels = _LEVELS if precision is None and recall is None else precision or ()
     wanted: list[tuple[Measure, float]] = [("precision", level) for level in levels]
     wanted += [("recall", level) for level in recall or ()]
-    found = find_promises(
-        bundle, dataset, split, wanted, confidence, scorer, own, of_whole=bands == "all"
-    )
+    starts = WHOLE if bands == "all" else BAND_STARTS
+    found = find_promises(bundle, dataset, split, wanted, confidence, scorer, own, starts)
     made = tuple(each for each in found if each.can_accept)
     texts = {PROMISES_NAME: promises_to_json(made)}
     number = publish_texts(store, bundle, texts, activate=activate, action="threshold")

@@ -23,7 +23,6 @@ from longtail.models.extras import is_installed
 from longtail.models.files.durable import read_json
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.assessment.assess import Assessment
-from longtail.training.assessment.by_language import language_tables
 from longtail.training.assessment.per_label import label_cells, measure_labels
 from longtail.training.assessment.summary import Summary
 from longtail.training.calibration.automation import automation_table, draw_automation
@@ -197,12 +196,11 @@ def _metrics(found: Assessment) -> str:
     measured = (found.rankings, found.truth, found.training_counts)
     draw = partial(draw_by_frequency, *measured, min(5, most), most)
     folded = (html.folded(x.heading, html.table(x.cells)) for x in evaluation.bin_tables())
-    deep = language_tables(found.languages)
-    deep += [hierarchical_table(found.hierarchical)] if found.hierarchical else []
+    deep = [hierarchical_table(found.hierarchical)] if found.hierarchical else []
     return html.section(
         "Metrics",
         html.note(found.measured_on),
-        *_shown(evaluation.tables()),
+        *_shown([*evaluation.tables(), *found.language_tables]),
         _picture(draw, "F1, recall and nDCG of each scorer by frequency"),
         *folded,
         *_shown(deep),
