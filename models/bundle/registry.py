@@ -205,12 +205,9 @@ class Registry:
                 sync_folder(self.folder)
             else:
                 shutil.rmtree(staged)
-                moved = f"; current moved from {before.current} to {known}"
-                logger.warning(
-                    "the same model as version %d%s",
-                    known,
-                    moved * (before.current != state.current),
-                )
+                is_moved = before.current != state.current
+                moved = f"; current moved from {before.current} to {known}" * is_moved
+                logger.warning("the same model as version %d%s", known, moved)
             self._save(state)
         return version
 

@@ -69,10 +69,7 @@ _KS = (1, 3, 5, 10)
 MAX_K = _KS[-1]
 """Labels of a document that the metrics need."""
 
-_LEAST_SHARE = 0.05
-_LANGUAGE_NOTE = (
-    f"Languages of at least {_LEAST_SHARE:.0%} of the documents, told by their most common words."
-)
+_LANGUAGE_NOTE = "Languages of at least 5 % of the documents, told by their most common words."
 _PROMISES_PNG = "promises.png"
 RESULT_NAMES = (
     "evaluation.json", "evaluation.md", "by_frequency.png", "reliability.png", _PROMISES_PNG,
@@ -289,7 +286,7 @@ def _by_language(
     """Measure the documents of each language that makes enough of them, if there are several."""
     told = np.array([language_of(text) for text in texts])
     counts = Counter(told.tolist()).most_common()
-    languages = [x for x, count in counts if x and count >= _LEAST_SHARE * len(told)]
+    languages = [x for x, count in counts if x and count >= 0.05 * len(told)]
     rows = {x: np.flatnonzero(told == x) for x in languages if len(languages) > 1}
     return {
         language: evaluate(
@@ -380,15 +377,10 @@ def assess(
     if pairs is not None:
         num_missed = 0 if unseen is None else unseen.num_missed
         trusted = report_reliability(predictor, pairs.pairs, thresholds, num_missed)
+    within = {} if bands is None else bands.rankings
+    measured_on = documents_of(dataset, split_name)
     return Assessment(
-        evaluation=evaluate(
-            rankings,
-            truth,
-            counts,
-            num_training_documents,
-            ks,
-            {} if bands is None else bands.rankings,
-        ),
+        evaluation=evaluate(rankings, truth, counts, num_training_documents, ks, within),
         rankings=rankings,
         truth=truth,
         training_counts=counts,
@@ -397,11 +389,7 @@ def assess(
         retired=retired,
         unseen=unseen,
         promises=tuple(
-            measure_promise(
-                answered.documents,
-                each,
-                is_own=each.found_on == documents_of(dataset, split_name),
-            )
+            measure_promise(answered.documents, each, is_own=each.found_on == measured_on)
             for each in promises
             if answered is not None
         ),

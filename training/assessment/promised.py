@@ -30,8 +30,6 @@ from longtail.training.calibration.promises import (
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.tables import markdown_table
 
-logger = logging.getLogger(__name__)
-
 _ID, _THRESHOLD = "id", "threshold"
 _COLUMNS = ("training documents", "thresholds", "accepted", "right")
 _MAX_SHOWN = 3
@@ -140,7 +138,8 @@ def find_promises(
     for asked, each in fitted.items():
         is_refused = not any(band.thresholds for band in each.bands)
         if is_refused and fit(*asked, confidence, band_starts=WHOLE).bands[0].thresholds:
-            logger.warning("all bands together support %s: see --bands all", each.name)
+            said = f"all bands together support {each.name}: see --bands all"
+            logging.getLogger(__name__).warning("%s", said)
     promises = tuple(replace(each, found_on=found_on) for each in fitted.values())
     if not any(each.can_accept for each in promises):
         raise ConfigError(

@@ -121,7 +121,7 @@ def test_languages_of_a_twentieth_of_the_documents_have_figures_of_their_own(
     words = {"de": "der und die nicht", "en": "the and of with", "fr": "les des une dans"}
     told = ["de"] * 12 + ["en"] * 26 + ["fr"] * 2 + [""] * 3
     lines = [
-        {"text": f"{words.get(language, '')} {x['text'].replace(' ', '_')} {row}",
+        {"text": f"{words.get(language, '')} zz{x['text'].replace(' ', '')[:9]} {row}",
          "labels": x["labels"]}
         for row, (language, x) in enumerate(zip(told, documents * 3, strict=False))
     ]  # fmt: skip
@@ -144,7 +144,6 @@ def test_languages_of_a_twentieth_of_the_documents_have_figures_of_their_own(
     ]
     assert "in German" in found.summary(trained.bundle.manifest).text
     assert found.to_json()["languages"]["de"]["num_documents"] == 12
-    assert open_dataset(copied_corpus).split("dev").scan().labels.shape[0]
 
 
 def test_one_language_has_no_table(found):
