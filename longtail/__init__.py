@@ -313,6 +313,12 @@ def _app() -> typer.Typer:
                 raise CommandStoppedError(INTERRUPTED) from error
             except BrokenPipeError as error:
                 raise CommandStoppedError(READER_GONE) from error
+            except Exception as error:
+                if find_spec("longtail.training"):
+                    from longtail.training.commands.corpus_options import advise
+
+                    advise(error)
+                raise
 
     app = typer.Typer(
         cls=Commands,

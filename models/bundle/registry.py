@@ -11,6 +11,7 @@ Writers hold a lock on `.lock`; readers need none, for every file is replaced by
 from __future__ import annotations
 
 import fcntl
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,6 +30,8 @@ from longtail.models.files.durable import sync_folder, write_json_durably
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, visible_names
 from longtail.models.files.typed_json import json_forms
+
+logger = logging.getLogger(__name__)
 
 CURRENT = "current"
 STATE_NAME = "registry.json"
@@ -202,6 +205,9 @@ class Registry:
                 sync_folder(self.folder)
             else:
                 shutil.rmtree(staged)
+                is_moved = before.current != state.current
+                moved = f"; current moved from {before.current} to {known}" * is_moved
+                logger.warning("the same model as version %d%s", known, moved)
             self._save(state)
         return version
 

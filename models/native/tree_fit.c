@@ -329,7 +329,7 @@ static double fit_node(scratch *s, const node_arrays *nodes, int64_t node, int64
     memset(s->factor, 0, num_features * num_features * sizeof(double));
     // Two labels that fill a node have but one split.
     const bool is_forced = num_labels == 2 && half == 1;
-    bool is_tight = is_forced, is_sampled = num_tiles > FEW_TILES;
+    bool is_tight = is_forced, is_sampled = num_tiles > FEW_TILES && !is_forced;
     for (int64_t turn = 0;; turn++) {
         const bool is_last = turn == most_rounds;
         is_sampled = is_sampled && !is_last;

@@ -63,7 +63,8 @@ class Promise:
         confidence: Probability that this holds for all bands with thresholds at once.
         scorer: The scorer whose probabilities are meant.
         num_documents: Documents that the rule was found on.
-        bands: In the order of their training documents; the first begins at 0.
+        bands: In the order of their training documents; the first begins at 0. A single one holds
+            all labels: then the promise is of the whole only, and may be broken in a band.
         label_thresholds: Least probability of an accepted label, by its row in the catalogue, for
             labels whose threshold people have set: nothing is promised of these.
         found_on: Fingerprint of the corpus and name of the split; empty where it is not known.
@@ -91,8 +92,8 @@ class Promise:
 
     @property
     def name(self) -> str:
-        """As queries name it: "precision 0.95"."""
-        return f"{self.measure} {self.level:g}"
+        """As queries name it: "precision 0.95"; one of the whole only: "precision 0.95 overall"."""
+        return f"{self.measure} {self.level:g}{' overall' * (len(self.bands) == 1)}"
 
     @property
     def can_accept(self) -> bool:
@@ -159,7 +160,7 @@ def promise_of(promises: Sequence[Promise], scorer: str, accept: Accept) -> Prom
     is_number = isinstance(accept, float | int)
     wanted = f"{PRECISION_PROMISE} {accept:g}" if is_number else accept
     for each in own:
-        if each.name == wanted:
+        if wanted in {each.name, each.name.removesuffix(" overall")}:
             return each
     there = ", ".join(f"{each.name!r} of {each.scorer}" for each in promises)
     remedy = f"it has {there}; ask for one of these, or store it" if there else "store it"

@@ -188,7 +188,8 @@ def _quality(bundle: Bundle, evaluation: Mapping[str, Any]) -> str:
     biased = "" if evaluation else " The model was chosen on these, so they flatter it a little."
     return (
         f"On {where}, in percent.{biased}\n\n{_table(('scorer', *_MEASURES), rows)}\n\n"
-        f"{_code(shown)}, by how many training documents a label has:\n\n"
+        f"{_code(shown)}, by how many training documents a label has (macro-F1@5 is the mean over "
+        "all labels of a row):\n\n"
         + _table(("training documents", "labels", *_BAND_MEASURES), by_band)
     )
 

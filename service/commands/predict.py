@@ -282,9 +282,11 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
 
 def _report(tally: Tally, asked: _Asked) -> None:
     """Print what became of the documents."""
+    said = f"; {tally.num_guarded} cells that begin as formulas got an apostrophe before them"
     typer.echo(
         f"{tally.num_lines} documents: {tally.num_results} answered, {tally.num_errors} with "
         f"errors, {tally.num_truncated} texts cut. Written: {asked.target}"
+        f"{said if tally.num_guarded else ''}"
     )
     if tally.num_errors:
         whole = "" if tally.num_results else "all "

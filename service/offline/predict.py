@@ -177,7 +177,7 @@ def predict_file(
                     out.write(answer)
                 out.flush()
                 os.fsync(out.fileno())
-        finish(task)
+        finish(task, tally)
     return tally
 
 

@@ -27,6 +27,7 @@ from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.text_files import lines
 from longtail.models.labels.cells import DELIMITER
 from longtail.service.offline.documents import DocumentColumns, Table, form_of, is_table
+from longtail.service.wire.tally import Tally
 
 ADDED = ("labels", "label_ids", "probabilities", "remarks")
 """Names and ids of the labels, best first, their probabilities, and the codes of the warnings, or
@@ -70,6 +71,7 @@ def write_table(
     columns: DocumentColumns,
     answers: Iterable[bytes],
     out: GzipFile | io.BufferedWriter,
+    tally: Tally,
     *,
     has_accepted: bool = False,
 ) -> None:
@@ -81,6 +83,7 @@ def write_table(
         columns: Columns of the source that are named.
         answers: A JSON line for each document, in order.
         out: Takes the table, in UTF-8 with a byte order mark.
+        tally: Counts the cells that get an apostrophe.
         has_accepted: Whether a column says which labels are accepted, "yes" or "no" for each.
 
     Raises:
@@ -92,7 +95,7 @@ def write_table(
         delimiter = "\t" if form_of(target) == ".tsv" else ","
         found = (json.loads(line) for line in answers)
         rows = (
-            [x["index"], *map(_harmless, (_or_empty(x["id"]), *_cells(x, added)))] for x in found
+            [x["index"], *_guarded([_or_empty(x["id"]), *_cells(x, added)], tally)] for x in found
         )
         with _writing(out, delimiter, "\n") as writer:
             writer.writerow(["index", "id", *added])
@@ -102,8 +105,9 @@ def write_table(
     is_windows = next(lines(source))[1].endswith(b"\r\n")
     delimiter = "\t" if form_of(target) == ".tsv" else table.header.delimiter
     with _writing(out, delimiter, "\r\n" if is_windows else "\n") as writer:
-        writer.writerow(map(_harmless, [*table.written, *_names_beside(table.written, added)]))
-        writer.writerows(_beside(source, table, answers, added))
+        names = [*table.written, *_names_beside(table.written, added)]
+        writer.writerow(_guarded(names, tally))
+        writer.writerows(_guarded(row, tally) for row in _beside(source, table, answers, added))
 
 
 @contextmanager
@@ -123,8 +127,7 @@ def _beside(
     try:
         for cells, line in zip(table.rows(), answers, strict=True):
             own = cells[:width] + [""] * (width - len(cells))
-            row = [*own, *_cells(json.loads(line), added), *cells[width:]]
-            yield [_harmless(cell) for cell in row]
+            yield [*own, *_cells(json.loads(line), added), *cells[width:]]
     except ValueError as error:
         raise DataError(
             f"{str(source)!r} has other rows than were answered: it has changed since; remove the "
@@ -165,6 +168,13 @@ def _joined(parts: Sequence[str]) -> str:
     if any(DELIMITER in part for part in parts):
         return json.dumps(parts, ensure_ascii=False)
     return f"{DELIMITER} ".join(parts)
+
+
+def _guarded(cells: Sequence[str], tally: Tally) -> list[str]:
+    """Return cells that no spreadsheet runs; those that are changed are counted."""
+    found = [_harmless(cell) for cell in cells]
+    tally.num_guarded += sum(map(str.__ne__, cells, found))
+    return found
 
 
 def _harmless(cell: str) -> str:

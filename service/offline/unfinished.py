@@ -89,7 +89,7 @@ def working(task: Task) -> Iterator[None]:
             yield
 
 
-def finish(task: Task) -> None:
+def finish(task: Task, tally: Tally) -> None:
     """Put the answers, which are all there, where they shall lie: as they are, packed, a table.
 
     Raises:
@@ -105,8 +105,9 @@ def finish(task: Task) -> None:
             if is_table(task.target):
                 has_accepted = bool(task.defaults.get("accept"))
                 write_table(
-                    task.source, task.target, task.columns, answers, out, has_accepted=has_accepted
-                )
+                    task.source, task.target, task.columns, answers, out, tally,
+                    has_accepted=has_accepted,
+                )  # fmt: skip
             else:
                 shutil.copyfileobj(answers, out)
         incoming.replace(task.target)

@@ -36,8 +36,9 @@ def check_address(host: str, port: int) -> None:
         reason = getattr(error, "strerror", None) or str(error)
         if getattr(error, "errno", None) == errno.EADDRINUSE:
             raise ConfigError(
-                f"port {port} of {host!r} is taken by another process; stop that one, or choose "
-                "another port with --port or LONGTAIL_PORT (0 takes a free one)"
+                f"port {port} of {host!r} is taken by another process, which may still be "
+                "stopping; wait for it or stop it, or choose another port with --port or "
+                "LONGTAIL_PORT (0 takes a free one)"
             ) from error
         raise ConfigError(
             f"can't listen on port {port} of {host!r} ({reason}); choose another port with --port, "

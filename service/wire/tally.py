@@ -21,6 +21,8 @@ class Tally:
     """Results by model version."""
     first_error: str = ""
     """Why the first line that has no answer has none, and its `index`, as in the answers."""
+    num_guarded: int = 0
+    """Cells of a table that get an apostrophe, for a spreadsheet would run them as formulas."""
 
     @property
     def num_results(self) -> int:

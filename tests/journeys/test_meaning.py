@@ -357,6 +357,8 @@ def test_promotion_judges_by_documents_that_neither_version_was_trained_on(world
     for test in line["tests"]:
         if test["metric"] == "P@1":
             assert right(test["current"]) and right(test["candidate"])
+    said = done.output + str(done.exception)
+    assert line["reasons"] and all(said.count(reason) == 1 for reason in line["reasons"])
 
 
 def test_rankings_are_compared_on_documents_that_no_model_was_trained_on(world, tmp_path):

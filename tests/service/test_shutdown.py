@@ -128,6 +128,7 @@ def test_a_taken_port_is_told_in_one_sentence_with_status_1(registry, taken_port
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        f"Error: port {taken_port} of '127.0.0.1' is taken by another process; stop that one, or "
-        "choose another port with --port or LONGTAIL_PORT (0 takes a free one)\n"
+        f"Error: port {taken_port} of '127.0.0.1' is taken by another process, which may still "
+        "be stopping; wait for it or stop it, or choose another port with --port or LONGTAIL_PORT "
+        "(0 takes a free one)\n"
     )

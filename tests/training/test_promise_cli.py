@@ -78,6 +78,27 @@ def test_a_new_version_accepts_labels_by_its_promises(call, registry, tiny_corpu
     ]
 
 
+def test_a_promise_of_all_bands_together_says_so_wherever_it_is_named(
+    call, registry, tiny_corpus, tmp_path, caplog
+):
+    places = (tiny_corpus, "--registry", registry)
+    with pytest.raises(ConfigError, match="the highest that can be promised is 0"):
+        call("threshold", *places, "--precision", 0.5)
+    assert "all bands together support precision 0.5: see --bands all" in caplog.text
+    result = call("threshold", *places, "--precision", 0.5, "--bands", "all")
+    assert "of all bands together, but not in each" in result.stdout
+    assert "promises precision 0.5 overall." in result.stdout
+    model = longtail.load(registry)
+    texts = [json.loads(line)["text"] for line in read_lines(tiny_corpus / "test.jsonl")]
+    answers = [model.predict(texts, accept=x) for x in (0.5, True, "precision 0.5 overall")]
+    assert answers[0] == answers[1] == answers[2]
+    assert any(x.accepted for each in answers[0] for x in each.labels)
+    evaluated = call("evaluate", *places, "--no-baselines", "--json", "-")
+    (kept,) = json.loads(evaluated.stdout)["figures"]["promises"]
+    assert kept["promise"] == "precision 0.5 overall"
+    assert list(kept["bands"]) == ["all"]
+
+
 def test_an_evaluation_says_what_goes_through_and_writes_a_row_for_each_label(
     call, registry, tiny_corpus, tmp_path
 ):

@@ -130,9 +130,36 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
     assert result.stdout.splitlines()[-len(names) - 1 : -1] == written
     documents = json.loads(Path("out/predictions/documents.json").read_text())
     assert (documents["split"], documents["left_out"], documents["is_known"]) == ("test", [], True)
+    split = open_dataset(tiny_corpus).split("test")
+    assert documents["ids"] == [each.id for each in split]
+    assert documents["labels"] == [each.id for each in open_dataset(tiny_corpus).labels]
     predictor = Predictor.of_bundle(trained.bundle, device="cpu")
     texts = list(open_dataset(tiny_corpus).split("test").texts())
     expected = predictor.rank(predictor.read(texts), RankingOptions(20, "sparse"))
     read = read_predictions(Path("out/predictions/sparse.txt"), 20, 310)
     assert np.array_equal(read.labels, expected.labels)
     assert np.array_equal(read.scores, expected.scores)
+
+
+def test_predictions_hold_the_ids_of_documents_and_labels(evaluate, tiny_corpus):
+    evaluate("--predictions", "--no-baselines")
+    named = json.loads(Path("out/predictions/documents.json").read_text())
+    first = Path("out/predictions/ensemble.txt").read_text().splitlines()[1].split()[0]
+    documents = [json.loads(x) for x in (tiny_corpus / "test.jsonl").read_text().splitlines()]
+    assert named["ids"] == [x.get("id", str(row)) for row, x in enumerate(documents, 1)]
+    written = [json.loads(x)["id"] for x in (tiny_corpus / "labels.jsonl").read_text().splitlines()]
+    assert named["labels"] == written
+    assert 0 <= int(first.partition(":")[0]) < len(written)
+
+
+@pytest.mark.parametrize("option", ["--label-delimiter", "--language", "--text-columns"])
+@pytest.mark.parametrize("command", ["evaluate x", "report x", "promote", "threshold x"])
+def test_an_option_of_the_training_names_the_option_that_stands_for_it(option, command, call):
+    result = call(*command.split(), option, "x")
+    said = " ".join(result.output.replace("│", " ").split())
+    assert result.exit_code == 2
+    assert f"No such option: {option}" in said and f"--read {option[2:]}=VALUE" in said
+    others = [
+        call(*words, "--label-delimitr", "x").output for words in (["evaluate", "x"], ["list"])
+    ]
+    assert all("--read " not in each for each in others)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ from longtail.training.calibration.reliability import (
 from longtail.training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCollector
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
+from longtail.training.data.languages import language_of, name_of
 from longtail.training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
 from longtail.training.evaluation.figures import can_draw, write_figure
 from longtail.training.evaluation.hierarchical import (
@@ -56,6 +58,7 @@ from longtail.training.evaluation.hierarchical import (
     measure_hierarchical,
 )
 from longtail.training.evaluation.plots import draw_by_frequency
+from longtail.training.evaluation.tables import Table
 from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ _KS = (1, 3, 5, 10)
 MAX_K = _KS[-1]
 """Labels of a document that the metrics need."""
 
+_LANGUAGE_NOTE = "Languages of at least 5 % of the documents, told by their most common words."
 _PROMISES_PNG = "promises.png"
 RESULT_NAMES = (
     "evaluation.json", "evaluation.md", "by_frequency.png", "reliability.png", _PROMISES_PNG,
@@ -89,6 +93,8 @@ class Assessment:
         unseen: Labels of the documents that the model lacks; None where there are none.
         promises: What the model's promises let through; empty where it makes none.
         answers: Of the default scorer; None where nobody needs them.
+        languages: Metrics of the documents of each language, by its ISO 639 code; empty where
+            fewer than two make 5 % of the documents.
     """
 
     evaluation: Evaluation
@@ -102,6 +108,7 @@ class Assessment:
     unseen: UnseenLabels | None = None
     promises: tuple[KeptPromise, ...] = ()
     answers: AnsweredDocuments | None = None
+    languages: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -142,12 +149,22 @@ class Assessment:
         notes = (str(each or "") for each in (self.retired, self.left_out, self.unseen))
         return " ".join(filter(None, (self.evaluation.measured_on(), *notes)))
 
+    @property
+    def language_tables(self) -> list[Table]:
+        """A table with a row for each language and scorer; none where there are no figures."""
+        rows, header = list[list[str]](), list[str]()
+        for language, measured in self.languages.items():
+            header, cells = measured.overall_cells()
+            rows += [[name_of(language), f"{measured.num_documents:,}", *row] for row in cells]
+        table = Table("By language", _LANGUAGE_NOTE, (["language", "documents", *header], rows))
+        return [table] if rows else []
+
     def summary(self, manifest: Manifest) -> Summary:
         """Return what the figures say of the model with this manifest, in a few sentences."""
         thresholds = None if self.reliability is None else self.reliability.micro_f1
         return summarise(
             self.evaluation, manifest.scorers, manifest.default_scorer,
-            manifest.default_scorer_reason, thresholds, map(str, self.promises),
+            manifest.default_scorer_reason, thresholds, map(str, self.promises), self.languages,
         )  # fmt: skip
 
     def write(self, folder: Path, beginning: str = "") -> list[Path]:
@@ -162,7 +179,7 @@ class Assessment:
         """
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in RESULT_NAMES]
-        tables = self.evaluation.tables() + self.evaluation.bin_tables()
+        tables = [*self.evaluation.tables(), *self.language_tables, *self.evaluation.bin_tables()]
         if self.hierarchical is not None:
             tables.append(hierarchical_table(self.hierarchical))
         if self.reliability is not None:
@@ -195,6 +212,7 @@ class Assessment:
             "hierarchical": self.hierarchical,
             "probabilities": self.reliability and self.reliability.to_json(),
             "promises": [each.to_json() for each in self.promises],
+            "languages": {name: each.to_json() for name, each in self.languages.items()},
         }
         return self.evaluation.to_json() | {name: x for name, x in measured.items() if x}
 
@@ -241,10 +259,10 @@ def assess_bundle(
     """
     check_splits(bundle.catalogue, dataset, split_name, has_baselines=baselines)
     left_out = find_trained_on([bundle], dataset, split_name)
-    parts = read_parts(bundle)
+    parts, dataset = read_parts(bundle), left_out.view(dataset, split_name)
     found = assess(
         Predictor(parts, default_scorer=bundle.manifest.default_scorer),
-        left_out.view(dataset, split_name),
+        dataset,
         split_name,
         num_training_documents=bundle.manifest.training_document_count,
         tfidf=parts.sparse.tfidf if baselines else None,
@@ -256,7 +274,27 @@ def assess_bundle(
         answers=answers,
         within_bands=True,
     )
-    return replace(found, left_out=left_out)
+    languages = _by_language(
+        found, dataset.split(split_name).texts(), bundle.manifest.training_document_count
+    )
+    return replace(found, left_out=left_out, languages=languages)
+
+
+def _by_language(
+    found: Assessment, texts: Iterable[str], num_training_documents: int
+) -> dict[str, Evaluation]:
+    """Measure the documents of each language that makes enough of them, if there are several."""
+    told = np.array([language_of(text) for text in texts])
+    counts = Counter(told.tolist()).most_common()
+    languages = [x for x, count in counts if x and count >= 0.05 * len(told)]
+    rows = {x: np.flatnonzero(told == x) for x in languages if len(languages) > 1}
+    return {
+        language: evaluate(
+            {name: Ranking(x.labels[own], x.scores[own]) for name, x in found.rankings.items()},
+            found.truth[own], found.training_counts, num_training_documents, found.evaluation.ks,
+        )
+        for language, own in rows.items()
+    }  # fmt: skip
 
 
 def assess(
@@ -339,15 +377,10 @@ def assess(
     if pairs is not None:
         num_missed = 0 if unseen is None else unseen.num_missed
         trusted = report_reliability(predictor, pairs.pairs, thresholds, num_missed)
+    within = {} if bands is None else bands.rankings
+    measured_on = documents_of(dataset, split_name)
     return Assessment(
-        evaluation=evaluate(
-            rankings,
-            truth,
-            counts,
-            num_training_documents,
-            ks,
-            {} if bands is None else bands.rankings,
-        ),
+        evaluation=evaluate(rankings, truth, counts, num_training_documents, ks, within),
         rankings=rankings,
         truth=truth,
         training_counts=counts,
@@ -356,11 +389,7 @@ def assess(
         retired=retired,
         unseen=unseen,
         promises=tuple(
-            measure_promise(
-                answered.documents,
-                each,
-                is_own=each.found_on == documents_of(dataset, split_name),
-            )
+            measure_promise(answered.documents, each, is_own=each.found_on == measured_on)
             for each in promises
             if answered is not None
         ),

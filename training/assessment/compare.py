@@ -18,6 +18,8 @@ from longtail.training.assessment.untrained import LeftOut
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,
+    F1_NOTE,
+    IN_SPLIT,
     TAIL_BIN,
     Evaluation,
     evaluate,
@@ -28,9 +30,10 @@ from longtail.training.evaluation.metrics import join_truth
 from longtail.training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
 from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
 
+_F1 = ("macro-F1@{}", f"macro-F1@{{}} {IN_SPLIT}")
 _METRICS = (
-    *((ALL_LABELS, metric) for metric in ("P", "nDCG", "PSP", "macro-F1")),
-    (TAIL_BIN, "macro-F1"),
+    *((ALL_LABELS, metric) for metric in ("P@{}", "nDCG@{}", "PSP@{}", *_F1)),
+    *((TAIL_BIN, metric) for metric in _F1),
 )
 _KS = (1, 3, 5, 10)
 
@@ -91,7 +94,8 @@ class RankingComparison:
         names = list(self.evaluation.scorers)
         heading = (
             f"{self.evaluation.num_documents:,} documents, {self.evaluation.num_labels:,} labels, "
-            f"{self.evaluation.num_training_documents:,} training documents. Metrics in percent."
+            f"{self.evaluation.num_training_documents:,} training documents. Metrics in percent. "
+            f"{F1_NOTE}"
         )
         if said := str(self.left_out or ""):
             heading += f" {said}"
@@ -113,7 +117,7 @@ class RankingComparison:
             both = [measured[subset].values for measured in self.evaluation.scorers.values()]
             suffix = "" if subset == ALL_LABELS else f" ({subset})"
             for k in self.evaluation.ks:
-                name = f"{metric}@{k}"
+                name = metric.format(k)
                 if all(name in values for values in both):
                     first, second = (100 * values[name] for values in both)
                     cells = (f"{first:.2f}", f"{second:.2f}", f"{first - second:+.2f}")

@@ -1,15 +1,15 @@
 """Rankings as text, in the score-matrix form of the Extreme Classification Repository.
 
 The header is "N L"; then a line for each document holds `label:score` pairs, best first, where
-label is the column in the corpus's own list of labels. Scores are written with nine digits, so what
-is read is what was written, to the bit.
+label is the column in the corpus's own list of labels. `DOCUMENTS_NAME` beside it has the ids of
+both. Scores are written with nine digits, so what is read is what was written, to the bit.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +45,9 @@ class RankedDocuments:
         division: What a corpus in one file was divided by.
         left_out: Rows of the documents that the model was trained on; their lines are blank.
         is_known: Whether it is known which these are.
+        ids: Of the documents, a line each, in the order of the lines behind a ranking's header;
+            a document without an id has the number of its line in the file.
+        labels: Ids of the labels, in the order of the columns.
     """
 
     data: str
@@ -54,6 +57,8 @@ class RankedDocuments:
     division: str | None
     left_out: list[Annotated[int, Field(ge=0)]]
     is_known: bool
+    ids: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> Path:
         """Write it beside the rankings, and return the path."""

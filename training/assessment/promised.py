@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from longtail.models.bundle.bundle import Bundle
@@ -18,9 +20,14 @@ from longtail.training.assessment.answered import AnswerCollector
 from longtail.training.assessment.assess import documents_of, split_batches
 from longtail.training.assessment.truth import truth_of
 from longtail.training.assessment.untrained import find_trained_on
-from longtail.training.calibration.promises import AnsweredDocuments, fit_promise
+from longtail.training.calibration.promises import (
+    BAND_STARTS,
+    WHOLE,
+    AnsweredDocuments,
+    bands_by_name,
+    fit_promise,
+)
 from longtail.training.data.dataset import Dataset
-from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 from longtail.training.evaluation.tables import markdown_table
 
 _ID, _THRESHOLD = "id", "threshold"
@@ -35,15 +42,16 @@ def promises_to_markdown(promises: Sequence[Promise]) -> str:
         what = "of the accepted labels are right"
         if each.measure != PRECISION_PROMISE:
             what = "of the labels that a text carries are accepted, in the mean over texts"
-        named = list(zip(FREQUENCY_BINS, each.bands, strict=True))
-        table = markdown_table(_COLUMNS, [_band_cells(name, band) for name, band in named])
+        bands = bands_by_name(each)
+        where = "in each band with thresholds, all at once"
+        if len(bands) == 1:
+            where = "of all bands together, but not in each"
+        table = markdown_table(_COLUMNS, [_band_cells(*named) for named in bands.items()])
         parts.append(
             f"With confidence {each.confidence:g}, at least {100 * each.level:g} % {what}, by "
-            f"{each.scorer}, in each band with thresholds (found on {each.num_documents:,} "
-            "documents; each band has an equal share of the error, so all hold at once):"
-            f"\n\n{table}"
+            f"{each.scorer}, {where} (found on {each.num_documents:,} documents):\n\n{table}"
         )
-        refused = (f"- None for {name}: {band.refusal}." for name, band in named if band.refusal)
+        refused = (f"- None for {x}: {band.refusal}." for x, band in bands.items() if band.refusal)
         parts.append("\n".join(refused))
     if num_own := len(promises[0].label_thresholds):
         parts.append(
@@ -98,6 +106,7 @@ def find_promises(
     confidence: float,
     scorer: str | None = None,
     label_thresholds: Mapping[int, float] | None = None,
+    band_starts: Sequence[int] = BAND_STARTS,
 ) -> tuple[Promise, ...]:
     """Find the rules by which a model keeps promises, in the order of `wanted`.
 
@@ -111,6 +120,7 @@ def find_promises(
         confidence: Between 0 and 1.
         scorer: None: the default one.
         label_thresholds: Set by people (see `read_label_thresholds`).
+        band_starts: As of `fit_promise`; `WHOLE` promises of all bands together, and not of each.
 
     Raises:
         ConfigError: A promise or the confidence is out of its range, or as `answer_split`; or no
@@ -123,11 +133,14 @@ def find_promises(
     scorer = bundle.manifest.default_scorer if scorer is None else scorer
     documents = answer_split(bundle, dataset, split_name, scorer)
     found_on = documents_of(dataset, split_name)
-    fitted = (
-        fit_promise(documents, scorer, *each, confidence, label_thresholds=label_thresholds)
-        for each in dict.fromkeys(wanted)
-    )
-    promises = tuple(replace(each, found_on=found_on) for each in fitted)
+    fit = partial(fit_promise, documents, scorer, label_thresholds=label_thresholds)
+    fitted = {x: fit(*x, confidence, band_starts=band_starts) for x in dict.fromkeys(wanted)}
+    for asked, each in fitted.items():
+        is_refused = not any(band.thresholds for band in each.bands)
+        if is_refused and fit(*asked, confidence, band_starts=WHOLE).bands[0].thresholds:
+            said = f"all bands together support {each.name}: see --bands all"
+            logging.getLogger(__name__).warning("%s", said)
+    promises = tuple(replace(each, found_on=found_on) for each in fitted.values())
     if not any(each.can_accept for each in promises):
         raise ConfigError(
             f"{dataset.folder}, split {split_name!r}: no promise can be made for any band; give "

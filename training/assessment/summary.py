@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from longtail.training.calibration.thresholds import ThresholdF1
+from longtail.training.data.languages import name_of
 from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,
     ZERO_SHOT_BIN,
     Evaluation,
     SubsetMetrics,
 )
-from longtail.training.evaluation.tables import NOT_MEASURED, Cells, markdown_table
+from longtail.training.evaluation.tables import NOT_MEASURED, Cells, markdown_table, number_if_few
 
 _ONCE_BIN = "1"
 _FEW = 5
@@ -52,6 +54,7 @@ def summarise(
     reason: str,
     thresholds: Mapping[str, ThresholdF1] | None = None,
     promises: Iterable[str] = (),
+    languages: Mapping[str, Evaluation] = MappingProxyType({}),
 ) -> Summary:
     """Return what the metrics of a model's scorers and of baselines say.
 
@@ -63,6 +66,7 @@ def summarise(
         reason: Why it is this one, as a clause (see `Manifest.default_scorer_reason`).
         thresholds: By the name of a scorer, what its threshold is worth on these documents.
         promises: A sentence about each promise of the default scorer.
+        languages: Metrics by language of the document.
     """
     known, rows = set(scorers), evaluation.scorers
     few, many = max(k for k in evaluation.ks if k <= _FEW), evaluation.ks[-1]
@@ -74,10 +78,11 @@ def summarise(
     sentences = [
         _few_sentence(asked, found[ALL_LABELS], few),
         _rare_sentence(found, many),
-        _threshold_sentence((thresholds or {}).get(asked)),
+        _threshold_sentence((thresholds or {}).get(asked), found[ALL_LABELS].num_occurrences),
         _default_sentence(asked, own, best, reason, evaluation)
         if _scorer(asked) == default
         else "",
+        _language_sentence(asked, languages),
         *promises,
     ]
     baselines = [row for row in rows if _scorer(row) not in known]
@@ -114,6 +119,7 @@ def _rare_sentence(found: Mapping[str, SubsetMetrics], k: int) -> str:
     }
     shares = [
         f"{100 * found[subset].values[f'R@{k}']:.0f} % of {name}"
+        f"{number_if_few(found[subset].num_documents)}"
         for subset, name in names.items()
         if found[subset].values
     ]
@@ -122,13 +128,15 @@ def _rare_sentence(found: Mapping[str, SubsetMetrics], k: int) -> str:
     return f"The first {_NUMBERS[k]} hold {joined}." if shares else ""
 
 
-def _threshold_sentence(found: ThresholdF1 | None) -> str:
+def _threshold_sentence(found: ThresholdF1 | None, num_labels: int) -> str:
     if found is None:
         return ""
+    num_above = round(found.recall * num_labels / found.precision) if found.precision else 0
     return (
         f"A threshold of {found.threshold:.2f} gives the best balance: "
-        f"{100 * found.precision:.0f} % of the labels above it are right, and "
-        f"{100 * found.recall:.0f} % of all labels are found."
+        f"{100 * found.precision:.0f} % of the labels above it{number_if_few(num_above, 'label')} "
+        f"are right, and {100 * found.recall:.0f} % of all labels"
+        f"{number_if_few(num_labels, 'label')} are found."
     )
 
 
@@ -141,20 +149,33 @@ def _default_sentence(
     default, other = (
         100 * _value(evaluation.scorers[row][ALL_LABELS], metric) for row in (asked, own[0])
     )
+    few = number_if_few(evaluation.num_documents)
     if other <= default:
-        return f"{asked}, the default, has the highest {metric} of all scorers, {default:.1f} %."
+        return (
+            f"{asked}, the default, has the highest {metric} of all scorers, {default:.1f} %{few}."
+        )
     return (
-        f"{own[0]} has a higher {metric} here, {other:.1f} % against {default:.1f} %; {asked} is "
-        f"the default because {reason or 'nothing was measured when it was chosen'}."
+        f"{own[0]} has a higher {metric} here, {other:.1f} % against {default:.1f} %{few}; {asked} "
+        f"is the default because {reason or 'nothing was measured when it was chosen'}."
     )
+
+
+def _language_sentence(asked: str, languages: Mapping[str, Evaluation]) -> str:
+    shares = [
+        f"{100 * _value(x.scorers[asked][ALL_LABELS], 'P@1'):.1f} % of {x.num_documents:,} in "
+        f"{name_of(language)}"
+        for language, x in languages.items()
+    ]
+    return f"P@1 by language of the document: {', '.join(shares)}." if shares else ""
 
 
 def _cells(evaluation: Evaluation, shown: list[str], few: int) -> Cells:
     most = evaluation.ks[-1]
     overall = dict.fromkeys(("P@1", f"P@{few}", f"PSP@{few}", f"R@{most}"))
     columns = {metric: (ALL_LABELS, metric) for metric in overall}
-    columns |= {f"R@{most}, seen once": (_ONCE_BIN, f"R@{most}")}
-    columns |= {f"R@{most}, never seen": (ZERO_SHOT_BIN, f"R@{most}")}
+    for name, subset in (("seen once", _ONCE_BIN), ("never seen", ZERO_SHOT_BIN)):
+        number = number_if_few(evaluation.scorers[shown[0]][subset].num_documents)
+        columns[f"R@{most}, {name}{number}"] = (subset, f"R@{most}")
     rows = []
     for row in shown:
         values = (

@@ -97,16 +97,19 @@ class LeftOut:
         least = max(ceil((1 - MOST_TRAINED_ON) * total), few)
         if not self.count or total - self.count >= least:
             return
-        got, advice = [f"{self.num_trained_on} that {who} was trained on"], ["use --split test"]
+        got, advice = [f"{self.num_trained_on} that {who} was trained on"], list[str]()
+        if split_name != TEST:
+            advice.append("use --split test")
         if num_by_id:
             got.append(f"{num_by_id} of them by their id")
             advice.append("--read id-column=NAME if equal ids are no equal documents")
         if self.num_unrecognised:
             got.append(f"{self.num_unrecognised} new or edited without an id")
+            advice.append("give the ids that the training had, if it had any")
             advice.append("a folder of their own for new documents, as test.csv")
         raise DataError(
             f"{where}, split {split_name!r}: of {total} documents got {', '.join(got)}; expected "
-            f"at least {least} others; {', or '.join(advice)}"
+            f"at least {least} others; {', or '.join(advice or ['give other documents'])}"
         )
 
     def __str__(self) -> str:

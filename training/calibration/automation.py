@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Bool
 
 from longtail.models.scorers.promises import PRECISION_PROMISE, Promise
-from longtail.training.calibration.promises import AnsweredDocuments
-from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
+from longtail.training.calibration.promises import AnsweredDocuments, bands_by_name
+from longtail.training.evaluation.by_frequency import ALL_LABELS
 from longtail.training.evaluation.figures import new_figure
-from longtail.training.evaluation.tables import NOT_MEASURED, Table
+from longtail.training.evaluation.tables import NOT_MEASURED, Table, number_if_few
 from longtail.training.evaluation.wilson import clustered_bounds
 
 if TYPE_CHECKING:
@@ -102,10 +102,12 @@ class KeptPromise:
             return f"By the promise {self.promise!r} no label goes through without a person."
         measured = "are right" if self.promise.startswith(PRECISION_PROMISE) else "is the recall"
         text = (
-            f"By the promise {self.promise!r}, {_percent(found.found)} of the documents' labels go "
-            f"through without a person, and {_percent(self.num_served / self.num_documents)} of "
-            f"the documents have such a label; {_percent(found.share)} {measured} "
-            f"({found.interval} %), kept: {found.verdict(self.level)}."
+            f"By the promise {self.promise!r}, {_percent(found.found)} of the documents' labels"
+            f"{number_if_few(found.num_true, 'label')} go through without a person, and "
+            f"{_percent(self.num_served / self.num_documents)} of the documents"
+            f"{number_if_few(self.num_documents)} have such a label; {_percent(found.share)} "
+            f"{measured}{number_if_few(found.num_accepted, 'label')}, 95 % interval "
+            f"{found.interval} %, kept: {found.verdict(self.level)}."
         )
         if self.num_empty:
             text += (
@@ -133,8 +135,8 @@ def measure_promise(
         is_own: Whether it was found on these documents.
     """
     numbers, marks = documents.bands_of(promise), documents.accepted_by(promise)
-    named = zip(FREQUENCY_BINS, promise.bands, strict=True)
-    made = {name: number for number, (name, rule) in enumerate(named) if rule.thresholds}
+    named = enumerate(bands_by_name(promise).items())
+    made = {name: number for number, (name, rule) in named if rule.thresholds}
     if promise.label_thresholds:
         made[SET_BY_PEOPLE] = -1
     meant = {name: numbers == number for name, number in made.items()}

@@ -41,10 +41,11 @@ from scipy.special import expit, logit, logsumexp
 from scipy.stats import binom, poisson
 
 from longtail.models.scorers.promises import PRECISION_PROMISE, BandRule, Measure, Promise
-from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
+from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 
 BAND_STARTS = tuple(first for first, _ in FREQUENCY_BINS.values())
 """Fewest training documents of a label of each band."""
+WHOLE = (0,)  # one band, of all labels
 _STEP = 0.2
 """Of the thresholds' log-odds."""
 _LEAST_THRESHOLD = 0.05
@@ -176,11 +177,23 @@ def fit_promise(
     rule = _precise_rule if measure == PRECISION_PROMISE else _complete_rule
     bands = []
     for number, first in enumerate(band_starts):
+        found = BandRule(first, (), refusal="the model has no label in this band")
         if (numbers == number).any():
-            bands.append(rule(AnsweredBand.of(documents, numbers == number), first, level, error))
-        else:
-            bands.append(BandRule(first, (), refusal="the model has no label in this band"))
+            band = AnsweredBand.of(documents, numbers == number)
+            found = rule(band, first, level, error)
+            lower = (x / 100 for x in range(math.ceil(100 * level) - 1, 0, -1) if found.refusal)
+            highest = next((x for x in lower if rule(band, first, x, error).thresholds), None)
+            if highest is not None:
+                said = f"{found.refusal}; the highest that can be promised is {highest:g}"
+                found = replace(found, refusal=said)
+        bands.append(found)
     return replace(promise, bands=tuple(bands))
+
+
+def bands_by_name(promise: Promise) -> dict[str, BandRule]:
+    """Return the bands by their names; `ALL_LABELS` where the promise is of the whole only."""
+    names = FREQUENCY_BINS if len(promise.bands) > 1 else (ALL_LABELS,)
+    return dict(zip(names, promise.bands, strict=True))
 
 
 def _precise_rule(band: AnsweredBand, first: int, level: float, error: float) -> BandRule:

@@ -92,8 +92,9 @@ _READ = (
     None,
 )
 _NAMES = tuple(each.name for each in fields(CorpusOptions))
+_READ_OPTIONS = [f"--{name.replace('_', '-')}" for name in _NAMES]
 _FLAGS = {"one_row_per_label", "skip_bad"}
-_SPELLED = re.compile(f"--({'|'.join(_NAMES).replace('_', '-')})")
+_SPELLED = re.compile("|".join(_READ_OPTIONS))
 
 
 def with_corpus_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -123,10 +124,17 @@ def with_read_option(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, corpus=corpus, **kwargs)
         except (ConfigError, DataError) as error:
             if named := _SPELLED.search(str(error)):
-                error.add_note(f"here --{named[1]} is given as --read {named[1]}=...")
+                error.add_note(f"here {named[0]} is given as --read {named[0][2:]}=...")
             raise
 
     return _with_signature(with_read, command, {"read": _READ})
+
+
+def advise(error: Any) -> None:
+    """Add what to do to Typer's "No such option", where the command has `--read` in its place."""
+    option = getattr(error, "option_name", "")
+    if option in _READ_OPTIONS and any(x.name == "read" for x in error.ctx.command.params):
+        error.message += f"; the model knows it; to read otherwise: --read {option[2:]}=VALUE"
 
 
 def _with_signature(

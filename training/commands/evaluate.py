@@ -133,6 +133,7 @@ def _write_predictions(
     documents = RankedDocuments(
         dataset.fingerprint, split, bundle.manifest.digest, dataset.options.to_json(),
         dataset.division, left_out.is_left_out.nonzero()[0].tolist(), not left_out.unknown,
+        [each.id for each in dataset.split(split)], [each.id for each in dataset.labels],
     )  # fmt: skip
     return [*paths, documents.write(folder)]
 

@@ -171,11 +171,10 @@ def _tell(promotion: Promotion, log: PromotionLog) -> None:
     pair, decision = promotion.pair, promotion.decision
     if promotion.verdict is not None and (report := promotion.verdict.to_markdown()):
         print(report + "\n")
-    print("\n".join(f"- {reason}" for reason in decision.reasons))
-    print(f"\nWritten: {log.path}")
+    print(f"Written: {log.path}")
+    reasons = "; ".join(decision.reasons)
     if not decision.promote:
         raise PromotionRefusedError(
-            f"version {pair.candidate} is not promoted, version {pair.current} stays: "
-            f"{decision.reasons[0]}"
+            f"version {pair.candidate} is not promoted, version {pair.current} stays: {reasons}"
         )
-    print(f"Version {pair.candidate} is promoted.")
+    print(f"Version {pair.candidate} is promoted: {reasons}.")

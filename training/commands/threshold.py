@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -48,6 +48,10 @@ def threshold(
     confidence: Annotated[
         float, typer.Option(help="Probability that a promise holds in all bands at once.")
     ] = 0.9,
+    bands: Annotated[
+        Literal["each", "all"],
+        typer.Option(help="Promise in each band, or of all bands together only, which needs less."),
+    ] = "each",
     scorer: Annotated[
         str | None, typer.Option(help="Whose probabilities.", show_default="the model's default")
     ] = None,
@@ -81,6 +85,7 @@ def threshold(
         read_label_thresholds,
     )
     from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.calibration.promises import BAND_STARTS, WHOLE
     from longtail.training.evaluation.record import check_record_file, deliver
 
     store = Registry(registry)
@@ -92,7 +97,8 @@ def threshold(
     levels = _LEVELS if precision is None and recall is None else precision or ()
     wanted: list[tuple[Measure, float]] = [("precision", level) for level in levels]
     wanted += [("recall", level) for level in recall or ()]
-    found = find_promises(bundle, dataset, split, wanted, confidence, scorer, own)
+    starts = WHOLE if bands == "all" else BAND_STARTS
+    found = find_promises(bundle, dataset, split, wanted, confidence, scorer, own, starts)
     made = tuple(each for each in found if each.can_accept)
     texts = {PROMISES_NAME: promises_to_json(made)}
     number = publish_texts(store, bundle, texts, activate=activate, action="threshold")
@@ -104,5 +110,5 @@ def threshold(
     }
     said = f"Version {number} of {str(registry)!r} promises {', '.join(x.name for x in made)}."
     if lacking := ", ".join(x.name for x in found if not x.can_accept):
-        said += f" No band supports {lacking}, which it does not promise."
+        said += f" The documents do not support {lacking}, which it does not promise."
     print(deliver(json_file, figures, f"{promises_to_markdown(found)}\n\n{said}"))

@@ -51,7 +51,8 @@ class SparseConfig(_Section):
     loss: Literal["squared_hinge", "hinge"] = "squared_hinge"
     """The paper prints the hinge; its square is as good or better in fewer iterations."""
     cost: float = Field(default=1.0, gt=0)
-    """C of the SVM: how much an error costs against the weights' norm."""
+    """C of the SVM: how much an error costs against the weights' norm. A large one, as 100, is not
+    solved to the end: training stops after 100 passes, and rankings hardly change after them."""
     prune_below: float = Field(default=0.03, ge=0)
     """Weights of smaller magnitude are dropped."""
     exact_documents: int = Field(default=10_000, ge=0)

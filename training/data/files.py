@@ -220,7 +220,9 @@ def _one_source(data: Path, options: CorpusOptions, division: Division | None) -
     if found := division_of(documents):
         division = division or found
         splits = {name: replace(source, part=name, division=division) for name in SPLIT_NAMES}
-        hashed = "group" if division == "id" and options.group_column else division
+        hashed = "text"  # also of documents without ids, whatever those of the training had
+        if division == found == "id":
+            hashed = "group" if options.group_column else "id"
         remark = (
             f"its documents are divided by a hash of their {hashed} into train (8 of 10), dev "
             "and test (1 each), the same ones whenever it is read"

@@ -64,11 +64,18 @@ _WITHIN_NOTE = (
     "themselves, of documents that carry one, in percent."
 )
 
+IN_SPLIT = "in split"
+"""Follows the name of macro-F1 as the mean over the labels that a document of the split carries."""
+F1_NOTE = (
+    f"macro-F1@k is the mean over all labels of the band, 0 for one that the split lacks; "
+    f"'{IN_SPLIT}', over the labels of the band that a document of the split carries."
+)
 _OVERALL_COLUMNS = (
     *((ALL_LABELS, metric) for metric in ("P@1", "P@3", "P@5", "nDCG@5")),
     *((ALL_LABELS, metric) for metric in ("PSP@1", "PSP@3", "PSP@5", "R@10", "RP@5")),
     (ALL_LABELS, "coverage@5"),
     (TAIL_BIN, "macro-F1@5"),
+    (TAIL_BIN, f"macro-F1@5 {IN_SPLIT}"),
     (ZERO_SHOT_BIN, "R@10"),
 )
 WITHIN = "within the band"
@@ -76,7 +83,7 @@ WITHIN = "within the band"
 WITHIN_K = 10
 """k of such metrics."""
 _WITHIN_METRICS = tuple(f"{name}@{WITHIN_K} {WITHIN}" for name in ("R", "nDCG"))
-_BIN_METRICS = ("R@10", "nDCG@10", "macro-F1@5", "PSP@5")
+_BIN_METRICS = ("R@10", "nDCG@10", "macro-F1@5", f"macro-F1@5 {IN_SPLIT}", "PSP@5")
 _SHOT_METRICS = ("R@5", "R@10", "nDCG@5", "nDCG@10")
 
 
@@ -122,7 +129,7 @@ def measure(
 
     For a bin the truth is restricted to its labels and documents without one of them are left out;
     the ranking stays over all labels. The contingency tables of its macro-F1 are over all
-    documents.
+    documents; its mean is over all labels of the bin, and once more over those in the truth.
 
     Args:
         joined: The ranking beside the truth.
@@ -144,13 +151,16 @@ def measure(
     for name, is_in_subset in label_subsets(training_counts).items():
         kept = joined if name == ALL_LABELS else joined.restricted_to(is_in_subset)
         values: dict[str, float] = {}
+        true = np.unique(kept.true_labels)
         if kept.num_documents:
             for k in ks:
                 values |= _values_at(kept, k, weights)
                 values[f"macro-F1@{k}"] = float(label_f1[k][is_in_subset].mean())
+                in_split = label_f1[k][true].sum() / max(1, len(true))
+                values[f"macro-F1@{k} {IN_SPLIT}"] = float(in_split)
         measured[name] = SubsetMetrics(
             num_labels=int(np.count_nonzero(is_in_subset)),
-            num_true_labels=len(np.unique(kept.true_labels)),
+            num_true_labels=len(true),
             num_documents=kept.num_documents,
             num_occurrences=len(kept.true_labels),
             values=values,
@@ -213,7 +223,7 @@ class Evaluation:
     def tables(self) -> list[Table]:
         """Return tables with one row a scorer: of all labels, of groups, and within each band."""
         found = [
-            Table("All scorers", "", self.overall_cells(), has_best=True),
+            Table("All scorers", F1_NOTE, self.overall_cells(), has_best=True),
             Table(_SHOT_HEADING, self._shot_sizes(), self._shot_cells(), has_best=True),
         ]
         within = self._within_cells()
@@ -224,7 +234,7 @@ class Evaluation:
     def bin_tables(self) -> list[Table]:
         """Return a table of each scorer, with one row a frequency bin."""
         return [
-            Table(f"{scorer}: by training documents of the label", "", _bin_cells(subsets))
+            Table(f"{scorer}: by training documents of the label", F1_NOTE, _bin_cells(subsets))
             for scorer, subsets in self.scorers.items()
         ]
 

@@ -57,7 +57,7 @@ class Verdict:
         return {"verdict": "passed" if self.has_passed else "refused", **asdict(self)}
 
     def to_markdown(self) -> str:
-        """Return the figures as two tables, metrics in percent, then notes and reasons."""
+        """Return the figures as two tables, metrics in percent, then notes."""
         parts = []
         if self.tests:
             header = ["metric", "documents", "current", "candidate", "difference"]
@@ -69,8 +69,6 @@ class Verdict:
             parts.append(markdown_table(header, rows))
         if self.notes:
             parts.append("\n".join(f"Note: {note}." for note in self.notes))
-        if self.reasons:
-            parts.append("\n".join(f"- {reason}" for reason in self.reasons))
         return "\n\n".join(parts)
 
 

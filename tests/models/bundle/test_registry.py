@@ -147,11 +147,14 @@ def test_versions_are_sorted_as_numbers_and_other_names_are_no_versions(place):
     assert place.registry.versions() == list(range(1, 12))
 
 
-def test_the_same_bundle_published_twice_is_one_version(place):
+def test_the_same_bundle_published_twice_is_one_version_and_said_so(place, caplog):
     place.publish("a")
     place.publish("b")
     time = place.registry.published_at(1)
-    assert place.publish("a") == 1
+    assert not caplog.messages
+    assert place.publish("a") == place.publish("a") == 1
+    moved = "the same model as version 1; current moved from 2 to 1"
+    assert caplog.messages == [moved, "the same model as version 1"]
     assert place.registry.versions() == [1, 2] and place.registry.current() == 1
     assert place.registry.published_at(1) == time and ".incoming-staged" not in place.hidden()
 

@@ -143,3 +143,18 @@ def test_the_command_takes_filters_and_explains(tmp_path, trained_sparse):
     run = CliRunner().invoke(longtail.app, command)
     assert run.exit_code == 1
     assert "label set 'none' is not stored; the sets are some" in str(run.exception or run.output)
+
+
+@pytest.mark.parametrize(("ids", "num_guarded"), [(["=1+1", "@b", "c"], 2), (["a", "b", "-1"], 0)])
+def test_the_last_line_says_which_cells_got_an_apostrophe(
+    ids, num_guarded, tmp_path, trained_sparse
+):
+    source, target = tmp_path / "docs.csv", tmp_path / "out.csv"
+    source.write_text("id,text\n" + "".join(f"{each},imports of fish\n" for each in ids))
+    command = ["predict", "--input", str(source), "--output", str(target), "-k", "1"]
+    run = CliRunner().invoke(
+        longtail.app, [*command, "--registry", str(trained_sparse.registry.folder)]
+    )
+    last = run.stdout.splitlines()[-1]
+    assert ("apostrophe" in last) == (num_guarded > 0), run.output
+    assert not num_guarded or f"; {num_guarded} cells that begin as formulas" in last

@@ -37,9 +37,10 @@ def rows_of(path, delimiter=","):
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_the_rows_keep_their_columns_delimiter_and_line_ends(task, predictor, mark):
     asked = task(f'{mark}Nr;text;Preis\r\n1;"a;b";=2\r\n\r\n2;"x\ny";-3,50 %\r\n')
-    predict_file(asked, predictor)
+    tally = predict_file(asked, predictor)
     content = asked.target.read_bytes()
     assert content.startswith(b"\xef\xbb\xbfNr;text;Preis;labels;") and content.count(b"\r\n") == 3
+    assert tally.num_guarded == 1
     _, first, second = rows_of(asked.target, ";")
     assert (first[:3], second[:3]) == (["1", "a;b", "'=2"], ["2", "x\ny", "-3,50 %"])
     assert first[3:] == ["Label 0; Label 1", "L0; L1", "1.0000; 0.5000", ""]

@@ -11,7 +11,12 @@ from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.assessment.assess import LABEL_NAMES, NEAREST_NEIGHBOURS, assess
+from longtail.training.assessment.assess import (
+    LABEL_NAMES,
+    NEAREST_NEIGHBOURS,
+    assess,
+    assess_bundle,
+)
 from longtail.training.data.dataset import open_dataset
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 
@@ -106,6 +111,43 @@ def test_data_with_some_of_the_labels_is_measured_over_all_of_them(
     assert some.evaluation.num_labels == len(lines) > len(used)
     for scorer in predictor.scorers:
         assert some.evaluation.scorers[scorer] == found.evaluation.scorers[scorer]
+
+
+def test_languages_of_a_twentieth_of_the_documents_have_figures_of_their_own(
+    trained, copied_corpus
+):
+    path = copied_corpus / "test.jsonl"
+    documents = [json.loads(line) for line in path.read_text().splitlines()]
+    words = {"de": "der und die nicht", "en": "the and of with", "fr": "les des une dans"}
+    told = ["de"] * 12 + ["en"] * 26 + ["fr"] * 2 + [""] * 3
+    lines = [
+        {"text": f"{words.get(language, '')} zz{x['text'].replace(' ', '')[:9]} {row}",
+         "labels": x["labels"]}
+        for row, (language, x) in enumerate(zip(told, documents * 3, strict=False))
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    found = assess_bundle(trained.bundle, open_dataset(copied_corpus), "test")
+    assert list(found.languages) == ["en", "de"]  # two of 43 are less than a twentieth
+    rows = {name: np.array(told) == name for name in found.languages}
+    for name, measured in found.languages.items():
+        assert measured.num_documents == rows[name].sum()
+        for scorer, ranking in found.rankings.items():
+            best = ranking.labels[rows[name], :1]
+            is_right = np.take_along_axis(found.truth.toarray()[rows[name]], best, 1)
+            values = measured.scorers[scorer]["all"].values
+            assert values["P@1"] == pytest.approx(is_right.mean())
+    (table,) = found.language_tables
+    assert [row[:3] for row in table.cells[1]] == [
+        [language, number, scorer]
+        for language, number in (("English", "26"), ("German", "12"))
+        for scorer in found.rankings
+    ]
+    assert "in German" in found.summary(trained.bundle.manifest).text
+    assert found.to_json()["languages"]["de"]["num_documents"] == 12
+
+
+def test_one_language_has_no_table(found):
+    assert found.languages == {} and found.language_tables == []
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit
 
+from longtail.models.scorers.promises import Promise
 from longtail.training.calibration.promises import (
     BAND_STARTS,
+    WHOLE,
     AnsweredDocuments,
     bet_p_value,
     fit_promise,
@@ -76,6 +78,61 @@ def test_a_rule_counts_as_its_promise_accepts_and_says_why_a_band_has_none() -> 
     refused = promise.bands[0]
     assert refused.thresholds == ()
     assert "probability of at least 0.8" in refused.refusal
+
+
+def share_of_best_place(documents: AnsweredDocuments, error: float) -> float:
+    """The part of the error that the best labels have: P(Poisson(mean) >= 1) / mean."""
+    mean = documents.counts.sum() / documents.num_training_documents
+    return error * (1 - math.exp(-mean)) / mean
+
+
+def test_all_bands_together_keep_promises_that_no_band_supports() -> None:
+    rng = np.random.default_rng(8)
+    others, shares = documents_of(rng, 3000)
+    is_kept, num_in_bands, num_of_whole = [], 0, 0
+    for _ in range(60):
+        documents, _ = documents_of(rng, 100)
+        num_in_bands += fit_promise(documents, "sparse", "precision", 0.9, 0.9).can_accept
+        for level in (0.9, 0.8):
+            whole = fit_promise(documents, "sparse", "precision", level, 0.9, WHOLE)
+            if whole.can_accept:
+                is_kept.append(shares[others.accepted_by(whole)].mean() >= level)
+                num_of_whole += level == 0.9
+    assert num_of_whole > 5 * num_in_bands
+    assert len(is_kept) > 60 and np.mean(is_kept) >= 0.9
+
+
+def test_a_rule_of_the_whole_has_all_of_the_error_by_exact_binomial_tails() -> None:
+    documents, _ = documents_of(np.random.default_rng(9), 400)
+    (band,) = fit_promise(documents, "sparse", "precision", 0.8, 0.9, WHOLE).bands
+    is_best = documents.probabilities[:, 0] >= band.thresholds[0]
+    n, wrong = int(is_best.sum()), int((is_best & ~documents.is_right[:, 0]).sum())
+    tail = sum(math.comb(n, i) * 0.2**i * 0.8 ** (n - i) for i in range(wrong + 1))
+    assert tail <= share_of_best_place(documents, 0.1)
+    accepted = documents.accepted_by(Promise("precision", 0.8, 0.9, "sparse", 400, (band,)))
+    assert band.num_accepted == accepted.sum()  # of labels of every band
+
+
+@pytest.mark.parametrize("starts", [BAND_STARTS, WHOLE])
+def test_a_refusal_names_the_highest_level_that_can_be_promised_and_it_is_kept(starts) -> None:
+    rng = np.random.default_rng(10)
+    others, shares = documents_of(rng, 3000)
+    numbers = np.searchsorted(starts, COUNTS[others.labels], side="right") - 1
+    is_kept = []
+    for draw in range(20):
+        documents, _ = documents_of(rng, 250)
+        promise = fit_promise(documents, "sparse", "precision", 0.97, 0.9, starts)
+        for number, band in enumerate(promise.bands):
+            if "highest" not in band.refusal:
+                continue
+            highest = float(band.refusal.rpartition(" ")[2])
+            for level in np.arange(97, round(100 * highest) - 1, -1) / 100 if draw == 0 else ():
+                rule = fit_promise(documents, "sparse", "precision", level, 0.9, starts)
+                assert bool(rule.bands[number].thresholds) == (level == highest)
+            named = fit_promise(documents, "sparse", "precision", highest, 0.9, starts)
+            marks = others.accepted_by(named) & (numbers == number)
+            is_kept.append(shares[marks].mean() >= highest)
+    assert len(is_kept) > 15 and np.mean(is_kept) >= 0.9
 
 
 def test_a_threshold_is_safe_by_the_binomial_tail_of_its_wrong_labels() -> None:

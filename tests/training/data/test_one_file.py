@@ -93,6 +93,14 @@ def test_with_ids_an_edited_text_stays_in_its_split(tmp_path, caplog):
     assert open_dataset(tmp_path / "a.jsonl", division="text").fingerprint != before.fingerprint
 
 
+def test_documents_without_ids_are_not_said_to_be_divided_by_them(tmp_path, caplog):
+    path = write(tmp_path / "a.jsonl", TEXTS)
+    dataset = open_dataset(path, division="id")  # as those of the training were
+    assert "divided by a hash of their text into" in caplog.text
+    assert "of their id" not in caplog.text
+    assert all(slow_part_of(x) == "test" for x in dataset.split("test").texts())
+
+
 def test_the_fingerprint_knows_options_and_division(tmp_path):
     path = write(tmp_path / "train.jsonl", TEXTS)
     plain = open_dataset(tmp_path).fingerprint

@@ -65,6 +65,27 @@ def test_macro_f1_of_a_bin_counts_false_positives_on_all_documents():
     assert tail.values["macro-F1@1"] == pytest.approx(2 / 3)
 
 
+def test_macro_f1_is_a_mean_over_all_labels_of_a_band_and_over_those_that_the_split_has(evaluation):
+    rng = np.random.default_rng(6)
+    truth = (rng.random((30, len(COUNTS))) < 0.15).astype(np.float32)
+    truth[:, [3, 8]] = 0  # labels that the split lacks
+    labels = np.array([rng.permutation(len(COUNTS))[:3] for _ in range(30)])
+    measured = measure(join_truth(labels, csr_array(truth)), COUNTS, 6000, ks=(3,))
+    for name, is_in in label_subsets(COUNTS).items():
+        f1 = {}
+        for label in np.flatnonzero(is_in):
+            predicted = (labels == label).any(axis=1)
+            hits = (predicted & (truth[:, label] > 0)).sum()
+            f1[label] = 2 * hits / max(1, predicted.sum() + truth[:, label].sum())
+        values = measured[name].values
+        assert values["macro-F1@3"] == pytest.approx(np.mean([*f1.values()]))
+        in_split = [value for label, value in f1.items() if truth[:, label].any()]
+        assert values["macro-F1@3 in split"] == pytest.approx(np.mean(in_split))
+    header, _ = evaluation.overall_cells()
+    assert header[-3:-1] == ["macro-F1@5 (1-9)", "macro-F1@5 in split (1-9)"]
+    assert "mean over all labels of the band" in evaluation.tables()[0].note
+
+
 def test_shot_groups_are_measured_with_their_own_labels_as_truth_in_the_whole_ranking():
     rng = np.random.default_rng(4)
     counts = rng.choice([0, 3, 49, 50, 200], 30)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.special import log_expit
+from scipy.special import expit, log_expit
 
 from longtail.training.label_tree.cpu_kernel import NodeArrays, fit_nodes
 
@@ -38,6 +38,26 @@ def test_the_weights_of_two_labels_are_those_of_the_optimum(num_rows, num_featur
     best = minimize(loss, weights, options={"gtol": 1e-6})
     assert loss(weights) == pytest.approx(best.fun, abs=1e-6 * float(counts.sum()), rel=1e-6)
     assert value == pytest.approx(log_likelihood(weights), abs=1e-5 * float(counts.sum()))
+
+
+def test_two_labels_with_very_many_rows_are_fitted_to_all_of_them():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8193, 4)).astype(np.float32)
+    is_second = rng.random(8193) < expit(x @ np.array([1.0, -0.5, 0.3, 0.0]) + 0.4)
+    counts = np.column_stack([~is_second, is_second]).astype(float)
+    value, goes_right, weights = fit_node(nodes_of(x, counts), 2, strength=1.0)
+    right, augmented = counts @ goes_right.astype(float), np.column_stack([x, np.ones(len(x))])
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        scores = augmented @ weights
+        signs = np.where(right, scores, -scores)
+        gradient = augmented.T @ (right - expit(scores)) - 2 * weights
+        return weights @ weights - log_expit(signs).sum(), -gradient
+
+    options = {"ftol": 1e-15, "gtol": 1e-9}
+    best = minimize(loss, np.zeros(5), jac=True, method="L-BFGS-B", options=options)
+    assert loss(weights)[0] == pytest.approx(best.fun, abs=1e-6 * len(x))
+    assert value == pytest.approx(weights @ weights - loss(weights)[0], abs=1e-6 * len(x))
 
 
 def rows_of(num_rows: int, num_features: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
