@@ -22,6 +22,8 @@ from longtail.models.results import Prediction
 from longtail.models.sharing.addresses import find_model
 
 _TEXT_TYPES = frozenset({"string", "large_string", "string_view", "null"})
+MAX_TEXT_BYTES = 2**24
+"""Of one text."""
 _LOCK = Lock()  # held by the one thread that loads models, or computes on a GPU
 
 
@@ -110,11 +112,15 @@ class ArrowPredictor:
         """Return the values of the added columns, where a row has them."""
         # As bytes: some writers do not check for UTF-8.
         columns = [batch.column(name).cast("large_binary").to_pylist() for name in self._text]
-        texts = [
-            joined(tuple((x or b"").decode(errors="surrogateescape") for x in cells))
-            for cells in zip(*columns, strict=True)
-        ]
-        faults = [fault_of(text) for text in texts]
+        texts: list[str] = []
+        faults: list[str | None] = []
+        for cells in zip(*columns, strict=True):
+            size = sum(len(x or b"") for x in cells)
+            long = f"has {size} bytes, expected at most {MAX_TEXT_BYTES}; divide it"
+            is_long = size > MAX_TEXT_BYTES
+            read = [(x or b"").decode(errors="surrogateescape") for x in cells if not is_long]
+            texts.append(joined(tuple(read)))
+            faults.append(long if is_long else fault_of(texts[-1]))
         good = [text for text, fault in zip(texts, faults, strict=True) if fault is None]
         with _LOCK:
             model = self._load()
