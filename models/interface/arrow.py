@@ -112,15 +112,14 @@ class ArrowPredictor:
         """Return the values of the added columns, where a row has them."""
         # As bytes: some writers do not check for UTF-8.
         columns = [batch.column(name).cast("large_binary").to_pylist() for name in self._text]
-        texts: list[str] = []
+        texts: list[Any] = []
         faults: list[str | None] = []
         for cells in zip(*columns, strict=True):
             size = sum(len(x or b"") for x in cells)
+            kept = cells if size <= MAX_TEXT_BYTES else ()
+            texts.append(joined(tuple((x or b"").decode(errors="surrogateescape") for x in kept)))
             long = f"has {size} bytes, expected at most {MAX_TEXT_BYTES}; divide it"
-            is_long = size > MAX_TEXT_BYTES
-            read = [(x or b"").decode(errors="surrogateescape") for x in cells if not is_long]
-            texts.append(joined(tuple(read)))
-            faults.append(long if is_long else fault_of(texts[-1]))
+            faults.append(fault_of(texts[-1]) if kept else long)
         good = [text for text, fault in zip(texts, faults, strict=True) if fault is None]
         with _LOCK:
             model = self._load()

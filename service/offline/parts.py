@@ -25,7 +25,7 @@ import numpy as np
 from fsspec.core import url_to_fs
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from pydantic import Field, TypeAdapter
+from pydantic import Field, create_model
 from tqdm import tqdm
 
 from longtail.models.bundle.bundle import file_info
@@ -45,26 +45,11 @@ MAX_BATCH_BYTES = 2**26
 _Count: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    sha256: str
-    size_bytes: _Count
-    key: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    part: str
-    rows: _Count
-    errors: _Count
-    truncated: _Count
-    first_error: str
-    input: _File
-    output: _File
-    defaults: dict[str, Any]
-
-
-_check_record = TypeAdapter(_Record).validate_json
+_File = create_model("_File", sha256=str, size_bytes=_Count, key=(Any, None))
+_Record = create_model(
+    "_Record", part=str, rows=_Count, errors=_Count, truncated=_Count, first_error=str,
+    input=_File, output=_File, defaults=dict[str, Any],
+)  # fmt: skip
 Record: TypeAlias = dict[str, Any]
 Answer: TypeAlias = Callable[["Parts", Sequence[str]], Iterable[Record]]
 """Answers parts by their names, and yields their records in any order."""
@@ -178,7 +163,7 @@ class Parts:
         records, done = dict[str, Record](), dict[str, Record]()
         for line in b"\n".join(contents[name] for name in noted).splitlines():  # the oldest first
             with suppress(ValueError):  # cut off, or not ours
-                _check_record(line, strict=True)
+                _Record.model_validate_json(line, strict=True)
                 record = json.loads(line)
                 records[record["part"]] = record
         for name in sorted({*found} - {*own}):
@@ -213,15 +198,17 @@ class Parts:
         given = parquet.read_schema(source)
         schema = self.predictor.schema(given)
         repeated = [x.name for x in given if str(x.type) in {"string", "large_string", "binary"}]
-        with parquet.ParquetFile(source, read_dictionary=repeated) as part:
-            with parquet.ParquetWriter(target, schema) as out:
-                for batch in self.predictor(_bounded_batches(part, given)):
-                    out.write_batch(batch)
-                    for row in batch.select(["error", "remarks"]).to_pylist():
-                        if row["error"]:
-                            tally.note_error(tally.num_lines, row["error"])
-                        tally.num_truncated += "truncated" in (row["remarks"] or ())
-                        tally.num_lines += 1
+        with (
+            parquet.ParquetFile(source, read_dictionary=repeated) as part,
+            parquet.ParquetWriter(target, schema) as out,
+        ):
+            for batch in self.predictor(_bounded_batches(part, given)):
+                out.write_batch(batch)
+                for row in batch.select(["error", "remarks"]).to_pylist():
+                    if row["error"]:
+                        tally.note_error(tally.num_lines, row["error"])
+                    tally.num_truncated += "truncated" in (row["remarks"] or ())
+                    tally.num_lines += 1
         counts = (tally.num_lines, tally.num_errors, tally.num_truncated, tally.first_error)
         return dict(zip(("rows", "errors", "truncated", "first_error"), counts, strict=True))
 

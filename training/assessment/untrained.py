@@ -80,14 +80,13 @@ class LeftOut:
             return dataset
         return dataset.with_splits({split_name: dataset.split(split_name).part(~self.is_left_out)})
 
-    def check(self, where: object, split_name: str, who: str, *, num_by_id: int = 0) -> None:
+    def check(self, where: object, split_name: str, who: str) -> None:
         """Refuse to measure on too few documents, or on what is left where most are left out.
 
         Args:
             where: The corpus, for the message.
             split_name: The split.
             who: The versions.
-            num_by_id: Documents that are recognised by their id alone.
 
         Raises:
             DataError: As said.
@@ -98,9 +97,6 @@ class LeftOut:
         if not self.count or total - self.count >= least:
             return
         got, advice = [f"{self.num_trained_on} that {who} was trained on"], ["use --split test"]
-        if num_by_id:
-            got.append(f"{num_by_id} of them by their id")
-            advice.append("--read id-column=NAME if equal ids are no equal documents")
         if self.num_unrecognised:
             got.append(f"{self.num_unrecognised} new or edited without an id")
             advice.append("a folder of their own for new documents, as test.csv")
@@ -250,15 +246,13 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
     """
     found = dataset.split(split_name).scan()
     trained, has_ids = np.zeros(len(found.texts), dtype=np.bool_), found.ids != NO_DIGEST
-    calibrated, by_id, is_told, unknown = trained.copy(), trained.copy(), ~trained, []
+    calibrated, is_told, unknown = trained.copy(), ~trained, []
     for bundle in bundles:
         record = read_trained_on(bundle)
         if record is not None:
             _check_columns(bundle, record, dataset)
         if record is not None and record.digests:
-            of_train = record.knows(TRAIN, found.texts, found.ids)
-            trained |= of_train
-            by_id |= of_train & ~record.knows(TRAIN, found.texts, np.zeros_like(found.ids))
+            trained |= record.knows(TRAIN, found.texts, found.ids)
             of_dev = record.knows(DEV, found.texts, found.ids)
             calibrated |= of_dev
             # The hash of an id says in which split the document was at training, too.
@@ -285,8 +279,7 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
         tuple(unknown),
     )
     who = " and ".join(f"version {bundle.folder.name}" for bundle in bundles)
-    num_by_id = int(np.count_nonzero(by_id))
-    left_out.check(dataset.folder, split_name, who, num_by_id=num_by_id)
+    left_out.check(dataset.folder, split_name, who)
     if said := str(left_out):
         logger.warning("%s, split %r: %s", dataset.folder, split_name, said)
     return left_out
