@@ -22,7 +22,7 @@ from longtail.models.errors import (
     BundleNotFoundError,
     ConfigError,
 )
-from longtail.models.files.durable import make_read_only
+from longtail.models.files import durable
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 
 PUBLISH = """
@@ -340,7 +340,7 @@ def test_a_folder_of_other_files_is_no_registry_to_publish_in(tmp_path):
 
 
 def test_files_of_a_version_are_read_only_and_its_folders_are_not(place, monkeypatch):
-    monkeypatch.setattr("longtail.models.bundle.registry.make_read_only", make_read_only)
+    monkeypatch.setattr("longtail.models.bundle.registry.make_read_only", durable.make_read_only)
     place.publish("a")
     folder = place.registry.folder_of(1)
     modes = {path.name: path.stat().st_mode & 0o777 for path in folder.rglob("*")}
