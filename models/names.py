@@ -39,8 +39,9 @@ Abstention = Literal["no-known-word", "unlike-training", "below-threshold"]
 documents of the corpus; or no label reaches the threshold of the promise."""
 
 ReviewFailure = Literal[
-    "busy", "daily-limit", "not-fitted", "request-limit", "reviewer-failed", "time-limit"
-]
+    "busy", "daily-limit", "not-fitted", "request-limit", "reviewer-failed", "reviewer-paused",
+    "time-limit",
+]  # fmt: skip
 """Why a text was not reviewed: too much work is waiting for its candidates; the reviews of the day
 or of the request are used up; the version was not fitted to the reviewer of the service, or for
 another scorer; the reviewer gave no usable scores, or none in time."""

@@ -208,6 +208,7 @@ def _redeployer(
         load,
         source=source,
         memory_factor=settings.memory_factor,
+        map_arrays=settings.map_arrays,
         prepare_thread=prepare_thread,
         available_gpu=partial(available_gpu_bytes, settings.device),
     )

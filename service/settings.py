@@ -135,6 +135,10 @@ class Settings(BaseSettings):
     or in its place, with answers of 503 meanwhile (`resource-preserving`)."""
     memory_factor: float = Field(2, ge=0, allow_inf_nan=False)
     """Free memory needed to load a version, as a multiple of its files; 0 checks nothing."""
+    map_arrays: Literal["auto", "always", "never"] = "auto"
+    """Whether large arrays stay in their files, once in memory for all processes. A file that is
+    cut short in place then ends the process; so `auto` copies those that other users can write
+    to."""
     canary_version: int | None = Field(None, ge=1)
     """Version that gets a share of the requests that name none."""
     canary_share: float = Field(0, ge=0, le=1)

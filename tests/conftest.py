@@ -20,8 +20,11 @@ from threadpoolctl import threadpool_limits
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from longtail.models.bundle import registry
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
+from longtail.models.sharing import addresses
+from longtail.service.versions import sources
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.pipeline.train import Run, train
@@ -52,6 +55,15 @@ def one_thread():
     with threadpool_limits(1):
         yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def writable_versions():
+    """Tests damage files of versions in place, which are read-only otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (registry, addresses, sources):
+            patch.setattr(module, "make_read_only", lambda folder: None, raising=False)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,13 @@ nothing in a bundle can run code.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import stat
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -42,6 +44,7 @@ _CHUNK_BYTES = 2**22
 _MAX_TEXT_BYTES = 2**30
 _MAX_HEADER_BYTES = 2**20
 """What a safetensors file says of its arrays, in JSON, of some hundred bytes each."""
+MapArrays: TypeAlias = Literal["auto", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,13 @@ class Bundle:
         folder: Where it lies.
         manifest: What it says of itself.
         catalogue: Its labels.
+        map_arrays: Whether arrays may stay in their files (see `maps`).
     """
 
     folder: Path
     manifest: Manifest
     catalogue: LabelCatalogue
+    map_arrays: MapArrays = "auto"
 
     @property
     def encoder_folder(self) -> Path:
@@ -68,15 +73,26 @@ class Bundle:
 
         Args:
             name: Of the file.
-            mapped: Arrays that stay in it: read-only, read from disk when they are used, and in
-                memory once for all processes. Who uses them can't rely on an earlier check.
+            mapped: Arrays that stay in it, where `maps` allows it: read-only, read from disk when
+                they are used, and in memory once for all processes. Who uses them can't rely on an
+                earlier check.
         """
+        if not self.maps(name):
+            mapped = ()
         with safe_open(self.folder / name, framework="np") as file:
             names = set(file.keys())
             arrays = {key: file.get_tensor(key) for key in names.difference(mapped)}
         if shared := names.intersection(mapped):
             arrays |= mapped_arrays(self.folder / name, shared)
         return arrays
+
+    def maps(self, name: str) -> bool:
+        """Whether arrays of a file may stay in it; "auto": unless other users can write to it."""
+        if self.map_arrays != "auto":
+            return self.map_arrays == "always"
+        found = (self.folder / name).stat()
+        is_trusted = found.st_uid in {0, os.geteuid()}
+        return not found.st_mode & (0o022 if is_trusted else 0o222)
 
     def text(self, name: str) -> str:
         """Return the content of one text file."""

@@ -26,7 +26,7 @@ from longtail.models.bundle.bundle import Bundle, check_regular_file, open_bundl
 from longtail.models.bundle.change_log import CHANGES_NAME, Author, ChangeLog
 from longtail.models.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
 from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
-from longtail.models.files.durable import sync_folder, write_json_durably
+from longtail.models.files.durable import make_read_only, sync_folder, write_json_durably
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, visible_names
 from longtail.models.files.typed_json import json_forms
@@ -189,6 +189,7 @@ class Registry:
         with self._locked():
             staged = self.folder / f"{_INCOMING_PREFIX}staged"
             digest = write(staged).digest
+            make_read_only(staged)
             before = state = self.state()
             known = self._version_with(digest)
             version = known or self._next_number(state)

@@ -1,8 +1,9 @@
 """The record of the documents that a model was trained on, so that it is not measured on them.
 
 A text is recorded as a digest: BLAKE2b, of 8 bytes, of its UTF-8 bytes with white space normalised.
-So is the id of a document that has one: an edited text is recognised by it. The digests give no
-text back, but whoever has a text can tell whether the model was trained on it.
+Whoever has a text can tell whether the model was trained on it, and who tries many finds texts that
+can be guessed: titles, names, numbers. So ids of documents are not recorded; bundles of earlier
+releases have digests of them, by which edited texts are recognised, too.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class TrainedOn:
             corpus has files for its splits, or only a training split.
         digests: "train_texts", "train_ids", and so for dev and test, each rising, each once. Dev
             documents are those that the model was calibrated on, test documents those that were
-            set apart. Empty in a bundle that is to reveal none of them.
+            set apart. Those of ids are empty but in bundles of earlier releases. No arrays are in
+            a bundle that is to reveal none of them.
     """
 
     text_columns: tuple[str, ...] = ()
@@ -71,18 +73,14 @@ class TrainedOn:
         """Whether documents are recognised by their ids, too."""
         return bool(self.digests) and len(self.digests[f"{TRAIN}_ids"]) > 0
 
-    def with_documents(self, split: str, texts: Iterable[str], ids: Iterable[str]) -> TrainedOn:
-        """Return the record with more documents; the same where it holds no digests.
-
-        Ids are added where there are some already.
-        """
+    def with_documents(self, split: str, texts: Iterable[str]) -> TrainedOn:
+        """Return the record with more documents and no ids; the same where it holds no digests."""
         if not self.digests:
             return self
-        added = {f"{split}_texts": digests_of(texts)}
-        if self.has_ids:
-            added[f"{split}_ids"] = digests_of(ids, is_id=True)
-        grown = {name: np.union1d(self.digests[name], new) for name, new in added.items()}
-        return replace(self, digests={**self.digests, **grown})
+        name, none = f"{split}_texts", np.array([], dtype=np.uint64)
+        grown = {name: np.union1d(self.digests[name], digests_of(texts))}
+        ids = {f"{each}_ids": none for each in (TRAIN, DEV, TEST)}
+        return replace(self, digests={**self.digests, **grown, **ids})
 
     def texts(self) -> dict[str, str]:
         """Return the text file of a bundle that holds this, by its name."""

@@ -67,6 +67,17 @@ def share_like(folder: Path, model: Path) -> None:
             path.chmod(file_mode)
 
 
+def make_read_only(folder: Path) -> None:
+    """Let nobody write over files in place, which ends a process that maps them.
+
+    A file of another owner stays as it is.
+    """
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with suppress(PermissionError):
+                path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o222)
+
+
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file.
 
@@ -134,12 +145,15 @@ def write_lines_durably(path: Path, lines: Iterable[str], *, is_private: bool = 
 
 _ENTRY_START = b'{"at": '
 """First bytes of every line of a journal."""
+_TORN_END = b" (cut off)"
+"""Ends a line whose writer was killed; an entry ends with a brace."""
 
 
 def append_entry(path: Path, fields: Mapping[str, Any]) -> None:
     """Append one JSON object with the time, as "at", to a journal; on return it is on disk.
 
-    Several processes may append to one file. A last line whose writer was killed is cut off.
+    Several processes may append to one file, which may be append-only (`chattr +a`). A last line
+    whose writer was killed stays, marked as cut off.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
     line = json.dumps({"at": now, **fields}, ensure_ascii=False)
@@ -147,8 +161,9 @@ def append_entry(path: Path, fields: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        _cut_torn_line(file.fileno())
-        file.write(line.encode() + b"\n")
+        size = os.fstat(file.fileno()).st_size
+        is_torn = size and os.pread(file.fileno(), 1, size - 1) != b"\n"
+        file.write((_TORN_END + b"\n" if is_torn else b"") + line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
     if is_new:
@@ -156,7 +171,7 @@ def append_entry(path: Path, fields: Mapping[str, Any]) -> None:
 
 
 def read_entries(path: Path, key: str, advice: str) -> list[dict[str, Any]]:
-    """Return the objects of a journal; a last line that was not written to its end is left out.
+    """Return the objects of a journal; lines that were not written to their end are left out.
 
     Args:
         path: The file; without it there are no entries.
@@ -173,6 +188,8 @@ def read_entries(path: Path, key: str, advice: str) -> list[dict[str, Any]]:
         lines.append(torn)
     entries = []
     for number, line in enumerate(lines, 1):
+        if line.endswith(_TORN_END) and _is_begun(line.removesuffix(_TORN_END)):
+            continue
         try:
             entry = parse_json(line.decode())
         except ValueError:
@@ -186,11 +203,3 @@ def read_entries(path: Path, key: str, advice: str) -> list[dict[str, Any]]:
 def _is_begun(line: bytes) -> bool:
     """Whether a line without an end may be one of a journal, or nothing."""
     return line[: len(_ENTRY_START)] == _ENTRY_START[: len(line)]
-
-
-def _cut_torn_line(handle: int) -> None:
-    size = os.fstat(handle).st_size
-    content = os.pread(handle, size, 0)
-    end = content.rfind(b"\n") + 1
-    if end < size and _is_begun(content[end:]):
-        os.ftruncate(handle, end)

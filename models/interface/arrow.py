@@ -22,6 +22,8 @@ from longtail.models.results import Prediction
 from longtail.models.sharing.addresses import find_model
 
 _TEXT_TYPES = frozenset({"string", "large_string", "string_view", "null"})
+MAX_TEXT_BYTES = 2**24
+"""Of one text."""
 _LOCK = Lock()  # held by the one thread that loads models, or computes on a GPU
 
 
@@ -110,11 +112,14 @@ class ArrowPredictor:
         """Return the values of the added columns, where a row has them."""
         # As bytes: some writers do not check for UTF-8.
         columns = [batch.column(name).cast("large_binary").to_pylist() for name in self._text]
-        texts = [
-            joined(tuple((x or b"").decode(errors="surrogateescape") for x in cells))
-            for cells in zip(*columns, strict=True)
-        ]
-        faults = [fault_of(text) for text in texts]
+        texts: list[Any] = []
+        faults: list[str | None] = []
+        for cells in zip(*columns, strict=True):
+            size = sum(len(x or b"") for x in cells)
+            kept = cells if size <= MAX_TEXT_BYTES else ()
+            texts.append(joined(tuple((x or b"").decode(errors="surrogateescape") for x in kept)))
+            long = f"has {size} bytes, expected at most {MAX_TEXT_BYTES}; divide it"
+            faults.append(fault_of(texts[-1]) if kept else long)
         good = [text for text, fault in zip(texts, faults, strict=True) if fault is None]
         with _LOCK:
             model = self._load()

@@ -173,11 +173,13 @@ def _read_models(bundle: Bundle, sparse: SparseModel) -> dict[str, Any]:
     }
 
 
-def mapped_bytes(manifest: Manifest) -> int:
+def mapped_bytes(bundle: Bundle) -> int:
     """Return the bytes of the arrays of a bundle that stay in their files."""
     found = 0
     for kind in KINDS.values():
-        arrays = manifest.tensors.get(kind.file, {})
+        arrays = bundle.manifest.tensors.get(kind.file, {})
+        if arrays and not bundle.maps(kind.file):
+            continue
         infos = [arrays[name] for name in kind.mapped if name in arrays]
         found += sum(prod(info.shape) * int(info.dtype[1:]) // 8 for info in infos)
     return found

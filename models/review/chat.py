@@ -13,7 +13,7 @@ from typing import Any
 
 from longtail.models.errors import ConfigError
 from longtail.models.review.endpoint import Endpoint
-from longtail.models.review.reviewer import ReviewError
+from longtail.models.review.reviewer import ReviewError, number
 
 _NUM_LOGPROBS = 20
 """The most that services give."""
@@ -67,7 +67,7 @@ def _log_odds(answer: Any) -> float:
     """Return log P(yes) - log P(no); one that is not listed has at most the least listed share."""
     listed = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
     words = [str(each["token"]).strip(" \n▁Ġ\"'.*").lower() for each in listed]
-    values = [float(each["logprob"]) for each in listed]
+    values = [number(each["logprob"]) for each in listed]
     if not all(value <= _MOST for value in values):  # NaN is not, either
         raise ValueError
     shares = [math.exp(max(value, _LEAST)) for value in values]

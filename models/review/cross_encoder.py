@@ -14,7 +14,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 
 from longtail.models.encoders.families import num_positions
 from longtail.models.encoders.pretrained import find_encoder, load_tokenizer
-from longtail.models.errors import ConfigError
+from longtail.models.errors import ConfigError, LongtailError
+from longtail.models.files.durable import read_json
 from longtail.models.review.reviewer import ReviewError
 
 _MAX_TOKENS = 512
@@ -35,8 +36,18 @@ class CrossEncoder:
         if not folder.is_dir():
             raise ConfigError(f"cross-encoder {address!r}: expected a folder on this machine")
         self.name = f"cross-encoder {find_encoder(address).sha256[:12]}"
-        self._tokenizer = load_tokenizer(folder)
-        self._model = _load(folder)
+        try:
+            _check_classes(folder)  # first: a configuration makes objects of all classes
+            self._tokenizer = load_tokenizer(folder)
+            self._model = _load(folder)
+        except Exception as error:  # each library has its own
+            if isinstance(error, LongtailError):
+                raise
+            told = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+            raise ConfigError(
+                f"cross-encoder in {address!r}: can't be loaded ({told}); expected the files of "
+                "save_pretrained of a sequence classifier that transformers knows"
+            ) from error
         self.reads_keywords = bool(getattr(self._model.config, "reads_keywords", False))
         most = self._tokenizer.model_max_length  # as trained, where its files say it
         self._max_tokens = min(_MAX_TOKENS, num_positions(self._model), most)
@@ -71,15 +82,20 @@ class CrossEncoder:
         return found
 
 
+def _check_classes(folder: Path) -> None:
+    said = read_json(folder / "config.json")
+    num_labels = max(said.get("num_labels") or 0, len(said.get("id2label") or ())) or 2
+    if num_labels not in {1, 2}:
+        raise ConfigError(
+            f"cross-encoder in {str(folder)!r}: it has {num_labels} classes; expected one "
+            "score, or two classes of which the second means that the label fits"
+        )
+
+
 def _load(folder: Path) -> PreTrainedModel:
     safely: Any = {"local_files_only": True, "trust_remote_code": False}
     config = AutoConfig.from_pretrained(folder, **safely)
     config._attn_implementation = None  # else a file could name a package of native code
-    if config.num_labels not in {1, 2}:
-        raise ConfigError(
-            f"cross-encoder in {str(folder)!r}: it has {config.num_labels} classes; expected one "
-            "score, or two classes of which the second means that the label fits"
-        )
     model: PreTrainedModel
     model, found = AutoModelForSequenceClassification.from_pretrained(
         folder, **safely, config=config, use_safetensors=True, dtype=torch.float32,
@@ -90,5 +106,7 @@ def _load(folder: Path) -> PreTrainedModel:
             f"cross-encoder in {str(folder)!r}: weights {sorted(missing)[:3]} are missing; "
             "expected a model that was trained to classify pairs of texts, not a bare encoder"
         )
+    if not all(torch.isfinite(weights).all() for weights in model.parameters()):
+        raise ConfigError(f"cross-encoder in {str(folder)!r}: weights are not finite; train again")
     model.train(mode=False)
     return model

@@ -10,7 +10,7 @@ import httpx
 from pydantic_core import from_json
 
 from longtail.models.errors import ConfigError
-from longtail.models.review.reviewer import PassingReviewError, ReviewError
+from longtail.models.review.reviewer import PassingReviewError, ReviewError, number
 
 T = TypeVar("T")
 _MAX_ANSWER_BYTES = 2**18
@@ -98,7 +98,7 @@ class RerankReviewer(Endpoint):
 
 
 def _ranked_scores(answer: list[dict[str, Any]], num: int) -> list[float]:
-    score_of = {each["index"]: float(each["score"]) for each in answer}
+    score_of = {number(each["index"]): number(each["score"]) for each in answer}
     if len(answer) != num:
         raise ValueError
     return [score_of[index] for index in range(num)]

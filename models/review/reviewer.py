@@ -61,6 +61,13 @@ def candidate_text(label: Label, *, with_keywords: bool = False) -> str:
     return PART_END.join(parts)[:_MAX_CANDIDATE_CHARACTERS]
 
 
+def number(value: object) -> float:
+    """Return a number of an answer; neither true nor text is one, though `float` takes them."""
+    if type(value) not in {int, float}:
+        raise TypeError
+    return float(value)  # type: ignore[arg-type]
+
+
 async def attempted_scores(
     reviewer: Reviewer,
     text: str,

@@ -13,6 +13,7 @@ from longtail.models.bundle import bundle as local
 from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.errors import BundleError, BundleNotFoundError, ConfigError
+from longtail.models.files.durable import make_read_only
 from longtail.models.sharing.places import Place
 from longtail.models.sharing.transfer import fetch, read_manifest, read_state
 
@@ -90,6 +91,7 @@ def _open_copy(digest: str, copy: Callable[[Path], None]) -> local.Bundle:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
             if not folder.is_dir():
                 copy(incoming)
+                make_read_only(incoming)
                 incoming.rename(folder)
     except OSError as error:
         raise BundleError(

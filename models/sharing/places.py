@@ -6,15 +6,17 @@ them. Reading asks for files by name, those of the manifest alone: nothing else 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias
 from urllib.parse import quote
 
 from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES
@@ -116,9 +118,14 @@ class Place:
         return lambda name: archive.open(folder + name)
 
     def _open_file(self, name: str) -> Any:
+        from fsspec.implementations.local import LocalFileSystem
+
         with reaching(self._uri):
+            path = f"{self._path}/{name}"
             try:
-                return self._files.open(f"{self._path}/{name}", "rb")
+                if isinstance(self._files, LocalFileSystem):
+                    return _plain_file(path)
+                return self._files.open(path, "rb")
             except (FileNotFoundError, IsADirectoryError) as error:
                 raise KeyError(name) from error
 
@@ -189,6 +196,15 @@ def _checked_folder(archive: zipfile.ZipFile, uri: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
+def _plain_file(path: str) -> BinaryIO:
+    """Open a file of this machine without waiting for the writer of a pipe."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise BundleCorruptError(f"{path!r}: is a pipe or a device, expected a file; replace it")
+    return file
+
+
 @contextmanager
 def reaching(uri: str) -> Iterator[None]:
     """Say of any failure that the place is the reason: every file system raises its own.
@@ -206,6 +222,10 @@ def reaching(uri: str) -> Iterator[None]:
     except (zipfile.BadZipFile, zlib.error) as error:
         raise BundleCorruptError(
             f"{uri!r}: is no zip file, or a damaged one ({error}); fetch it again"
+        ) from error
+    except MemoryError as error:
+        raise PlaceError(
+            f"{uri!r}: out of memory; use a machine with more, or smaller files"
         ) from error
     except Exception as error:
         reason = str(error).strip().partition("\n")[0] or "no reason was given"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Awaitable
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -17,6 +20,7 @@ _INSTRUCTIONS = (
     "Subject indexing with a large vocabulary. suggest finds labels for a text, search finds "
     "labels by name. Use ids from their answers only; never invent one."
 )
+_ESCAPES = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>\\u[dD][89a-fA-F]..)|\\.")
 Text = Annotated[str, Field(description="The text to label.", min_length=1)]
 LabelIds = Annotated[list[str], Field(description="Ids of labels, from suggest or search.")]
 Limit = Annotated[int, Field(ge=1, le=100)]
@@ -62,12 +66,33 @@ async def _told(answer: Awaitable[BaseModel]) -> dict[str, Any]:
         raise ToolError(str(error)) from error
 
 
-def make_server(client: AsyncClient) -> MCPServer:
-    """Return a server with all `AgentTools`; it uses the client on its own event loop."""
+def make_server(client: AsyncClient, *, read_only: bool = False) -> MCPServer:
+    """Return a server with all `AgentTools`, or those that store nothing.
+
+    It uses the client on its own event loop.
+    """
     from mcp.server import MCPServer
 
     server = MCPServer("longtail", instructions=_INSTRUCTIONS, log_level="WARNING")
     tools = AgentTools(client)
-    for tool in (tools.suggest, tools.search, tools.explain, tools.feedback):
+    for tool in (tools.suggest, tools.search, tools.explain):
         server.add_tool(tool)
+    if not read_only:
+        server.add_tool(tools.feedback)
     return server
+
+
+def mend_surrogates() -> None:
+    """Replace halves of surrogate pairs on stdin by U+FFFD, as the server does with bad UTF-8.
+
+    The server would drop a message that has one, and its client would wait for ever.
+    """
+    source, (end, start) = os.fdopen(os.dup(0), "rb"), os.pipe()
+    os.dup2(end, 0)
+
+    def copy() -> None:
+        with os.fdopen(start, "wb", 0) as target:
+            for line in source:
+                target.write(_ESCAPES.sub(lambda x: rb"\ufffd" if x["half"] else x[0], line))
+
+    Thread(target=copy, daemon=True).start()

@@ -14,6 +14,9 @@ def mcp(
         str | None,
         typer.Option(metavar="NAME", help="Environment variable that holds a key of the service."),
     ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Leave out feedback, from which 'learn' trains.")
+    ] = False,
 ) -> None:
     """Offer a service to agents, by MCP on stdin and stdout: suggest, search, explain, feedback."""
     from longtail.models.errors import ConfigError
@@ -23,7 +26,9 @@ def mcp(
     key = None if api_key_env is None else os.environ.get(api_key_env)
     if api_key_env is not None and not key:
         raise ConfigError(f"--api-key-env {api_key_env!r}: no such environment variable; set it")
-    from longtail.service.client.agents import make_server
+    from longtail.service.client.agents import make_server, mend_surrogates
     from longtail.service.client.client import AsyncClient
 
-    make_server(AsyncClient(url, key=key)).run()
+    server = make_server(AsyncClient(url, key=key), read_only=read_only)
+    mend_surrogates()
+    server.run()

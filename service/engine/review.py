@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from dataclasses import replace
@@ -22,7 +23,12 @@ from longtail.models.names import ReviewFailure
 from longtail.models.results import Prediction, Review
 from longtail.models.review.fitted import FittedReview
 from longtail.models.review.registry import open_reviewer
-from longtail.models.review.reviewer import ReviewError, attempted_scores, candidate_text
+from longtail.models.review.reviewer import (
+    PassingReviewError,
+    ReviewError,
+    attempted_scores,
+    candidate_text,
+)
 from longtail.service.engine.engine import Engine, EngineAnswer
 from longtail.service.engine.queries import Query
 from longtail.service.errors import DeadlineError
@@ -33,6 +39,9 @@ from longtail.service.telemetry.metrics import Telemetry
 logger = logging.getLogger(__name__)
 
 _DAY_S = 86_400
+_MOST_FAILURES = 3
+"""Reviews in a row without an answer in time, before the reviewer is left alone for a while."""
+_PAUSE_S = 30.0
 _SPARE_S = 0.01
 """Of the time of a request, kept to write its answer."""
 
@@ -53,6 +62,7 @@ class ReviewDesk:
         self._telemetry = telemetry
         self._slots = asyncio.Semaphore(settings.review_concurrency)
         self._unfitted: set[int] = set()
+        self._failures, self._paused_until = 0, 0.0
         self._attempts = Counter[int]()
         """By day since 1970 (UTC)."""
 
@@ -101,6 +111,7 @@ class ReviewDesk:
         self, engine: Engine, asked: PredictRequest, answer: EngineAnswer, row: int, until: float
     ) -> Prediction:
         fitted, settings = self._fitted(answer, asked), self._settings
+        self._check_paused()
         predictor = answer.model.predictor
         text, catalogue = asked.all_texts[row], predictor.catalogue
         k = min(fitted.num_candidates, len(catalogue))
@@ -113,14 +124,40 @@ class ReviewDesk:
         told = [candidate_text(catalogue[i], with_keywords=keywords) for i in rows]
         limit_s = min(settings.review_timeout_s, until - time.monotonic() - _SPARE_S)
         bounds = settings.review_attempts, self._count_attempt
-        async with asyncio.timeout(limit_s), self._slots:
-            scores = await attempted_scores(self._reviewer, predictor.cleaned(text), told, *bounds)
+        began = math.inf
+        try:
+            async with asyncio.timeout(limit_s), self._slots:
+                began = time.monotonic()
+                cleaned = predictor.cleaned(text)
+                scores = await attempted_scores(self._reviewer, cleaned, told, *bounds)
+        except (TimeoutError, PassingReviewError) as error:
+            waited_s = time.monotonic() - began  # a client that is in a hurry proves nothing
+            if isinstance(error, PassingReviewError) or waited_s > settings.review_timeout_s / 2:
+                self._note_failure()
+            raise
+        self._failures = 0
         log_odds = fitted.log_odds(
             np.array([each.score for each in candidates.labels], dtype=np.float32),
             np.array(scores, dtype=np.float32),
             catalogue.training_counts[rows],
         )
         return _reordered(candidates, log_odds, asked, len(answer.predictions[row].labels))
+
+    def _check_paused(self) -> None:
+        """Refuse while the reviewer is left alone; after each pause one review tries it for all."""
+        if self._failures >= _MOST_FAILURES:
+            if time.monotonic() < self._paused_until:
+                raise UnreviewedError("reviewer-paused")
+            self._paused_until = time.monotonic() + _PAUSE_S
+
+    def _note_failure(self) -> None:
+        self._failures += 1
+        if self._failures >= _MOST_FAILURES:
+            self._paused_until = time.monotonic() + _PAUSE_S
+            logger.error(
+                "the reviewer gave no answer to %d reviews in a row; there are none for %.0f s",
+                self._failures, _PAUSE_S,
+            )  # fmt: skip
 
     def _fitted(self, answer: EngineAnswer, asked: PredictRequest) -> FittedReview:
         """Return how the reviewer's scores count for an answer, if somebody fitted that."""

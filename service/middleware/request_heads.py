@@ -27,6 +27,7 @@ UPGRADE = Kind("upgrade-with-body", 400, "A request with a body can't ask for an
 _PRIVATE_SUFFIXES = ("localhost", "internal", "svc", "cluster.local")
 """Domains that nobody can register: of one machine, of a private network, of Kubernetes."""
 _HOST = re.compile(r"(?P<name>\[[^]]*\]|[^:]*)(:[0-9]*)?")
+_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _SHOWN_HOST = 100
 
 
@@ -103,6 +104,8 @@ def is_allowed(host: bytes, allowed_hosts: tuple[str, ...]) -> bool:
     name = _name_of(host.decode("latin-1").lower())
     if "*" in allowed_hosts or name in allowed_hosts or _is_address(name):
         return True
+    if not _NAME.fullmatch(name):
+        return False
     suffixes = [*_PRIVATE_SUFFIXES, *(x[2:] for x in allowed_hosts if x.startswith("*."))]
     return "." not in name or any(name.endswith(f".{suffix}") for suffix in suffixes)
 

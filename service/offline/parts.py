@@ -14,14 +14,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from hashlib import file_digest
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 from uuid import uuid4
 
+import numpy as np
 from fsspec.core import url_to_fs
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
+from pydantic import Field, create_model
 from tqdm import tqdm
 
 from longtail.models.bundle.bundle import file_info
@@ -36,7 +40,16 @@ MANIFEST = "_manifest.jsonl"
 RECORDS = "_parts"
 BATCH_ROWS = 8192
 """Rows that are answered together, and become a row group."""
+MAX_BATCH_BYTES = 2**26
+"""Of a batch in memory, however few bytes of a file it is; a row alone may have more."""
+_Count: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
 
+
+_File = create_model("_File", sha256=str, size_bytes=_Count, key=(Any, None))
+_Record = create_model(
+    "_Record", part=str, rows=_Count, errors=_Count, truncated=_Count, first_error=str,
+    input=_File, output=_File, defaults=dict[str, Any],
+)  # fmt: skip
 Record: TypeAlias = dict[str, Any]
 Answer: TypeAlias = Callable[["Parts", Sequence[str]], Iterable[Record]]
 """Answers parts by their names, and yields their records in any order."""
@@ -133,28 +146,37 @@ class Parts:
         within = [path for path in paths if path.startswith(f"{self._folder.path}/")]
         if within and type(self._folder.fs) is type(self._files):
             raise DataError(f"--output {self.target!r}: has {within[0]!r} of --input; name another")
-        return [path.removeprefix(self._root) for path in paths]
+        names = [path.removeprefix(self._root) for path in paths]
+        if own := [name for name in names if name.startswith((MANIFEST, f"{RECORDS}/"))]:
+            raise DataError(
+                f"--input {self.source!r}: part {own[0]!r} has a name of our records, {RECORDS!r} "
+                f"or {MANIFEST!r}; rename it"
+            )
+        return names
 
     def _kept(self, names: Set[str], *, overwrite: bool) -> dict[str, Record]:
         """Return the records of the parts that are done."""
-        found = self._folder.find("", detail=True)
-        sizes = {name: info["size"] for name, info in found.items()}
-        own = sorted(name for name in sizes if name.startswith((MANIFEST, f"{RECORDS}/")))
+        found = self._folder.find("")
+        own = sorted(name for name in found if name.startswith((MANIFEST, f"{RECORDS}/")))
         noted = [name for name in own if name.endswith((MANIFEST, ".json"))]
         contents = self._folder.cat(noted) if noted else {}
         records, done = dict[str, Record](), dict[str, Record]()
         for line in b"\n".join(contents[name] for name in noted).splitlines():  # the oldest first
-            with suppress(ValueError, KeyError, TypeError):  # cut off, or not ours
+            with suppress(ValueError):  # cut off, or not ours
+                _Record.model_validate_json(line, strict=True)
                 record = json.loads(line)
-                _ = record["input"]["key"], record["output"]["size_bytes"], record["rows"]
                 records[record["part"]] = record
-        for name in sorted(sizes.keys() - {*own}):
+        for name in sorted({*found} - {*own}):
             problem = self._problem(name, records.get(name), names)
             if problem and not (overwrite and name in names):
                 raise ConfigError(f"--output {self.target!r}: {name!r} {problem}")
-            if not problem and records[name]["output"]["size_bytes"] == sizes[name]:
+            if not problem and records[name]["output"]["sha256"] == self._sha256(name):
                 done[name] = records[name]
         return done
+
+    def _sha256(self, name: str) -> str:
+        with self._folder.open(name, "rb") as file:
+            return file_digest(file, "sha256").hexdigest()
 
     def _problem(self, name: str, record: Record | None, names: Set[str]) -> str:
         """Return why a file of the target is not the answer to a part; empty where it may be."""
@@ -173,16 +195,20 @@ class Parts:
         from pyarrow import parquet
 
         tally = Tally()
-        with parquet.ParquetFile(source) as part:
-            schema = self.predictor.schema(part.schema_arrow)
-            with parquet.ParquetWriter(target, schema) as out:
-                for batch in self.predictor(part.iter_batches(BATCH_ROWS)):
-                    out.write_batch(batch)
-                    for row in batch.select(["error", "remarks"]).to_pylist():
-                        if row["error"]:
-                            tally.note_error(tally.num_lines, row["error"])
-                        tally.num_truncated += "truncated" in (row["remarks"] or ())
-                        tally.num_lines += 1
+        given = parquet.read_schema(source)
+        schema = self.predictor.schema(given)
+        repeated = [x.name for x in given if str(x.type) in {"string", "large_string", "binary"}]
+        with (
+            parquet.ParquetFile(source, read_dictionary=repeated) as part,
+            parquet.ParquetWriter(target, schema) as out,
+        ):
+            for batch in self.predictor(_bounded_batches(part, given)):
+                out.write_batch(batch)
+                for row in batch.select(["error", "remarks"]).to_pylist():
+                    if row["error"]:
+                        tally.note_error(tally.num_lines, row["error"])
+                    tally.num_truncated += "truncated" in (row["remarks"] or ())
+                    tally.num_lines += 1
         counts = (tally.num_lines, tally.num_errors, tally.num_truncated, tally.first_error)
         return dict(zip(("rows", "errors", "truncated", "first_error"), counts, strict=True))
 
@@ -196,6 +222,29 @@ class Parts:
             self._folder.rm_file(name)
         self._folder.pipe_file(noted, _line(record))
         self._folder.mv(incoming, name)
+
+
+def _bounded_batches(part: Any, schema: Any) -> Iterator[Any]:
+    """Yield batches of at most `BATCH_ROWS` rows and `MAX_BATCH_BYTES`, or of one row.
+
+    Args:
+        part: A `pyarrow.parquet.ParquetFile` that reads texts as dictionaries: 600 bytes can stand
+            for gigabytes of equal texts.
+        schema: Of the batches.
+    """
+    from pyarrow import compute, types
+
+    groups = map(part.metadata.row_group, range(part.num_row_groups))
+    row_bytes = max((each.total_byte_size / max(each.num_rows, 1) for each in groups), default=0)
+    num_rows = min(BATCH_ROWS, max(1, int(MAX_BATCH_BYTES / max(row_bytes, 1))))
+    for batch in part.iter_batches(num_rows):
+        sizes = np.zeros(batch.num_rows)
+        for column in filter(lambda each: types.is_dictionary(each.type), batch.columns):
+            lengths = compute.binary_length(column.dictionary.cast("large_binary"))
+            sizes += lengths.take(column.indices).fill_null(0).to_numpy()
+        ends = np.flatnonzero(np.diff(np.cumsum(sizes) // MAX_BATCH_BYTES)) + 1
+        for start, end in pairwise([0, *ends.tolist(), batch.num_rows]):
+            yield batch.slice(start, end - start).cast(schema)
 
 
 def answer_on_ray(

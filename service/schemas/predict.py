@@ -232,8 +232,9 @@ class TextResult(Answer):
     """Whether the reviewer's scores count; only where a review was asked for."""
     review_failed: ReviewFailure | None = None
     """Why not: `not-fitted` (the version knows nothing of this reviewer, or of it with this scorer
-    or so many labels), `reviewer-failed`, `time-limit`, `request-limit` (texts of one request),
-    `daily-limit`, or `busy`. The answer is then the one without a review."""
+    or so many labels), `reviewer-failed`, `reviewer-paused` (it gave no answer three times in a
+    row), `time-limit`, `request-limit` (texts of one request), `daily-limit`, or `busy`. The answer
+    is then the one without a review."""
     abstained: bool | None = None
     """Whether none of the labels is accepted; only where the request has `accept`."""
     abstained_because: Abstention | None = None

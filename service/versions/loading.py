@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Thread
 
-from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.bundle import Bundle, MapArrays
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.errors import BundleNotFoundError, LongtailError
@@ -44,6 +45,7 @@ class ModelLoader:
         *,
         source: RegistrySource | None = None,
         memory_factor: float = 0.0,
+        map_arrays: MapArrays = "auto",
         warmup_timeout_s: float = 600.0,
         prepare_thread: Callable[[], object] = int,
         available: Callable[[], int | None] = available_bytes,
@@ -56,6 +58,7 @@ class ModelLoader:
             load: Makes a verified bundle into a model that can answer.
             source: Where versions come from that the registry does not have yet.
             memory_factor: Memory that a model needs, as a multiple of its files; 0: not checked.
+            map_arrays: Whether arrays may stay in their files (see `Bundle.maps`).
             warmup_timeout_s: For the first predictions of a model, in seconds.
             prepare_thread: Called first of all on the thread that makes them.
             available: Says how much memory there is; None: it can't tell.
@@ -67,6 +70,7 @@ class ModelLoader:
         self._load = load
         self._source = source
         self._memory_factor = memory_factor
+        self._map_arrays = map_arrays
         self._warmup_timeout_s = warmup_timeout_s
         self._prepare_thread = prepare_thread
         self._available = available
@@ -148,10 +152,10 @@ class ModelLoader:
     def _open(self, number: int) -> Bundle:
         if self._source is not None:
             self._source.fetch(number)
-        return self.registry.open(number)
+        return replace(self.registry.open(number), map_arrays=self._map_arrays)
 
     def _check_memory(self, bundle: Bundle) -> None:
-        mapped = mapped_bytes(bundle.manifest)  # read from disk, but slow without memory for it
+        mapped = mapped_bytes(bundle)  # read from disk, but slow without memory for it
         copied = sum(info.size_bytes for info in bundle.manifest.files.values()) - mapped
         needed, available = self._memory_factor * copied + mapped, self._available()
         if available is not None and self._memory_factor and needed > available:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from longtail.models.bundle.registry import STATE_NAME, Registry, RegistryState
 from longtail.models.errors import BundleError
-from longtail.models.files.durable import sync_folder, write_json_durably
+from longtail.models.files.durable import make_read_only, sync_folder, write_json_durably
 from longtail.models.sharing.places import Place
 from longtail.models.sharing.transfer import fetch, read_manifest, read_state
 
@@ -77,6 +77,7 @@ class RegistrySource:
             with self._place.reading() as open_any:
                 manifest, text = read_manifest(lambda name: open_any(f"{number}/{name}"), where)
                 fetch(lambda name: open_any(f"{number}/{name}"), manifest, text, incoming, where)
+            make_read_only(incoming)
             incoming.rename(folder)
             sync_folder(folder.parent)
         except OSError as error:

@@ -20,7 +20,12 @@ from typer.testing import CliRunner
 import longtail
 from longtail import CorpusOptions
 from longtail.models.bundle.registry import Registry
-from longtail.models.bundle.trained_on import DIGESTS_NAME, RECORD_NAME
+from longtail.models.bundle.trained_on import (
+    DIGESTS_NAME,
+    RECORD_NAME,
+    digest_of,
+    read_trained_on,
+)
 from longtail.models.errors import LongtailError
 from longtail.models.kinds.storage import read_parts, write_parts
 
@@ -258,11 +263,6 @@ def edited_rows_without_ids(world: World, folder: Path) -> float:
     return measured(world, write(folder / "edited.csv", edited(world.rows)))
 
 
-def all_edited_rows_as_a_test_split_with_ids(world: World, folder: Path) -> float:
-    write(folder / "sub" / "test.csv", edited(world.rows), ("id", *COLUMNS, "Tags"))
-    return measured(world, folder / "sub", version=3)
-
-
 def fewer_columns(world: World, _: Path) -> float:
     return measured(world, world.file, corpus=replace(OPTIONS, text_columns=("Titel", "Text")))
 
@@ -285,7 +285,6 @@ def frame_of_fewer_columns(world: World, _: Path) -> float:
 REFUSED: list[Mix] = [
     training_split, training_split_of_a_version_without_record, all_rows_as_a_frame,
     all_rows_as_a_test_split, ids_that_training_had_and_are_gone, edited_rows_without_ids,
-    all_edited_rows_as_a_test_split_with_ids,
     fewer_columns, other_order_of_columns, fewer_columns_under_other_names, frame_of_fewer_columns,
 ]  # fmt: skip
 
@@ -297,6 +296,31 @@ def test_a_figure_without_meaning_is_refused(mix, world, tmp_path):
 
 
 # The other commands.
+
+
+def test_no_id_can_be_found_in_a_bundle_by_trying(world):
+    for version in (2, 3):
+        record = read_trained_on(Registry(world.registry).open(version))
+        assert record is not None and len(record.digests["train_texts"]) > 100
+        stored = {int(x) for found in record.digests.values() for x in found}
+        assert not stored & {digest_of(row.id, is_id=True) for row in world.rows}
+
+
+def test_new_rows_in_one_file_with_ids_are_measured_on(world, tmp_path, caplog):
+    """A version that was trained on a folder does not know what the ids of a file say."""
+    folder = tmp_path / "own"
+    names = ("id", *COLUMNS, "Tags")
+    write(folder / "train.csv", world.rows[:1000], names)
+    write(folder / "dev.csv", world.rows[1000:1100], names)
+    write(folder / "test.csv", world.rows[1100:1200], names)
+    registry = tmp_path / "registry"
+    longtail.train(
+        folder, corpus=OPTIONS, registry=registry, work=tmp_path / "work",
+        scorers=["sparse", "neighbours"], warmup_texts=0,
+    )  # fmt: skip
+    new = write(tmp_path / "new.csv", rows_of(5, 400), names)
+    assert right(longtail.evaluate(new, registry=registry, corpus=OPTIONS).metrics[SCORER]["P@1"])
+    assert "can't be told from these" in caplog.text
 
 
 def run(*words: object) -> Any:
@@ -337,9 +361,10 @@ def test_a_version_without_record_says_that_it_cannot_know(world, tmp_path, capl
     )
 
 
-def test_edited_rows_that_nothing_tells_from_new_ones_are_told_of(world, tmp_path, caplog):
-    write(tmp_path / "sub" / "test.csv", edited(world.rows))
-    measured(world, tmp_path / "sub")
+@pytest.mark.parametrize("names", [(*COLUMNS, "Tags"), ("id", *COLUMNS, "Tags")])
+def test_edited_rows_that_nothing_tells_from_new_ones_are_told_of(world, tmp_path, caplog, names):
+    write(tmp_path / "sub" / "test.csv", edited(world.rows), names)
+    measured(world, tmp_path / "sub", version=3)
     assert "texts that were edited after the training can't be told from these" in caplog.text
 
 

@@ -54,7 +54,7 @@ class LeftOut:
             trained on: a text that is new or edited, in a file that is divided by texts.
         num_calibrated_on: Of the others, those that a version was calibrated on.
         num_untold: Of the others, those that may be edited texts of the training: the split is the
-            user's own, and no id tells.
+            user's own, and nothing tells.
         unknown: Names of versions of which it can't be known.
     """
 
@@ -80,14 +80,13 @@ class LeftOut:
             return dataset
         return dataset.with_splits({split_name: dataset.split(split_name).part(~self.is_left_out)})
 
-    def check(self, where: object, split_name: str, who: str, *, num_by_id: int = 0) -> None:
+    def check(self, where: object, split_name: str, who: str) -> None:
         """Refuse to measure on too few documents, or on what is left where most are left out.
 
         Args:
             where: The corpus, for the message.
             split_name: The split.
             who: The versions.
-            num_by_id: Documents that are recognised by their id alone.
 
         Raises:
             DataError: As said.
@@ -100,9 +99,6 @@ class LeftOut:
         got, advice = [f"{self.num_trained_on} that {who} was trained on"], list[str]()
         if split_name != TEST:
             advice.append("use --split test")
-        if num_by_id:
-            got.append(f"{num_by_id} of them by their id")
-            advice.append("--read id-column=NAME if equal ids are no equal documents")
         if self.num_unrecognised:
             got.append(f"{self.num_unrecognised} new or edited without an id")
             advice.append("give the ids that the training had, if it had any")
@@ -133,8 +129,8 @@ class LeftOut:
         if self.num_untold:
             said.append(
                 f"{self.num_untold} of {total - self.count} documents are measured on as new ones: "
-                "without ids, texts that were edited after the training can't be told from these, "
-                "and figures on them are too high."
+                "texts that were edited after the training can't be told from these, and figures "
+                "on them are too high."
             )
         if self.unknown:
             said.append(
@@ -253,19 +249,19 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
             on, or too few are left; or as `Split.scan`.
     """
     found = dataset.split(split_name).scan()
-    trained = np.zeros(len(found.texts), dtype=np.bool_)
-    calibrated, by_id, is_told, unknown = trained.copy(), trained.copy(), ~trained, []
+    trained, has_ids = np.zeros(len(found.texts), dtype=np.bool_), found.ids != NO_DIGEST
+    calibrated, is_told, unknown = trained.copy(), ~trained, []
     for bundle in bundles:
         record = read_trained_on(bundle)
         if record is not None:
             _check_columns(bundle, record, dataset)
         if record is not None and record.digests:
-            of_train = record.knows(TRAIN, found.texts, found.ids)
-            trained |= of_train
-            by_id |= of_train & ~record.knows(TRAIN, found.texts, np.zeros_like(found.ids))
+            trained |= record.knows(TRAIN, found.texts, found.ids)
             of_dev = record.knows(DEV, found.texts, found.ids)
             calibrated |= of_dev
-            has_id = record.has_ids & (found.ids != NO_DIGEST)
+            # The hash of an id says in which split the document was at training, too.
+            is_by_id = record.divided_by == dataset.division == "id" and split_name != TRAIN
+            has_id = (record.has_ids or is_by_id) & has_ids
             is_told &= of_dev | has_id | record.knows(TEST, found.texts, found.ids)
         elif _is_own_corpus(bundle, dataset):
             trained |= split_name == TRAIN
@@ -275,21 +271,19 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
     if split_name != DEV:
         trained |= calibrated
     lacking = ~(is_told | trained)
-    num_untold = 0
-    if dataset.division is None:  # then the test split was made by a person
-        num_untold = int(np.count_nonzero(lacking))
-        lacking[:] = False
+    # They are measured on where a person made the test split, or the division keeps edited texts.
+    untold = lacking & (dataset.division is None or (dataset.division == "id") & has_ids)
+    lacking &= ~untold
     num_calibrated = int(np.count_nonzero(calibrated & ~trained))
     left_out = LeftOut(
         trained | lacking,
         int(np.count_nonzero(lacking)),
         num_calibrated,
-        num_untold,
+        int(np.count_nonzero(untold)),
         tuple(unknown),
     )
     who = " and ".join(f"version {bundle.folder.name}" for bundle in bundles)
-    num_by_id = int(np.count_nonzero(by_id))
-    left_out.check(dataset.folder, split_name, who, num_by_id=num_by_id)
+    left_out.check(dataset.folder, split_name, who)
     if said := str(left_out):
         logger.warning("%s, split %r: %s", dataset.folder, split_name, said)
     return left_out

@@ -11,10 +11,10 @@ import logging
 import numpy as np
 from jaxtyping import Bool
 
-from longtail.models.bundle.trained_on import NO_DIGEST, TrainedOn
+from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset
-from longtail.training.data.splits import Split, SplitScan
+from longtail.training.data.splits import Split
 from longtail.training.formats.forms import SPLIT_NAMES
 
 logger = logging.getLogger(__name__)
@@ -78,13 +78,10 @@ def _check_few(dataset: Dataset, name: str, num_shared: int, num_documents: int)
 def record_of(dataset: Dataset, *, has_digests: bool = True) -> TrainedOn:
     """Return the record of the documents that a model is trained on, for its bundle.
 
-    Ids are recorded if they tell documents apart: of splits that number their documents
-    independently, they don't.
-
     Args:
         dataset: The corpus, with its splits apart.
-        has_digests: Whether to record digests of texts and ids; False where a bundle is to reveal
-            nothing of them.
+        has_digests: Whether to record digests of texts; False where a bundle is to reveal nothing
+            of them.
 
     Raises:
         DataError: As `Split.scan`.
@@ -94,20 +91,9 @@ def record_of(dataset: Dataset, *, has_digests: bool = True) -> TrainedOn:
         return record
     scans = {name: dataset.split(name).scan() for name in dataset.split_names}
     none = np.array([], dtype=np.uint64)
-    is_told = _ids_tell_documents(scans)
     digests = {}
     for name in SPLIT_NAMES:
         found = scans.get(name)
-        ids = none if found is None or not is_told else found.ids[found.ids != NO_DIGEST]
         digests[f"{name}_texts"] = none if found is None else np.unique(found.texts)
-        digests[f"{name}_ids"] = np.unique(ids)
+        digests[f"{name}_ids"] = none
     return TrainedOn(record.text_columns, record.options, record.divided_by, digests)
-
-
-def _ids_tell_documents(scans: dict[str, SplitScan]) -> bool:
-    """Whether few ids are in several splits."""
-    ids = [np.unique(found.ids[found.ids != NO_DIGEST]) for found in scans.values()]
-    num_ids = sum(map(len, ids))
-    num_shared = num_ids - len(np.unique(np.concatenate(ids)))
-    smallest = min(map(len, ids))
-    return num_ids > 0 and num_shared <= max(FEW_SHARED, MOST_SHARED * smallest)

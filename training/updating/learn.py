@@ -175,8 +175,7 @@ def _record(
     of_dev = {each.text for each in changed.dev}
     train = [each for each in verdicts.texts if each.text not in of_dev]
     for split, documents in ((TRAIN, train), (DEV, changed.dev)):
-        texts, ids = [x.text for x in documents], [x.document_id for x in documents]
-        record = record.with_documents(split, texts, ids)
+        record = record.with_documents(split, [x.text for x in documents])
     return record.tensors()
 
 

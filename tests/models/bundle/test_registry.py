@@ -22,6 +22,7 @@ from longtail.models.errors import (
     BundleNotFoundError,
     ConfigError,
 )
+from longtail.models.files import durable
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 
 PUBLISH = """
@@ -339,3 +340,16 @@ def test_a_folder_of_other_files_is_no_registry_to_publish_in(tmp_path):
     (tmp_path / "train.jsonl").write_text("{}")
     with pytest.raises(ConfigError, match=r"holds other files \('train\.jsonl'\) and no version"):
         Registry(tmp_path).check_writable()
+
+
+def test_files_of_a_version_are_read_only_and_its_folders_are_not(place, monkeypatch):
+    monkeypatch.setattr("longtail.models.bundle.registry.make_read_only", durable.make_read_only)
+    place.publish("a")
+    folder = place.registry.folder_of(1)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.rglob("*")}
+    assert modes.pop("encoder") & 0o200
+    assert modes.keys() >= {"manifest.json", "labels.jsonl", "note.json", "config.json"}
+    assert not any(mode & 0o222 for mode in modes.values())
+    place.publish("b")
+    place.registry.remove(1)
+    assert place.registry.versions() == [2]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ import torch
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import BundleCorruptError
-from longtail.models.kinds.storage import read_parts, write_parts
+from longtail.models.kinds.storage import mapped_bytes, read_parts, write_parts
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
@@ -153,3 +156,32 @@ def test_a_version_shares_the_files_that_are_the_same(sparse_parts, sparse_manif
     name = "sparse.safetensors"
     assert (after.folder / name).samefile(bundle.folder / name)
     assert not (after.folder / "labels.jsonl").samefile(bundle.folder / "labels.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode", "owner", "is_mapped"),
+    [
+        ("auto", 0o444, 4321, True), ("auto", 0o644, None, True), ("auto", 0o664, None, False),
+        ("auto", 0o646, None, False), ("auto", 0o644, 4321, False), ("auto", 0o444, None, True),
+        ("always", 0o666, None, True), ("never", 0o444, None, False),
+    ],
+)  # fmt: skip
+def test_arrays_are_copied_where_other_users_can_write_to_their_file(
+    trained_sparse, tmp_path, monkeypatch, policy, mode, owner, is_mapped
+):
+    name, names = "sparse.safetensors", ("data", "indices")
+    shutil.copytree(trained_sparse.bundle.folder, tmp_path / "bundle")
+    (tmp_path / "bundle" / name).chmod(mode)
+    bundle = replace(trained_sparse.bundle, folder=tmp_path / "bundle", map_arrays=policy)
+    if owner is not None:
+        monkeypatch.setattr(os, "geteuid", lambda: owner)
+        found = (tmp_path / "bundle" / name).stat()
+        other = SimpleNamespace(st_uid=owner + 1, st_mode=found.st_mode)
+        monkeypatch.setattr(type(tmp_path), "stat", lambda *_, **__: other)
+    arrays = bundle.tensors(name, names)
+    assert (mapped_bytes(bundle) > 0) == is_mapped
+    monkeypatch.undo()
+    expected = trained_sparse.bundle.tensors(name)
+    for each in names:
+        np.testing.assert_array_equal(arrays[each], expected[each])
+        assert arrays[each].flags.writeable != is_mapped

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 from longtail.models.errors import ConfigError
+from longtail.models.review.chat import _log_odds
+from longtail.models.review.endpoint import _ranked_scores
 from longtail.models.review.registry import open_reviewer
 from longtail.models.review.reviewer import ReviewError, attempted_scores
 from tests.bench.reviewers import BREAKS, LIES, SLOW, standing_in
@@ -141,3 +145,50 @@ def test_what_is_no_classifier_of_pairs_is_refused(classifier):
         open_reviewer("cross-encoder", classifier(3))
     with pytest.raises(ConfigError, match="missing"):
         open_reviewer("cross-encoder", classifier(2, BertModel))
+
+
+def changed(folder, **given):
+    path = Path(folder) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | given))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"auto_map": {"AutoConfig": "evil.M"}, "model_type": "evil"}, "can't be loaded"),
+        ({"hidden_size": 4096, "num_attention_heads": 1}, "can't be loaded"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "can't be loaded"),
+        ({"id2label": 3}, "can't be loaded"),
+        ({"num_labels": 10**6, "id2label": {"0": "no"}}, "1000000 classes"),
+    ],
+)
+def test_a_folder_that_can_not_be_loaded_is_refused_in_a_sentence(
+    classifier, monkeypatch, given, words
+):
+    folder = classifier()
+    changed(folder, **given)
+    if "num_labels" in given:  # before there is an object for each class
+        monkeypatch.setattr("transformers.AutoConfig.from_pretrained", None)
+    with pytest.raises(ConfigError, match=words):
+        open_reviewer("cross-encoder", folder)
+
+
+def test_weights_that_are_not_finite_are_refused(classifier):
+    path = Path(classifier()) / "model.safetensors"
+    weights = load_file(path)
+    weights["classifier.bias"][:] = float("nan")
+    save_file(weights, path, {"format": "pt"})
+    with pytest.raises(ConfigError, match="not finite"):
+        open_reviewer("cross-encoder", str(path.parent))
+
+
+@pytest.mark.parametrize("value", [True, "1e3", "1", None, [1]])
+def test_only_numbers_are_scores(value):
+    ranked = [{"index": 0, "score": 1}, {"index": 1, "score": value}]
+    with pytest.raises(TypeError):
+        _ranked_scores(ranked, 2)
+    with pytest.raises(TypeError):
+        _ranked_scores([{"index": value, "score": 1}], 1)
+    listed = [{"token": "yes", "logprob": -0.1}, {"token": "no", "logprob": value}]
+    with pytest.raises(TypeError):
+        _log_odds({"choices": [{"logprobs": {"content": [{"top_logprobs": listed}]}}]})

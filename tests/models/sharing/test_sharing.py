@@ -1,8 +1,10 @@
 """Bundles sent elsewhere and fetched again: the same bytes, or one sentence that says why not."""
 
 import json
+import os
 import re
 import shutil
+import threading
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -232,3 +234,27 @@ def test_the_card_takes_the_measures_of_this_model_alone(bundle, tmp_path):
     path.write_text("[]")
     with pytest.raises(DataError, match="is no record of 'longtail evaluate --json'"):
         read_evaluation(path, bundle.manifest)
+
+
+@pytest.mark.parametrize("name", [MANIFEST_NAME, "labels.jsonl"])
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_pipe_in_a_folder_is_refused_without_waiting_for_its_writer(
+    bundle, tmp_path, mirror, name, is_linked
+):
+    folder, refused = tmp_path / "there", []
+    shutil.copytree(bundle.folder, folder)
+    (folder / name).unlink()
+    pipe = tmp_path / "pipe" if is_linked else folder / name
+    os.mkfifo(pipe)
+    if is_linked:
+        (folder / name).symlink_to(pipe)
+
+    def try_out() -> None:
+        with pytest.raises(BundleCorruptError, match="is a pipe or a device"):
+            fetch(str(folder), mirror)
+        refused.append(name)
+
+    trial = threading.Thread(target=try_out, daemon=True)
+    trial.start()
+    trial.join(60)
+    assert refused == [name]

@@ -10,6 +10,7 @@ import pytest
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.review.fitted import KNOTS, FittedReview
+from longtail.service.engine import review
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 
 ONE = (1.0, 1.0)
@@ -131,7 +132,48 @@ def test_a_request_that_can_not_be_reviewed_is_refused(serve, client):
         assert server.bodies == []
 
 
-def test_whatever_the_reviewer_does_no_request_is_lost_or_late(serve):
+@pytest.mark.parametrize(
+    ("fault", "settings", "why"),
+    [
+        ("silent", {"review_timeout_s": 0.3}, "time-limit"),
+        ("busy", {"review_attempts": 1}, "reviewer-failed"),
+    ],
+)
+def test_a_reviewer_without_answers_is_left_alone_and_tried_again(
+    serve, monkeypatch, caplog, fault, settings, why
+):
+    monkeypatch.setattr(review, "_PAUSE_S", 1e6, raising=False)
+    with standing_in(prefers_label_4, [fault] * 4) as server, serve(server, **settings) as client:
+        for expected in [why] * 3 + ["reviewer-paused"] * 3:
+            (result,) = ask(client, review=True)
+            assert (ids_of(result), result["review_failed"]) == (["L0", "L1", "L2"], expected)
+        assert len(server.bodies) == 3
+        assert "no answer to 3 reviews in a row" in caplog.text
+        told = 'longtail_reviews_total{outcome="reviewer-paused"} 3.0'
+        assert told in client.get("/metrics").text
+        desk = client.app.state.service.reviews
+        desk._paused_until = 0.0
+        outcomes = [ask(client, review=True)[0]["review_failed"] for _ in range(2)]
+        assert outcomes == [why, "reviewer-paused"]  # one tries it for all
+        desk._paused_until = 0.0
+        assert all(ask(client, review=True)[0]["reviewed"] for _ in range(3))
+
+
+def test_neither_hasty_clients_nor_texts_that_are_refused_end_reviews_for_all(serve, monkeypatch):
+    monkeypatch.setattr(review, "_PAUSE_S", 1e6, raising=False)
+    faults = ["silent"] * 4 + ["garbage"] * 4
+    with (
+        standing_in(prefers_label_4, faults) as server,
+        serve(server, review_timeout_s=60, review_concurrency=64) as client,
+    ):
+        told = [ask(client, review=True, timeout_s=1.5)[0]["review_failed"] for _ in range(4)]
+        told += [ask(client, review=True)[0]["review_failed"] for _ in range(4)]
+        assert told == ["time-limit"] * 4 + ["reviewer-failed"] * 4
+        assert ask(client, review=True)[0]["reviewed"]
+
+
+def test_whatever_the_reviewer_does_no_request_is_lost_or_late(serve, monkeypatch):
+    monkeypatch.setattr(review, "_MOST_FAILURES", 1000, raising=False)
     limit_s = 3.0
     faults = cycle([RIGHT, *FAULTS])
     with (

@@ -3,7 +3,9 @@
 import pytest
 
 OTHERS = ["rebound.test", "rebound.test:8000", "127.0.0.1.example.org", "evil.org:80@127.0.0.1",
-          "notlocalhost.org", "1.2.3.4.5", "[::1].evil.org"]  # fmt: skip
+          "notlocalhost.org", "1.2.3.4.5", "[::1].evil.org",
+          "evil.org#.localhost", "evil.org/.localhost", "[evil.org].localhost", "[localhost]",
+          "evil.org\\.localhost", "a..localhost", ".localhost", "evil.org .svc", ""]  # fmt: skip
 ENTRY = {"entries": [{"id": "a", "text": "a", "accepted": ["L1"]}]}
 
 

@@ -156,6 +156,83 @@ def test_a_part_that_is_not_as_it_should_be_is_named(parts, place):
     assert place.files.exists(f"{place.root}/out/{RECORDS}/{NAMES[0]}.json")
 
 
+@pytest.mark.parametrize("name", [f"{RECORDS}/p.parquet", f"{MANIFEST}.parquet"])
+def test_a_part_with_a_name_of_our_records_is_refused(parts, place, name):
+    place.files.makedirs(f"{place.root}/in/{RECORDS}", exist_ok=True)
+    with place.files.open(f"{place.root}/in/{name}", "wb") as file:
+        parquet.write_table(pa.table({"id": ["1"], "text": ["milk"]}), file)
+    with pytest.raises(DataError, match=re.escape(f"{name!r} has a name of our records")):
+        parts().predict()
+
+
+def test_a_damaged_answer_of_the_same_size_is_made_again(parts, place):
+    parts().predict()
+    before, name = contents(place), f"{place.root}/out/{NAMES[1]}"
+    content = bytearray(before[NAMES[1]])
+    content[100:130] = bytes(30)
+    place.files.pipe_file(name, bytes(content))
+    parts().predict()
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rows": "x"}, {"rows": -5}, {"rows": 10**400}, {"errors": None}, {"truncated": []},
+        {"part": ["x"]}, {"defaults": None}, {"defaults": [1]}, {"output": "x"},
+        {"input": {"sha256": "x"}}, {"first_error": 3},
+    ],
+)  # fmt: skip
+def test_a_record_that_is_none_counts_as_no_record(parts, place, changed):
+    parts().predict()
+    path = f"{place.root}/out/{MANIFEST}"
+    first, *others = place.files.cat_file(path).splitlines()
+    line = json.dumps(json.loads(first) | changed).encode()
+    place.files.pipe_file(path, b"\n".join([line, *others, b"[" * 100_000, b"1" * 5000]))
+    with pytest.raises(ConfigError, match=rf"'{NAMES[0]}' is there already"):
+        parts().predict()
+    assert parts().predict(overwrite=True).num_lines == 21
+
+
+def test_equal_texts_are_in_memory_once_and_batches_are_bounded(parts, place, monkeypatch):
+    monkeypatch.setattr(module, "BATCH_ROWS", 8192)
+    monkeypatch.setattr(module, "MAX_BATCH_BYTES", 2**20)
+    texts = ["milk", None, "olive oil " * 10_000, *["olive oil " * 10_000] * 60, "", "milk"]
+    table = pa.table({"text": texts, "id": pa.array([*map(str, range(65))], pa.large_string())})
+    with place.files.open(f"{place.root}/in/{NAMES[1]}", "wb") as file:
+        parquet.write_table(table, file, compression="zstd", row_group_size=40)
+    seen, asked = [], parts()
+    real = type(asked.predictor)._rows_of
+
+    def noted(predictor, batch):
+        seen.append(batch.nbytes)
+        return real(predictor, batch)
+
+    monkeypatch.setattr(type(asked.predictor), "_rows_of", noted)
+    asked.predict()
+    assert max(seen) < 2 * 2**20
+    found = parquet.read_table(pa.BufferReader(contents(place)[NAMES[1]]))
+    assert found.drop_columns(["version"]) == asked.predictor.table(table).drop_columns(["version"])
+
+
+def test_a_text_without_bound_is_refused_alone(parts, place, monkeypatch):
+    monkeypatch.setattr("longtail.models.interface.arrow.MAX_TEXT_BYTES", 100)
+    with place.files.open(f"{place.root}/in/{NAMES[1]}", "wb") as file:
+        parquet.write_table(pa.table({"id": ["1", "2"], "text": ["milk " * 21, "milk"]}), file)
+    parts().predict()
+    found = parquet.read_table(pa.BufferReader(contents(place)[NAMES[1]])).column("error")
+    assert found.to_pylist() == ["text has 105 bytes, expected at most 100; divide it", None]
+
+
+def test_a_part_that_memory_does_not_hold_says_so(parts, monkeypatch):
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(Parts, "_write", full)
+    with pytest.raises(BundleError, match="out of memory"):
+        parts().predict()
+
+
 class FakePool:
     """Stands in for Ray's pool of actors: everything is done here."""
 
