@@ -125,9 +125,7 @@ class DenseNeighboursScorer(NeighboursScorer):
             memory = self._memory
             assert isinstance(memory, VectorMemory)
             queries = ByteVectors.rounded(batch.vectors)
-            return memory.vectors.nearest(
-                queries, memory.num_neighbours, num_threads=self._num_threads
-            )
+            return memory.nearest(queries, num_threads=self._num_threads)
 
         return batch.once(DENSE_NEIGHBOURS, find)
 

@@ -7,7 +7,7 @@ A component is a whole number from -127 to 127 times a scale of its vector: a co
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,6 +33,7 @@ _FEWEST_TOGETHER, _MOST_TOGETHER = 4, 64
 """Queries that a thread takes: each vector is read once for all of them."""
 _ROWS = RecordOf(bytes=I8, scales=F32, num_rows=INT, dim=INT)
 _nearest = function("dense_nearest", _ROWS, _ROWS, INT, I64, F32)
+_nearest_probed = function("dense_nearest_probed", _ROWS, _ROWS, I64, INT, I64, INT, INT, I64, F32)
 _RULES = {
     "bytes": ArrayRule(("int8",), 2),
     "scales": ArrayRule(("float32",), 1, least=0, most=1),
@@ -40,6 +41,13 @@ _RULES = {
     "label_indptr": ArrayRule(("int64",), 1),
     "num_neighbours": ArrayRule(("int64",), 1, least=1, most=MAX_NEIGHBOURS),
     "temperature": ArrayRule(("float64",), 1, least=LEAST_TEMPERATURE),
+}
+_CLUSTER_RULES = {
+    "centroid_bytes": ArrayRule(("int8",), 2),
+    "centroid_scales": ArrayRule(("float32",), 1, least=0, most=1),
+    "starts": ArrayRule(("int64",), 1, least=0),
+    "num_probed": ArrayRule(("int64",), 1, least=1),
+    "recall": ArrayRule(("float64",), 1, least=0, most=1),
 }
 MAPPED = ("bytes",)
 """Arrays that stay in their file."""
@@ -96,19 +104,103 @@ class ByteVectors:
             k: At least 1.
             num_threads: Number of threads, where there are many queries.
         """
-        rows, num_queries = _ROWS(self), queries.num_rows
-        found = Neighbours(
-            np.empty((num_queries, k), dtype=np.int64),
-            np.empty((num_queries, k), dtype=np.float32),
-        )
+        rows = _ROWS(self)
 
-        def search(part: slice) -> None:
-            out = found.documents[part], found.similarities[part]
-            _nearest(_ROWS(queries.take(part)), rows, k, *out)
+        def search(
+            some: ByteVectors, part: slice, documents: np.ndarray, similarities: np.ndarray
+        ) -> None:
+            del part
+            _nearest(_ROWS(some), rows, k, documents, similarities)
 
-        size = max(_FEWEST_TOGETHER, min(_MOST_TOGETHER, -(-num_queries // max(1, num_threads))))
-        in_row_parts(search, num_queries, num_threads, size)
-        return found
+        return _in_parts(search, queries, k, num_threads, most=_MOST_TOGETHER)
+
+
+def _in_parts(
+    search: Callable[[ByteVectors, slice, np.ndarray, np.ndarray], None],
+    queries: ByteVectors,
+    k: int,
+    num_threads: int,
+    most: int,
+) -> Neighbours:
+    """Return what a search writes for parts of the queries, of at most so many each."""
+    num_queries = queries.num_rows
+    found = Neighbours(
+        np.empty((num_queries, k), dtype=np.int64), np.empty((num_queries, k), dtype=np.float32)
+    )
+
+    def search_part(part: slice) -> None:
+        search(queries.take(part), part, found.documents[part], found.similarities[part])
+
+    size = max(_FEWEST_TOGETHER, min(most, -(-num_queries // max(1, num_threads))))
+    in_row_parts(search_part, num_queries, num_threads, size)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Parts of very many vectors, of which those near to a query are looked at.
+
+    Attributes:
+        centroids: Direction of each cluster.
+        starts: First vector of each cluster, and where the last one ends.
+        num_probed: Clusters that are looked at for a query.
+        recall: Share of the nearest vectors that are found so, measured at training.
+    """
+
+    centroids: ByteVectors
+    starts: Int64[np.ndarray, "cluster+1"]
+    num_probed: int
+    recall: float
+
+    def nearest(
+        self, vectors: ByteVectors, queries: ByteVectors, k: int, *, num_threads: int = 1
+    ) -> Neighbours:
+        """Return the nearest vectors of the nearest clusters (see `ByteVectors.nearest`)."""
+        num_probed = min(self.num_probed, self.centroids.num_rows)
+        probed = self.centroids.nearest(queries, num_probed, num_threads=num_threads).documents
+        rows, num_clusters = _ROWS(vectors), self.centroids.num_rows
+
+        def search(
+            some: ByteVectors, part: slice, documents: np.ndarray, similarities: np.ndarray
+        ) -> None:
+            _nearest_probed(
+                _ROWS(some), rows, self.starts, num_clusters, probed[part], num_probed, k,
+                documents, similarities,
+            )  # fmt: skip
+
+        return _in_parts(search, queries, k, num_threads, most=_FEWEST_TOGETHER)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return all that is stored."""
+        return {
+            "centroid_bytes": self.centroids.bytes,
+            "centroid_scales": self.centroids.scales,
+            "starts": self.starts,
+            "num_probed": np.array([self.num_probed], dtype=np.int64),
+            "recall": np.array([self.recall], dtype=np.float64),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], vectors: ByteVectors) -> Clusters:
+        """Read what `to_arrays` returned.
+
+        Raises:
+            ValueError: An array breaks its rule, or they don't divide the vectors.
+        """
+        check_arrays(arrays, _CLUSTER_RULES)
+        centroids = ByteVectors(arrays["centroid_bytes"], arrays["centroid_scales"])
+        starts, sizes = arrays["starts"], (len(arrays["starts"]) - 1, centroids.num_rows)
+        is_whole = bool((np.diff(starts) >= 0).all()) and starts[[0, -1]].tolist() == [
+            0,
+            vectors.num_rows,
+        ]
+        if not is_whole or {*sizes} != {len(centroids.scales)} or centroids.dim != vectors.dim:
+            raise ValueError(
+                f"starts do not divide {vectors.num_rows} vectors of {vectors.dim} numbers among "
+                f"{centroids.num_rows} clusters"
+            )
+        num_probed, recall = int(arrays["num_probed"].item()), float(arrays["recall"].item())
+        return cls(centroids, starts, num_probed, recall)
 
 
 @dataclass(frozen=True)
@@ -124,6 +216,7 @@ class VectorMemory:
         ids: Of each document, as the corpus has it.
         num_neighbours: Documents that lend their labels to a text, at most; at least 1.
         temperature: How much nearer documents count for more: exp(cosine / temperature).
+        clusters: Parts of the documents; None: all are looked at.
     """
 
     vectors: ByteVectors
@@ -131,6 +224,14 @@ class VectorMemory:
     ids: tuple[str, ...]
     num_neighbours: int
     temperature: float
+    clusters: Clusters | None = None
+
+    def nearest(self, queries: ByteVectors, *, num_threads: int = 1) -> Neighbours:
+        """Return the documents that lend their labels to texts, nearest first."""
+        k = self.num_neighbours
+        if self.clusters is None:
+            return self.vectors.nearest(queries, k, num_threads=num_threads)
+        return self.clusters.nearest(self.vectors, queries, k, num_threads=num_threads)
 
     @cached_property
     def carried_labels(self) -> Int64[np.ndarray, carried]:
@@ -150,6 +251,7 @@ class VectorMemory:
             "label_indptr": self.labels.indptr.astype(np.int64),
             "num_neighbours": np.array([self.num_neighbours], dtype=np.int64),
             "temperature": np.array([self.temperature], dtype=np.float64),
+            **({} if self.clusters is None else self.clusters.to_arrays()),
         }
 
     @classmethod
@@ -166,7 +268,8 @@ class VectorMemory:
             ValueError: An array breaks its rule or is no index into another, or the ids are no
                 texts.
         """
-        check_arrays(arrays, _RULES)
+        of_clusters = {name: x for name, x in arrays.items() if name in _CLUSTER_RULES}
+        check_arrays({name: x for name, x in arrays.items() if name not in of_clusters}, _RULES)
         vectors = ByteVectors(arrays["bytes"], arrays["scales"])
         if len(vectors.scales) != vectors.num_rows or vectors.dim > MAX_DIM:
             raise ValueError(
@@ -179,4 +282,5 @@ class VectorMemory:
             read_ids(ids, vectors.num_rows),
             int(arrays["num_neighbours"].item()),
             float(arrays["temperature"].item()),
+            Clusters.from_arrays(of_clusters, vectors) if of_clusters else None,
         )

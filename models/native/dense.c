@@ -50,6 +50,12 @@ static void offer(best_list *best, const byte_rows *queries, const byte_rows *ro
     best_offer(best, row, (float)(scale * sum));
 }
 
+static void finish(best_list *best) {
+    best_in_order(best);
+    for (int64_t place = best->size; place < best->k; place++)
+        best->labels[place] = NO_LABEL, best->scores[place] = 0;
+}
+
 // Write the k vectors of largest inner product with each query, and these products, the largest
 // first, ties by the smaller number; `NO_LABEL` and 0 where there are fewer.
 //
@@ -76,11 +82,30 @@ KERNEL dense_nearest(const byte_rows *queries, const byte_rows *rows, int64_t k,
             }
         }
     }
-    for (int64_t query = 0; has_memory && query < num_queries; query++) {
-        best_in_order(best + query);
-        for (int64_t place = best[query].size; place < k; place++)
-            best[query].labels[place] = NO_LABEL, best[query].scores[place] = 0;
-    }
+    for (int64_t query = 0; has_memory && query < num_queries; query++) finish(best + query);
     free(wide), free(best);
     return has_memory ? 0 : OUT_OF_MEMORY;
+}
+
+// The same among the vectors of some clusters alone, whose vectors lie one after the other.
+//
+// starts: first vector of each cluster, and where the last one ends. probed: of each query, the
+// clusters that are looked at; a number that is none of a cluster is passed over.
+KERNEL dense_nearest_probed(const byte_rows *queries, const byte_rows *rows, const int64_t *starts,
+                            int64_t num_clusters, const int64_t *probed, int64_t num_probed,
+                            int64_t k, int64_t *found, float *similarities) {
+    const int64_t dim = rows->dim;
+    int16_t *wide = widened(queries);
+    for (int64_t query = 0; wide && query < queries->num_rows; query++) {
+        best_list best = {found + query * k, similarities + query * k, k, 0};
+        for (int64_t i = query * num_probed; i < (query + 1) * num_probed; i++) {
+            if (probed[i] < 0 || probed[i] >= num_clusters) continue;
+            for (int64_t row = starts[probed[i]]; row < starts[probed[i] + 1]; row++)
+                offer(&best, queries, rows, query, row,
+                      product(wide + query * dim, rows->bytes + row * dim, dim));
+        }
+        finish(&best);
+    }
+    free(wide);
+    return wide ? 0 : OUT_OF_MEMORY;
 }

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import compress
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
+from joblib import cpu_count
 from scipy.sparse import csr_array
+from sklearn.cluster import MiniBatchKMeans
 
 from longtail.models.memory.memory import ordered
-from longtail.models.memory.vectors import ByteVectors, VectorMemory
+from longtail.models.memory.vectors import ByteVectors, Clusters, VectorMemory
 
+logger = logging.getLogger(__name__)
+
+EXACT_UP_TO = 300_000
+"""Documents that are all compared with a text; of more, those of the nearest clusters."""
+LEAST_RECALL = 0.98
+_NUM_ASKED = 500
+"""Documents whose nearest ones are looked for, to measure the recall."""
 Encode: TypeAlias = Callable[[list[str]], Float32[np.ndarray, "text dim"]]
 """Returns the vectors of texts."""
 _NUM_NEIGHBOURS, _TEMPERATURE = 40, 1 / 12
@@ -21,7 +32,10 @@ _NUM_NEIGHBOURS, _TEMPERATURE = 40, 1 / 12
 
 
 def vector_memory(
-    vectors: ByteVectors, truth: Float32[csr_array, "document label"], ids: Sequence[str]
+    vectors: ByteVectors,
+    truth: Float32[csr_array, "document label"],
+    ids: Sequence[str],
+    before: Clusters | None = None,
 ) -> VectorMemory:
     """Return a memory of documents, without those that have no label to lend.
 
@@ -29,15 +43,67 @@ def vector_memory(
         vectors: Of the documents.
         truth: Ones where a document carries a label.
         ids: Of the documents.
+        before: Clusters of the documents that there were; None: none were.
     """
     kept = np.flatnonzero(np.diff(truth.indptr)).astype(np.int64)
+    clusters = None
+    if len(kept) > EXACT_UP_TO:
+        order, clusters = clustered(vectors.take(kept), before)
+        kept = kept[order]
     return VectorMemory(
         vectors.take(kept),
         ordered(csr_array(truth[kept], dtype=np.float32)),
         tuple(ids[row] for row in kept.tolist()),
         _NUM_NEIGHBOURS,
         _TEMPERATURE,
+        clusters,
     )
+
+
+def clustered(
+    vectors: ByteVectors, before: Clusters | None = None
+) -> tuple[Int64[np.ndarray, row], Clusters]:
+    """Return an order of very many vectors by cluster, and the clusters of the ordered vectors.
+
+    Clusters are those of k-means on a sample. So many are looked at that `LEAST_RECALL` of the
+    nearest vectors of a sample of the vectors are found.
+
+    Args:
+        vectors: To be divided.
+        before: Clusters that there are already, which stay where they are.
+    """
+    rng = np.random.default_rng(0)
+    if before is None:
+        num_clusters = int(4 * np.sqrt(vectors.num_rows))
+        drawn = rng.choice(vectors.num_rows, min(vectors.num_rows, 32 * num_clusters), False)
+        sample = vectors.take(np.sort(drawn))
+        means = MiniBatchKMeans(num_clusters, random_state=0, n_init=1, batch_size=8192).fit(
+            sample.bytes * sample.scales[:, None]
+        )
+        centroids = ByteVectors.rounded(means.cluster_centers_.astype(np.float32))
+    else:
+        centroids = before.centroids
+    cluster_of = centroids.nearest(vectors, 1, num_threads=cpu_count()).documents[:, 0]
+    order = np.argsort(cluster_of, kind="stable").astype(np.int64)
+    sizes = np.bincount(cluster_of, minlength=centroids.num_rows)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    ordered_vectors = vectors.take(order)
+    asked = ordered_vectors.take(
+        np.sort(rng.choice(len(order), min(len(order), _NUM_ASKED), False))
+    )
+    k = min(_NUM_NEIGHBOURS, len(order))
+    exact = ordered_vectors.nearest(asked, k, num_threads=cpu_count()).documents
+    found = Clusters(centroids, starts, 8, 0.0)
+    while found.num_probed < centroids.num_rows and found.recall < LEAST_RECALL:
+        found = replace(found, num_probed=2 * found.num_probed)
+        documents = found.nearest(ordered_vectors, asked, k, num_threads=cpu_count()).documents
+        shares = [np.isin(*rows).mean() for rows in zip(exact, documents, strict=True)]
+        found = replace(found, recall=float(np.mean(shares)))
+    logger.info(
+        "dense_neighbours: %d of %d clusters are looked at, with %.4f of the nearest %d documents",
+        found.num_probed, centroids.num_rows, found.recall, k,
+    )  # fmt: skip
+    return order, found
 
 
 def with_documents(
@@ -65,4 +131,4 @@ def with_documents(
         encoded = ByteVectors.rounded(encode(list(compress(texts, is_new.tolist()))))
         rows[new] = vectors.num_rows + np.arange(len(new))
         vectors = ByteVectors.joined([vectors, encoded])
-    return vector_memory(vectors.take(rows), truth, ids)
+    return vector_memory(vectors.take(rows), truth, ids, before.clusters)

@@ -1,6 +1,7 @@
 """Documents by their vectors: bytes, the nearest of them, files; against brute force."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from longtail.models.errors import BundleCorruptError
 from longtail.models.memory.search_kernels import NO_DOCUMENT
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.memory.vectors import ByteVectors, VectorMemory
+from longtail.training.memory import vectors as remembered
+from longtail.training.memory.vectors import LEAST_RECALL, clustered
 
 
 def brute_force(rows, queries, k):
@@ -123,3 +126,68 @@ def test_what_is_damaged_is_refused(memory, name, value):
 def test_ids_are_as_many_as_documents(memory):
     with pytest.raises(BundleCorruptError, match="expected 30"):
         VectorMemory.from_arrays(memory.to_arrays(), json.dumps(["one"]), 6)
+
+
+@pytest.fixture
+def divided():
+    """Vectors around 20 centres, by cluster."""
+    rng = np.random.default_rng(11)
+    centres = rng.normal(size=(20, 16))
+    drawn = centres[rng.integers(20, size=2000)] + 0.3 * rng.normal(size=(2000, 16))
+    vectors = ByteVectors.rounded(drawn.astype(np.float32))
+    order, clusters = clustered(vectors)
+    return vectors.take(order), order, clusters
+
+
+def test_clusters_divide_the_vectors_and_find_what_is_asked_of_them(divided):
+    vectors, order, clusters = divided
+    assert sorted(order.tolist()) == list(range(2000))
+    assert clusters.recall >= LEAST_RECALL
+    queries = vectors.take(np.arange(0, 2000, 7, dtype=np.int64))
+    exact, _ = brute_force(vectors, queries, 40)
+    found = clusters.nearest(vectors, queries, 40, num_threads=2)
+    shares = [np.isin(*rows).mean() for rows in zip(exact, found.documents, strict=True)]
+    assert np.mean(shares) >= LEAST_RECALL - 0.02
+    all_probed = replace(clusters, num_probed=clusters.centroids.num_rows)
+    whole = all_probed.nearest(vectors, queries, 40)
+    np.testing.assert_array_equal(whole.documents, exact)
+
+
+def test_a_divided_memory_is_read_as_it_was_stored(divided):
+    vectors, _, clusters = divided
+    truth = csr_array(np.ones((2000, 1), dtype=np.float32))
+    memory = VectorMemory(vectors, truth, tuple(map(str, range(2000))), 40, 0.1, clusters)
+    read = VectorMemory.from_arrays(memory.to_arrays(), memory.ids_to_json(), 1)
+    queries = vectors.take([5, 700])
+    np.testing.assert_array_equal(
+        read.nearest(queries).documents, memory.nearest(queries).documents
+    )
+    assert (read.clusters.num_probed, read.clusters.recall) == (
+        clusters.num_probed,
+        clusters.recall,
+    )
+    for name, value in (
+        ("starts", clusters.starts[::-1].copy()),
+        ("starts", clusters.starts[:-1]),
+        ("centroid_scales", clusters.centroids.scales[1:]),
+        ("num_probed", np.zeros(1, np.int64)),
+    ):
+        with pytest.raises(ValueError, match=r"starts|num_probed"):
+            VectorMemory.from_arrays(memory.to_arrays() | {name: value}, memory.ids_to_json(), 1)
+
+
+def test_documents_beyond_the_exact_search_are_divided_and_new_ones_join(monkeypatch):
+    monkeypatch.setattr(remembered, "EXACT_UP_TO", 50)
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(120, 8)).astype(np.float32)
+    truth = csr_array(np.ones((120, 1), dtype=np.float32))
+    ids = [f"d{i}" for i in range(120)]
+    first = remembered.vector_memory(ByteVectors.rounded(vectors[:100]), truth[:100], ids[:100])
+    assert first.clusters is not None and sorted(first.ids) == sorted(ids[:100])
+    then = remembered.with_documents(first, ids, ids, truth, lambda texts: vectors[100:])
+    at = [then.ids.index(each) for each in ids]
+    stored = then.vectors.bytes[at] * then.vectors.scales[at, None]
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(stored, units, atol=0.01, rtol=0)
+    np.testing.assert_array_equal(then.clusters.centroids.bytes, first.clusters.centroids.bytes)
+    assert then.clusters.starts[-1] == 120
