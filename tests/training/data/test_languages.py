@@ -55,4 +55,4 @@ def test_languages_of_a_tenth_of_the_texts_count():
 def test_few_texts_that_tell_decide_nothing():
     found = LanguageCount.of([TEXTS["de"], *["rot"] * 10])
     assert found.languages == LanguageCount().languages == ()
-    assert "German" in str(found) and "not known" in str(LanguageCount())
+    assert "not known (1 of 11 " in str(found) and "not known" in str(LanguageCount())
