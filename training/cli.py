@@ -96,6 +96,7 @@ def train(
     from longtail.training.pipeline.budget import BUDGET_NAME, train_within
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as train_run
+    from longtail.training.reports.training_cost import forecast
     from longtail.training.runtime.claims import RUN_NAME
     from longtail.training.runtime.ray import checked_engine
 
@@ -114,6 +115,8 @@ def train(
         check_own_folder(work, marker, "--work")
         dataset = open_dataset(data, replace(corpus, skip_bad=skip_bad))
         run = Run(settings, dataset, work, processes, computing, activate)
+        dataset.check()
+        print(forecast(settings, dataset), flush=True)
         if seconds is None:
             version = train_run(run, Registry(registry))
         else:

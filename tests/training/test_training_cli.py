@@ -65,7 +65,8 @@ REASONS = (
 def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_config_file):
     result = call("train", tiny_corpus, "--config", tiny_config_file)
     manifest = Registry("registry").open(1).manifest
-    lines = result.stdout.splitlines()
+    said, *lines = result.stdout.splitlines()
+    assert said.startswith("Fine-tunes an encoder: ")
     assert lines[0].startswith("Version 1 of 'registry' is trained, in ")
     assert lines[1] == f"310 labels, default scorer {manifest.default_scorer}."
     assert lines[2] == f"Why this scorer: {manifest.default_scorer_reason}."
@@ -120,6 +121,7 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
         "linear",
         "linear-uncorrected",
         "sparse",
+        "dense_neighbours",
         "names",
         "neighbours",
         "fast",

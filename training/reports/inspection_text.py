@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 RESULT_NAMES = ("inspection.md", "inspection.json", "tail.png")
 _WIDTH = 40  # characters of the longest bar
-_UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
 def write_inspection(found: Inspection, folder: Path) -> list[Path]:
@@ -144,7 +143,7 @@ def _costs(found: Inspection) -> str:
     rows = [
         [
             cost.what,
-            " to ".join(map(_time, cost.seconds)),
+            cost.time,
             " to ".join(f"{x:.1f}" for x in cost.gib),
         ]
         for cost in found.costs
@@ -155,8 +154,3 @@ def _costs(found: Inspection) -> str:
         "what was measured on a few corpora (docs/results); the default configuration, an idle "
         "machine."
     )
-
-
-def _time(seconds: float) -> str:
-    unit, size = next(((u, s) for u, s in _UNITS if seconds >= 2 * s), _UNITS[-1])
-    return f"{max(1, round(seconds / size))} {unit}"
