@@ -159,9 +159,9 @@ def write_bundle(
     if folder.exists():
         raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
     with staged_folder(folder, MANIFEST_NAME) as incoming:
-        (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8")
+        (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8", newline="\n")
         for name, text in texts.items():
-            (incoming / name).write_text(text, encoding="utf-8")
+            (incoming / name).write_text(text, encoding="utf-8", newline="\n")
         for name, arrays in tensors.items():
             save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, incoming / name)
         if encoder_folder is not None:
@@ -171,7 +171,7 @@ def write_bundle(
         files = {name: file_info(incoming / name) for name in _file_names(incoming)}
         arrays_of = {name: _tensor_infos(incoming / name) for name in _tensor_files(files)}
         content = replace(manifest, files=files, tensors=arrays_of).to_json()
-        (incoming / MANIFEST_NAME).write_text(content, encoding="utf-8")
+        (incoming / MANIFEST_NAME).write_text(content, encoding="utf-8", newline="\n")
         return Manifest.from_json(content, _where(folder))
 
 

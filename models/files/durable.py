@@ -6,7 +6,6 @@ All others have the permissions that the umask gives.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -15,29 +14,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from longtail.models.errors import (
-    FileContentError,
-)
+from longtail.models.errors import FileContentError
 from longtail.models.files.json_text import parse_json
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+from longtail.models.platform import lock, move, sync_file, sync_folder
 
 
 def sync_tree(folder: Path) -> None:
     """Make all files and names under a folder durable."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            sync_file(path)
         else:
             sync_folder(path)
     sync_folder(folder)
@@ -97,7 +85,7 @@ def staged_folder(folder: Path, model: str) -> Iterator[Path]:
         yield incoming
         share_like(incoming, incoming / model)
         sync_tree(incoming)
-        incoming.rename(folder)
+        move(incoming, folder)
     except BaseException:
         shutil.rmtree(incoming, ignore_errors=True)
         raise
@@ -121,11 +109,11 @@ def write_lines_durably(path: Path, lines: Iterable[str], *, is_private: bool = 
     try:
         if is_private:
             make_private_file(incoming)
-        with incoming.open("w", encoding="utf-8") as file:
+        with incoming.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
-        incoming.replace(path)
+        move(incoming, path)
     except BaseException:
         incoming.unlink(missing_ok=True)
         raise
@@ -146,8 +134,8 @@ def append_entry(path: Path, fields: Mapping[str, Any]) -> None:
     is_new = not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        _cut_torn_line(file.fileno())
+        lock(file)
+        _cut_torn_line(file)
         file.write(line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
@@ -188,9 +176,9 @@ def _is_begun(line: bytes) -> bool:
     return line[: len(_ENTRY_START)] == _ENTRY_START[: len(line)]
 
 
-def _cut_torn_line(handle: int) -> None:
-    size = os.fstat(handle).st_size
-    content = os.pread(handle, size, 0)
+def _cut_torn_line(file: IO[bytes]) -> None:
+    file.seek(0)
+    content = file.read()
     end = content.rfind(b"\n") + 1
-    if end < size and _is_begun(content[end:]):
-        os.ftruncate(handle, end)
+    if end < len(content) and _is_begun(content[end:]):
+        file.truncate(end)
