@@ -35,6 +35,7 @@ from longtail.models.files.failures import (
     doing,
     explain,
 )
+from longtail.models.platform import prepare_output
 
 if TYPE_CHECKING:  # they bring PyTorch or Typer
     import typer
@@ -443,6 +444,7 @@ def _refuse_unknown_variables() -> None:
 
 def main() -> None:
     """Run the command; a failure is told in one sentence, with a traceback only where asked for."""
+    prepare_output()
     try:
         _run()
     except Exception as error:  # noqa: BLE001  # the last resort, which ends the process

@@ -24,6 +24,7 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
 from longtail.models.extras import is_packaged_installed
 from longtail.models.names import ENSEMBLE
+from longtail.models.platform import peak_memory_bytes
 from longtail.service.client.calls import NEVER, ClientError
 from longtail.service.client.client import Client
 from longtail.service.process.address import check_address
@@ -266,7 +267,7 @@ def _service(registry: Path, port: int, log: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "longtail", "serve", "--registry", str(registry)]
     command += ["--port", str(port), "--watch-interval-s", "1", "--drain-delay-s", "0"]
     url = f"http://127.0.0.1:{port}"
-    with log.open("w", encoding="utf-8") as output:
+    with log.open("w", encoding="utf-8", newline="\n") as output:
         server = subprocess.Popen(command, stdout=output, stderr=output)  # noqa: S603
     try:
         with Client(url) as client:
@@ -312,11 +313,7 @@ def _chance(label: ScoredLabel | None) -> str:
 
 def _peak_memory_gib() -> float:
     """Return the largest resident memory of this process and of any that it started."""
-    import resource
-
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes elsewhere
-    return max(usage.ru_maxrss for usage in usages) * unit / 2**30
+    return max(peak_memory_bytes(), peak_memory_bytes(of_children=True)) / 2**30
 
 
 def _headline(text: str) -> None:

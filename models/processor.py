@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from longtail.models.extras import is_installed
+from longtail.models.platform import usable_cores
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16")
 """Instructions of a processor that decide how fast, and in which precision, it computes."""
@@ -41,9 +41,8 @@ def find_processor() -> Processor:
             name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)
         }
     flags = fields.get("flags", "").split()
-    has_affinity = hasattr(os, "sched_getaffinity")  # absent on macOS
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    return Processor(fields.get("model name"), tuple(x for x in FLAGS if x in flags), cores)
+    found = tuple(x for x in FLAGS if x in flags)
+    return Processor(fields.get("model name"), found, usable_cores())
 
 
 def sees_gpu() -> bool:

@@ -133,8 +133,9 @@ class DrainingServer(uvicorn.Server):
         """Return how long to go on listening: not at all where nobody is sent here.
 
         By Ctrl-C people stop what only they use; and before it is ready, nobody is told to use it.
+        Windows, which has no SIGTERM, sends SIGBREAK.
         """
-        is_used = sig == signal.SIGTERM and self._service.manager.served is not None
+        is_used = sig != signal.SIGINT and self._service.manager.served is not None
         return self._service.settings.drain_delay_s if is_used else 0.0
 
 

@@ -91,7 +91,8 @@ class Bundle:
         if self.map_arrays != "auto":
             return self.map_arrays == "always"
         found = (self.folder / name).stat()
-        is_trusted = found.st_uid in {0, os.geteuid()}
+        own = getattr(os, "geteuid", lambda: found.st_uid)()  # Windows has no such ids
+        is_trusted = found.st_uid in {0, own}
         return not found.st_mode & (0o022 if is_trusted else 0o222)
 
     def text(self, name: str) -> str:
@@ -178,9 +179,9 @@ def write_bundle(
     if folder.exists():
         raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
     with staged_folder(folder, MANIFEST_NAME) as incoming:
-        (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8")
+        (incoming / LABELS_NAME).write_text(catalogue.to_jsonl(), encoding="utf-8", newline="\n")
         for name, text in texts.items():
-            (incoming / name).write_text(text, encoding="utf-8")
+            (incoming / name).write_text(text, encoding="utf-8", newline="\n")
         for name, arrays in tensors.items():
             save_file({key: np.ascontiguousarray(a) for key, a in arrays.items()}, incoming / name)
         if encoder_folder is not None:
@@ -190,7 +191,7 @@ def write_bundle(
         files = {name: file_info(incoming / name) for name in _file_names(incoming)}
         arrays_of = {name: _tensor_infos(incoming / name) for name in _tensor_files(files)}
         content = replace(manifest, files=files, tensors=arrays_of).to_json()
-        (incoming / MANIFEST_NAME).write_text(content, encoding="utf-8")
+        (incoming / MANIFEST_NAME).write_text(content, encoding="utf-8", newline="\n")
         return Manifest.from_json(content, _where(folder))
 
 

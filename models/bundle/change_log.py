@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from longtail.models.files.durable import append_entry, read_entries
 from longtail.models.files.failures import doing
+from longtail.models.platform import user_name
 
 CHANGES_NAME = "changes.jsonl"
 """In the folder of the registry."""
@@ -32,11 +31,8 @@ class Author:
 
     @classmethod
     def of_process(cls) -> Author:
-        """Return the user who runs this process, as the system knows them: no variable decides."""
-        try:
-            return cls(user=pwd.getpwuid(os.getuid()).pw_name)
-        except KeyError:  # as in a container that runs under any number
-            return cls(user=str(os.getuid()))
+        """Return the user who runs this process."""
+        return cls(user=user_name())
 
     def to_json(self) -> dict[str, str]:
         """Return what is known."""

@@ -10,7 +10,6 @@ Writers hold a lock on `.lock`; readers need none, for every file is replaced by
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -26,10 +25,11 @@ from longtail.models.bundle.bundle import Bundle, check_regular_file, open_bundl
 from longtail.models.bundle.change_log import CHANGES_NAME, Author, ChangeLog
 from longtail.models.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
 from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
-from longtail.models.files.durable import make_read_only, sync_folder, write_json_durably
+from longtail.models.files.durable import make_read_only, write_json_durably
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, visible_names
 from longtail.models.files.typed_json import json_forms
+from longtail.models.platform import lock, move, sync_folder
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class Registry:
                 current = (before.current, state.current)
                 self.changes.append(action, version, digest, current, None)
             if known is None:
-                staged.rename(self.folder / str(version))
+                move(staged, self.folder / str(version))
                 sync_folder(self.folder)
             else:
                 shutil.rmtree(staged)
@@ -289,7 +289,7 @@ class Registry:
             published_at = {str(version): "unknown"} | state.published_at
             self._save(replace(state, history=history, published_at=published_at))
             trash = self.folder / f"{_TRASH_PREFIX}{version}"
-            folder.rename(trash)  # gone for readers at once, then deleted
+            move(folder, trash)  # gone for readers at once, then deleted
             shutil.rmtree(trash)
 
     def _next_number(self, state: RegistryState) -> int:
@@ -326,8 +326,8 @@ class Registry:
         with ExitStack() as stack:
             stack.enter_context(doing("changing the registry", self.folder))
             self.folder.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context((self.folder / ".lock").open("w"))
-            fcntl.flock(file, fcntl.LOCK_EX)
+            file = stack.enter_context((self.folder / ".lock").open("wb"))
+            lock(file)
             for path in self.folder.iterdir():
                 if not path.name.startswith((_INCOMING_PREFIX, _TRASH_PREFIX)):
                     continue

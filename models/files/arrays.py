@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import mmap
-import sys
 from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
+
+from longtail.models.platform import REMOVES_OPEN_FILES
 
 _TYPES = {"I8": np.int8, "F16": np.float16, "F32": np.float32, "I32": np.int32}
 _LENGTH_BYTES = 8
@@ -35,7 +36,7 @@ def mapped_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
         start, size = _LENGTH_BYTES + length + begin, (end - begin) // dtype.itemsize
         array = np.frombuffer(content, dtype, size, start)
         arrays[name] = array.reshape(described[name]["shape"])
-        if sys.platform == "win32" or start % dtype.itemsize:
+        if not REMOVES_OPEN_FILES or start % dtype.itemsize:
             arrays[name] = arrays[name].copy()
     return arrays
 

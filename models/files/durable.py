@@ -6,7 +6,6 @@ All others have the permissions that the umask gives.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -17,27 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from longtail.models.errors import (
-    FileContentError,
-)
+from longtail.models.errors import FileContentError
 from longtail.models.files.json_text import parse_json
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+from longtail.models.platform import REMOVES_OPEN_FILES, lock, move, read_at, sync_file, sync_folder
 
 
 def sync_tree(folder: Path) -> None:
     """Make all files and names under a folder durable."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            sync_file(path)
         else:
             sync_folder(path)
     sync_folder(folder)
@@ -70,8 +58,10 @@ def share_like(folder: Path, model: Path) -> None:
 def make_read_only(folder: Path) -> None:
     """Let nobody write over files in place, which ends a process that maps them.
 
-    A file of another owner stays as it is.
+    A file of another owner stays as it is; so do all on Windows, which can't remove such files.
     """
+    if not REMOVES_OPEN_FILES:
+        return
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
             with suppress(PermissionError):
@@ -108,7 +98,7 @@ def staged_folder(folder: Path, model: str) -> Iterator[Path]:
         yield incoming
         share_like(incoming, incoming / model)
         sync_tree(incoming)
-        incoming.rename(folder)
+        move(incoming, folder)
     except BaseException:
         shutil.rmtree(incoming, ignore_errors=True)
         raise
@@ -132,11 +122,11 @@ def write_lines_durably(path: Path, lines: Iterable[str], *, is_private: bool = 
     try:
         if is_private:
             make_private_file(incoming)
-        with incoming.open("w", encoding="utf-8") as file:
+        with incoming.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
             file.flush()
             os.fsync(file.fileno())
-        incoming.replace(path)
+        move(incoming, path)
     except BaseException:
         incoming.unlink(missing_ok=True)
         raise
@@ -160,9 +150,11 @@ def append_entry(path: Path, fields: Mapping[str, Any]) -> None:
     is_new = not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        size = os.fstat(file.fileno()).st_size
-        is_torn = size and os.pread(file.fileno(), 1, size - 1) != b"\n"
+        lock(file)
+        size, last = os.fstat(file.fileno()).st_size, bytearray(b"\n")
+        if size:
+            read_at(file.fileno(), memoryview(last), size - 1)
+        is_torn = last != b"\n"
         file.write((_TORN_END + b"\n" if is_torn else b"") + line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from longtail.models.errors import ConfigError
 from longtail.models.files.failures import reason_of
+from longtail.models.platform import lock, remove_locked
 
 _NOT_OURS = frozenset({"lost+found"})
 """Names that a file system puts into an empty folder; hidden ones don't count either."""
@@ -204,9 +204,9 @@ def held(path: Path, refusal: str) -> Iterator[None]:
     Raises:
         ConfigError: Another process holds it.
     """
-    with path.open("a") as file:
+    with path.open("ab") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file, waits=False)
         except BlockingIOError as error:
             raise ConfigError(refusal) from error
         if not _names(path, file.fileno()):  # removed by a holder that has just ended
@@ -214,7 +214,7 @@ def held(path: Path, refusal: str) -> Iterator[None]:
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            remove_locked(path, file)
 
 
 def _names(path: Path, handle: int) -> bool:

@@ -25,11 +25,17 @@ _FLAGS = ("-std=c11", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 _EXACT = ("-ffp-contract=off",)
 # Sources `fast_*.c`: sums may be taken in another order, so that loops become vector instructions.
 _FAST = ("-ffp-contract=fast", "-fassociative-math", "-fno-signed-zeros")
-_ENDINGS = {"win32": "dll", "darwin": "dylib"}
+_ENDINGS = {"win32": "dll", "windows": "dll", "darwin": "dylib", "macos": "dylib"}
 
 
-def find_compiler() -> list[str] | None:
-    """Return the command of a C compiler; None where there is none."""
+def find_compiler(target: str | None = None) -> list[str] | None:
+    """Return the command of a C compiler; None where there is none.
+
+    Args:
+        target: What to compile for, as zig names it, which then does it; None: this machine.
+    """
+    if target is not None:
+        return [sys.executable, "-m", "ziglang", "cc", "-target", target]
     if command := os.environ.get("CC"):
         return shlex.split(command)
     if found := shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"):
@@ -39,37 +45,40 @@ def find_compiler() -> list[str] | None:
     return None
 
 
-def levels() -> tuple[str, ...]:
-    """Return the levels of this machine's kind of processor, the lowest first."""
-    return ("v1", "v3") if platform.machine().lower() in {"x86_64", "amd64"} else ("v1",)
+def levels(target: str | None = None) -> tuple[str, ...]:
+    """Return the levels of this machine's kind of processor, or another's, the lowest first."""
+    machine = (target or platform.machine()).split("-")[0].lower()
+    return ("v1", "v3") if machine in {"x86_64", "amd64"} else ("v1",)
 
 
-def library_path(folder: Path, level: str) -> Path:
+def library_path(folder: Path, level: str, target: str | None = None) -> Path:
     """Return where the library of a level belongs; its name changes with the sources."""
     digest = hashlib.sha256()
     for source in sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h"), FOLDER / "build.py"]):
         digest.update(source.read_bytes())
-    ending = _ENDINGS.get(sys.platform, "so")
+    system = target.split("-")[1].split(".")[0] if target else sys.platform
+    ending = _ENDINGS.get(system, "so")
     return folder / f"kernels-{digest.hexdigest()[:12]}-{level}.{ending}"
 
 
-def build(folder: Path = FOLDER) -> None:
+def build(folder: Path = FOLDER, target: str | None = None) -> None:
     """Compile the library of each level of this machine's processors.
 
     Args:
         folder: Where they are written; libraries of other sources there are removed.
+        target: What to compile for (see `find_compiler`).
 
     Raises:
         RuntimeError: There is no C compiler, or it failed.
     """
-    compiler = find_compiler()
+    compiler = find_compiler(target)
     if compiler is None:
         raise RuntimeError(
             "the C sources of longtail have to be compiled and there is no C compiler (cc, gcc, "
             "clang or $CC): install one, or run 'pip install ziglang'"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    current = {level: library_path(folder, level) for level in levels()}
+    current = {level: library_path(folder, level, target) for level in levels(target)}
     for old in set(folder.glob("kernels-*-v*")) - set(current.values()):
         old.unlink(missing_ok=True)
     for level, path in current.items():
@@ -94,7 +103,7 @@ def _compile(compiler: list[str], flags: list[str], path: Path) -> None:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compile_one, sorted(FOLDER.glob("*.c"))))
         finished = path.with_name(f".{path.name}.{os.getpid()}")
-        math = [] if sys.platform == "win32" else ["-lm"]
+        math = [] if path.suffix == ".dll" else ["-lm"]
         _run([*compiler, "-shared", *flags, *objects, *math, "-o", str(finished)])
         finished.replace(path)  # at once: other processes may build the same file
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.errors import BundleError, BundleNotFoundError, ConfigError
 from longtail.models.files.durable import make_read_only
+from longtail.models.platform import lock
 from longtail.models.sharing.places import Place
 from longtail.models.sharing.transfer import fetch, read_manifest, read_state
 
@@ -87,8 +87,8 @@ def _open_copy(digest: str, copy: Callable[[Path], None]) -> local.Bundle:
     folder, incoming = cache / digest, cache / f".{digest}"
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with (cache / f".{digest}.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+        with (cache / f".{digest}.lock").open("ab") as file:
+            lock(file)  # until the file is closed
             if not folder.is_dir():
                 copy(incoming)
                 make_read_only(incoming)

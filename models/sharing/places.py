@@ -198,7 +198,8 @@ def _checked_folder(archive: zipfile.ZipFile, uri: str) -> str:
 
 def _plain_file(path: str) -> BinaryIO:
     """Open a file of this machine without waiting for the writer of a pipe."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # no system has both
+    file = os.fdopen(os.open(path, os.O_RDONLY | flags), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise BundleCorruptError(f"{path!r}: is a pipe or a device, expected a file; replace it")

@@ -14,8 +14,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TypeVar
 
-from longtail.models.files.durable import make_private_file, make_private_folder, sync_folder
+from longtail.models.files.durable import make_private_file, make_private_folder
 from longtail.models.files.failures import reason_of
+from longtail.models.platform import sync_folder
 from longtail.service.errors import FeedbackStoreError
 
 logger = logging.getLogger(__name__)

@@ -130,7 +130,7 @@ def resume(task: Task, tally: Tally) -> int:
     """
     expected = check_left(task)
     if not (task.part.exists() and task.state.exists()):
-        task.state.write_text(json.dumps(expected), encoding="utf-8")
+        task.state.write_text(json.dumps(expected), encoding="utf-8", newline="\n")
         task.part.write_bytes(b"")
         return 0
     whole = 0

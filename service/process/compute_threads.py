@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass
 
 from longtail.models.extras import require
+from longtail.models.platform import usable_cores
 from longtail.models.processor import sees_gpu
 from longtail.service.process.memory import collect_rarely
 from longtail.service.process.priority import lower_priority
@@ -175,8 +176,7 @@ def limit_threads(num_threads: int | None, num_workers: int = 1) -> ComputeLibra
 def _num_processors() -> int:
     """Return about how many threads the libraries choose: what OpenMP is set to, or one a core."""
     said = os.environ.get("OMP_NUM_THREADS", "")
-    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return int(said) if said.isdecimal() and int(said) else usable
+    return int(said) if said.isdecimal() and int(said) else usable_cores()
 
 
 def _tokeniser_threads() -> int:

@@ -12,7 +12,8 @@ from dataclasses import asdict
 
 from longtail.models.bundle.registry import STATE_NAME, Registry, RegistryState
 from longtail.models.errors import BundleError
-from longtail.models.files.durable import make_read_only, sync_folder, write_json_durably
+from longtail.models.files.durable import make_read_only, write_json_durably
+from longtail.models.platform import sync_folder
 from longtail.models.sharing.places import Place
 from longtail.models.sharing.transfer import fetch, read_manifest, read_state
 

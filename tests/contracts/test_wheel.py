@@ -1,5 +1,6 @@
 """The wheel holds all that works outside the checkout: code, page, configurations, demo data."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -35,14 +36,51 @@ def wheel(tmp_path_factory):
         shutil.copytree(ROOT / name, source / name, ignore=left_out, symlinks=True)
     for name in OTHERS:
         shutil.copy(ROOT / name, source)
-    code = f"from setuptools.build_meta import build_sdist; build_sdist({str(built)!r})"
+    code = f"import setup; setup.build_sdist({str(built)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
-    (packed,) = built.glob("longtail-*.tar.gz")
+    return build_wheel(built, built)
+
+
+def build_wheel(source, target):
+    (packed,) = source.glob("longtail-*.tar.gz")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
-    command += ["--no-build-isolation", "--wheel-dir", str(built), str(packed)]
-    subprocess.run(command, check=True, capture_output=True)
-    (path,) = built.glob("longtail-*.whl")
+    command += ["--no-build-isolation", "--wheel-dir", str(target), str(packed)]
+    environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    (path,) = target.glob("longtail-*.whl")
     return path
+
+
+def test_a_second_build_has_the_same_bytes(wheel, tmp_path):
+    assert build_wheel(wheel.parent, tmp_path).read_bytes() == wheel.read_bytes()
+
+
+def test_it_says_what_was_compiled(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (name for name in file.namelist() if "/sboms/" in name)
+        told = {
+            part["name"]: part["hashes"][0]["content"]
+            for part in json.loads(file.read(name))["components"]
+        }
+        held = {
+            Path(name).name: hashlib.sha256(file.read(name)).hexdigest()
+            for name in file.namelist()
+            if "kernels-" in name
+        }
+    assert told == held != {}
+
+
+def test_a_checkout_without_links_says_so(tmp_path):
+    """As of git on Windows: a link is a file that holds where it leads."""
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    (tmp_path / "longtail").mkdir()
+    (tmp_path / "longtail" / "models").write_text("../models")
+    done = subprocess.run(
+        [sys.executable, "-c", "import setup"], cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "git config core.symlinks true" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_it_holds_all_code_and_data(wheel):

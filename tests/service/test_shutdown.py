@@ -16,6 +16,8 @@ from longtail.service.server import DrainingServer, Watchdog, serve
 from longtail.service.settings import Settings
 from longtail.service.versions.serving import ModelManager
 
+SIGBREAK = 21  # what stops a service on Windows
+
 
 class Bench:
     """A server that does not listen, with a clock that stands still and a watchdog that notes."""
@@ -66,6 +68,15 @@ def test_after_a_signal_it_is_not_ready_but_listens_until_the_delay_is_over(capl
     assert caplog.text.count("listening for") == 1
     assert bench.bounds == [(17.0, signal.SIGTERM)]
     assert not bench.server.force_exit
+
+
+@pytest.mark.parametrize(
+    ("sig", "waits"), [(signal.SIGINT, False), (signal.SIGTERM, True), (SIGBREAK, True)]
+)
+def test_only_ctrl_c_ends_it_without_the_delay(sig, waits):
+    bench = Bench(drain_delay_s=5)
+    bench.signal(sig)
+    assert bench.ends_after(0.0) is not waits
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])

@@ -187,8 +187,8 @@ class Assessment:
         if self.promises:
             tables.append(automation_table(self.promises))
         parts = filter(None, (beginning, self.measured_on, *(x.to_markdown() for x in tables)))
-        paths[0].write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8")
-        paths[1].write_text("\n\n".join(parts) + "\n", "utf-8")
+        paths[0].write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8", newline="\n")
+        paths[1].write_text("\n\n".join(parts) + "\n", "utf-8", newline="\n")
         if not can_draw():
             return paths[:2]
         k = self.evaluation.ks[-1]

@@ -63,7 +63,7 @@ class RankedDocuments:
     def write(self, folder: Path) -> Path:
         """Write it beside the rankings, and return the path."""
         path = folder / DOCUMENTS_NAME
-        path.write_text(_to_json(self), "utf-8")
+        path.write_text(_to_json(self), "utf-8", newline="\n")
         return path
 
 

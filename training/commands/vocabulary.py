@@ -11,6 +11,7 @@ import typer
 
 from longtail.training.commands.logs import configure_logging
 from longtail.training.commands.vocabulary_changes import apply, diff
+from longtail.training.commands.vocabulary_gaps import gaps
 from longtail.training.options import OverwriteOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
@@ -19,10 +20,11 @@ if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
 
 vocabulary_app = typer.Typer(
     no_args_is_help=True,
-    help="Look at a vocabulary (SKOS, Annif's tables), convert it, or follow its changes.",
+    help="Look at a vocabulary (SKOS, Annif's tables), convert it, follow it, find its gaps.",
 )
 vocabulary_app.command("diff")(diff)
 vocabulary_app.command("apply")(apply)
+vocabulary_app.command("gaps")(gaps)
 SourceArgument = Annotated[
     Path,
     typer.Argument(

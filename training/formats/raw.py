@@ -15,6 +15,7 @@ from typing import IO, Literal
 
 from longtail.models.errors import ConfigError
 from longtail.models.files.bad_lines import BadLine
+from longtail.models.platform import read_at
 from longtail.training.formats.forms import ARROW, CSV, EXTREME_CLASSIFICATION, PARQUET, TSV, Format
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
@@ -128,7 +129,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        count = os.preadv(self._descriptor, [buffer], self._position)
+        count = read_at(self._descriptor, buffer, self._position)
         self._position += count
         return count
 

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from longtail.models.files.durable import read_json, sync_folder, sync_tree, write_json_durably
+from longtail.models.files.durable import read_json, sync_tree, write_json_durably
+from longtail.models.platform import sync_folder
 
 _MODEL_NAME = "model.safetensors"
 _OPTIMIZER_NAME = "optimizer.safetensors"

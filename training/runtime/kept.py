@@ -11,6 +11,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from longtail.models.files.durable import write_lines_durably
+from longtail.models.platform import move, sync_file
 
 _Fitted = TypeVar("_Fitted")
 
@@ -58,6 +59,5 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     incoming = path.with_suffix(f".incoming-{os.getpid()}")
     # safetensors writes an array's memory as it lies, whatever the order of its axes.
     save_file({name: np.ascontiguousarray(x) for name, x in arrays.items()}, incoming)
-    with incoming.open("rb") as file:
-        os.fsync(file.fileno())
-    incoming.replace(path)
+    sync_file(incoming)
+    move(incoming, path)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-import resource
-import sys
+import mmap
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.models.files.durable import write_lines_durably
+from longtail.models.platform import peak_memory_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,6 @@ _MAX_LINES = 1000
 """About so many steps of a stage are written down."""
 _SAMPLE_EVERY_S = 0.1
 _STATM = Path("/proc/self/statm")
-_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class ProgressLog:
         kept = [point for point in read_progress(path) if point.step <= done]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_lines_durably(path, map(_line, kept))
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8", newline="\n")
         self._every = math.ceil(total / _MAX_LINES)
         self._total = total
         self._started = time.monotonic() - (kept[-1].seconds if kept else 0.0)
@@ -128,14 +127,14 @@ def stage_cost(folder: Path, stage: str) -> Iterator[None]:
         folder: Of the run.
         stage: Its name.
     """
-    high_before, wall, cpu = _high_water_bytes(), time.monotonic(), time.process_time()
+    high_before, wall, cpu = peak_memory_bytes(), time.monotonic(), time.process_time()
     is_done = False
     with _Sampler() as sampler:
         try:
             yield
             is_done = True
         finally:
-            high = _high_water_bytes()
+            high = peak_memory_bytes()
             peak = high if high > high_before or not sampler.peak_bytes else sampler.peak_bytes
             found: dict[str, Any] = {
                 "stage": stage,
@@ -145,7 +144,7 @@ def stage_cost(folder: Path, stage: str) -> Iterator[None]:
                 "is_done": is_done,
             }
             folder.mkdir(parents=True, exist_ok=True)
-            with (folder / STAGES_NAME).open("a", encoding="utf-8") as file:
+            with (folder / STAGES_NAME).open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(found) + "\n")
             logger.info("%s: %.1f s, %.1f s CPU, peak %.2f GiB", stage, found["wall_s"],
                         found["cpu_s"], peak / 2**30)  # fmt: skip
@@ -179,11 +178,6 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
             continue
 
 
-def _high_water_bytes() -> int:
-    """Return the largest resident memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
-
-
 class _Sampler:
     """Looks at the resident memory of this process from time to time, where Linux tells it."""
 
@@ -209,4 +203,4 @@ class _Sampler:
 
     def _look(self) -> None:
         pages = int(_STATM.read_text().split()[1])
-        self.peak_bytes = max(self.peak_bytes, pages * resource.getpagesize())
+        self.peak_bytes = max(self.peak_bytes, pages * mmap.PAGESIZE)

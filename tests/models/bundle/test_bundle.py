@@ -183,7 +183,7 @@ def left_in(folder: Path) -> list[str]:
 BUNDLE, DURABLE = "longtail.models.bundle.bundle", "longtail.models.files.durable"
 STEPS = [
     *(f"{BUNDLE}.{step}" for step in ("save_file", "file_info", "shutil.copytree")),
-    *(f"{DURABLE}.{step}" for step in ("share_like", "sync_tree", "Path.rename")),
+    *(f"{DURABLE}.{step}" for step in ("share_like", "sync_tree", "move")),
 ]
 
 
