@@ -28,7 +28,7 @@ class TokenPart:
 
 @dataclass(frozen=True, slots=True)
 class SparseParts:
-    """Of what the score of a label by a scorer of tokens is the sum.
+    """The terms that sum to a label's score, for a scorer of tokens.
 
     Attributes:
         tokens: Those that count most, for and against: the largest contribution first.

@@ -56,7 +56,7 @@ def check_output_file(
         raise ConfigError(f"{where}: is a device or a pipe, expected a file; choose a file")
     if path.exists() and not overwrite:
         raise ConfigError(
-            f"{where}: is there already; replace it with --overwrite, or choose another file"
+            f"{where} already exists; pass --overwrite to replace it, or choose another file"
         )
     if path.exists() and not os.access(path, os.W_OK):
         raise ConfigError(f"{where}: can't be replaced; choose another file")

@@ -229,7 +229,7 @@ def _csv_fields(number: int, header: Sequence[str], cells: list[str]) -> Fields 
 
 @contextmanager
 def garbage_collection_off() -> Iterator[None]:
-    """Keep Python from searching millions of new objects for circles, of which there are none.
+    """Disable the cyclic garbage collector while many objects are made that form no cycles.
 
     Yields:
         Nothing.

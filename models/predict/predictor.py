@@ -62,7 +62,7 @@ class Predictor:
             default_scorer: Used where a query names none; by default the first there is.
             device: "cpu" or "cuda"; None: a GPU if there is one. The sparse model is always on the
                 CPU.
-            num_threads: That rank many documents by the sparse model; None: one a core.
+            num_threads: Threads that rank documents by the sparse model; None: one per core.
             precision: What the encoder computes in; it is turned into that.
 
         Raises:

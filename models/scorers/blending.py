@@ -55,7 +55,7 @@ class Blend(Protocol):
         ...
 
     def most(self, scores: Float32[np.ndarray, "member row"]) -> Float64[np.ndarray, row]:
-        """Return what no label's log-odds exceed that the members give at most these scores."""
+        """Return an upper bound of any label's log-odds, given upper bounds of the scores."""
         ...
 
 

@@ -19,12 +19,12 @@ _SLOW_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What was counted of one version; of requests that named none.
+    """Counters of one model version, of requests that did not name a version.
 
     Attributes:
         answered: Requests with an answer.
         failed: Requests without one, whatever for.
-        within: Answers that took at most so many seconds, by the bounds of the histogram.
+        within: Cumulative answer counts, keyed by histogram bucket bound in seconds.
         judged: Entries of feedback with labels that were accepted or rejected.
         accepted: Sum over these of the share that was accepted.
     """
@@ -58,7 +58,7 @@ class Arm:
         return None if min(arm.answered, arm.failed, arm.judged) < 0 else arm
 
     def slow_bound(self) -> float:
-        """Return the bound within which nineteen in twenty answers were, in seconds."""
+        """Return the smallest bucket bound that covers 95 % of the answers, in seconds."""
         if self.answered < _LEAST_ANSWERS:
             return _SLOW_S
         enough = [x for x, n in self.within.items() if n >= _QUICK_SHARE * self.answered]

@@ -24,7 +24,7 @@ CHARACTERS_A_TOKEN = 4
 """Of English text and a WordPiece vocabulary, about; only for estimates before tokenising."""
 
 _BULK_SHARE = 0.5
-"""Of the room, which bulk work may fill; the rest of it stays for interactive work."""
+"""Share of the queue that bulk work may fill; the rest is reserved for interactive work."""
 _WAIT_SHARE = 0.5
 """Of its time limit, which a request may be expected to wait; work and surprises get the rest."""
 _SPEED_DECAY = 0.9
@@ -143,7 +143,7 @@ class Admission:
 
     @property
     def tokens_a_second(self) -> float | None:
-        """Of one worker, what batches cost among them; None before the first."""
+        """Learned tokens a second of one worker, batch overhead included; None before a batch."""
         return self._tokens_a_second.value
 
     def expected_wait_s(self, tokens: int = 0) -> float:

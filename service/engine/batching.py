@@ -117,7 +117,7 @@ class WorkQueue:
                     for item in items:
                         entry = job.urgency, next(self._numbers), weakref.ref(item)
                         heapq.heappush(self._deadlines[job.priority], entry)
-                self._has_items.notify_all()  # one that may not help would sleep on
+                self._has_items.notify_all()  # notify() might wake a thread that may not take work
 
     def call(self, function: Callable[[], object]) -> Future[None]:
         """Let the first compute thread call a function between two of its batches.

@@ -183,7 +183,7 @@ class Parts:
         if name not in names:
             return "is not the answer to a part of --input; choose an empty folder"
         if record is None:
-            return "is there already; replace it with --overwrite, or choose another folder"
+            return "already exists; pass --overwrite to replace it, or choose another folder"
         differing = differences(record, self.asked)
         if not differing and self._files.ukey(self._root + name) != record["input"]["key"]:
             differing = "its input has changed since"

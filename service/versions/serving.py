@@ -90,7 +90,7 @@ class Serving:
         return self.default if version is None else self.current
 
     def changed(self, *added: LoadedModel, **changes: Any) -> Serving:
-        """Return this with more models and other fields, and without models no more needed."""
+        """Return a copy with models added and fields replaced, without models nothing refers to."""
         serving = replace(self, **changes)
         models = {**self.models, **{model.version: model for model in added}}
         expected = serving.expected
@@ -156,8 +156,8 @@ class ModelManager:
     def get(self, version: int | str | None = None) -> LoadedModel:
         """Return the model of a version: a number, `current`, or None for the default.
 
-        Never the canary unasked: who looks up labels, or says what was right, without naming a
-        version means one catalogue, the same every time.
+        The canary is returned only where it is named: label look-ups and feedback without a
+        version always refer to the same catalogue.
 
         Raises:
             NotReadyError: Nothing is served.

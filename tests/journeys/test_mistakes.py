@@ -24,7 +24,7 @@ MISTAKES = [
     ("predict --input o.part.json --output o", 1, "'o.part.json': is the input"),
     ("report data --output data/dev.jsonl --overwrite", 1, "is the input 'data/dev.jsonl'"),
     # ---- an output that is there, or is none
-    ("report data --output full/letter.txt", 1, "is there already; replace it with --overwrite"),
+    ("report data --output full/letter.txt", 1, "already exists; pass --overwrite to replace it"),
     ("train data --only-sparse --work full", 1, "holds other files ('letter.txt')"),
     ("predict --input docs.jsonl --output full", 1, "is a folder, expected a file"),
     ("predict --input docs.jsonl --output device", 1, "is a device or a pipe, expected a file"),

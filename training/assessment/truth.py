@@ -169,7 +169,7 @@ class RetiredLabels:
 
 
 def _rows_of(catalogue: LabelCatalogue, dataset: Dataset) -> Int64[np.ndarray, listed]:
-    """Return the row of each label of a dataset: of one out of use, that of the one instead of it.
+    """Return each dataset label's row in the catalogue; of a retired label, its replacement's.
 
     `NO_LABEL` where there is none, `_UNSEEN` for a label that the model lacks.
     """

@@ -24,8 +24,8 @@ _SUFFICIENT = 1e-4
 """Of what the gradient promises, the share by which a step must lower the loss (Armijo)."""
 _FLOOR = 1e-10
 """Added to the curvature's diagonal, as a share of its largest entry: so that it has a root."""
-_DAMPING = (1e-6, 1e-3, 1e16)
-"""The least that is not 0; what a last step may have had; where the loss can't be lowered."""
+_MIN_DAMPING, _MAX_FINAL_DAMPING, _GIVE_UP_DAMPING = 1e-6, 1e-3, 1e16
+"""The smallest above 0; the largest of a last step; from which on the loss can't be lowered."""
 
 
 def logistic_regression(
@@ -86,7 +86,6 @@ def minimum(
         least: Of each parameter; -inf: it has no bound.
         tolerance: Ends the search when the loss falls by a smaller share.
     """
-    lowest, enough, hopeless = _DAMPING
     with threadpool_limits(1, user_api="blas"):
         found: Parameters = np.maximum(start, least)
         value, gradient = loss(found)
@@ -98,19 +97,19 @@ def minimum(
                 step = _damped_step(matrix, gradient, found, least, damping * _above_zero(scales))
                 tried = np.maximum(found + step, least)
                 promised = float(gradient @ (tried - found))
-                if damping <= enough and -promised <= tolerance * max(abs(value), 1.0):
+                if damping <= _MAX_FINAL_DAMPING and -promised <= tolerance * max(abs(value), 1.0):
                     return found
                 new_value, new_gradient = loss(tried)
                 if new_value <= value + _SUFFICIENT * min(promised, 0.0):
                     break
-                damping = max(lowest, 10 * damping)
-                if damping > hopeless:
+                damping = max(_MIN_DAMPING, 10 * damping)
+                if damping > _GIVE_UP_DAMPING:
                     return found
             fall, scale = value - new_value, max(abs(value), abs(new_value), 1.0)
             found, value, gradient = tried, new_value, new_gradient
-            if fall <= tolerance * scale and damping <= enough:
+            if fall <= tolerance * scale and damping <= _MAX_FINAL_DAMPING:
                 return found
-            damping = 0.0 if damping <= lowest else damping / 100
+            damping = 0.0 if damping <= _MIN_DAMPING else damping / 100
     return found
 
 

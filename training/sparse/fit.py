@@ -30,7 +30,7 @@ FitBlocks = Callable[
     [Mapping[int, Int64[np.ndarray, "_"]], Callable[[int], object]],
     Iterator[tuple[int, FittedLabels]],
 ]
-"""Yields the classifiers of blocks of labels by number; told whom to tell of labels done."""
+"""Yields (block number, fitted labels); its second argument is a progress callback."""
 
 
 class NoTokenError(DataError):
@@ -68,7 +68,7 @@ def fit_sparse_model(
         carries gets zero weights and a bias of 1.
 
     Raises:
-        ConfigError: The engine is Ray, and that is not to be had.
+        ConfigError: Ray was requested, but is not installed or does not start.
     """
     covered = np.unique(truth.indices).astype(np.int64)
     weights, bias = fit_label_rows(
@@ -102,7 +102,7 @@ def fit_label_rows(
         Weights and biases, a row for each label.
 
     Raises:
-        ConfigError: The engine is Ray, and that is not to be had.
+        ConfigError: Ray was requested, but is not installed or does not start.
     """
     by_label = csr_array(truth.T)
     folder.mkdir(parents=True, exist_ok=True)

@@ -76,7 +76,7 @@ def _group(
         begin: Tokens of the texts before.
         offset: Rows of the attention of the texts before.
         num_heads: Of each layer.
-        kind: Anything of the precision of the weights.
+        kind: Any tensor with the dtype of the weights.
     """
     count, width = present.shape
     heads = torch.arange(3 * num_heads)  # of query, key and value
@@ -103,7 +103,7 @@ def _groups(
         texts: (row,) The text of each token.
         places: (row,) And its place there.
         num_heads: Of each layer.
-        kind: Anything of the precision of the weights.
+        kind: Any tensor with the dtype of the weights.
     """
     to_texts: list[Tensor] = []
     masks: list[Tensor] = []

@@ -1,11 +1,11 @@
 """Journals that only grow, also where the file may only be appended to."""
 
 import json
-import os
 
 import pytest
 
 from longtail.models.errors import FileContentError
+from longtail.models.files import durable
 from longtail.models.files.durable import append_entry, read_entries
 
 
@@ -49,13 +49,13 @@ def test_a_damaged_line_is_no_torn_one(tmp_path):
 
 
 def test_to_append_reads_one_byte_of_a_long_journal(tmp_path, monkeypatch):
-    path, real, read = tmp_path / "log.jsonl", os.pread, []
+    path, real, read = tmp_path / "log.jsonl", durable.read_at, []
 
-    def counted(handle, size, offset):
-        read.append(size)
-        return real(handle, size, offset)
+    def counted(handle, buffer, position):
+        read.append(len(buffer))
+        return real(handle, buffer, position)
 
-    monkeypatch.setattr(os, "pread", counted)
+    monkeypatch.setattr(durable, "read_at", counted)
     for number in range(100):
         append_entry(path, {"n": number})
     assert max(read) == 1 and entries(path) == [*range(100)]

@@ -56,7 +56,7 @@ def test_entries_are_imported_once_and_exported(command, write, tmp_path, regist
     assert first.items() > SAID[0].items()
     assert (first["version"], second["version"]) == (2, 1)
     assert second["model_digest"] == registry.open(1).manifest.digest
-    with pytest.raises(Exception, match="is there already"):
+    with pytest.raises(Exception, match="already exists"):
         command("export", out)
     assert command("export", out, "--overwrite").exit_code == 0
 

@@ -131,7 +131,7 @@ def test_files_of_others_are_never_touched(parts, place):
     place.files.makedirs(f"{place.root}/out", exist_ok=True)
     place.files.pipe_file(f"{place.root}/out/{NAMES[0]}", b"mine")
     place.files.pipe_file(f"{place.root}/out/{MANIFEST}", b'{"part": "a.parquet"}\n[]\n{"pa')
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         parts().predict()
     place.files.pipe_file(f"{place.root}/out/c.parquet", b"mine")
     with pytest.raises(ConfigError, match=r"'c\.parquet' is not the answer to a part"):
@@ -189,7 +189,7 @@ def test_a_record_that_is_none_counts_as_no_record(parts, place, changed):
     first, *others = place.files.cat_file(path).splitlines()
     line = json.dumps(json.loads(first) | changed).encode()
     place.files.pipe_file(path, b"\n".join([line, *others, b"[" * 100_000, b"1" * 5000]))
-    with pytest.raises(ConfigError, match=rf"'{NAMES[0]}' is there already"):
+    with pytest.raises(ConfigError, match=rf"'{NAMES[0]}' already exists"):
         parts().predict()
     assert parts().predict(overwrite=True).num_lines == 21
 
