@@ -1,6 +1,7 @@
 """Journals that only grow, also where the file may only be appended to."""
 
 import json
+import os
 
 import pytest
 
