@@ -148,7 +148,7 @@ class Clusters:
     """
 
     centroids: ByteVectors
-    starts: Int64[np.ndarray, "cluster+1"]
+    starts: Int64[np.ndarray, start]
     num_probed: int
     recall: float
 

@@ -69,7 +69,7 @@ def progress_bar(iterable: Any = None, **options: Any) -> tqdm[Any]:
     from tqdm import tqdm
 
     class Bar(tqdm):  # type: ignore[type-arg]  # not subscriptable at run time
-        def update(self, n: float | None = 1) -> bool | None:
+        def update(self, n: int | float | None = 1) -> bool | None:
             check_time()
             return super().update(n)
 
