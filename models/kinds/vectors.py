@@ -14,7 +14,6 @@ from longtail.models.label_tree.corrected_top_k import Correction, corrected_sou
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.names import CorrectionName, IndexName
 from longtail.models.parts.batches import TextBatch
-from longtail.models.ranking.device_rows import IndexChoice
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.scorers.linear import LinearModel, LinearScorer
@@ -47,12 +46,8 @@ class VectorScorer(Scorer):
         vectors = _indexed(linear.model, catalogue, linear.correction)
         labels = linear.model.labels
         self._index = InnerProductIndex(vectors, labels, device=index_device, index=index)
+        self.index_choice = self._index.choice
         self._tree = None if linear.tree is None else Correction(self._index, linear.tree)
-
-    @property
-    def index_choice(self) -> IndexChoice:
-        """What searches the rows, and how much faster it was than the other."""
-        return self._index.choice
 
     @property
     def labels(self) -> Int64[np.ndarray, covered]:

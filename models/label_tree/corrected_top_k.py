@@ -154,7 +154,7 @@ class CorrectedScores:
     def propose(self, queries: Int64[Tensor, asked], m: int) -> Found:
         """Return the m largest sums (see `Scores.propose`)."""
         size = max(self.num_rows, self._tree.label_of_leaf.shape[0])
-        parts = queries.split(max(1, MAX_LEAVES[self.margins.device.type] // size))
+        parts = torch.split(queries, max(1, MAX_LEAVES[self.margins.device.type] // size))
         found = [largest(self._totals(part), m) for part in parts]
         return torch.cat([x for x, _ in found]), torch.cat([x for _, x in found])
 

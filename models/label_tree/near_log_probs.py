@@ -33,7 +33,10 @@ class NearLogProbs:
         self._depth = tree.depth
         self._weights = tree.weights.masked_fill(forced[:, None], 0.0)
         self._biases = tree.biases.clamp(-_ONE_SIDED, _ONE_SIDED)
-        scales = self._weights.double().norm(dim=1), self._biases.double().masked_fill(forced, 0).abs()
+        scales = (
+            self._weights.double().norm(dim=1),
+            self._biases.double().masked_fill(forced, 0).abs(),
+        )
         self._longest_weights, self._largest_biases = map(self._largest_sum, scales)
 
     def of(self, features: Float32[Tensor, "document k"]) -> Float32[Tensor, "document leaf"]:
@@ -55,19 +58,19 @@ class NearLogProbs:
     ) -> tuple[Float64[Tensor, document], Float64[Tensor, document]]:
         """Return what |log p_n| of no label exceeds, and how far `of` may be from the exact one.
 
-        In nats, for each document. At a node, with the unit u = 2^-24: the score has k + 1 products and sums, so it is off by
-        at most gamma (|w||x| + |b|) (Higham 2002, 3.1), and log sigma, whose slope is at most 1, by
-        as much. Its own rounding, and that of left = right - s, is below 4u (|s| + 1), where PyTorch
-        promises two units in the last place. Each of `depth` sums is off by u times the total, and
-        a total is at most the sum of |s| + log 2 over the path. The sums over all paths of |w| and
-        |b| are bounded by their largest, found once.
+        In nats, for each document. At a node, with the unit u = 2^-24: the score s = w·x + b is off
+        by at most gamma (|w||x| + |b|) (Higham 2002, 3.1), and log sigma, whose slope is at most 1,
+        by as much. Its own rounding, and that of left = right - s, is below 4u |s| + 8u, where
+        PyTorch's exp and log1p are off by two units in the last place. Each of `depth` sums is off
+        by u times the total, which is at most the sum of |s| + log 2 over the path. The sums of |w|
+        and |b| over all paths are bounded by their largest, found once.
         """
         unit = 2.0**-24
         terms = features.shape[1] + 2
         gamma = terms * unit / (1 - terms * unit) + product_error()
         sizes = features.double().norm(dim=1) * self._longest_weights + self._largest_biases
         totals = sizes + self._depth * math.log(2)
-        margins = sizes * (gamma + 4 * unit) + (4 + totals) * (unit * self._depth)
+        margins = sizes * (gamma + 4 * unit) + (8 + totals) * (unit * self._depth)
         return totals, torch.where(sizes < 2.0**127, margins, torch.inf)  # else one may overflow
 
     def _largest_sum(self, of_nodes: Float64[Tensor, node]) -> float:

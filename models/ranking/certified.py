@@ -64,7 +64,7 @@ def certified_top(
     k, m = min(k, size), min(size, k + SLACK)
     while len(queries) and m:
         unfinished = [queries[:0]]
-        for part in queries.split(max(1, _MAX_CANDIDATES // m)):
+        for part in torch.split(queries, max(1, _MAX_CANDIDATES // m)):
             if m == size:  # every row is a candidate: nothing to search for
                 rows = torch.arange(size, device=margins.device).expand(len(part), size)
             else:
@@ -95,7 +95,7 @@ def largest(
     if size < 4 * m or scores.device.type not in _GROUPED:
         best = scores.topk(m, dim=1)
         return best.values, best.indices
-    found = scores[:, : size * _GROUPS].unflatten(1, (_GROUPS, size)).topk(m, dim=2)
+    found = scores[:, : size * _GROUPS].reshape(-1, _GROUPS, size).topk(m, dim=2)
     starts = torch.arange(0, size * _GROUPS, size, device=scores.device)[:, None]
     rest = torch.arange(size * _GROUPS, scores.shape[1], device=scores.device)
     values = torch.cat([found.values.flatten(1), scores[:, size * _GROUPS :]], dim=1)

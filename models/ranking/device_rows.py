@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from threading import Lock
 from typing import Any
 
@@ -23,10 +21,13 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from longtail.models.errors import ConfigError
+from longtail.models.extras import has_faiss
 from longtail.models.names import IndexName
 from longtail.models.processor import sees_gpu
 from longtail.models.ranking.certified import largest
-from longtail.models.ranking.inner_products import products_on_device, products_with_rows
+from longtail.models.ranking.device_products import products_on_device
+from longtail.models.ranking.inner_products import products_with_rows
+from longtail.models.ranking.top_k import IndexChoice
 
 COLUMN_MULTIPLE = 8
 """On a GPU rows begin at multiples of 32 bytes, as the fastest kernels want."""
@@ -42,19 +43,6 @@ _FAISS_LOCK = Lock()
 
 logger = logging.getLogger(__name__)
 Found = tuple[Float32[Tensor, "query m"], Int64[Tensor, "query m"]]
-
-
-@dataclass(frozen=True, slots=True)
-class IndexChoice:
-    """What searches an index.
-
-    Attributes:
-        index: "faiss" or "torch".
-        speedup: How many times as long the other one took on these vectors; None: not tried.
-    """
-
-    index: IndexName
-    speedup: float | None = None
 
 
 class DeviceRows:
@@ -98,9 +86,7 @@ class DeviceRows:
         """Return the m largest inner products of each query by float32, falling, and their rows."""
         return self._search(self.choice.index, queries, m)
 
-    def products(
-        self, queries: Float32[Tensor, "query stored"]
-    ) -> Float32[Tensor, "query row"]:
+    def products(self, queries: Float32[Tensor, "query stored"]) -> Float32[Tensor, "query row"]:
         """Return the inner products with all rows, in float32."""
         if has_kernels(self.device):  # NumPy's product is faster there
             return torch.from_numpy(queries.numpy() @ self.rows.numpy().T)
@@ -126,7 +112,7 @@ class DeviceRows:
             with _FAISS_LOCK:
                 return faiss_search(queries.contiguous(), self.rows, m)
         numbers = _MAX_PRODUCTS[self.device.type]
-        parts = queries.split(max(1, numbers // len(self.rows)))
+        parts = torch.split(queries, max(1, numbers // len(self.rows)))
         found = [largest(self.products(part), m) for part in parts]
         return found[0] if len(found) == 1 else tuple(map(torch.cat, zip(*found, strict=True)))  # type: ignore[return-value]
 
@@ -171,7 +157,7 @@ def has_kernels(device: torch.device) -> bool:
 
 def faiss_problem(device: torch.device) -> str | None:
     """Return why FAISS can't search on a device; None where it can."""
-    if find_spec("faiss") is None:
+    if not has_faiss():
         return "FAISS is not installed"
     if device.type == "cpu":
         return None
@@ -251,7 +237,9 @@ def memory_errors(what: str) -> Iterator[None]:
         yield
     except (MemoryError, RuntimeError) as error:  # of FAISS and PyTorch
         words = ("alloc fail", "out of memory", "out_of_memory")
-        if not isinstance(error, torch.OutOfMemoryError) and not any(x in str(error) for x in words):
+        if not isinstance(error, torch.OutOfMemoryError) and not any(
+            x in str(error) for x in words
+        ):
             raise
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         free = free_gpu_bytes()

@@ -16,9 +16,9 @@ from longtail.models.errors import ConfigError, DataError
 from longtail.models.names import IndexName
 from longtail.models.processor import sees_gpu
 from longtail.models.ranking.certified import Scores, certified_top, product_error
-from longtail.models.ranking.device_rows import DeviceRows, Found, IndexChoice, memory_errors
+from longtail.models.ranking.device_rows import DeviceRows, Found, memory_errors
 from longtail.models.ranking.exhaustive import row_parts
-from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.ranking.top_k import NO_LABEL, IndexChoice, Ranking
 
 _BLOCK_NUMBERS = 2**22  # of vectors that are turned into float64 at a time: 32 MiB
 
@@ -62,7 +62,7 @@ class InnerProductIndex:
         self._row_of_label[labels] = np.arange(len(labels))
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self._rows.rows)
 
     @property
     def dim(self) -> int:
@@ -135,7 +135,8 @@ class InnerProductIndex:
     ) -> tuple[Float64[np.ndarray, row], Float64[np.ndarray, row]]:
         """Return what no product of a query exceeds, and how far float32 may be from the exact one.
 
-        Higham (2002, 3.1). Products below 2^-126 lose digits, or become 0. No bound holds where one may overflow.
+        Higham (2002, 3.1).
+        Products below 2^-126 lose digits, or become 0. No bound holds where one may overflow.
 
         Raises:
             DataError: A query is not finite.

@@ -34,6 +34,7 @@ import faiss
 import numpy as np
 import torch
 from jaxtyping import Float32
+from longtail.models.ranking.gpu_index import GpuIndex, free_gpu_bytes
 from machine import begin
 from recording import add_json_option, keep
 
@@ -43,7 +44,6 @@ from longtail.models.label_tree.arrays import depth_of, one_sided_biases
 from longtail.models.label_tree.corrected_top_k import corrected_sources
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking.gpu_index import GpuIndex, free_gpu_bytes
 from longtail.models.ranking.index import InnerProductIndex
 from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import Ranking

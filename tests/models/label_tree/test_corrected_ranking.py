@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from longtail.models.label_tree import corrected_top_k
 from longtail.models.label_tree.arrays import depth_of, one_sided_biases
-from longtail.models.label_tree.corrected_top_k import CorrectedSource, Correction, corrected_sources
+from longtail.models.label_tree.corrected_top_k import (
+    CorrectedSource,
+    Correction,
+    corrected_sources,
+)
 from longtail.models.label_tree.kernels import log_prob_of_all_leaves
 from longtail.models.label_tree.near_log_probs import NearLogProbs
 from longtail.models.label_tree.tree import LabelTree
@@ -177,7 +181,9 @@ def test_the_device_path_with_filters_and_a_tail_dial(as_on_gpu):
     labels = np.flatnonzero(is_selected).astype(np.int64)
     for dial in (0.0, 1.5):
         queries = np.hstack([problem.vectors, np.full((3, 1), -dial, np.float32)])
-        sources = corrected_sources(Correction(problem.index, problem.tree), queries, problem.vectors)
+        sources = corrected_sources(
+            Correction(problem.index, problem.tree), queries, problem.vectors
+        )
         everything = np.tile(problem.index.labels, (3, 1))
         scores = sources[0].score(np.arange(3), everything)
         wanted = top_of_candidates(labels[None].repeat(3, 0), scores[:, labels], 12)

@@ -6,7 +6,6 @@ import math
 import re
 from dataclasses import replace
 
-import faiss
 import numpy as np
 import pytest
 import torch
@@ -252,7 +251,6 @@ def test_a_gpu_that_is_not_there_is_refused(
     parts: ModelParts, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     with pytest.raises(ConfigError, match=f"device (is )?'{device}'"):
         Predictor(parts, device=device)
 

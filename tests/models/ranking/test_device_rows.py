@@ -1,5 +1,7 @@
 """What runs on a GPU, run on the CPU: its float64 sums, its searches, FAISS beside PyTorch."""
 
+from types import SimpleNamespace
+
 import faiss
 import numpy as np
 import pytest
@@ -8,9 +10,15 @@ import torch
 from longtail.models.errors import ConfigError
 from longtail.models.ranking import certified, device_rows
 from longtail.models.ranking.certified import largest, product_error
-from longtail.models.ranking.device_rows import DeviceRows, IndexChoice, faiss_search, free_gpu_bytes
+from longtail.models.ranking.device_products import products_on_device
+from longtail.models.ranking.device_rows import (
+    DeviceRows,
+    IndexChoice,
+    faiss_search,
+    free_gpu_bytes,
+)
 from longtail.models.ranking.index import InnerProductIndex
-from longtail.models.ranking.inner_products import products_on_device, products_with_rows
+from longtail.models.ranking.inner_products import products_with_rows
 from longtail.models.ranking.top_k import Ranking, top_of_scores
 
 
@@ -51,7 +59,9 @@ PROBLEMS = {
     "bias and prior": lambda: np.hstack([random(0, 600, 19), 1e3 * random(1, 600, 2)]),
     "zeros": lambda: np.zeros((600, 21), dtype=np.float32),
 }
-QUERIES = random(3, 9, 21) * np.array([1e-30, 1e-5, 1, 1, 1, 1, 10, 10, 40], dtype=np.float32)[:, None]
+QUERIES = (
+    random(3, 9, 21) * np.array([1e-30, 1e-5, 1, 1, 1, 1, 10, 10, 40], dtype=np.float32)[:, None]
+)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -84,7 +94,7 @@ def test_sums_that_overflow_in_float32_alone_are_found():
 @pytest.mark.parametrize("dim", [1, 5, 8, 9, 24, 386])
 @pytest.mark.parametrize("most", [1, 100, 2**23])
 def test_pytorch_sums_as_the_compiled_loop_does(monkeypatch, dim, most):
-    monkeypatch.setattr("longtail.models.ranking.inner_products._MAX_TERMS", most)
+    monkeypatch.setattr("longtail.models.ranking.device_products._MAX_TERMS", most)
     vectors, queries = random(0, 50, dim) * 1e3, random(1, 7, dim)
     rows = np.random.default_rng(2).integers(50, size=(7, 13))
     padded = np.pad(vectors, ((0, 0), (0, -dim % 8)), constant_values=np.nan)
@@ -178,7 +188,7 @@ def test_auto_takes_what_took_less_time_and_tells_by_how_much(monkeypatch, caplo
 
 def test_without_faiss_pytorch_serves(monkeypatch):
     monkeypatch.setattr(device_rows, "_LEAST_TIMED", 0)
-    monkeypatch.setattr(device_rows, "find_spec", lambda name: None)
+    monkeypatch.setattr(device_rows, "has_faiss", lambda: False)
     assert index_of(random(0, 50, 8), index="auto").choice == IndexChoice("torch")
     with pytest.raises(ConfigError, match=r"index is 'faiss', and FAISS is not installed; .*pip"):
         index_of(random(0, 50, 8), index="faiss")
@@ -193,16 +203,18 @@ def test_a_faiss_that_sees_no_gpu_is_told(monkeypatch):
 
 def test_faiss_is_given_where_queries_rows_and_answers_lie():
     """Names and types of `GpuDistanceParams`, which the FAISS for CPUs lacks."""
-    given = device_rows._parameters(
-        Module := type("Module", (), {
-            "GpuDistanceParams": type("Parameters", (), {}), "METRIC_INNER_PRODUCT": 0,
-            "DistanceDataType_F32": 1, "IndicesDataType_I64": 2,
-            "cast_integer_to_float_ptr": staticmethod(int), "cast_integer_to_idx_t_ptr": staticmethod(int),
-        }),
-        *(queries := torch.zeros(3, 8), rows := torch.zeros(5, 8)),
-        values := torch.zeros(3, 2), found := torch.zeros(3, 2, dtype=torch.int64),
-    )  # fmt: skip
-    assert Module.METRIC_INNER_PRODUCT == given.metric
+    module = SimpleNamespace(
+        GpuDistanceParams=SimpleNamespace,
+        METRIC_INNER_PRODUCT=0,
+        DistanceDataType_F32=1,
+        IndicesDataType_I64=2,
+        cast_integer_to_float_ptr=int,
+        cast_integer_to_idx_t_ptr=int,
+    )
+    queries, rows, values = torch.zeros(3, 8), torch.zeros(5, 8), torch.zeros(3, 2)
+    found = torch.zeros(3, 2, dtype=torch.int64)
+    given = device_rows._parameters(module, queries, rows, values, found)
+    assert given.metric == module.METRIC_INNER_PRODUCT
     assert (given.numVectors, given.numQueries, given.dims, given.k) == (5, 3, 8, 2)
     assert given.vectors == rows.data_ptr() and given.queries == queries.data_ptr()
     assert given.outDistances == values.data_ptr() and given.outIndices == found.data_ptr()
