@@ -20,7 +20,7 @@ from longtail.models.label_tree.near_log_probs import MAX_LEAVES, NearLogProbs
 from longtail.models.label_tree.search import TreeSource
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.ranking.certified import largest
-from longtail.models.ranking.device_rows import Found, has_kernels
+from longtail.models.ranking.device_rows import Found, has_kernels, memory_errors
 from longtail.models.ranking.exhaustive import scores_all
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource, ProductScores
 from longtail.models.ranking.top_k import Ranking, Source
@@ -35,8 +35,14 @@ class Correction:
     """
 
     def __init__(self, index: InnerProductIndex, tree: LabelTree) -> None:
-        """Move the tree to the device of the index."""
-        self.index, self.tree = index, tree.to(index.device)
+        """Move the tree to the device of the index.
+
+        Raises:
+            ConfigError: The GPU's memory is too small for it.
+        """
+        self.index = index
+        with memory_errors(f"a label tree of {tree.num_labels} labels"):
+            self.tree = tree.to(index.device)
 
     @cached_property
     def near(self) -> NearLogProbs:
