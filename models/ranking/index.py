@@ -62,7 +62,7 @@ class InnerProductIndex:
         self._row_of_label[labels] = np.arange(len(labels))
 
     def __len__(self) -> int:
-        return len(self._rows.rows)
+        return int(self.labels.shape[0])
 
     @property
     def dim(self) -> int:

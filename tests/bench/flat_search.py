@@ -26,6 +26,8 @@ from recording import add_json_option, keep
 DIM, K, NUM_CENTRES, NUM_QUERIES = 384, 10, 1000, 32
 NUM_PROBES = 16
 MOST_FOR_HNSW = 10**5
+COLUMNS = ("vectors", "search", "one text, ratio", "32 texts, ratio", "32 texts, ms at least",
+           "recall", "built in, CPU s")  # fmt: skip
 Search = Callable[[np.ndarray], np.ndarray]
 
 
@@ -107,9 +109,8 @@ def main() -> None:
             least = round(1000 * min(times[name, NUM_QUERIES]), 1)
             rows.append([*row, least, round(float(share), 3), round(seconds, 1)])
             print(*rows[-1], sep=" | ", flush=True)
-    columns = ["vectors", "search", "one text, ratio", "32 texts, ratio", "32 texts, ms at least",
-               "recall", "built in, CPU s"]  # fmt: skip
-    keep(options.json, {"search": {"columns": [{"name": x} for x in columns], "rows": rows}})
+        # After each size: the next one may be too large for the machine.
+        keep(options.json, {"search": {"columns": [{"name": x} for x in COLUMNS], "rows": rows}})
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ is measured as the service runs it, in float32, by PyTorch and, where it is inst
 Memory is what the index takes. *Exact* is `longtail.models.ranking.index`: the search and what
 decides near ties in float64, so the answer of the service; *search* is the search alone, whose
 order near ties may differ. The limit is the time in which memory can be read once, by a copy of
-256 MiB measured here; a batch of 1024 is bound by arithmetic instead, and vectors that fit into the cache
-are not read from memory, so neither has a ratio. Rows that can't be measured say why.
+256 MiB measured here; a batch of 1024 is bound by arithmetic instead, and vectors that fit into the
+cache are not read from memory, so neither has a ratio. Rows that can't be measured say why.
 """
 
 from __future__ import annotations
