@@ -67,7 +67,7 @@ class DeviceRows:
         Raises:
             ConfigError: FAISS is asked for and can't be had, or the GPU's memory is too small.
         """
-        self.dim = vectors.shape[1]
+        self.dim: int = vectors.shape[1]
         rows = torch.from_numpy(np.ascontiguousarray(vectors))
         with memory_errors(f"an index of {len(vectors)} label vectors"):
             self.rows = self._padded(rows.to(device))

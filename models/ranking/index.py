@@ -62,7 +62,7 @@ class InnerProductIndex:
         self._row_of_label[labels] = np.arange(len(labels))
 
     def __len__(self) -> int:
-        return int(self.labels.shape[0])
+        return len(self.labels)
 
     @property
     def dim(self) -> int:
