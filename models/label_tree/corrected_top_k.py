@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from longtail.models.label_tree.near_log_probs import MAX_LEAVES, NearLogProbs
@@ -31,6 +31,7 @@ class Correction:
 
     Attributes:
         index: Label vectors.
+        labels: Of each row of the index, on the device.
         tree: Over all labels that are indexed at least.
     """
 
@@ -41,6 +42,7 @@ class Correction:
             ConfigError: The GPU's memory is too small for it.
         """
         self.index = index
+        self.labels = torch.from_numpy(index.labels).to(index.device)
         with memory_errors(f"a label tree of {tree.num_labels} labels"):
             self.tree = tree.to(index.device)
 
@@ -48,11 +50,6 @@ class Correction:
     def near(self) -> NearLogProbs:
         """Its log-probabilities by float32."""
         return NearLogProbs(self.tree)
-
-    @cached_property
-    def labels(self) -> Int64[Tensor, row]:
-        """The label of each row of the index, on the device."""
-        return torch.from_numpy(self.index.labels).to(self.index.device)
 
     @cached_property
     def leaves(self) -> Int64[Tensor, row]:
@@ -136,9 +133,6 @@ class CorrectedScores:
         num_rows: Of the index.
         margins: How far a float32 sum of each query may lie from the exact score.
     """
-
-    num_rows: int
-    margins: Float64[Tensor, query]
 
     def __init__(
         self,

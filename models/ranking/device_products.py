@@ -6,7 +6,8 @@ side, then come together in pairs, and what is left of a row is added last.
 
 from __future__ import annotations
 
-from jaxtyping import Float32, Int64
+import torch
+from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 _MAX_TERMS = 2**23
@@ -27,32 +28,22 @@ def products_on_device(
         rows: Which rows to multiply each query with.
         dim: Columns that are multiplied.
     """
-    sizes = (max(1, _MAX_TERMS // (dim * max(1, rows.shape[1]))), max(1, _MAX_TERMS // dim))
-    products = queries.new_empty(rows.shape)
-    for start in range(0, len(rows), sizes[0]):
-        queried = slice(start, start + sizes[0])
-        for left in range(0, rows.shape[1], sizes[1]):
-            some = slice(left, left + sizes[1])
-            products[queried, some] = _summed(queries[queried], vectors, rows[queried, some], dim)
-    return products
+    asked = torch.arange(len(rows), device=rows.device).repeat_interleave(rows.shape[1])
+    size = max(1, _MAX_TERMS // dim)
+    parts = zip(torch.split(asked, size), torch.split(rows.flatten(), size), strict=True)
+    found = [_summed(queries[x, :dim].double() * vectors[y, :dim]) for x, y in parts]
+    return torch.cat(found).view(rows.shape)
 
 
-def _summed(
-    queries: Float32[Tensor, "query stored"],
-    vectors: Float32[Tensor, "covered stored"],
-    rows: Int64[Tensor, "query m"],
-    dim: int,
-) -> Float32[Tensor, "query m"]:
-    whole = dim - dim % 8
-    terms = vectors[rows][..., :dim].double() * queries[:, None, :dim].double()
-    total = terms.new_zeros(rows.shape)
+def _summed(terms: Float64[Tensor, "pair dim"]) -> Float32[Tensor, pair]:
+    whole = terms.shape[1] // 8 * 8
+    total = terms.new_zeros(len(terms))
     if whole:
         # Down a column a cumulative sum adds one number after another; along a row it need not.
-        lanes = terms[..., :whole].reshape(*rows.shape, whole // 8, 8)
-        sums = lanes.cumsum(-2)[..., -1, :]
+        sums = terms[:, :whole].reshape(len(terms), whole // 8, 8).cumsum(1)[:, -1]
         for _ in range(3):
-            sums = sums[..., ::2] + sums[..., 1::2]
-        total = sums[..., 0]
-    for column in range(whole, dim):
-        total = total + terms[..., column]
+            sums = sums[:, ::2] + sums[:, 1::2]
+        total = sums[:, 0]
+    for column in range(whole, terms.shape[1]):
+        total = total + terms[:, column]
     return total.float()

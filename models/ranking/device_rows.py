@@ -50,6 +50,7 @@ class DeviceRows:
 
     Attributes:
         rows: The vectors.
+        device: Where they lie.
         dim: Their length, zeros not counted.
         choice: What searches them.
     """
@@ -71,20 +72,12 @@ class DeviceRows:
         rows = torch.from_numpy(np.ascontiguousarray(vectors))
         with memory_errors(f"an index of {len(vectors)} label vectors"):
             self.rows = self._padded(rows.to(device))
+            self.device = self.rows.device
             self.choice = self._choose(index)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the vectors lie."""
-        return self.rows.device
 
     def on_device(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[Tensor, "query row"]:
         """Return queries on the device, as long as the rows there."""
         return self._padded(torch.from_numpy(np.ascontiguousarray(queries)).to(self.device))
-
-    def propose(self, queries: Float32[Tensor, "query stored"], m: int) -> Found:
-        """Return the m largest inner products of each query by float32, falling, and their rows."""
-        return self._search(self.choice.index, queries, m)
 
     def products(self, queries: Float32[Tensor, "query stored"]) -> Float32[Tensor, "query row"]:
         """Return the inner products with all rows, in float32."""
@@ -106,15 +99,16 @@ class DeviceRows:
             return vectors
         return torch.nn.functional.pad(vectors, (0, -vectors.shape[1] % COLUMN_MULTIPLE))
 
-    def _search(self, index: IndexName, queries: Float32[Tensor, "query stored"], m: int) -> Found:
+    def propose(
+        self, queries: Float32[Tensor, "query stored"], m: int, index: IndexName | None = None
+    ) -> Found:
+        """Return the m largest float32 products, falling, and their rows; None: as chosen."""
         on_gpu = self.device.type == "cuda"
-        if index == "faiss" and not (on_gpu and m > MAX_FAISS_RESULTS):
-            with _FAISS_LOCK:
-                return faiss_search(queries.contiguous(), self.rows, m)
-        numbers = _MAX_PRODUCTS[self.device.type]
-        parts = torch.split(queries, max(1, numbers // len(self.rows)))
+        if (index or self.choice.index) == "faiss" and not (on_gpu and m > MAX_FAISS_RESULTS):
+            return faiss_search(queries.contiguous(), self.rows, m)
+        parts = torch.split(queries, max(1, _MAX_PRODUCTS[self.device.type] // len(self.rows)))
         found = [largest(self.products(part), m) for part in parts]
-        return found[0] if len(found) == 1 else tuple(map(torch.cat, zip(*found, strict=True)))  # type: ignore[return-value]
+        return torch.cat([x for x, _ in found]), torch.cat([x for _, x in found])
 
     def _choose(self, index: IndexName) -> IndexChoice:
         if index != "auto":
@@ -146,7 +140,7 @@ class DeviceRows:
 
     def _seconds(self, name: IndexName, queries: Float32[Tensor, "query stored"], m: int) -> float:
         started = time.perf_counter()
-        _ = self._search(name, queries, m)[1].cpu()  # waits for the device
+        _ = self.propose(queries, m, name)[1].cpu()  # waits for the device
         return time.perf_counter() - started
 
 
@@ -184,7 +178,8 @@ def faiss_search(
     else:
         values = torch.empty((len(queries), m), device=rows.device)
         found = torch.empty((len(queries), m), dtype=torch.int64, device=rows.device)
-        faiss.bfKnn(_resources(), _parameters(faiss, queries, rows, values, found))
+        with _FAISS_LOCK:
+            faiss.bfKnn(_resources(), _parameters(faiss, queries, rows, values, found))
     values[found < 0] = torch.nan
     return values, found.clamp_(min=0)
 
@@ -206,10 +201,7 @@ def _parameters(faiss: Any, queries: Tensor, rows: Tensor, values: Tensor, found
 
 @cache
 def _resources() -> Any:
-    """Return what all searches of the process share, on PyTorch's stream; never destroyed.
-
-    By default it takes 1.5 GiB of the GPU and 256 MiB of pinned memory.
-    """
+    """Return what all searches of the process share, on PyTorch's stream; never destroyed."""
     import faiss
 
     resources = faiss.StandardGpuResources()

@@ -18,7 +18,7 @@ from longtail.models.processor import sees_gpu
 from longtail.models.ranking.certified import Scores, certified_top, product_error
 from longtail.models.ranking.device_rows import DeviceRows, Found, memory_errors
 from longtail.models.ranking.exhaustive import row_parts
-from longtail.models.ranking.top_k import NO_LABEL, IndexChoice, Ranking
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
 
 _BLOCK_NUMBERS = 2**22  # of vectors that are turned into float64 at a time: 32 MiB
 
@@ -28,7 +28,9 @@ class InnerProductIndex:
 
     Attributes:
         labels: The label index of each row, rising.
-        largest_norm: The length of the longest vector.
+        dim: Columns of a vector.
+        device: Where the vectors lie.
+        choice: What searches, and how much faster it was than the other.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class InnerProductIndex:
         self.labels = labels
         norms = _norms(vectors)
         _check_finite(norms, "label")
-        self.largest_norm = float(norms.max(initial=0))
-        self._rows = DeviceRows(vectors, _chosen_device(device), index)
+        self._largest_norm = float(norms.max(initial=0))
+        self._rows = rows = DeviceRows(vectors, _chosen_device(device), index)
+        self.dim, self.device, self.choice = rows.dim, rows.device, rows.choice
+        self._label_of_row = np.append(labels, NO_LABEL)  # which row -1 is
         self._row_of_label = np.full(int(labels.max(initial=0)) + 1, NO_LABEL, dtype=np.int64)
         self._row_of_label[labels] = np.arange(len(labels))
 
@@ -65,24 +69,9 @@ class InnerProductIndex:
         return len(self.labels)
 
     @property
-    def dim(self) -> int:
-        """Columns of a vector."""
-        return self._rows.dim
-
-    @property
     def vectors(self) -> Float32[np.ndarray, "covered dim"]:
-        """The vectors; copied where they lie on a GPU."""
+        """The vectors, in main memory."""
         return self._rows.rows[:, : self.dim].cpu().numpy()
-
-    @property
-    def device(self) -> torch.device:
-        """Where the vectors lie."""
-        return self._rows.device
-
-    @property
-    def choice(self) -> IndexChoice:
-        """What searches, and how much faster it was than the other."""
-        return self._rows.choice
 
     def top(self, queries: Float32[np.ndarray, "row dim"], k: int) -> Ranking:
         """Return the exact k best labels of each query, ties by the smaller label index.
@@ -101,10 +90,7 @@ class InnerProductIndex:
         """
         with memory_errors(f"a search of {k} labels for {len(scores.margins)} texts"):
             rows, best = (x.cpu().numpy() for x in certified_top(scores, k))
-        labels = rows
-        if len(self):
-            labels = np.where(rows == NO_LABEL, NO_LABEL, self.labels[rows])
-        return Ranking(labels, best)
+        return Ranking(self._label_of_row[rows], best)
 
     def score(
         self, queries: Float32[np.ndarray, "row dim"], labels: Int64[np.ndarray, "row m"]
@@ -146,7 +132,7 @@ class InnerProductIndex:
         unit = 2.0**-24
         dim = self.dim + 2  # + 2: the final roundings of either side
         gamma = dim * unit / (1 - dim * unit) + product_error()
-        longest = norms * self.largest_norm  # of any sum of products, by Cauchy and Schwarz
+        longest = norms * self._largest_norm  # of any sum of products, by Cauchy and Schwarz
         margin: Float64[np.ndarray, row] = 2 * gamma * longest + dim * 2.0**-126
         return longest, np.where(longest < 2.0**127, margin, np.inf)
 
