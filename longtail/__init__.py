@@ -98,7 +98,7 @@ def load(
             "hf://owner/name"), which is copied to the cache first (see `find_model`).
         version: A version's number, or "current"; of a registry.
         device: "cpu" or "cuda"; None: a GPU if there is one.
-        num_threads: Of PyTorch and FAISS, for the whole process; None: as they are.
+        num_threads: Of PyTorch, for the whole process; None: as they are.
 
     Raises:
         BundleNotFoundError: There is no such version, or no bundle.

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from longtail.models.errors import ConfigError, LongtailError
 
 PACKAGES = {
-    "cpu": ("torch", "transformers", "faiss"),
+    "cpu": ("torch", "transformers"),
     "plots": ("matplotlib",),
     "sharing": ("huggingface_hub",),
     "onnx": ("onnxruntime", "onnx", "onnxscript"),
@@ -32,6 +32,11 @@ def is_packaged_installed() -> bool:
 def is_installed(extra: str) -> bool:
     """Return whether everything that an extra installs can be imported; nothing is imported."""
     return not _missing(extra)
+
+
+def has_faiss() -> bool:
+    """Return whether FAISS is installed: by the extra `gpu`, or as faiss-cpu."""
+    return _is_found("faiss")
 
 
 def require(extra: str, asked_by: str, error: type[LongtailError] = ConfigError) -> None:

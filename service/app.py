@@ -133,6 +133,7 @@ def load_predictor(settings: Settings, compute: ComputeSetup, bundle: Bundle) ->
         device=settings.device,
         num_threads=settings.num_threads,
         precision=settings.precision,
+        index=settings.index,
     )
 
 

@@ -118,6 +118,9 @@ class Settings(BaseSettings):
     has it, else float32; `onnx-int8` computes by ONNX Runtime, on the CPU."""
     device: Literal["cpu", "cuda"] | None = Field(None, json_schema_extra=_automatic)
     """Where the models compute; `cuda` is the first GPU."""
+    index: Literal["auto", "faiss", "torch"] = "auto"
+    """What searches label vectors. `auto` times both on the loaded ones and takes the faster, or
+    `torch` where FAISS is not installed; answers are the same."""
     num_threads: int | None = Field(None, ge=1, json_schema_extra=_automatic)
     """Threads of the compute libraries."""
     shutdown_timeout_s: int = Field(30, ge=0)

@@ -46,17 +46,19 @@ class _DenseKind(ScorerKind):
     needs_encoder = True
 
     def make(self, model: LinearScorer, parts: ModelParts, placement: Placement) -> Scorer:
-        """Return the scorer with its index; FAISS and PyTorch are loaded.
+        """Return the scorer with its index; PyTorch is loaded.
 
         Raises:
             DataError: A row is not finite.
-            ConfigError: FAISS sees no such device, or its memory is too small.
+            ConfigError: There is no such device or no FAISS, or the GPU's memory is too small.
         """
         from longtail.models.kinds.vectors import ListingScorer, VectorScorer
 
         assert parts.dense is not None  # else there would be no model
         scorer = VectorScorer if parts.dense.is_tuned else ListingScorer
-        return scorer(model, parts.catalogue, index_device=placement.index_device)
+        return scorer(
+            model, parts.catalogue, index_device=placement.index_device, index=placement.index
+        )
 
 
 class RetrievalKind(_DenseKind):

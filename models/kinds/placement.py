@@ -10,7 +10,7 @@ from joblib import cpu_count
 
 from longtail.models.arguments import check_count
 from longtail.models.errors import ConfigError
-from longtail.models.names import Precision
+from longtail.models.names import IndexName, Precision
 from longtail.models.processor import sees_gpu
 
 if TYPE_CHECKING:
@@ -24,23 +24,27 @@ class Placement:
     """Where a model computes.
 
     Attributes:
-        device: Of the encoder: "cpu" or "cuda". The sparse model and the label tree are always on
-            the CPU.
-        index_device: Of FAISS (see `InnerProductIndex`).
+        device: Of the encoder: "cpu" or "cuda". The sparse model is always on the CPU.
+        index_device: Of label vectors and label tree (see `InnerProductIndex`).
         num_threads: That rank many texts by the sparse model.
+        index: What searches label vectors.
     """
 
     device: str
     index_device: str
     num_threads: int
+    index: IndexName = "torch"
 
     @classmethod
-    def of(cls, device: str | None, num_threads: int | None) -> Placement:
+    def of(
+        cls, device: str | None, num_threads: int | None, index: IndexName = "torch"
+    ) -> Placement:
         """Return where to compute.
 
         Args:
             device: "cpu" or "cuda"; None: a GPU if there is one.
             num_threads: None: one a core.
+            index: "faiss", "torch", or "auto" for the faster one.
 
         Raises:
             ConfigError: PyTorch sees no such device, or there is none of this name; or the number
@@ -56,7 +60,7 @@ class Placement:
                 "CUDA on a machine with an NVIDIA GPU"
             )
         chosen = device or ("cuda" if sees_gpu() else "cpu")
-        return cls(chosen, device or "auto", num_threads or cpu_count())
+        return cls(chosen, device or "auto", num_threads or cpu_count(), index)
 
     def place(self, dense: DenseParts, precision: Precision) -> None:
         """Move an encoder to the device and turn it into a precision.

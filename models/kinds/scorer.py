@@ -19,6 +19,7 @@ from longtail.models.names import CorrectionName
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.ranking.top_k import IndexChoice
 from longtail.models.results import Evidence, SparseParts
 from longtail.models.scorers.sparse import SparseModel
 
@@ -28,9 +29,11 @@ class Scorer(ABC):
 
     Attributes:
         correction: What it was trained to be corrected with; "none" if it was trained without.
+        index_choice: What searches its label vectors; None: it has none.
     """
 
     correction: CorrectionName = "none"
+    index_choice: IndexChoice | None = None
 
     @property
     @abstractmethod

@@ -11,9 +11,9 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.kinds.scorer import Scorer
-from longtail.models.label_tree.corrected_top_k import corrected_sources
+from longtail.models.label_tree.corrected_top_k import Correction, corrected_sources
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.names import CorrectionName
+from longtail.models.names import CorrectionName, IndexName
 from longtail.models.parts.batches import TextBatch
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
 from longtail.models.ranking.listed import ListedSource
@@ -34,22 +34,26 @@ class VectorScorer(Scorer):
         catalogue: LabelCatalogue,
         *,
         index_device: str,
+        index: IndexName = "torch",
     ) -> None:
         """Build the index.
 
         Args:
-            linear: A row for each label that it knows, and its correction; the label tree stays on
-                the CPU, whose compiled walk no GPU was measured to beat.
+            linear: A row for each label that it knows, and its correction.
             catalogue: All labels.
-            index_device: Where FAISS searches (see `InnerProductIndex`).
+            index_device: Where rows and label tree lie (see `InnerProductIndex`).
+            index: What searches the rows.
 
         Raises:
             DataError: A row is not finite.
-            ConfigError: FAISS sees no such device, or its memory is too small.
+            ConfigError: There is no such device or no FAISS, or the GPU's memory is too small.
         """
-        self.correction, self._tree = linear.correction, linear.tree
+        self.correction = linear.correction
         vectors = _indexed(linear.model, catalogue, linear.correction)
-        self._index = InnerProductIndex(vectors, linear.model.labels, device=index_device)
+        labels = linear.model.labels
+        self._index = InnerProductIndex(vectors, labels, device=index_device, index=index)
+        self.index_choice = self._index.choice
+        self._tree = None if linear.tree is None else Correction(self._index, linear.tree)
 
     @property
     def labels(self) -> Int64[np.ndarray, covered]:
@@ -66,7 +70,7 @@ class VectorScorer(Scorer):
         if correction != "tree":
             return [InnerProductSource(self._index, queries)]
         assert self._tree is not None
-        return corrected_sources(self._index, queries, self._tree, batch.vectors)
+        return corrected_sources(self._tree, queries, batch.vectors)
 
     def prepare(self, batch: TextBatch) -> None:
         """Do nothing: it reads the encoder's vectors alone."""
@@ -83,7 +87,7 @@ class VectorScorer(Scorer):
         tail_dial: float,
     ) -> Float32[np.ndarray, "document indexed"]:
         """Return [x, 1, -tau], and 1 more where the prior corrects."""
-        num_more = self._index.vectors.shape[1] - vectors.shape[1]
+        num_more = self._index.dim - vectors.shape[1]
         more = np.zeros((len(vectors), num_more), dtype=np.float32)
         more[:, :2] = 1, -tail_dial
         if correction == "prior":

@@ -1,28 +1,65 @@
 """Inner products plus log p_n of a label tree as sources (Bamler & Mandt 2020, Eq. 5).
 
 Either two sources, one of inner products and one of log p_n, for the Threshold Algorithm, which is
-certified after it has scored few labels; or, of few labels, one source that scores all of them: by
-a matrix product and log p_n of every leaf. The labels and scores are the same, to the bit.
+certified after it has scored few labels; or, of few labels and on a GPU, one source that scores all
+of them: by two float32 products and a sum of log-probabilities level by level, which propose, and
+float64, which decides. The labels and scores are the same, to the bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
+import torch
 from jaxtyping import Float32, Int64
+from torch import Tensor
 
+from longtail.models.label_tree.near_log_probs import MAX_LEAVES, NearLogProbs
 from longtail.models.label_tree.search import TreeSource
 from longtail.models.label_tree.tree import LabelTree
-from longtail.models.ranking.exhaustive import MAX_PRODUCTS, row_parts, scores_all
-from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
-from longtail.models.ranking.top_k import Ranking, Source, nothing, top_of_candidates
+from longtail.models.ranking.certified import largest
+from longtail.models.ranking.device_rows import Found, has_kernels, memory_errors
+from longtail.models.ranking.exhaustive import scores_all
+from longtail.models.ranking.index import InnerProductIndex, InnerProductSource, ProductScores
+from longtail.models.ranking.top_k import Ranking, Source
+
+
+class Correction:
+    """A label tree on the device of an index, whose labels it corrects.
+
+    Attributes:
+        index: Label vectors.
+        labels: Of each row of the index, on the device.
+        tree: Over all labels that are indexed at least.
+    """
+
+    def __init__(self, index: InnerProductIndex, tree: LabelTree) -> None:
+        """Move the tree to the device of the index.
+
+        Raises:
+            ConfigError: The GPU's memory is too small for it.
+        """
+        self.index = index
+        self.labels = torch.from_numpy(index.labels).to(index.device)
+        with memory_errors(f"a label tree of {tree.num_labels} labels"):
+            self.tree = tree.to(index.device)
+
+    @cached_property
+    def near(self) -> NearLogProbs:
+        """Its log-probabilities by float32."""
+        return NearLogProbs(self.tree)
+
+    @cached_property
+    def leaves(self) -> Int64[Tensor, row]:
+        """The leaf of each row of the index."""
+        return self.tree.leaf_of_label[self.labels]
 
 
 def corrected_sources(
-    index: InnerProductIndex,
+    correction: Correction,
     queries: Float32[np.ndarray, "batch indexed"],
-    tree: LabelTree,
     vectors: Float32[np.ndarray, "batch dim"],
 ) -> Sequence[Source]:
     """Return the sources of corrected scores.
@@ -31,20 +68,19 @@ def corrected_sources(
     rounded to float32, and that sum again.
 
     Args:
-        index: Label vectors.
-        queries: What they are multiplied with.
-        tree: Over all labels that are indexed at least.
+        correction: Label vectors and tree.
+        queries: What the label vectors are multiplied with.
         vectors: The same documents, as the tree reads them.
 
     Raises:
         DataError: A vector is not finite.
     """
-    products = InnerProductSource(index, queries)
+    index = correction.index
     if len(index) == 0:
-        return [products]  # there is nothing to correct
-    if scores_all(len(index), len(index), by_matrix=True):
-        return [CorrectedSource(index, queries, tree, vectors)]
-    return [products, TreeSource(tree, vectors)]
+        return [InnerProductSource(index, queries)]  # there is nothing to correct
+    if not has_kernels(index.device) or scores_all(len(index), len(index), by_matrix=True):
+        return [CorrectedSource(correction, queries, vectors)]
+    return [InnerProductSource(index, queries), TreeSource(correction.tree, vectors)]
 
 
 class CorrectedSource:
@@ -52,9 +88,8 @@ class CorrectedSource:
 
     def __init__(
         self,
-        index: InnerProductIndex,
+        correction: Correction,
         queries: Float32[np.ndarray, "batch indexed"],
-        tree: LabelTree,
         vectors: Float32[np.ndarray, "batch dim"],
     ) -> None:
         """Bind the documents to index and tree; the arguments are those of `corrected_sources`.
@@ -62,11 +97,9 @@ class CorrectedSource:
         Raises:
             DataError: A vector is not finite.
         """
-        assert len(index)
-        self._index = index
+        self._index, self._correction = correction.index, correction
         self._queries = queries
-        self._tree = tree
-        self._corrections = TreeSource(tree, vectors)
+        self._log_probs = TreeSource(correction.tree, vectors)
 
     @property
     def num_queries(self) -> int:
@@ -79,42 +112,59 @@ class CorrectedSource:
         return len(self._index)
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
-        """Return the m best labels of these queries (see `Source.top`).
-
-        A float32 matrix product proposes: labels that come so near the m-th best total that
-        rounding may explain the difference are scored again, as everywhere.
-        """
-        best = nothing(len(rows), m)
-        for part in row_parts(len(rows), len(self._index), MAX_PRODUCTS):
-            self._rank_part(rows[part], best.labels[part], best.scores[part])
-        return best
+        """Return the m best labels of these queries (see `Source.top`)."""
+        products = self._index.scores(self._queries[rows])
+        features = self._log_probs.features_of(rows)
+        return self._index.best(CorrectedScores(self._correction, products, features), m)
 
     def score(
         self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
         """Return the scores of given labels (see `Source.score`)."""
         products = self._index.score(self._queries[rows], labels)
-        scores: Float32[np.ndarray, "row m"] = products + self._corrections.score(rows, labels)
+        scores: Float32[np.ndarray, "row m"] = products + self._log_probs.score(rows, labels)
         return scores
 
-    def _rank_part(
+
+class CorrectedScores:
+    """Corrected scores of all rows of an index for some queries (see `Scores`).
+
+    Attributes:
+        num_rows: Of the index.
+        margins: How far a float32 sum of each query may lie from the exact score.
+    """
+
+    def __init__(
         self,
-        rows: Int64[np.ndarray, part],
-        labels: Int64[np.ndarray, "part m"],
-        scores: Float32[np.ndarray, "part m"],
+        correction: Correction,
+        products: ProductScores,
+        features: Float32[Tensor, "query k"],
     ) -> None:
-        """Write the best labels of some documents and their scores."""
-        features = self._corrections.features_of(rows)
-        corrections = self._tree.log_probs(features).cpu().numpy()[:, self._index.labels]
-        products, margins = self._index.products(self._queries[rows])
-        totals = products + corrections  # (part, indexed)
-        m = min(labels.shape[1], len(self._index))
-        least = np.partition(totals, -m, axis=1)[:, -m]
-        # Either sum is rounded once more, by at most 2^-24 of itself.
-        slack = 2 * margins + np.abs(totals).max(axis=1, initial=0) * np.float32(2**-22)
-        for i, is_near in enumerate(totals >= (least - slack)[:, None]):
-            near = np.flatnonzero(is_near)[None]
-            candidates = self._index.labels[near]
-            exact = self._index.score(self._queries[rows[i : i + 1]], candidates)
-            top = top_of_candidates(candidates, exact + corrections[i][near], labels.shape[1])
-            labels[i], scores[i] = top.labels[0], top.scores[0]
+        """Take the products of queries, and what the tree reads of them."""
+        self._tree, self._near = correction.tree, correction.near
+        self._leaves, self._labels = correction.leaves, correction.labels
+        self._products, self._features = products, features
+        self.num_rows = products.num_rows
+        totals, margins = self._near.bounds(features)
+        totals = totals + products.sizes
+        # Either sum is rounded once, by at most 2^-24 of what it can be, which may overflow too.
+        margins = margins + products.margins + totals * 2.0**-23
+        self.margins = torch.where(totals < 2.0**127, margins, torch.inf)
+
+    def propose(self, queries: Int64[Tensor, asked], m: int) -> Found:
+        """Return the m largest sums (see `Scores.propose`)."""
+        size = max(self.num_rows, self._tree.label_of_leaf.shape[0])
+        parts = torch.split(queries, max(1, MAX_LEAVES[self.margins.device.type] // size))
+        found = [largest(self._totals(part), m) for part in parts]
+        return torch.cat([x for x, _ in found]), torch.cat([x for _, x in found])
+
+    def exact(
+        self, queries: Int64[Tensor, asked], rows: Int64[Tensor, "asked m"]
+    ) -> Float32[Tensor, "asked m"]:
+        """Return the exact scores of given rows (see `Scores.exact`)."""
+        log_probs = self._tree.log_prob(self._features[queries], self._labels[rows])
+        return self._products.exact(queries, rows) + log_probs
+
+    def _totals(self, queries: Int64[Tensor, asked]) -> Float32[Tensor, "asked row"]:
+        log_probs = self._near.of(self._features[queries])
+        return self._products.products(queries).add_(log_probs.index_select(1, self._leaves))

@@ -2,7 +2,7 @@
 
 The search is a `Source` of `longtail.models.ranking.top_k`: the tree's side of scores corrected by
 log p_n (Bamler & Mandt 2020, Eq. 5). `longtail.models.label_tree.kernels` searches for each
-document with a heap. The tree is on the CPU, also where the encoder is on a GPU.
+document with a heap, on a CPU; on a GPU all labels are scored instead.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class TreeSource:
         """Bind the documents to the tree.
 
         Args:
-            tree: On the CPU.
+            tree: On the CPU to be searched; on any device to score given labels.
             vectors: Document vectors as the tree was fitted to, not yet projected.
 
         Raises:
             DataError: A vector is not finite.
         """
         self._tree = tree
-        self._features = tree.project(torch.from_numpy(vectors))
+        self._features = tree.project(torch.from_numpy(vectors).to(tree.weights.device))
 
     @property
     def num_queries(self) -> int:
@@ -53,11 +53,11 @@ class TreeSource:
         self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
         """Return the scores of given labels (see `Source.score`)."""
-        scores: Float32[np.ndarray, "row m"] = self._tree.log_prob(
-            self.features_of(rows), torch.from_numpy(labels)
-        ).numpy()
+        features = self.features_of(rows)
+        log_probs = self._tree.log_prob(features, torch.from_numpy(labels).to(features.device))
+        scores: Float32[np.ndarray, "row m"] = log_probs.cpu().numpy()
         return scores
 
     def features_of(self, rows: Int64[np.ndarray, row]) -> Float32[Tensor, "row k"]:
         """Return what the tree reads of these queries: their projected vectors."""
-        return self._features[torch.from_numpy(rows)]
+        return self._features[torch.from_numpy(rows).to(self._features.device)]

@@ -28,6 +28,7 @@ from longtail.models.label_tree.kernels import Nodes, log_prob_of_all_leaves, lo
 from longtail.models.label_tree.sampling_kernels import draw_leaves, quick_log_prob_of_leaves
 
 _MAX_PRODUCTS = 2**20  # float64 products held at a time: 8 MiB
+_MAX_PRODUCTS_ON_GPU = 2**24  # 128 MiB
 _DRAWS_AT_A_TIME = 2**20  # on a GPU
 
 
@@ -179,7 +180,7 @@ class LabelTree:
 
         Float64, and with the same rounding however many rows and nodes there are.
         """
-        weights = self.weights.index_select(0, nodes).double()
+        weights = self.weights[nodes].double()
         scores = _sum_in_fixed_order(weights * features.double()) + self.biases[nodes].double()
         return torch.stack([logsigmoid(-scores), logsigmoid(scores)], dim=-1)
 
@@ -254,7 +255,7 @@ class LabelTree:
         if self.uses_kernels:
             arrays = (features.numpy(), documents.numpy(), leaves.numpy())
             return torch.from_numpy(log_prob_of_leaves(self.nodes, *arrays))
-        pairs = max(1, _MAX_PRODUCTS // features.shape[1])
+        pairs = max(1, _MAX_PRODUCTS_ON_GPU // (features.shape[1] * max(1, self.depth)))
         parts = [
             self._walk_to_leaves(features.index_select(0, rows), part)
             for rows, part in zip(
@@ -266,12 +267,14 @@ class LabelTree:
     def _walk_to_leaves(
         self, features: Float32[Tensor, "pair k"], leaves: Int64[Tensor, pair]
     ) -> Float64[Tensor, pair]:
+        levels = torch.arange(self.depth, device=leaves.device)
+        nodes = (leaves[:, None] >> (self.depth - levels)) + (2**levels - 1)  # (pair, level)
+        goes_right = (leaves[:, None] >> (self.depth - levels - 1)) & 1
+        decisions = self.log_decisions(features[:, None], nodes)  # (pair, level, 2)
+        of_levels = decisions.gather(2, goes_right[:, :, None]).squeeze(2)
         total = torch.zeros(len(leaves), dtype=torch.float64, device=leaves.device)
-        for level in range(self.depth):
-            nodes = (leaves >> (self.depth - level)) + (2**level - 1)
-            goes_right = (leaves >> (self.depth - level - 1)) & 1
-            decisions = self.log_decisions(features, nodes)
-            total += decisions.gather(1, goes_right.unsqueeze(1)).squeeze(1)
+        for level in range(self.depth):  # one after the other, as `log_reach` adds them
+            total += of_levels[:, level]
         return total
 
 

@@ -66,7 +66,8 @@ if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not
 
 _DUAL_ENCODER_FILE = "dual_encoder.safetensors"
 RETRIEVAL_FILE = "retrieval.safetensors"
-_GPU_WORKING_BYTES = 2**30  # 256 MiB of FAISS, and activations of 16384 tokens
+_GPU_WORKING_BYTES = 2**30  # products and FAISS's 256 MiB, and activations of 16384 tokens
+_GPU_TREE_BYTES = 2**30  # log-probabilities of all leaves, of a part of a batch
 SPARSE_FILE = "sparse.safetensors"
 _VOCABULARY_FILE = "sparse.json"
 _TRANSFORMER_PREFIX = "transformer."
@@ -126,11 +127,12 @@ class ModelParts:
 def gpu_bytes(manifest: Manifest) -> int:
     """Return about how much memory of a GPU a model takes there, in bytes; 0 without a dense half.
 
-    The label vectors, an eighth more for padded columns and what FAISS adds; the encoder, in
-    float32; and as much as batches are computed in. The sparse model stays in main memory. The
-    label tree does, too, but is counted. Estimated, not measured.
+    The label vectors and the label tree, an eighth more for padded columns and copies; the encoder,
+    in float32; and as much as batches are computed in. The sparse model stays in main memory.
+    Estimated, not measured.
     """
     dense = ("dual_encoder.", *(f"{name}.safetensors" for name in (RETRIEVAL, CLASSIFIER, LINEAR)))
     begins = (f"{ENCODER_FOLDER}/", *dense)
     sizes = [info.size_bytes for name, info in manifest.files.items() if name.startswith(begins)]
-    return sum(sizes) * 9 // 8 + _GPU_WORKING_BYTES if sizes else 0
+    working = _GPU_WORKING_BYTES + _GPU_TREE_BYTES * (manifest.linear_correction == "tree")
+    return sum(sizes) * 9 // 8 + working if sizes else 0

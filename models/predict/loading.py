@@ -1,6 +1,6 @@
 """From a bundle to the parts that a model computes with: threads, ONNX Runtime, tracing.
 
-PyTorch, FAISS and Transformers are imported where there is an encoder: they take as much memory as
+PyTorch and Transformers are imported where there is an encoder: they take as much memory as
 all else of a model without one, and seconds to start.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from longtail.models.arguments import check_count
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError
-from longtail.models.extras import require
+from longtail.models.extras import has_faiss, require
 from longtail.models.kinds.storage import read_parts
 from longtail.models.names import ONNX_INT8, OnnxPrecision, Precision
 from longtail.models.parts.model_parts import ModelParts
@@ -28,13 +28,15 @@ def set_threads(num_threads: int | None) -> None:
         ConfigError: The number is none from 1, or the libraries are not installed.
     """
     require("cpu", "a model with an encoder")
-    import faiss
     import torch
 
     if num_threads is not None:
         check_count("num_threads", num_threads, ConfigError)
         torch.set_num_threads(num_threads)
-        faiss.omp_set_num_threads(num_threads)
+        if has_faiss():
+            import faiss
+
+            faiss.omp_set_num_threads(num_threads)
 
 
 def load_parts(

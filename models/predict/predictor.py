@@ -19,7 +19,14 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.figures import LabelFigures
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
-from longtail.models.names import NAMES, AimName, CorrectionName, OnnxPrecision, Precision
+from longtail.models.names import (
+    NAMES,
+    AimName,
+    CorrectionName,
+    IndexName,
+    OnnxPrecision,
+    Precision,
+)
 from longtail.models.options import RankingKeywords, RankingOptions, ranking_options
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -34,7 +41,7 @@ from longtail.models.predict.loading import (
 )
 from longtail.models.predict.presentation import Presenter
 from longtail.models.predict.scorer_set import ScorerSet
-from longtail.models.ranking.top_k import Ranking
+from longtail.models.ranking.top_k import IndexChoice, Ranking
 from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
 from longtail.models.review.fitted import FittedReview
 from longtail.models.scorers.promises import Promise
@@ -54,6 +61,7 @@ class Predictor:
         device: str | None = None,
         num_threads: int | None = None,
         precision: Precision = "float32",
+        index: IndexName = "torch",
     ) -> None:
         """Build the indexes.
 
@@ -64,13 +72,14 @@ class Predictor:
                 CPU.
             num_threads: Threads that rank documents by the sparse model; None: one per core.
             precision: What the encoder computes in; it is turned into that.
+            index: What searches label vectors: "faiss", "torch", or "auto" for the faster one.
 
         Raises:
-            ConfigError: PyTorch or FAISS sees no such device, or there is none of this name; or the
-                encoder can't compute in the precision.
+            ConfigError: PyTorch sees no such device, or there is none of this name, or no FAISS; or
+                the encoder can't compute in the precision.
         """
         self._parts = parts
-        self._placement = Placement.of(device, num_threads)
+        self._placement = Placement.of(device, num_threads, index)
         if parts.dense is not None:
             self._placement.place(parts.dense, precision)
         self.catalogue: LabelCatalogue = parts.catalogue
@@ -86,6 +95,7 @@ class Predictor:
         device: str | None = None,
         num_threads: int | None = None,
         precision: Precision | OnnxPrecision = "float32",
+        index: IndexName = "torch",
     ) -> Predictor:
         """Load a bundle.
 
@@ -95,6 +105,7 @@ class Predictor:
             num_threads: Of PyTorch and FAISS, for the whole process, and of the sparse model; None:
                 as they are, and one a core.
             precision: What the encoder computes in; by ONNX Runtime only on the CPU.
+            index: What searches label vectors: "faiss", "torch", or "auto" for the faster one.
 
         Raises:
             BundleCorruptError: Its parts contradict each other.
@@ -109,6 +120,7 @@ class Predictor:
             device=device,
             num_threads=num_threads,
             precision=of_pytorch,
+            index=index,
         )
         if parts.dense is not None and predictor.device == "cpu":
             take_fastest_backend(parts.dense.encoder)
@@ -189,6 +201,11 @@ class Predictor:
     def device(self) -> str:
         """Where it computes: "cpu" or "cuda"."""
         return self._placement.device
+
+    @property
+    def index_choices(self) -> dict[str, IndexChoice]:
+        """What searches the label vectors of each scorer that has some."""
+        return self._scorers.index_choices
 
     @property
     def encoder_precision(self) -> str | None:

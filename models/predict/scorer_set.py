@@ -33,7 +33,7 @@ from longtail.models.ranking.threshold_algorithm import (
     combined_scores,
     rank,
 )
-from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.ranking.top_k import NO_LABEL, IndexChoice, Ranking
 from longtail.models.results import BlendPart, Evidence, SparseParts
 from longtail.models.scorers.aims import Aim, AimedRanking
 from longtail.models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
@@ -73,7 +73,7 @@ class ScorerSet:
             default: The scorer for queries that name none; empty: the first.
 
         Raises:
-            ConfigError: FAISS sees no such device.
+            ConfigError: There is no such device, or no FAISS.
         """
         self.names = parts.scorers
         self.default = default or self.names[0]
@@ -107,6 +107,12 @@ class ScorerSet:
         self._aims = parts.aims
         self._training_counts = parts.catalogue.training_counts
         self._aimed: dict[tuple[str, Aim], AimedRanking] = {}
+
+    @property
+    def index_choices(self) -> dict[str, IndexChoice]:
+        """What searches the label vectors of each scorer that has some."""
+        choices = {name: scorer.index_choice for name, scorer in self._scorers.items()}
+        return {name: choice for name, choice in choices.items() if choice is not None}
 
     @property
     def selector(self) -> LabelSelector:

@@ -1,4 +1,4 @@
-"""Inner products with every label vector, exactly: a matrix product on a CPU, FAISS on a GPU.
+"""Inner products with every label vector, exactly, on a CPU or on a GPU.
 
 float32 proposes, float64 decides: a search yields candidates by float32 matrix products whose
 rounding depends on the batch; each candidate is scored again in float64 and rounded once. So a
@@ -10,20 +10,28 @@ from __future__ import annotations
 import numpy as np
 import torch
 from jaxtyping import Float32, Float64, Int64
+from torch import Tensor
 
 from longtail.models.errors import ConfigError, DataError
+from longtail.models.names import IndexName
+from longtail.models.processor import sees_gpu
+from longtail.models.ranking.certified import Scores, certified_top, product_error
+from longtail.models.ranking.device_rows import DeviceRows, Found, memory_errors
 from longtail.models.ranking.exhaustive import row_parts
-from longtail.models.ranking.gpu_index import GpuIndex, num_gpus, padded_columns
-from longtail.models.ranking.inner_products import products_with_rows
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
 
-_MAX_PRODUCTS = 2**24  # float32 products held at a time: 64 MiB
 _BLOCK_NUMBERS = 2**22  # of vectors that are turned into float64 at a time: 32 MiB
-_SLACK = 16  # candidates beyond k in the first search; more are asked for when ties need them
 
 
 class InnerProductIndex:
-    """Label vectors, with exact top-k search; on a GPU in a flat index of FAISS."""
+    """Label vectors, with exact top-k search.
+
+    Attributes:
+        labels: The label index of each row, rising.
+        dim: Columns of a vector.
+        device: Where the vectors lie.
+        choice: What searches, and how much faster it was than the other.
+    """
 
     def __init__(
         self,
@@ -31,6 +39,7 @@ class InnerProductIndex:
         labels: Int64[np.ndarray, covered],
         *,
         device: str = "cpu",
+        index: IndexName = "torch",
     ) -> None:
         """Index the vectors.
 
@@ -38,57 +47,50 @@ class InnerProductIndex:
             vectors: One row for every label that can be scored; may be none.
             labels: The label index of each row, rising.
             device: "cpu", "cuda" (the current GPU of PyTorch) or "auto" (a GPU if there is one).
+            index: What searches: "faiss", "torch", or "auto" for the faster one on these vectors.
 
         Raises:
             DataError: A vector is not finite.
-            ConfigError: A GPU is asked for and there is none, or its memory is too small.
+            ConfigError: A GPU or FAISS is asked for and there is none, or the GPU's memory is too
+                small.
         """
         assert len(vectors) == len(labels) and (np.diff(labels) > 0).all()
         self.labels = labels
-        self.is_on_gpu = _wants_gpu(device)
         norms = _norms(vectors)
         _check_finite(norms, "label")
         self._largest_norm = float(norms.max(initial=0))
-        # On a GPU with zeros behind each row, in memory once.
-        self._stored = padded_columns(vectors) if self.is_on_gpu else np.ascontiguousarray(vectors)
-        self.vectors = self._stored[:, : vectors.shape[1]]
-        if self.is_on_gpu and len(vectors):
-            self._gpu_index = GpuIndex(self._stored)
+        self._rows = rows = DeviceRows(vectors, _chosen_device(device), index)
+        self.dim, self.device, self.choice = rows.dim, rows.device, rows.choice
+        self._label_of_row = np.append(labels, NO_LABEL)  # which row -1 is
         self._row_of_label = np.full(int(labels.max(initial=0)) + 1, NO_LABEL, dtype=np.int64)
         self._row_of_label[labels] = np.arange(len(labels))
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def vectors(self) -> Float32[np.ndarray, "covered dim"]:
+        """The vectors, in main memory."""
+        return self._rows.rows[:, : self.dim].cpu().numpy()
+
     def top(self, queries: Float32[np.ndarray, "row dim"], k: int) -> Ranking:
         """Return the exact k best labels of each query, ties by the smaller label index.
-
-        A search of m > k candidates is enough for a query when its k-th exact score is above the
-        m-th score of the search by more than float32 rounding can explain; else m grows fourfold.
 
         Raises:
             DataError: A query is not finite.
             ConfigError: The memory of the GPU is too small for it.
         """
-        k_found = min(k, len(self))
-        labels = np.full((len(queries), k), NO_LABEL, dtype=np.int64)
-        scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
-        margin = self._rounding_bound(queries)
-        rows = np.arange(len(queries))
-        m = min(len(self), k_found + _SLACK)
-        while len(rows) and m:
-            proposed, candidates = self._search(queries[rows], m)  # (row, m)
-            exact = self._dot(queries[rows], candidates)
-            best = top_of_candidates(self.labels[candidates], exact, k_found)
-            # Proposals fall, and none is off by more than the margin: so no label beyond the m-th
-            # has an exact score above the m-th proposal plus the margin.
-            is_done = best.scores[:, -1] > proposed[:, -1] + margin[rows]
-            is_done |= m == len(self)
-            labels[rows[is_done], :k_found] = best.labels[is_done]
-            scores[rows[is_done], :k_found] = best.scores[is_done]
-            rows = rows[~is_done]
-            m = min(len(self), 4 * m)
-        return Ranking(labels=labels, scores=scores)
+        return self.best(self.scores(queries), k)
+
+    def best(self, scores: Scores, k: int) -> Ranking:
+        """Return the exact k best labels of each query by scores of this index's rows.
+
+        Raises:
+            ConfigError: The memory of the GPU is too small for it.
+        """
+        with memory_errors(f"a search of {k} labels for {len(scores.margins)} texts"):
+            rows, best = (x.cpu().numpy() for x in certified_top(scores, k))
+        return Ranking(self._label_of_row[rows], best)
 
     def score(
         self, queries: Float32[np.ndarray, "row dim"], labels: Int64[np.ndarray, "row m"]
@@ -99,47 +101,28 @@ class InnerProductIndex:
         is_known &= indexed != NO_LABEL
         if not len(self):
             return np.full(labels.shape, -np.inf, dtype=np.float32)
-        scores = self._dot(queries, np.where(is_known, indexed, 0))
+        rows = torch.from_numpy(np.where(is_known, indexed, 0)).to(self.device)
+        scores = self._rows.exact(self._rows.on_device(queries), rows).cpu().numpy()
         scores[~is_known] = -np.inf
         return scores
 
-    def products(
-        self, queries: Float32[np.ndarray, "row dim"]
-    ) -> tuple[Float32[np.ndarray, "row covered"], Float64[np.ndarray, row]]:
-        """Return float32 inner products with all rows, and how far they may be from `score`.
+    def scores(self, queries: Float32[np.ndarray, "row dim"]) -> ProductScores:
+        """Return the scores of all rows for some queries, on the device.
 
         Raises:
             DataError: A query is not finite.
         """
-        margins = self._rounding_bound(queries)
-        return queries @ self.vectors.T, margins
+        bounds = np.stack(self._rounding_bounds(queries))
+        sizes, margins = torch.from_numpy(bounds).to(self.device)
+        return ProductScores(self._rows, self._rows.on_device(queries), sizes, margins)
 
-    def _search(
-        self, queries: Float32[np.ndarray, "row dim"], m: int
-    ) -> tuple[Float32[np.ndarray, "row m"], Int64[np.ndarray, "row m"]]:
-        if m == len(self):  # every label is a candidate: nothing to search for
-            everything = np.arange(m, dtype=np.int64)
-            shape = (len(queries), m)
-            return np.zeros(shape, dtype=np.float32), np.broadcast_to(everything, shape)
-        if self.is_on_gpu:
-            return self._gpu_index.search(queries, m)
-        parts = [
-            torch.from_numpy(queries[part] @ self.vectors.T).topk(m)
-            for part in row_parts(len(queries), len(self), _MAX_PRODUCTS)
-        ]
-        scores = torch.cat([part.values for part in parts]).numpy()
-        return scores, torch.cat([part.indices for part in parts]).numpy()
+    def _rounding_bounds(
+        self, queries: Float32[np.ndarray, "row dim"]
+    ) -> tuple[Float64[np.ndarray, row], Float64[np.ndarray, row]]:
+        """Return what no product of a query exceeds, and how far float32 may be from the exact one.
 
-    def _dot(
-        self, queries: Float32[np.ndarray, "row dim"], rows: Int64[np.ndarray, "row m"]
-    ) -> Float32[np.ndarray, "row m"]:
-        """Return inner products with indexed rows, in float64, rounded once."""
-        return products_with_rows(queries, self._stored, rows)
-
-    def _rounding_bound(self, queries: Float32[np.ndarray, "row dim"]) -> Float64[np.ndarray, row]:
-        """Return how far a float32 inner product may lie from the exact one (Higham 2002, 3.1).
-
-        Products below 2^-126 lose digits, or become 0.
+        Higham (2002, 3.1).
+        Products below 2^-126 lose digits, or become 0. No bound holds where one may overflow.
 
         Raises:
             DataError: A query is not finite.
@@ -147,11 +130,46 @@ class InnerProductIndex:
         norms = _norms(queries)
         _check_finite(norms, "text")
         unit = 2.0**-24
-        dim = self.vectors.shape[1] + 2  # + 2: the final roundings of either side
-        gamma = dim * unit / (1 - dim * unit)
-        margin: Float64[np.ndarray, row] = norms * (2 * gamma * self._largest_norm)
-        margin += dim * 2.0**-126
-        return margin
+        dim = self.dim + 2  # + 2: the final roundings of either side
+        gamma = dim * unit / (1 - dim * unit) + product_error()
+        longest = norms * self._largest_norm  # of any sum of products, by Cauchy and Schwarz
+        margin: Float64[np.ndarray, row] = 2 * gamma * longest + dim * 2.0**-126
+        return longest, np.where(longest < 2.0**127, margin, np.inf)
+
+
+class ProductScores:
+    """Inner products of some queries with all rows of an index (see `Scores`).
+
+    Attributes:
+        num_rows: Of the index.
+        sizes: What no product of each query exceeds.
+        margins: How far a float32 product of each query may lie from its exact score.
+    """
+
+    def __init__(
+        self,
+        rows: DeviceRows,
+        queries: Float32[Tensor, "query stored"],
+        sizes: Float64[Tensor, query],
+        margins: Float64[Tensor, query],
+    ) -> None:
+        """Take queries and bounds, on the device of the rows."""
+        self.num_rows, self.sizes, self.margins = len(rows.rows), sizes, margins
+        self._rows, self._queries = rows, queries
+
+    def propose(self, queries: Int64[Tensor, asked], m: int) -> Found:
+        """Return the m largest products (see `Scores.propose`)."""
+        return self._rows.propose(self._queries[queries], m)
+
+    def products(self, queries: Int64[Tensor, asked]) -> Float32[Tensor, "asked row"]:
+        """Return the products with all rows, in float32."""
+        return self._rows.products(self._queries[queries])
+
+    def exact(
+        self, queries: Int64[Tensor, asked], rows: Int64[Tensor, "asked m"]
+    ) -> Float32[Tensor, "asked m"]:
+        """Return the exact products with given rows (see `Scores.exact`)."""
+        return self._rows.exact(self._queries[queries], rows)
 
 
 class InnerProductSource:
@@ -210,12 +228,10 @@ def _check_finite(norms: Float64[np.ndarray, row], whose: str) -> None:
         )
 
 
-def _wants_gpu(device: str) -> bool:
-    if device == "auto":
-        return num_gpus() > 0
-    if device == "cuda" and num_gpus() == 0:
+def _chosen_device(device: str) -> str:
+    if device == "cuda" and not sees_gpu():
         raise ConfigError(
-            f"device {device!r}: FAISS or PyTorch sees no GPU; install the extra 'gpu' and a "
-            "PyTorch with CUDA on a machine with an NVIDIA GPU, or use the device 'cpu'"
+            f"device {device!r}: PyTorch sees no GPU; install the extra 'gpu' on a machine with an "
+            "NVIDIA GPU, or use the device 'cpu'"
         )
-    return device == "cuda"
+    return ("cuda" if sees_gpu() else "cpu") if device == "auto" else device

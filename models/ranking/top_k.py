@@ -15,6 +15,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from longtail.models.names import IndexName
+
 NO_LABEL = -1
 """Fills a ranking's row where fewer than k labels can be scored; its score is -inf."""
 
@@ -42,6 +44,19 @@ class Ranking:
     def first(self, k: int) -> Ranking:
         """Return the k best labels of each query; all where there are no more."""
         return Ranking(self.labels[:, :k], self.scores[:, :k])
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChoice:
+    """What searches an index.
+
+    Attributes:
+        index: "faiss" or "torch".
+        speedup: How many times as long the other one took on these vectors; None: not tried.
+    """
+
+    index: IndexName
+    speedup: float | None = None
 
 
 @runtime_checkable  # the test run checks annotations by isinstance

@@ -20,7 +20,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.warmup_texts import PROBES_NAME
 from longtail.models.errors import DataError
-from longtail.models.kinds.registry import KINDS
+from longtail.models.names import DENSE_NEIGHBOURS
 
 _BANDS = (("0", 0, 0), ("1", 1, 1), ("2-9", 2, 9), ("10-99", 10, 99), ("100+", 100, np.inf))
 _MEASURES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")
@@ -208,7 +208,7 @@ def _content(bundle: Bundle, keeping: Collection[str]) -> Iterator[str]:
         yield f"{num_texts} training texts in full, to try the model on when it starts."
     for scorer in (name for name in manifest.scorers if name in keeping):
         yield (
-            f"{'Vectors' if KINDS[scorer].needs_encoder else 'The words'} of every training "
+            f"{'Vectors' if scorer == DENSE_NEIGHBOURS else 'The words'} of every training "
             f"document, its id and its labels (scorer {_code(scorer)}): who has the model can "
             "learn what the documents were about."
         )

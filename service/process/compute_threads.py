@@ -12,8 +12,9 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
+from importlib import import_module
 
-from longtail.models.extras import require
+from longtail.models.extras import has_faiss, require
 from longtail.models.platform import usable_cores
 from longtail.models.processor import sees_gpu
 from longtail.service.process.memory import collect_rarely
@@ -58,13 +59,16 @@ def prepare_process(num_threads: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ComputeLibraries:
-    """The libraries that compute, as they are set up; numbers are of threads."""
+    """The libraries that compute, as they are set up; numbers are of threads.
+
+    What is None is not installed.
+    """
 
     torch_threads: int
-    faiss_threads: int
+    faiss_threads: int | None
     tokeniser_threads: int
     torch_version: str
-    faiss_version: str
+    faiss_version: str | None
 
 
 class ComputeSetup:
@@ -116,7 +120,7 @@ class ComputeSetup:
         self.prepare_work()
 
     def use_libraries(self) -> None:
-        """Take note that a model needs PyTorch and FAISS; one without an encoder does not.
+        """Take note that a model needs PyTorch; one without an encoder does not.
 
         Raises:
             ConfigError: They are not installed.
@@ -147,27 +151,29 @@ def limit_threads(num_threads: int | None, num_workers: int = 1) -> ComputeLibra
     OpenMP keeps the number for each thread that calls it, so it must be set here once more.
 
     Args:
-        num_threads: Of PyTorch and FAISS, in all compute threads together; None: what PyTorch
-            chooses, for both.
+        num_threads: Of PyTorch, and of FAISS where it is installed, in all compute threads
+            together; None: what PyTorch chooses, for both.
         num_workers: Compute threads.
     """
-    import faiss
     import torch
+
+    faiss = import_module("faiss") if has_faiss() else None
 
     chosen = torch.get_num_threads()  # asked in any case: PyTorch sets a thread up when first asked
     count = max(1, (num_threads or chosen) // num_workers)
     torch.set_num_threads(count)
-    faiss.omp_set_num_threads(count)
+    if faiss is not None:
+        faiss.omp_set_num_threads(count)
     limit_blas()
     found = ComputeLibraries(
         torch_threads=torch.get_num_threads(),
-        faiss_threads=faiss.omp_get_max_threads(),
+        faiss_threads=faiss.omp_get_max_threads() if faiss else None,
         tokeniser_threads=_tokeniser_threads(),
         torch_version=torch.__version__,
-        faiss_version=faiss.__version__,
+        faiss_version=faiss.__version__ if faiss else None,
     )
     logger.info(
-        "compute threads: torch=%d faiss=%d tokenisers=%d",
+        "compute threads: torch=%d faiss=%s tokenisers=%d",
         found.torch_threads, found.faiss_threads, found.tokeniser_threads,
     )  # fmt: skip
     return found

@@ -37,7 +37,7 @@ def available_gpu_bytes(device: str | None = None) -> int | None:
     """
     if device == "cpu":
         return None
-    from longtail.models.ranking.gpu_index import free_gpu_bytes
+    from longtail.models.ranking.device_rows import free_gpu_bytes
 
     return free_gpu_bytes()
 

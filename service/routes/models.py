@@ -19,6 +19,7 @@ from longtail.models.scorers.promises import Promise
 from longtail.service.engine.queries import MAX_EXPLAINED_LABELS
 from longtail.service.schemas.models import (
     FeedbackState,
+    IndexState,
     ModelList,
     ModelSummary,
     Runtime,
@@ -169,4 +170,8 @@ def _runtime(service: Service, serving: Serving | None) -> Runtime:
         tokeniser_threads=libraries.tokeniser_threads if libraries else None,
         torch_version=libraries.torch_version if libraries else None,
         faiss_version=libraries.faiss_version if libraries else None,
+        indexes={
+            name: IndexState(index=choice.index, speedup=choice.speedup)
+            for name, choice in (predictor.index_choices if predictor else {}).items()
+        },
     )

@@ -83,6 +83,15 @@ class ServiceLimits(Answer):
     """Tokens of all requests that may wait; requests beyond that are refused with 429."""
 
 
+class IndexState(Answer):
+    """What searches the label vectors of a scorer (`LONGTAIL_INDEX`)."""
+
+    index: Literal["faiss", "torch"]
+    speedup: float | None
+    """How many times as long the other one took on these vectors when they were loaded; null where
+    it was not tried."""
+
+
 class Runtime(Answer):
     """How the service computes; numbers of threads are those of each library in one worker."""
 
@@ -97,13 +106,16 @@ class Runtime(Answer):
     torch_threads: int | None
     """Of PyTorch; null, like all below, where the service runs without these libraries."""
     faiss_threads: int | None
-    """Of FAISS."""
+    """Of FAISS; null where it is not installed."""
     tokeniser_threads: int | None
     """Of the tokeniser."""
     torch_version: str | None
     """Release of PyTorch."""
     faiss_version: str | None
     """Release of FAISS."""
+    indexes: dict[str, IndexState]
+    """What searches the label vectors of the default model, by scorer; only of scorers that have
+    some."""
 
 
 class FeedbackState(Answer):

@@ -210,6 +210,11 @@ def public_message(error: BaseException) -> str:
     """Return what an answer may say of an error; what is not ours stays in the log."""
     if isinstance(error, LongtailError):
         return str(error)
+    if type(error).__name__ == "OutOfMemoryError":  # PyTorch's, which may not be installed
+        return (
+            f"the GPU's memory is too small ({str(error).splitlines()[0][:200]}); unload a "
+            "version, or use a larger GPU, or set LONGTAIL_SWAP_MODE=resource-preserving"
+        )
     number = error.errno if isinstance(error, OSError) else None
     reason = f" ({os.strerror(number)})" if number else ""
     return f"failed with {type(error).__name__}{reason}; see the log"

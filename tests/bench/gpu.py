@@ -6,12 +6,12 @@
 The same code runs on a CPU, where sizes are best kept small (--quick). Times are medians of some
 rounds, the device synchronised before and after, with the 99th percentile where single texts are
 searched for. Rows have 386 numbers, as a vector with bias and prior has (392 on a GPU). Each search
-is measured as the service runs it, in float32 by FAISS's own kernels. Memory is what the index
-takes beside what all share. *Exact* is `longtail.models.ranking.index`: the search and what decides
-near ties in float64, so the answer of the service; *search* is the search alone, whose order near
-ties may differ. The limit is the time in which memory can be read once, by a copy of 256 MiB
-measured here; a batch of 1024 is bound by arithmetic instead, and vectors that fit into the cache
-are not read from memory, so neither has a ratio. Rows that can't be measured say why.
+is measured as the service runs it, in float32, by PyTorch and, where it is installed, by FAISS.
+Memory is what the index takes. *Exact* is `longtail.models.ranking.index`: the search and what
+decides near ties in float64, so the answer of the service; *search* is the search alone, whose
+order near ties may differ. The limit is the time in which memory can be read once, by a copy of
+256 MiB measured here; a batch of 1024 is bound by arithmetic instead, and vectors that fit into the
+cache are not read from memory, so neither has a ratio. Rows that can't be measured say why.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import torch
 from jaxtyping import Float32
@@ -39,11 +40,14 @@ from recording import add_json_option, keep
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
+from longtail.models.extras import has_faiss
 from longtail.models.label_tree.arrays import depth_of, one_sided_biases
-from longtail.models.label_tree.corrected_top_k import corrected_sources
+from longtail.models.label_tree.corrected_top_k import Correction, corrected_sources
 from longtail.models.label_tree.tree import LabelTree
+from longtail.models.names import IndexName
 from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking.gpu_index import GpuIndex, free_gpu_bytes
+from longtail.models.ranking.certified import SLACK
+from longtail.models.ranking.device_rows import faiss_problem, free_gpu_bytes
 from longtail.models.ranking.index import InnerProductIndex
 from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import Ranking
@@ -98,7 +102,9 @@ class Device:
 
     def describe(self) -> str:
         """Return the hardware and the releases."""
-        releases = f"PyTorch {torch.__version__}, FAISS {faiss.__version__}"
+        releases = f"PyTorch {torch.__version__}"
+        if has_faiss():
+            releases += f", FAISS {import_module('faiss').__version__}"
         if self.is_gpu:
             return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, {releases}"
         return f"{_processor()}, {torch.get_num_threads()} thread(s), {releases}"
@@ -147,12 +153,11 @@ def vectors_of(num_rows: int, seed: int) -> Float32[np.ndarray, "row dim"]:
 
 def search_rows(device: Device, sizes: Sequence[int], bandwidth: float) -> Iterator[Row]:
     """Yield the rows of exact and plain searches."""
-    if device.is_gpu:
-        GpuIndex(np.zeros((1, 8), dtype=np.float32))  # takes the memory that all share
     for size in sizes:
         vectors, queries = vectors_of(size, 1), vectors_of(max(BATCHES), 2)
         try:
-            yield from _rows_of(device, vectors, queries, bandwidth)
+            for index in _indexes(device):
+                yield from _rows_of(device, vectors, queries, bandwidth, index)
         except (RuntimeError, LongtailError) as error:
             reason = str(error).strip().splitlines()[0][:100]
             yield Row("search", f"{size:,} labels", f"not measured: {reason}")
@@ -163,23 +168,35 @@ def _rows_of(
     vectors: Float32[np.ndarray, "label dim"],
     queries: Float32[np.ndarray, "row dim"],
     bandwidth: float,
+    name: IndexName,
 ) -> Iterator[Row]:
     """Yield the rows of one index, which is gone afterwards."""
     free = device.free_bytes()
     labels = np.arange(len(vectors), dtype=np.int64)
-    index = InnerProductIndex(vectors, labels, device=device.name)
+    index = InnerProductIndex(vectors, labels, device=device.name, index=name)
     memory = _memory(free - device.free_bytes() if device.is_gpu else vectors.nbytes)
     asked = [(batch, K) for batch in BATCHES]
     if len(vectors) > 2 * MANY:
         asked.append((1, MANY))
     for batch, k in asked:
         part = queries[:batch]
-        for kind, work in (("exact top", index.top), ("search", index._search)):
+        for kind, work in (("exact top", index.top), ("search", partial(_search, index))):
             times = device.seconds(work, part, k)
             is_read = batch < max(BATCHES) and (not device.is_gpu or vectors.nbytes > CACHE_BYTES)
             limit = _limit(times.median, vectors.nbytes / bandwidth) if is_read else NO_RATIO
             shape = f"{len(vectors):,} labels, batch {batch}"
-            yield Row(f"{kind} {k}", shape, _figure(times, batch), limit, memory)
+            yield Row(f"{name}, {kind} {k}", shape, _figure(times, batch), limit, memory)
+
+
+def _indexes(device: Device) -> list[IndexName]:
+    return ["torch"] if faiss_problem(torch.device(device.name)) else ["torch", "faiss"]
+
+
+def _search(index: InnerProductIndex, queries: Float32[np.ndarray, "row dim"], k: int) -> None:
+    """Propose the best rows, without deciding."""
+    scores = index.scores(queries)
+    everything = torch.arange(len(queries), device=index.device)
+    scores.propose(everything, min(k + SLACK, len(index)))
 
 
 def tree_rows(device: Device, sizes: Sequence[int]) -> Iterator[Row]:
@@ -187,20 +204,18 @@ def tree_rows(device: Device, sizes: Sequence[int]) -> Iterator[Row]:
     for size in sizes:
         vectors, queries = vectors_of(size, 1), vectors_of(64, 2)
         index = InnerProductIndex(vectors, np.arange(size, dtype=np.int64), device=device.name)
-        tree = _tree_of(size)
+        tree = Correction(index, _tree_of(size))
         for batch in (1, 64):
             part = queries[:batch]
             shape = f"{size:,} labels, batch {batch}"
             plain = device.seconds(index.top, part, K).median
-            both = device.seconds(_corrected_top, index, part, tree, size)
+            both = device.seconds(_corrected_top, tree, part, size)
             ratio = f"{both.median / plain:.2f} times without it"
-            yield Row("corrected by the tree, on the CPU", shape, _figure(both, batch), ratio)
+            yield Row("corrected by the tree", shape, _figure(both, batch), ratio)
 
 
-def _corrected_top(
-    index: InnerProductIndex, vectors: Float32[np.ndarray, "row dim"], tree: LabelTree, size: int
-) -> Ranking:
-    return rank([corrected_sources(index, vectors, tree, vectors)], SUM, K, size)
+def _corrected_top(tree: Correction, vectors: Float32[np.ndarray, "row dim"], size: int) -> Ranking:
+    return rank([corrected_sources(tree, vectors, vectors)], SUM, K, size)
 
 
 def _tree_of(num_labels: int) -> LabelTree:

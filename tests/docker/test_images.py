@@ -14,10 +14,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
-BY_TARGET = {"torch", "faiss-cpu", "faiss-gpu-cuvs"}
+BY_TARGET = {"torch", "faiss-gpu"}
 OPTIONAL = {"mcp", "onnx", "onnxruntime", "onnxscript", "pandas", "pyarrow", "pyoxigraph", "ray"}
 """Of the service, but not in its image: see EXTRA_PACKAGES."""
-PACKAGE_OF = {"sklearn": "scikit-learn", "faiss": "faiss-cpu", "opentelemetry": "opentelemetry-sdk",
+PACKAGE_OF = {"sklearn": "scikit-learn", "faiss": "faiss-gpu", "opentelemetry": "opentelemetry-sdk",
               "Stemmer": "pystemmer"}  # fmt: skip
 BROUGHT_BY_OTHERS = {
     "starlette": "fastapi",

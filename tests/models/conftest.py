@@ -229,3 +229,11 @@ def lie(bundle_folder: Path) -> Callable[..., Path]:
         return folder
 
     return change_manifest
+
+
+@pytest.fixture
+def as_on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute on the CPU by the code for GPUs: padded rows, PyTorch's sums, the tree as a whole."""
+    for module in ("ranking.device_rows", "label_tree.corrected_top_k"):
+        monkeypatch.setattr(f"longtail.models.{module}.has_kernels", lambda device: False)
+    monkeypatch.setattr(LabelTree, "uses_kernels", False)

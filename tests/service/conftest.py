@@ -29,6 +29,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.options import RankingOptions
+from longtail.models.ranking.top_k import IndexChoice
 from longtail.models.results import (
     AnswerWarning,
     BlendPart,
@@ -138,6 +139,7 @@ class FakePredictor:
     encoder_precision = "float32"
 
     def __init__(self, bundle: Bundle) -> None:
+        self.index_choices = {"retrieval": IndexChoice("torch", 1.5)}
         self.catalogue = bundle.catalogue
         self.selector = LabelSelector(self.catalogue)
         self.label_search = LabelSearch(self.catalogue)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
+from joblib import cpu_count
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
@@ -109,7 +111,8 @@ class DevRanking:
         value = few._value(chosen, calibrations)
         while len(chosen) > 1:
             fewer = [tuple(x for x in chosen if x != name) for name in chosen]
-            values = [few._value(some, calibrations) for some in fewer]
+            with ThreadPoolExecutor(cpu_count()) as threads:  # the fits share nothing
+                values = list(threads.map(lambda some: few._value(some, calibrations), fewer))
             best = int(np.argmax(values))
             if values[best] < value:
                 break

@@ -1,5 +1,6 @@
 """Corrected top-k against a sort of all labels, to the bit, on both ways to get it."""
 
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -8,12 +9,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from longtail.models.label_tree import corrected_top_k
 from longtail.models.label_tree.arrays import depth_of, one_sided_biases
-from longtail.models.label_tree.corrected_top_k import CorrectedSource, corrected_sources
+from longtail.models.label_tree.corrected_top_k import (
+    CorrectedSource,
+    Correction,
+    corrected_sources,
+)
+from longtail.models.label_tree.kernels import log_prob_of_all_leaves
+from longtail.models.label_tree.near_log_probs import NearLogProbs
 from longtail.models.label_tree.tree import LabelTree
+from longtail.models.labels.selection import Selection
 from longtail.models.ranking.index import InnerProductIndex
 from longtail.models.ranking.threshold_algorithm import SUM, rank
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_candidates
 
 DIM, COMPONENTS = 6, 3
 
@@ -86,8 +95,8 @@ class Problem:
         return found
 
     @property
-    def bound(self) -> tuple[InnerProductIndex, np.ndarray, LabelTree, np.ndarray]:
-        return self.index, self.vectors, self.tree, self.vectors
+    def bound(self) -> tuple[Correction, np.ndarray, np.ndarray]:
+        return Correction(self.index, self.tree), self.vectors, self.vectors
 
 
 def assert_same(found: Ranking, wanted: Ranking) -> None:
@@ -134,3 +143,89 @@ def test_both_ways_score_given_labels_as_they_rank_them():
     unknown = np.setdiff1d(np.arange(60), problem.index.labels)[None].repeat(3, axis=0)
     assert np.isneginf(source.score(rows, unknown)).all()
     assert np.isneginf(source.score(rows, np.full((3, 1), NO_LABEL))).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 70, 1025, 6000])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("share", [0.05, 1.0])
+def test_the_device_path_is_brute_force(as_on_gpu, size, tied, share):
+    problem = Problem(size, seed=size, tied=tied, share=share)
+    for k in {1, min(7, size), size, size + 3}:
+        sources = corrected_sources(*problem.bound)
+        assert len(sources) == 1
+        found = rank([sources], SUM, k, problem.tree.num_labels)
+        assert_same(found, problem.brute_force(k))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 100.0, 1e20, 1e36])
+@pytest.mark.parametrize("of_nodes", [1e-20, 1.0, 1e3, 1e18])
+def test_tiny_and_huge_rows_and_nodes_are_ranked_exactly(as_on_gpu, scale, of_nodes):
+    problem = Problem(300, seed=5, share=1.0)
+    problem.tree = replace(problem.tree, weights=problem.tree.weights * of_nodes)
+    rows = problem.index.vectors.copy()
+    rows[::2] *= np.float32(scale)
+    problem.index = InnerProductIndex(rows, problem.index.labels)
+    source = CorrectedSource(*problem.bound)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert_same(source.top(np.arange(3), 9), problem.brute_force(9))
+
+
+def test_the_device_path_with_filters_and_a_tail_dial(as_on_gpu):
+    """As a query has them: one column more, and a selection of labels."""
+    problem = Problem(3000, seed=8, share=1.0)
+    priors = np.random.default_rng(0).normal(size=(3000, 1)).astype(np.float32)
+    problem.index = InnerProductIndex(
+        np.hstack([problem.index.vectors, priors]), problem.index.labels
+    )
+    is_selected = np.random.default_rng(1).random(3000) < 0.6
+    labels = np.flatnonzero(is_selected).astype(np.int64)
+    for dial in (0.0, 1.5):
+        queries = np.hstack([problem.vectors, np.full((3, 1), -dial, np.float32)])
+        sources = corrected_sources(
+            Correction(problem.index, problem.tree), queries, problem.vectors
+        )
+        everything = np.tile(problem.index.labels, (3, 1))
+        scores = sources[0].score(np.arange(3), everything)
+        wanted = top_of_candidates(labels[None].repeat(3, 0), scores[:, labels], 12)
+        with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+            assert_same(rank([sources], SUM, 12, 3000, Selection(is_selected)), wanted)
+
+
+@pytest.mark.parametrize("num_labels", [1, 2, 5, 100, 1000, 4097])
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 30.0, 3000.0])
+def test_near_log_probs_are_within_their_bounds(num_labels, scale):
+    tree = make_tree(num_labels, np.random.default_rng(num_labels), None)
+    tree = replace(tree, weights=tree.weights * scale)
+    features = torch.from_numpy(np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32))
+    features *= torch.tensor([0, 1e-20, 1e-3, 1, 1, 1, 30, 1000.0])[:, None]
+    near = NearLogProbs(tree)
+    found = near.of(features)[:, tree.leaf_of_label].double()
+    exact = torch.from_numpy(log_prob_of_all_leaves(tree.nodes, features.numpy()))
+    exact = exact[:, tree.leaf_of_label]
+    totals, margins = near.bounds(features)
+    assert not found.isnan().any()  # infinite biases force paths away from padding
+    assert ((found - exact).abs() <= margins[:, None]).all()
+    assert (exact.abs() <= totals[:, None] * (1 + 1e-12)).all()
+    if scale == 1.0 and num_labels > 2:
+        assert (margins[3:6] < 1e-3).all()  # a bound of use
+
+
+def test_parts_of_a_batch_give_what_the_whole_gives(as_on_gpu, monkeypatch):
+    problem = Problem(200, seed=3, rows=20)
+    whole = CorrectedSource(*problem.bound).top(np.arange(20), 5)
+    monkeypatch.setattr(corrected_top_k, "MAX_LEAVES", {"cpu": 700})
+    assert_same(CorrectedSource(*problem.bound).top(np.arange(20), 5), whole)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [1, 70, 6000])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_gpu_answers_as_a_cpu_does(size, tied):
+    """But for float64's logarithms, which libraries round differently in the last place."""
+    problem = Problem(size, seed=size, tied=tied)
+    index = InnerProductIndex(problem.index.vectors, problem.index.labels, device="cuda")
+    bound = Correction(index, problem.tree), problem.vectors, problem.vectors
+    found, wanted = rank([corrected_sources(*bound)], SUM, 5, size), problem.brute_force(5)
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-6)
+    if not tied:
+        np.testing.assert_array_equal(found.labels, wanted.labels)

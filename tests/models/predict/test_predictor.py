@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
-import faiss
 import numpy as np
 import pytest
 import torch
@@ -15,6 +15,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.errors import ConfigError, DataError, LongtailError, RequestError
+from longtail.models.names import IndexName
 from longtail.models.options import MAX_TAIL_DIAL, RankingOptions
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts
@@ -252,7 +253,6 @@ def test_a_gpu_that_is_not_there_is_refused(
     parts: ModelParts, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     with pytest.raises(ConfigError, match=f"device (is )?'{device}'"):
         Predictor(parts, device=device)
 
@@ -286,3 +286,16 @@ def test_scores_that_are_not_finite_are_refused(parts: ModelParts) -> None:
     broken = Predictor(replace(parts, sparse=sparse), device="cpu")
     with pytest.raises(LongtailError, match=r"scorer 'sparse' gave label 'L\d' the score inf; the"):
         broken.predict(TEXTS, scorer="sparse", k=2)
+
+
+@pytest.mark.parametrize("index", ["torch", "faiss"])
+@pytest.mark.parametrize("dial", [0.0, 1.0])
+def test_the_code_for_gpus_answers_as_that_for_cpus(
+    parts: ModelParts, predictor: Predictor, as_on_gpu: None, index: IndexName, dial: float
+) -> None:
+    there = Predictor(parts, device="cpu", index=index)
+    assert {choice.index for choice in there.index_choices.values()} == {index}
+    assert "sparse" not in there.index_choices and "retrieval" in there.index_choices
+    for scorer in predictor.scorers:
+        options: dict[str, Any] = {"k": 4, "scorer": scorer, "tail_dial": dial}
+        assert there.predict(TEXTS, **options) == predictor.predict(TEXTS, **options)

@@ -46,3 +46,8 @@ def test_a_version_that_cannot_be_read_says_why_and_hides_no_other(client, regis
     assert "manifest.json can't be read" in first["problem"]
     assert first["digest"] is None
     assert second["problem"] is None
+
+
+def test_what_searches_the_label_vectors_is_told(client):
+    runtime = client.get("/v1/models").json()["runtime"]
+    assert runtime["indexes"] == {"retrieval": {"index": "torch", "speedup": 1.5}}

@@ -6,6 +6,7 @@ import weakref
 from concurrent.futures import CancelledError
 
 import pytest
+import torch
 from prometheus_client import CollectorRegistry
 
 from longtail.models.errors import NotReadyError
@@ -344,6 +345,29 @@ def test_a_model_that_needs_more_memory_than_there_is_is_not_loaded(deploy):
     with pytest.raises(ChangeError, match=r"MiB of memory \(2 times its files.*\), and 0 MiB"):
         deployment.do("load", 1)
     assert deployment.loaded == [2]
+
+
+@pytest.mark.parametrize("fails", ["load", "first predictions"])
+def test_a_model_that_the_gpu_can_not_hold_is_refused_and_the_old_one_answers(
+    deploy, fake_predictor, fails
+):
+    class TooLarge(fake_predictor):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            if fails == "load":
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore.")
+
+        def predict(self, texts, **options):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore.")
+
+    deployment = deploy()
+    deployment.loader._load = TooLarge
+    with pytest.raises(
+        ChangeError,
+        match=r"the GPU's memory is too small \(CUDA out .* 2 GiB\.\); unload a version",
+    ):
+        deployment.do("activate", 1)
+    assert deployment.default == 2 and deployment.manager.get().version == 2
 
 
 def test_a_canary_comes_changes_its_share_becomes_the_default_and_ends(deploy):

@@ -1,5 +1,7 @@
 """Which scorers a blend is made of: those without which the dev split is ranked worse."""
 
+from threading import Barrier, get_ident
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -51,6 +53,27 @@ def test_scorers_that_say_nothing_are_left_out():
 
 def test_scorers_that_each_know_something_stay():
     assert chosen({"first": 2.0, "second": 2.0}) == ("first", "second")
+
+
+def test_blends_without_one_scorer_each_are_fitted_side_by_side(monkeypatch):
+    """And the choice is the same: a fit shares nothing with another."""
+    weights, threads = {"noise": 0.0, "good": 2.0, "other": 2.0}, set()
+    fit, both_are_there = DevRanking._value, Barrier(2)
+
+    def noted(self, members, calibrations):
+        threads.add(get_ident())
+        if len(members) == 1:  # of the last round, each waits for the other
+            both_are_there.wait(30)
+        return fit(self, members, calibrations)
+
+    alone = []
+    for count in (1, 2):
+        monkeypatch.setattr("longtail.training.calibration.members.cpu_count", lambda n=count: n)
+        if count == 2:
+            monkeypatch.setattr(DevRanking, "_value", noted)
+        alone.append(chosen(weights, num_documents=1600))
+    assert alone[0] == alone[1] == ("good", "other")
+    assert len(threads) == 3  # this one, and two more
 
 
 def test_one_scorer_is_left_however_bad_it_is():
