@@ -46,6 +46,7 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.figures import LabelFigures
 from longtail.models.names import (
     CLASSIFIER,
+    DENSE_NEIGHBOURS,
     ENSEMBLE,
     FAST,
     HYBRID,
@@ -120,7 +121,8 @@ class ModelParts:
             there.add(RETRIEVAL)
         if self.has_hybrid and CLASSIFIER in there:
             there.add(HYBRID)
-        order = (*HYBRID_OF, HYBRID, LINEAR, SPARSE, *self.models, FAST, ENSEMBLE)
+        order = (*HYBRID_OF, HYBRID, LINEAR, DENSE_NEIGHBOURS, SPARSE)
+        order += (*self.models, FAST, ENSEMBLE)
         return tuple(name for name in dict.fromkeys(order) if name in there)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.warmup_texts import read_probes
@@ -33,6 +33,7 @@ COMPARED_LABELS = 5
 _TOGETHER = 8
 
 
+@runtime_checkable  # the test run checks annotations by isinstance
 class WorkRunner(Protocol):
     """Does something on a thread for model work, and waits for it."""
 

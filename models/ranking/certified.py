@@ -7,7 +7,7 @@ than rounding can explain; else m grows fourfold.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float32, Float64, Int64
@@ -25,6 +25,7 @@ _GROUPED = ("cuda",)
 """Kinds of devices where that is faster."""
 
 
+@runtime_checkable  # the test run checks annotations by isinstance
 class Scores(Protocol):
     """The scores of all rows of an index for some queries: near ones, and exact ones of a few.
 

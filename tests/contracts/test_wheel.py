@@ -148,10 +148,10 @@ def test_what_is_installed_needs_nothing_of_the_checkout(run, tmp_path):
     code = (
         "import longtail, longtail.service.routes.page\n"
         "from pathlib import Path\n"
-        "from longtail.demo import CONFIG\n"
+        "from longtail.demo import demo\n"
         "from longtail.training.configuration.run import read_config\n"
         "from longtail.training.data.dataset import open_dataset\n"
-        "read_config(CONFIG)\n"
+        "read_config(Path(longtail.TRAINING) / 'configs' / 'full.yaml')\n"
         "assert open_dataset(longtail.DEMO_DATA).split_names == ('train', 'dev', 'test')\n"
         "assert (Path(longtail.__file__).parent / 'service' / 'page' / 'index.html').is_file()\n"
         "assert all(getattr(longtail, name) for name in longtail.__all__)\n"

@@ -34,7 +34,10 @@ STEPS = [
     ("registry rollback", "Current is version 2 (before: 1)"),
     ("train data --only-sparse --work runs/third --seed 8 --no-activate", "Version 3"),
     ("registry activate 2", "Current is version 2 (before: 2)"),
-    (f"promote --candidate 1 --data data --split test {LENIENT}", "Version 1 is promoted."),
+    (
+        f"promote --candidate 1 --data data --split test {LENIENT}",
+        "Version 1 is promoted: nothing speaks against it",
+    ),
     ("registry rollback", "Current is version 2 (before: 1)"),
     ("registry remove 1", "Version 1 is removed."),
     ("key ops", "Line, for the service: ops:"),

@@ -246,7 +246,7 @@ def test_where_the_precision_is_automatic_an_encoder_falls_back_to_float32(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [({"document_pooling": "cls"}, "document_pooling"),
-     ({"retrieval": {"label_pooling": "cls"}}, r"retrieval\.label_pooling")],
+     ({"retrieval": {"label_pooling": "cls", "epochs": 1}}, r"retrieval\.label_pooling")],
 )  # fmt: skip
 def test_the_first_token_of_a_decoder_is_not_taken_for_a_text(
     encoder_of, train_in, corpus, tmp_path, changes, told
