@@ -131,11 +131,13 @@ def test_labels_of_words_harm_no_other_label_or_are_refused(demo, tmp_path: Path
     write = measured(
         add_labels(trained.bundle, labels), trained.bundle, on, said.append, force=False
     )
+    refused = ""
     try:
         registry.publish(write)
     except DataError as error:
-        assert "first places taken from other labels" in str(error)
-        assert registry.versions() == []
+        refused = str(error)
+    if refused:
+        assert "first places taken from other labels" in refused
         assert [path.name for path in registry.folder.iterdir() if path.is_dir()] == []
         return
     old, new = (first_precision(x, on) for x in (trained.bundle, registry.open(1)))
