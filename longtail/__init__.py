@@ -268,6 +268,12 @@ def _export_feedback(place: str | Path, target: Path) -> None:
         export_feedback(store, target)
 
 
+def _held_out(data: Path, bundle: Any) -> Any:
+    from longtail.training.assessment.untrained import held_out
+
+    return held_out(data, bundle)
+
+
 def _check_no_label_texts(data: str | Path, label_texts: LabelTexts | None) -> None:
     """Refuse texts of labels that are given with a folder."""
     from longtail.models.errors import DataError
@@ -326,6 +332,7 @@ def _app() -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        context_settings={"obj": _held_out if find_spec("longtail.training") else None},
         help="Labels for texts out of very large label sets, right for rare labels too.",
         epilog="Exit status: 0 done; 1 failed, the last line on stderr says why; 2 the command "
         "line can't be read; 130 interrupted; 141 the reader of the output went away.",

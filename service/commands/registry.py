@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,6 +176,7 @@ def remove(
 
 @registry_app.command("add-label")
 def add_label(
+    context: typer.Context,
     label_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Of the label.")] = None,
     name: Annotated[str | None, typer.Argument(help="What people read.")] = None,
     description: Annotated[str, typer.Option(help="A text about the label.")] = "",
@@ -195,6 +197,12 @@ def add_label(
     move: Annotated[
         bool, typer.Option("--activate", help="Let 'current' name the new version.")
     ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Measure on the dev split of this corpus: a folder or file.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish whatever share of first places it takes.")
+    ] = False,
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: JsonOption = False,
 ) -> None:
@@ -208,7 +216,11 @@ def add_label(
         check_is_latest,
         equal_names,
     )
+    from longtail.models.edit.effect import measured
+    from longtail.models.errors import ConfigError
 
+    if data is not None and context.obj is None:
+        raise ConfigError("--data: nothing is installed that reads a corpus; leave it out")
     labels = _new_labels(label_id, name, description, source)
     store = _registry(registry)
     number = store.resolve(version or "current")
@@ -222,6 +234,9 @@ def add_label(
         print(f"Warning: {warning}", file=sys.stderr)
     with tqdm(total=len(labels), desc="new labels", unit="label") as bar:
         write = add_labels(bundle, labels, bar.update)
+    # The training side reads corpora.
+    on = None if data is None else context.obj(data, bundle)
+    write = measured(write, bundle, on, partial(print, file=sys.stderr), force=force)
     made = store.publish(write, activate=move, action="add-label")
     manifest = read_manifest(store.folder_of(made))
     if as_json:

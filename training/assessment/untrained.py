@@ -25,11 +25,12 @@ from longtail.models.bundle.trained_on import (
     TrainedOn,
     read_trained_on,
 )
+from longtail.models.edit.effect import MeasuredOn
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.formats.columns import TEXT_NAMES
-from longtail.training.formats.options import CorpusOptions
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.formats.raw import Division
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ MOST_TRAINED_ON = 0.5
 """Share of a split's documents that may be left out."""
 LEAST_LEFT = 20
 """Documents that are left to measure on, where some are left out of a split that had as many."""
+_MOST_HELD_OUT = 1000
 _LEAST_ALIKE = 0.05
 """Share of a corpus's documents that a version knows if it was read as at training."""
 _FROM_FOLDER = ("vocabulary", "language")
@@ -176,6 +178,17 @@ def open_as_trained(
         return open_dataset(data, options, known, division="text")
     division = division_named(records[0].divided_by)
     return open_read_as(data, options, records[0].options, division, known)
+
+
+def held_out(data: Path, bundle: Bundle) -> MeasuredOn:
+    """Return documents of the split "dev" that a version was not trained on, at most 1,000."""
+    dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
+    split = find_trained_on([bundle], dataset, DEV).view(dataset, DEV).split(DEV)
+    num_documents = split.scan().labels.shape[0]
+    split = split.part(np.arange(num_documents) % ceil(num_documents / _MOST_HELD_OUT) == 0)
+    rows = np.split(split.scan().labels.indices, split.scan().labels.indptr[1:-1])
+    ids = [[dataset.labels[row].id for row in each.tolist()] for each in rows]
+    return MeasuredOn(list(split.texts()), ids)
 
 
 def open_read_as(

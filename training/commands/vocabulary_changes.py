@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,6 +81,12 @@ def apply(
     move: Annotated[
         bool, typer.Option("--activate", help="Let 'current' name the new version.")
     ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Measure on the dev split of this corpus: a folder or file.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Publish whatever share of first places it takes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write a new version of a model that follows its vocabulary, without training it anew."""
@@ -87,7 +94,9 @@ def apply(
     from tqdm import tqdm
 
     from longtail.models.bundle.registry import Registry
+    from longtail.models.edit.effect import measured
     from longtail.models.edit.vocabulary.applying import apply_changes
+    from longtail.training.assessment.untrained import held_out
     from longtail.training.sparse.refit import fitting_as
 
     store = Registry(registry)
@@ -102,6 +111,8 @@ def apply(
         return
     with tqdm(desc="labels", unit="label", disable=bundle.manifest.encoder is None) as bar:
         write, applied = apply_changes(bundle, changes, fitting_as(bundle.manifest), bar.update)
+    on = None if data is None else held_out(data, bundle)
+    write = measured(write, bundle, on, partial(print, file=sys.stderr), force=force)
     made = store.publish(write, activate=move, action="vocabulary")
     if as_json:
         told = {"version": made, "from_version": number, "current": store.current()}
