@@ -121,8 +121,8 @@ class ModelParts:
             there.add(RETRIEVAL)
         if self.has_hybrid and CLASSIFIER in there:
             there.add(HYBRID)
-        order = (*HYBRID_OF, HYBRID, LINEAR, DENSE_NEIGHBOURS, SPARSE)
-        order += (*self.models, FAST, ENSEMBLE)
+        first = (*HYBRID_OF, HYBRID, LINEAR, DENSE_NEIGHBOURS, SPARSE)
+        order = (*first, *self.models, FAST, ENSEMBLE)
         return tuple(name for name in dict.fromkeys(order) if name in there)
 
 
