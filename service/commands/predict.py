@@ -43,7 +43,7 @@ def predict(
         typer.Option(
             "--output",
             help="File for the answers: .jsonl; or .csv or .tsv, the rows of the input with "
-            "columns for the labels; packed with .gz. Of Parquet: folder or URI.",
+            "columns for the labels; packed with .gz. Of Parquet: folder or URI; of one, .parquet.",
         ),
     ],
     registry: RegistryOption = DEFAULT_REGISTRY,
@@ -250,16 +250,24 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
     from longtail.models.files.outputs import check_output_folder
     from longtail.models.interface.arrow import ArrowPredictor
     from longtail.service.offline.documents import form_of
-    from longtail.service.offline.parts import Parts, answer_on_ray
+    from longtail.service.offline.parts import Parts, answer_on_ray, check_alone
     from longtail.service.offline.predict import keywords_of
 
     computing, defaults = asked.computing, asked.defaults
     if "explain" in defaults:
         raise ConfigError("--explain: Parquet files have no column for it; ask with JSON lines")
-    if form_of(Path(asked.target)) in {".parquet", ".jsonl", ".ndjson", ".csv", ".tsv"}:
-        raise ConfigError(f"--output {asked.target!r}: expected a folder, as --input is Parquet")
-    if "://" not in asked.target:
-        check_output_folder(Path(asked.target), (), registry=asked.registry)
+    form, target = form_of(Path(asked.target)), asked.target
+    is_file = form == ".parquet" and not {*"*?["} & {*asked.source}
+    if not is_file and form in {".parquet", ".jsonl", ".ndjson", ".csv", ".tsv"}:
+        raise ConfigError(
+            f"--output {target!r}: expected a folder, as --input is Parquet, or for one file "
+            "without wildcards a name that ends in '.parquet'"
+        )
+    if is_file:
+        check_alone(asked.source, target, asked.registry, overwrite=asked.overwrite)
+        target += ".parts"  # what a run that was cut off has left
+    if "://" not in target:
+        check_output_folder(Path(target), (), registry=asked.registry)
     answer = None
     if num_workers:
         device, num_threads = computing["device"] or "cpu", computing["num_threads"] or 1
@@ -276,8 +284,11 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
         "defaults": {**defaults, "text_columns": [*text], "id_column": key},
         "label_sets": asked.sets.digest(),
     }
-    parts = Parts(asked.source, asked.target, predictor, same)
-    return parts.predict(answer, overwrite=asked.overwrite)
+    parts = Parts(asked.source, target, predictor, same)
+    tally = parts.predict(answer, overwrite=asked.overwrite)
+    if is_file:
+        parts.move_to(asked.target)
+    return tally
 
 
 def _report(tally: Tally, asked: _Asked) -> None:

@@ -30,6 +30,7 @@ from tqdm import tqdm
 
 from longtail.models.bundle.bundle import file_info
 from longtail.models.errors import ConfigError, DataError
+from longtail.models.files.outputs import check_output_file
 from longtail.models.interface.arrow import ArrowPredictor
 from longtail.models.ray_runtime import start_ray
 from longtail.models.sharing.places import reaching
@@ -106,6 +107,14 @@ class Parts:
             if self._folder.exists(RECORDS):
                 self._folder.rm(RECORDS, recursive=True)
         return _tally_of([records[name] for name in names])
+
+    def move_to(self, target: str) -> None:
+        """Give the answers to the only part this address, and let the folder go."""
+        (name,) = self._names()
+        with reaching(target):
+            files, folder = self._folder.fs, self._folder.path
+            files.mv(f"{folder}/{name}", url_to_fs(target)[1])
+            files.rm(folder, recursive=True)
 
     def answer(self, name: str) -> Record:
         """Answer one part, and return its record.
@@ -222,6 +231,22 @@ class Parts:
             self._folder.rm_file(name)
         self._folder.pipe_file(noted, _line(record))
         self._folder.mv(incoming, name)
+
+
+def check_alone(source: str, target: str, registry: Path, *, overwrite: bool) -> None:
+    """Raise ConfigError where one file must not become the answers to another."""
+    if "://" not in target:
+        check_output_file(
+            Path(target), inputs=[Path(source)], registry=registry, overwrite=overwrite
+        )
+        return
+    with reaching(target):
+        files, path = url_to_fs(target)
+        if source == target or (files.exists(path) and not overwrite):
+            raise ConfigError(
+                f"--output {target!r}: is there already; replace it with --overwrite, or choose "
+                "another file, which is not --input"
+            )
 
 
 def _bounded_batches(part: Any, schema: Any) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from longtail.models.bundle.change_log import Author
-from longtail.models.bundle.registry import CURRENT
+from longtail.models.bundle.registry import CURRENT, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError, LongtailError
 from longtail.models.predict.trial import WorkRunner
 from longtail.service.errors import ChangeError
@@ -66,6 +66,7 @@ class Redeployer:
         self._thread = LoaderThread(self._look, policy.watch_interval_s)
         self._draining: Counter[int] = Counter()
         self._backoff = ExponentialBackoff()
+        self._unfit: object = None  # what failed in place of another, and the registry then
         self._run: WorkRunner
         self._metrics: ModelMetrics
 
@@ -149,20 +150,19 @@ class Redeployer:
 
     def _look(self) -> None:
         """Follow `current` if it has moved, or load what could not be loaded at the start."""
-        target: int | None = None
         try:
             if self._source is not None:
                 self._source.refresh()
-            target = self._registry.current()
+            state = self._registry.state()
         except (LongtailError, OSError) as error:
             self._note_problem(public_message(error), error)
         else:
-            self._follow(target)
+            self._follow(state)
         if any(self._draining.values()):
             collect_cycles()  # a failed request may have left a cycle that holds its model
 
-    def _follow(self, target: int | None) -> None:
-        served = self._manager.served
+    def _follow(self, state: RegistryState) -> None:
+        target, served = state.current, self._manager.served
         if served is None:
             if self._backoff.is_over(target):
                 self._try_to("start", target, self._load_all)
@@ -170,7 +170,8 @@ class Redeployer:
             self._note_problem(_without_current(self._registry.folder))
         elif CURRENT not in self._policy.versions or target == served.current:
             self._note_problem(None)
-        elif self._backoff.is_over(target):
+        elif (target, state) != self._unfit and self._backoff.is_over(target):
+            del served  # it holds the model that may have to go first
             self._try_to("follow", target, partial(self._follow_to, target))
 
     def _follow_to(self, target: int) -> None:
@@ -303,12 +304,14 @@ class Redeployer:
     ) -> None:
         """Free what is not kept, and only then load a version; nothing is served meanwhile."""
         self._loader.verify(number, self._metrics)  # what is damaged shall cost no pause
+        state = self._registry.state()
         before = replace(self._manager.serving(), models=kept.models)
         draining = self._withdraw_all_but(
             kept, f"version {number} is being loaded in place of another one; try again soon"
         )
         try:
             self._await_release(draining)
+            self._unfit = number, state  # to try again would cost another pause
             model = self._load(number)
             self._tell(move_alias, number)
         except (LongtailError, CancelledError):

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 _LEAST_MARKUP = 0.01
 """Share of the training documents that have HTML, from which on it is left out."""
+_with_markup = set[Path]()
+"""Corpora of this process that have HTML: the first one warns, as folds have it, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,13 @@ def with_markup_decided(config: TrainingConfig, share: float, folder: Path) -> T
         return config
     is_removed = share >= _LEAST_MARKUP
     if is_removed:
-        logger.warning(
+        logger.log(
+            logging.INFO if _with_markup else logging.WARNING,
             "%s: %.0f%% of the training documents have HTML (tags, or references such as &amp;), "
             "which is left out of all texts (remove_markup: true)",
             folder, 100 * share,
         )  # fmt: skip
+        _with_markup.add(folder)
     return config.model_copy(update={"remove_markup": is_removed})
 
 

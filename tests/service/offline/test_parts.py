@@ -312,11 +312,27 @@ def test_the_command_answers_parts(place, trained_sparse, tmp_path):
     assert "--exclude was" in str(run(*given).exception)
 
 
+def test_one_file_is_answered_as_one_file(place, trained_sparse, tmp_path):
+    target, registry = f"{place.uri}/one.parquet", trained_sparse.registry.folder
+    given = ["--input", f"{place.uri}/in/a.parquet", "--registry", registry, "--output", target]
+    ran = run(*given)
+    assert f"7 documents: 6 answered, 1 with errors, 0 texts cut. Written: {target}" in ran.output
+    with place.files.open(f"{place.root}/one.parquet") as file:
+        answered = parquet.read_table(pa.BufferReader(file.read()))
+    assert answered.num_rows == ROWS
+    assert not place.files.exists(f"{target}.parts")
+    assert "is there already" in str(run(*given).exception)
+    assert "6 answered" in run(*given, "--overwrite").output
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         (["--output", "out", "--explain"], "--explain"),
         (["--output", "out.jsonl"], "expected a folder"),
+        (["--output", "out.parquet"], "for one file without wildcards"),
+        (["--input", "in/a.parquet", "--output", "in/a.parquet"], "is the input"),
+        (["--input", "in/a.parquet", "--output", "in/day=1/a.parquet"], "is there already"),
         (["--output", "out", "--engine", "spark"], r"--engine: got 'spark'"),
         (["--output", "out", "--scorer", "magic"], "scorer is 'magic'"),
         (["--output", "out", "--engine", "ray"], r"longtail\[ray\]"),

@@ -426,6 +426,31 @@ def test_in_place_the_old_model_comes_back_where_the_new_one_fails(deploy, make_
     assert (deployment.default, deployment.loaded) == (2, [2])
 
 
+def test_in_place_what_failed_is_tried_again_only_when_the_registry_changes(
+    deploy, publish, make_loader
+):
+    """Each trial would cost a pause: the old model is gone meanwhile."""
+    tried, loader = [], make_loader()
+
+    def load(bundle):
+        tried.append(int(bundle.folder.name))
+        found = 1 / 0 if tried[-1] == bad else loader(bundle)
+        loader.loaded.clear()  # it would hold what is to go
+        return found
+
+    bad = 3
+    deployment = deploy(load, swap_mode="resource-preserving", watch_interval_s=3600)
+    publish()
+    for _ in range(10):
+        deployment.look()
+    assert tried.count(3) == 1
+    assert "version 3 can't be loaded" in deployment.redeployer.problem
+    assert (deployment.default, deployment.sample("registry_problem")) == (2, 1)
+    publish()
+    deployment.look()
+    assert (tried[-1], deployment.default) == (4, 4)
+
+
 def test_in_place_a_model_that_requests_keep_holding_stays(deploy):
     deployment = deploy(swap_mode="resource-preserving", drain_timeout_s=0.0)
     in_flight = deployment.manager.get()

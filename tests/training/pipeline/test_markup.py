@@ -1,5 +1,8 @@
 """A corpus of texts with HTML: no tag and no reference is a feature, in training or in service."""
 
+import logging
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,7 @@ from longtail.models.kinds.storage import read_parts
 from longtail.models.names import NAMES
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
+from longtail.training.pipeline import encoder_free
 from tests.conftest import write_lines
 
 WORDS = ("Gießkanne", "Rucksack", "Lampe", "Stuhl")
@@ -102,3 +106,13 @@ def test_inflected_words_of_the_language_of_the_texts_find_the_names(train_on, c
             "Lampe",
         ]
         assert [predictor.predict([x], scorer=scorer, k=1)[0] for x in texts] == found
+
+
+def test_folds_of_one_process_warn_of_html_once(caplog, monkeypatch):
+    monkeypatch.setattr(encoder_free, "_with_markup", set(), raising=False)
+    caplog.set_level(logging.INFO, encoder_free.__name__)
+    for fold in range(3):
+        config = encoder_free.with_markup_decided(TrainingConfig(), 0.5, Path(f"fold{fold}"))
+        assert config.remove_markup
+    levels = [record.levelno for record in caplog.records if "have HTML" in record.message]
+    assert levels == [logging.WARNING, logging.INFO, logging.INFO]
