@@ -23,6 +23,7 @@ from longtail.models.labels.selection import Selection
 from longtail.models.ranking.index import InnerProductIndex
 from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, Source, top_of_candidates
+from tests.closeness import assert_all_close
 
 DIM, COMPONENTS = 6, 3
 
@@ -226,6 +227,6 @@ def test_a_gpu_answers_as_a_cpu_does(size, tied):
     index = InnerProductIndex(problem.index.vectors, problem.index.labels, device="cuda")
     bound = Correction(index, problem.tree), problem.vectors, problem.vectors
     found, wanted = rank([corrected_sources(*bound)], SUM, 5, size), problem.brute_force(5)
-    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-6)
+    assert_all_close(found.scores, wanted.scores, rtol=1e-6)
     if not tied:
         np.testing.assert_array_equal(found.labels, wanted.labels)
