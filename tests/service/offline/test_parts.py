@@ -321,7 +321,7 @@ def test_one_file_is_answered_as_one_file(place, trained_sparse, tmp_path):
         answered = parquet.read_table(pa.BufferReader(file.read()))
     assert answered.num_rows == ROWS
     assert not place.files.exists(f"{target}.parts")
-    assert "is there already" in str(run(*given).exception)
+    assert "already exists" in str(run(*given).exception)
     assert "6 answered" in run(*given, "--overwrite").output
 
 
@@ -332,7 +332,7 @@ def test_one_file_is_answered_as_one_file(place, trained_sparse, tmp_path):
         (["--output", "out.jsonl"], "expected a folder"),
         (["--output", "out.parquet"], "for one file without wildcards"),
         (["--input", "in/a.parquet", "--output", "in/a.parquet"], "is the input"),
-        (["--input", "in/a.parquet", "--output", "in/day=1/a.parquet"], "is there already"),
+        (["--input", "in/a.parquet", "--output", "in/day=1/a.parquet"], "already exists"),
         (["--output", "out", "--engine", "spark"], r"--engine: got 'spark'"),
         (["--output", "out", "--scorer", "magic"], "scorer is 'magic'"),
         (["--output", "out", "--engine", "ray"], r"longtail\[ray\]"),
