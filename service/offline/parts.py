@@ -244,7 +244,7 @@ def check_alone(source: str, target: str, registry: Path, *, overwrite: bool) ->
         files, path = url_to_fs(target)
         if source == target or (files.exists(path) and not overwrite):
             raise ConfigError(
-                f"--output {target!r}: is there already; replace it with --overwrite, or choose "
+                f"--output {target!r} already exists; pass --overwrite to replace it, or choose "
                 "another file, which is not --input"
             )
 

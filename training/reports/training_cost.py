@@ -42,7 +42,7 @@ class Cost:
     """An estimate of one way to train.
 
     Attributes:
-        what: The command's option, and on what.
+        what: The way to train, and on what.
         seconds: The least and the most that is likely.
         gib: Peak memory in GiB, the same.
     """
@@ -83,8 +83,8 @@ def forecast(config: TrainingConfig, dataset: Dataset) -> str:
     if config.is_tuned:
         return f"Fine-tunes an encoder: {tuned.time} for an epoch on an {said}."
     return (
-        f"Trains with the encoder as it comes: {whole.time} on an {said}. Without one "
-        f"(--without-encoder): {light.time}. Fine-tuned (--config training/configs/full.yaml): "
+        f"Trains with the encoder as it comes: {whole.time} on an {said}. Without one: "
+        f"{light.time}. Fine-tuned (--config training/configs/full.yaml): "
         f"{tuned.time}."
     )
 
@@ -104,12 +104,12 @@ def estimate_costs(num_documents: int, num_words: int, num_labels: int) -> list[
     least_gib = max(_BASE_GIB, 0.5 * gib)
     costs = [
         Cost(
-            "--only-sparse, two CPU cores",
+            "the sparse model alone, two CPU cores",
             _from_start(sparse / 2, 2 * sparse),
             (least_gib, 2 * gib),
         ),
         Cost(
-            "--without-encoder, two CPU cores",
+            "without an encoder, two CPU cores",
             _from_start(light / 2, 2 * light),
             (least_gib, 3 * gib),
         ),
