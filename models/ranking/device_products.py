@@ -15,7 +15,7 @@ _MAX_TERMS = 2**23
 
 
 def products_on_device(
-    queries: Float32[Tensor, "query stored"],
+    queries: Float32[Tensor, "query given"],
     vectors: Float32[Tensor, "covered stored"],
     rows: Int64[Tensor, "query m"],
     dim: int,
