@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.warmup_texts import read_probes
@@ -13,7 +13,6 @@ from longtail.models.errors import BundleCorruptError, LongtailError
 from longtail.models.kinds.registry import KINDS
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.results import Prediction
 
 T = TypeVar("T")
 
@@ -70,8 +69,8 @@ def _now(work: Callable[[], T], /) -> T:
     return work()
 
 
-def check_scorers(predictor: Predictor, run: WorkRunner, texts: Sequence[str]) -> None:
-    """Try all scorers.
+def check_scorers(predictor: Any, run: WorkRunner, texts: Sequence[str]) -> None:
+    """Try all scorers of a `Predictor`, or of what answers like one.
 
     Raises:
         LongtailError: A scorer gives a score that is no finite number, or no label to any text.
@@ -84,16 +83,16 @@ def check_scorers(predictor: Predictor, run: WorkRunner, texts: Sequence[str]) -
         )
 
 
-def _may_find_nothing(predictor: Predictor, scorer: str) -> bool:
+def _may_find_nothing(predictor: Any, scorer: str) -> bool:
     """Whether a scorer only lists what it finds, as blends do that need no encoder."""
     if scorer in KINDS:
         return KINDS[scorer].may_find_nothing
-    return not predictor.needs_encoder(scorer)
+    return not bool(predictor.needs_encoder(scorer))
 
 
 def predict_together(
-    predictor: Predictor, run: WorkRunner, texts: Sequence[str], scorer: str
-) -> list[Prediction]:
+    predictor: Any, run: WorkRunner, texts: Sequence[str], scorer: str
+) -> list[Any]:
     """Return the best labels of texts by a scorer, some texts at a time."""
     k = min(COMPARED_LABELS, len(predictor.catalogue))
     groups = (texts[at : at + _TOGETHER] for at in range(0, len(texts), _TOGETHER))
@@ -104,7 +103,7 @@ def predict_together(
     ]
 
 
-def _check_labels(scorer: str, predictions: Sequence[Prediction], *, may_be_none: bool) -> None:
+def _check_labels(scorer: str, predictions: Sequence[Any], *, may_be_none: bool) -> None:
     labels = [label for prediction in predictions for label in prediction.labels]
     if not labels and not may_be_none:
         raise LongtailError(
