@@ -6,6 +6,7 @@ vectors of an encoder.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -145,6 +146,21 @@ class _MemoryKind(ScorerKind):
         """Return the ids of the documents."""
         return {f"{self.name}.json": model.ids_to_json()}
 
+    def read(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        texts: Mapping[str, str],
+        sparse: SparseModel,
+        num_labels: int,
+    ) -> Any:
+        """Return the documents."""
+        return self._read(dict(arrays), texts[f"{self.name}.json"], sparse, num_labels)
+
+    @abstractmethod
+    def _read(
+        self, arrays: dict[str, np.ndarray], ids: str, sparse: SparseModel, num_labels: int
+    ) -> Any: ...
+
 
 class NeighboursKind(_MemoryKind):
     """Documents by the words that they share with a text."""
@@ -152,18 +168,10 @@ class NeighboursKind(_MemoryKind):
     name = NEIGHBOURS
     mapped = MAPPED
 
-    def read(
-        self,
-        arrays: Mapping[str, np.ndarray],
-        texts: Mapping[str, str],
-        sparse: SparseModel,
-        num_labels: int,
+    def _read(
+        self, arrays: dict[str, np.ndarray], ids: str, sparse: SparseModel, num_labels: int
     ) -> NeighbourMemory:
-        """Return the documents."""
-        num_features = len(sparse.tfidf.tokens)
-        return NeighbourMemory.from_arrays(
-            dict(arrays), texts[f"{self.name}.json"], num_features, num_labels
-        )
+        return NeighbourMemory.from_arrays(arrays, ids, len(sparse.tfidf.tokens), num_labels)
 
     def make(self, model: NeighbourMemory, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer."""
@@ -177,16 +185,11 @@ class DenseNeighboursKind(_MemoryKind):
     needs_encoder = True
     mapped = MAPPED_VECTORS
 
-    def read(
-        self,
-        arrays: Mapping[str, np.ndarray],
-        texts: Mapping[str, str],
-        sparse: SparseModel,
-        num_labels: int,
+    def _read(
+        self, arrays: dict[str, np.ndarray], ids: str, sparse: SparseModel, num_labels: int
     ) -> VectorMemory:
-        """Return the documents."""
         del sparse
-        return VectorMemory.from_arrays(dict(arrays), texts[f"{self.name}.json"], num_labels)
+        return VectorMemory.from_arrays(arrays, ids, num_labels)
 
     def make(self, model: VectorMemory, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer."""

@@ -19,6 +19,13 @@ from longtail.models.matrices import ArrayRule, HalfRows, check_arrays, stored_c
 LEAST_TEMPERATURE = 0.01
 """With less, a neighbour's share could be too small for a number that is not 0."""
 MAX_NEIGHBOURS = 10_000
+LENT_RULES = {
+    "labels": ArrayRule(("int32", "int64"), 1),
+    "label_indptr": ArrayRule(("int32", "int64"), 1),
+    "num_neighbours": ArrayRule(("int64",), 1, least=1, most=MAX_NEIGHBOURS),
+    "temperature": ArrayRule(("float64",), 1, least=LEAST_TEMPERATURE),
+}
+"""Of what documents lend, and how."""
 _RULES = {
     "data": ArrayRule(("float16",), 1, is_finite=False),
     "indices": ArrayRule(("int32",), 1),
@@ -26,10 +33,7 @@ _RULES = {
     "posting_data": ArrayRule(("float16",), 1, is_finite=False),
     "posting_indices": ArrayRule(("int32",), 1),
     "posting_indptr": ArrayRule(("int64",), 1),
-    "labels": ArrayRule(("int32", "int64"), 1),
-    "label_indptr": ArrayRule(("int32", "int64"), 1),
-    "num_neighbours": ArrayRule(("int64",), 1, least=1, most=MAX_NEIGHBOURS),
-    "temperature": ArrayRule(("float64",), 1, least=LEAST_TEMPERATURE),
+    **LENT_RULES,
 }
 """The search is exact with such numbers alone."""
 MAPPED = ("data", "indices", "posting_data", "posting_indices")
@@ -37,8 +41,42 @@ MAPPED = ("data", "indices", "posting_data", "posting_indices")
 _, _read_ids = json_forms(tuple[str, ...], max_elements=MANY_ELEMENTS)
 
 
+class Remembered:
+    """What all memories of documents have, however the nearest documents are found.
+
+    Attributes:
+        labels: Ones where a document carries a label.
+        ids: Of each document, as the corpus has it.
+        num_neighbours: Documents that are asked about a text, at most.
+        temperature: How much nearer documents count for more: exp(cosine / temperature).
+    """
+
+    labels: Float32[csr_array, "document label"]
+    ids: tuple[str, ...]
+    num_neighbours: int
+    temperature: float
+
+    @cached_property
+    def carried_labels(self) -> Int64[np.ndarray, carried]:
+        """Labels that a document carries, rising."""
+        return np.unique(self.labels.indices).astype(np.int64)
+
+    def ids_to_json(self) -> str:
+        """Return the ids of the documents."""
+        return json.dumps(self.ids)
+
+    def lent_to_arrays(self) -> dict[str, np.ndarray]:
+        """Return what documents lend, and how; the arrays of `LENT_RULES`."""
+        return {
+            "labels": self.labels.indices.astype(np.int32),
+            "label_indptr": self.labels.indptr.astype(np.int64),
+            "num_neighbours": np.array([self.num_neighbours], dtype=np.int64),
+            "temperature": np.array([self.temperature], dtype=np.float64),
+        }
+
+
 @dataclass(frozen=True)
-class NeighbourMemory:
+class NeighbourMemory(Remembered):
     """Documents that lend their labels to texts that are near to them (RAE-XMC, arXiv:2502.10615).
 
     Attributes:
@@ -93,24 +131,12 @@ class NeighbourMemory:
         """Of all documents: close to 1, since features are rounded."""
         return self.documents.longest_norm()
 
-    @cached_property
-    def carried_labels(self) -> Int64[np.ndarray, carried]:
-        """Labels that a document carries, rising."""
-        return np.unique(self.labels.indices).astype(np.int64)
-
-    def ids_to_json(self) -> str:
-        """Return the ids of the documents."""
-        return json.dumps(self.ids)
-
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return all but the ids."""
         return {
             **_arrays_of(self.documents, ""),
             **_arrays_of(self.postings, "posting_"),
-            "labels": self.labels.indices.astype(np.int32),
-            "label_indptr": self.labels.indptr.astype(np.int64),
-            "num_neighbours": np.array([self.num_neighbours], dtype=np.int64),
-            "temperature": np.array([self.temperature], dtype=np.float64),
+            **self.lent_to_arrays(),
         }
 
     @classmethod

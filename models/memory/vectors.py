@@ -6,10 +6,8 @@ A component is a whole number from -127 to 127 times a scale of its vector: a co
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Int8, Int64
@@ -17,8 +15,8 @@ from scipy.sparse import csr_array
 
 from longtail.models.matrices import ArrayRule, check_arrays
 from longtail.models.memory.memory import (
-    LEAST_TEMPERATURE,
-    MAX_NEIGHBOURS,
+    LENT_RULES,
+    Remembered,
     read_ids,
     stored_labels,
 )
@@ -37,10 +35,7 @@ _nearest_probed = function("dense_nearest_probed", _ROWS, _ROWS, I64, INT, I64, 
 _RULES = {
     "bytes": ArrayRule(("int8",), 2),
     "scales": ArrayRule(("float32",), 1, least=0, most=1),
-    "labels": ArrayRule(("int32",), 1),
-    "label_indptr": ArrayRule(("int64",), 1),
-    "num_neighbours": ArrayRule(("int64",), 1, least=1, most=MAX_NEIGHBOURS),
-    "temperature": ArrayRule(("float64",), 1, least=LEAST_TEMPERATURE),
+    **LENT_RULES,
 }
 _CLUSTER_RULES = {
     "centroid_bytes": ArrayRule(("int8",), 2),
@@ -204,7 +199,7 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class VectorMemory:
+class VectorMemory(Remembered):
     """Documents that lend their labels to texts whose vectors are near to theirs.
 
     As `longtail.models.memory.memory.NeighbourMemory` (RAE-XMC, arXiv:2502.10615), by the vectors
@@ -233,24 +228,12 @@ class VectorMemory:
             return self.vectors.nearest(queries, k, num_threads=num_threads)
         return self.clusters.nearest(self.vectors, queries, k, num_threads=num_threads)
 
-    @cached_property
-    def carried_labels(self) -> Int64[np.ndarray, carried]:
-        """Labels that a document carries, rising."""
-        return np.unique(self.labels.indices).astype(np.int64)
-
-    def ids_to_json(self) -> str:
-        """Return the ids of the documents."""
-        return json.dumps(self.ids)
-
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return all but the ids."""
         return {
             "bytes": self.vectors.bytes,
             "scales": self.vectors.scales,
-            "labels": self.labels.indices.astype(np.int32),
-            "label_indptr": self.labels.indptr.astype(np.int64),
-            "num_neighbours": np.array([self.num_neighbours], dtype=np.int64),
-            "temperature": np.array([self.temperature], dtype=np.float64),
+            **self.lent_to_arrays(),
             **({} if self.clusters is None else self.clusters.to_arrays()),
         }
 
