@@ -181,6 +181,8 @@ def _check_languages(trial: EncoderTrial, sample: Sequence[str]) -> None:
         f"tokenizer takes even the most common words of {names} apart"
     )
     advice = f"'encoder: {MULTILINGUAL}', an encoder for {names}, or --without-encoder"
+    if not trial.config.is_tuned:
+        message += ", so blends count it as far as it helps on dev"
     if sum(foreign.values()) >= _MOST_FOREIGN and trial.config.is_tuned:
         raise ConfigError(f"{message}; use {advice} (or, to train it all the same, languages: [])")
     logger.warning("%s; better: %s", message, advice)
