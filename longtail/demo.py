@@ -41,7 +41,7 @@ _SECONDS = 120.0
 _PAUSE_S = 0.1
 _NUM_BATCH = 100
 _SHOWN_CHARACTERS = 90
-_NUM_MENDED, _LINKED_CHARACTERS = 2, 300
+_NUM_MENDED, _LINKED_CHARACTERS = 2, 1000
 """Texts that the second version mends, and how much of one stands in its link."""
 _REUSED = ("sparse", "names", "neighbours")
 """Folders of a run's work that a second run on the same data need not do again."""
@@ -181,7 +181,7 @@ class _Story:
         print("\n".join([f"Version {second}, measured as version {first}:", *found]), flush=True)
 
     def show_mended(self, url: str, first: int, second: int) -> None:
-        """Print the texts whose five best labels version `second` mends most, with links."""
+        """Print the texts whose five best labels version `second` mends most, each with a link."""
         hits = [self._hits(version) for version in (first, second)]
         order = np.argsort(hits[0] - hits[1], kind="stable")[:_NUM_MENDED].tolist()
         mended = [row for row in order if hits[1][row] > hits[0][row]]
@@ -192,8 +192,17 @@ class _Story:
                 f"right by version {first}, {hits[1][row]} by version {second}"
             )
             for version in (first, second):
-                asked = {"text": text[:_LINKED_CHARACTERS], "version": version}
-                print(f"  {url}/#ask?{urlencode(asked)}")
+                print(f"  {version}: {self._five_best(version, row)}")
+            asked = {"text": text[:_LINKED_CHARACTERS].rpartition(" ")[0], "version": second}
+            print(f"  {url}/#ask?{urlencode(asked)}")
+
+    def _five_best(self, version: int, row: int) -> str:
+        """Return the five best labels of a test document, those that are right with a star."""
+        found = self.assessed[version]
+        true = set(csr_array(found.truth[[row]]).indices.tolist())
+        labels = found.rankings[ENSEMBLE].labels[row, :5].tolist()
+        names = (f"{'*' * (x in true)}{self.dataset.catalogue[x].name}" for x in labels if x >= 0)
+        return ", ".join(names)
 
     def _hits(self, version: int) -> Int64[np.ndarray, document]:
         """Return how many of the five best labels of each test document are right."""
