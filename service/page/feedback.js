@@ -15,6 +15,7 @@ export class Review {
     this.version = null;
     this.shown = { text: null, version: null }; // the answer above; of another text while `isPending`
     this.isPending = false;
+    this.outcome = ""; // what became of the last entry, until something is judged or another text answered
     this.added = new Map(); // names by label id
     this.proposed = new Set(); // names of labels that the model lacks
     this.searched = "";
@@ -77,6 +78,7 @@ export class Review {
 
   /** Go on with an answer; null: there is none. What is not sent stays, and belongs to its own text. */
   start(text, version) {
+    if (text !== this.shown.text) this.outcome = "";
     this.shown = { text, version };
     this.isPending = this.number > 0 && text !== this.text;
     if (!this.isPending) Object.assign(this, this.shown);
@@ -106,6 +108,7 @@ export class Review {
 
   /** Another content is another entry. */
   change() {
+    this.outcome = "";
     this.renew();
     this.draw();
   }
@@ -123,7 +126,7 @@ export class Review {
     this.pending.hidden = !this.isPending;
     this.keep.hidden = this.shown.text === null;
     this.send.disabled = !this.number || this.isPending;
-    this.said.textContent = this.number ? `${plural(this.number, "label")} judged` : "";
+    this.said.textContent = this.number ? `${plural(this.number, "label")} judged` : this.outcome;
   }
 
   renew() {
@@ -214,7 +217,8 @@ export class Review {
     try {
       await giveFeedback(entry);
       this.forget();
-      this.said.textContent = wasPending ? "Kept." : "Kept. The next text?";
+      this.outcome = wasPending ? "Kept." : "Kept. The next text?";
+      this.draw();
       if (!wasPending) this.onSent();
     } catch (error) {
       this.draw();

@@ -5,11 +5,13 @@ from __future__ import annotations
 import string
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit import effect
 from longtail.models.edit.add_labels import add_labels
@@ -31,7 +33,7 @@ def guarded(monkeypatch, tmp_path):
     def write(first, now, labels=(), *, force=False, retired=False):
         before = LabelCatalogue([Label("a", "A"), Label("b", "B"), Label("c", "C")])
         after = LabelCatalogue([Label("a", "A", is_retired=retired), *list(before)[1:], NEW])
-        bundles = [SimpleNamespace(catalogue=each) for each in (before, after)]
+        bundles = [Mock(spec=Bundle, catalogue=each) for each in (before, after)]
         found = iter(
             ([(label,) for label in bundle.catalogue], np.array(rows))
             for bundle, rows in zip(bundles, (first, now), strict=True)
@@ -42,7 +44,7 @@ def guarded(monkeypatch, tmp_path):
         folder = tmp_path / "bundle"
         folder.mkdir(exist_ok=True)
         on = MeasuredOn(["text"] * len(first), labels)
-        measured(lambda _: None, bundles[0], on, said.append, force=force)(folder)
+        measured(lambda _: Mock(spec=Manifest), bundles[0], on, said.append, force=force)(folder)
         return said[0]
 
     return write

@@ -336,7 +336,7 @@ def test_accepted_labels_come_first_and_a_line_says_which_to_check(
         )
         (accepted, promised), (other, check) = browser.run(f"return {lines}")
         assert (accepted, other) == ("L2", "L0")
-        assert "promise “precision 0.95”" in promised and "check" in check
+        assert "promise “precision 0.95 overall”" in promised and "check" in check
         assert words(browser, ".rank") == "3"
         turn_dial(browser, 0.5)
         browser.wait("document.querySelector('.rank').textContent === '1'")

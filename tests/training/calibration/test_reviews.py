@@ -123,7 +123,7 @@ def test_the_gain_is_the_fall_of_the_loss_by_an_oracle(drawn, kind):
 def test_the_sentence_says_whether_the_loss_falls(drawn, nats, told):
     pairs = pairs_of(drawn, drawn[3]).of_documents(np.arange(20))
     ranking = Ranking(pairs.labels, pairs.scores[MODEL])
-    truth = csr_array(np.ones((20, NUM_LABELS), dtype=np.int64))
+    truth = csr_array(np.ones((20, NUM_LABELS), dtype=np.float32))
     evaluation = evaluate({"before": ranking}, truth, COUNTS, 1000, [1])
     gain = replace(held_out_gain(pairs, COUNTS), nats=nats)
     left_out = LeftOut(np.zeros(20, dtype=np.bool_))
