@@ -1,5 +1,5 @@
 """`python -m longtail`: the command."""
 
-from longtail import main
+from longtail.cli import main
 
 main()

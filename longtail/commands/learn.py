@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,81 +21,71 @@ from longtail.training.options import (
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.bundle.learned_from import LearnedFrom
     from longtail.models.bundle.manifest import Manifest
-    from longtail.training.data.feedback import ExportFeedback
 
 MANY_UNKNOWN_WORDS = 0.1
 """A rule of thumb: from this share on, the command advises a full training."""
 
 
-def make_learn_command(export: ExportFeedback) -> Callable[..., None]:
-    """Return the command.
+@with_read_option
+def learn(
+    data: Annotated[Path, typer.Argument(help="The corpus that the model was trained on.")],
+    feedback: Annotated[
+        str,
+        typer.Option(
+            "--feedback",
+            envvar="LONGTAIL_FEEDBACK",
+            help="Folder that keeps the feedback, or an export of it.",
+        ),
+    ] = "feedback",
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: VersionOption = "current",
+    work: Annotated[
+        Path, typer.Option(help="Folder of the work; started again on it, a run resumes.")
+    ] = Path("runs/learn"),
+    activate: Annotated[
+        bool,
+        typer.Option(
+            help="Let 'current' name the new version; without, 'longtail promote' may do it."
+        ),
+    ] = True,
+    corpus: CorpusOptions = RECOGNISED,
+) -> None:
+    """Learn from feedback: publish a new version, made from one that there is.
 
-    Args:
-        export: Reads the folders that a service keeps feedback in.
+    All that needs no encoder is fitted on the corpus and the feedback, on the vocabulary that
+    there is; labels that were proposed are new labels.
     """
+    configure_logging()
+    started = time.monotonic()
+    from longtail.commands.feedback_files import open_feedback
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.outputs import check_not_in_registry
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.updating.learn import LearningRun
+    from longtail.training.updating.learn import learn as learn_from
 
-    @with_read_option
-    def learn(
-        data: Annotated[Path, typer.Argument(help="The corpus that the model was trained on.")],
-        feedback: Annotated[
-            str,
-            typer.Option(
-                "--feedback",
-                envvar="LONGTAIL_FEEDBACK",
-                help="Folder that keeps the feedback, or an export of it.",
-            ),
-        ] = "feedback",
-        registry: RegistryOption = DEFAULT_REGISTRY,
-        version: VersionOption = "current",
-        work: Annotated[
-            Path, typer.Option(help="Folder of the work; started again on it, a run resumes.")
-        ] = Path("runs/learn"),
-        activate: Annotated[
-            bool,
-            typer.Option(
-                help="Let 'current' name the new version; without, 'longtail promote' may do it."
-            ),
-        ] = True,
-        corpus: CorpusOptions = RECOGNISED,
-    ) -> None:
-        """Learn from feedback: publish a new version, made from one that there is.
-
-        All that needs no encoder is fitted on the corpus and the feedback, on the vocabulary that
-        there is; labels that were proposed are new labels.
-        """
-        configure_logging()
-        started = time.monotonic()
-        from longtail.models.bundle.registry import Registry
-        from longtail.models.files.outputs import check_not_in_registry
-        from longtail.training.assessment.untrained import open_as_trained
-        from longtail.training.data.feedback import open_feedback
-        from longtail.training.updating.learn import LearningRun
-        from longtail.training.updating.learn import learn as learn_from
-
-        check_not_in_registry(work, registry, "--work")
-        store = Registry(registry)
-        dataset = open_as_trained(data, corpus, [store.open(version)])
-        said = open_feedback(feedback, export)
-        done = learn_from(LearningRun(said, dataset, store, version, work, activate))
-        if done.learned is None:
-            print(f"Version {done.version} of {str(registry)!r} knows all of it already.")
-            return
-        print(
-            f"Version {done.version} of {str(registry)!r} is learned from version "
-            f"{done.learned.version}, in {time.monotonic() - started:.0f} s."
-        )
-        bundle = store.open(done.version)
-        print("\n".join(in_words(done.learned)))
-        print(f"Default scorer: {bundle.manifest.default_scorer}.")
-        before = store.open(done.learned.version).manifest
-        if on_dev := dev_in_words(before, bundle.manifest):
-            print(on_dev)
-        print(f"Digest {bundle.manifest.digest}")
-        print(verdicts_in_words(done.learned))
-        if activate and not done.learned.is_better:
-            print(not_current(done.version))
-
-    return learn
+    check_not_in_registry(work, registry, "--work")
+    store = Registry(registry)
+    dataset = open_as_trained(data, corpus, [store.open(version)])
+    said = open_feedback(feedback)
+    done = learn_from(LearningRun(said, dataset, store, version, work, activate))
+    if done.learned is None:
+        print(f"Version {done.version} of {str(registry)!r} knows all of it already.")
+        return
+    print(
+        f"Version {done.version} of {str(registry)!r} is learned from version "
+        f"{done.learned.version}, in {time.monotonic() - started:.0f} s."
+    )
+    bundle = store.open(done.version)
+    print("\n".join(in_words(done.learned)))
+    print(f"Default scorer: {bundle.manifest.default_scorer}.")
+    before = store.open(done.learned.version).manifest
+    if on_dev := dev_in_words(before, bundle.manifest):
+        print(on_dev)
+    print(f"Digest {bundle.manifest.digest}")
+    print(verdicts_in_words(done.learned))
+    if activate and not done.learned.is_better:
+        print(not_current(done.version))
 
 
 def in_words(learned: LearnedFrom) -> Iterator[str]:

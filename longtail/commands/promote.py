@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -23,102 +23,87 @@ from longtail.training.options import (
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.bundle.bundle import Bundle
     from longtail.models.bundle.registry import Registry
-    from longtail.models.promotion.decision import Decision, Pair, TryOnService
+    from longtail.models.promotion.decision import Decision, Pair
     from longtail.models.promotion.log import PromotionLog
     from longtail.models.promotion.rules import PromotionRules
-    from longtail.training.data.feedback import ExportFeedback
     from longtail.training.promotion.promote import Promotion
 
 
-def promote_command(
-    trial: Callable[[], TryOnService],
-    check_access: Callable[[str, str | None], None],
-    export: ExportFeedback,
-) -> Callable[..., None]:
-    """Return the command.
+@with_read_option
+def promote(
+    candidate: Annotated[
+        int, typer.Option(min=1, help="Number of the version that is to become current.")
+    ],
+    data: Annotated[
+        Path,
+        typer.Option(help="Folder of a corpus, or one file: documents held out of both."),
+    ],
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    split: SplitOption = "dev",
+    feedback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="An export of feedback with texts, or the folder or URL that keeps it.",
+        ),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="A service to try it on as a canary; else 'current' moves at once."),
+    ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Environment variable that holds an admin key."),
+    ] = None,
+    share: Annotated[
+        float | None, typer.Option(help="The canary's share of the requests: 0.1.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="How long it is watched: 10.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="RULE=VALUE", help="Sets a rule; give it several times."),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Every decision, a line each; REGISTRY/promotions.jsonl."
+        ),
+    ] = None,
+    corpus: CorpusOptions = RECOGNISED,
+) -> None:
+    """Compare a version with the current one, try it on a service, and promote it or not.
 
-    Args:
-        trial: Returns what tries a candidate on a running service.
-        check_access: Refuses the admin key that a service, by its URL, does not take.
-        export: Reads the folders and databases that a service keeps feedback in.
+    Exit status 1 if it is not promoted. Stopped, the same command goes on.
     """
+    configure_logging()
+    from longtail.commands.feedback_files import feedback_file
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.promotion.log import LOG_NAME, PromotionLog
+    from longtail.models.promotion.rules import rules_of
+    from longtail.service.canary.watch import check_access
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.promotion.judge import HeldOut
+    from longtail.training.promotion.promote import promote as promote_version
 
-    @with_read_option
-    def promote(
-        candidate: Annotated[
-            int, typer.Option(min=1, help="Number of the version that is to become current.")
-        ],
-        data: Annotated[
-            Path,
-            typer.Option(help="Folder of a corpus, or one file: documents held out of both."),
-        ],
-        registry: RegistryOption = DEFAULT_REGISTRY,
-        split: SplitOption = "dev",
-        feedback: Annotated[
-            str | None,
-            typer.Option(
-                metavar="FILE",
-                help="An export of feedback with texts, or the folder or URL that keeps it.",
-            ),
-        ] = None,
-        url: Annotated[
-            str | None,
-            typer.Option(help="A service to try it on as a canary; else 'current' moves at once."),
-        ] = None,
-        api_key_env: Annotated[
-            str | None,
-            typer.Option(metavar="NAME", help="Environment variable that holds an admin key."),
-        ] = None,
-        share: Annotated[
-            float | None, typer.Option(help="The canary's share of the requests: 0.1.")
-        ] = None,
-        minutes: Annotated[float | None, typer.Option(help="How long it is watched: 10.")] = None,
-        settings: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="RULE=VALUE", help="Sets a rule; give it several times."),
-        ] = None,
-        log: Annotated[
-            Path | None,
-            typer.Option(
-                metavar="FILE", help="Every decision, a line each; REGISTRY/promotions.jsonl."
-            ),
-        ] = None,
-        corpus: CorpusOptions = RECOGNISED,
-    ) -> None:
-        """Compare a version with the current one, try it on a service, and promote it or not.
-
-        Exit status 1 if it is not promoted. Stopped, the same command goes on.
-        """
-        configure_logging()
-        from longtail.models.bundle.registry import Registry
-        from longtail.models.promotion.log import LOG_NAME, PromotionLog
-        from longtail.models.promotion.rules import rules_of
-        from longtail.training.assessment.untrained import open_as_trained
-        from longtail.training.data.feedback import feedback_file
-        from longtail.training.promotion.judge import HeldOut
-        from longtail.training.promotion.promote import promote as promote_version
-
-        rules = rules_of(settings or [], share, minutes)
-        key = _key_of(url, api_key_env)
-        store = Registry(registry)
-        store.resolve(candidate)
-        written = PromotionLog(log or registry / LOG_NAME)
-        written.check_writable()
-        rollout = None
-        if url is not None:
-            check_access(url, key)
-            rollout = partial(_try, trial(), url, key, written, rules)
-        opened: AbstractContextManager[Path | None] = (
-            nullcontext() if feedback is None else feedback_file(feedback, export)
-        )
-        with opened as said:
-            bundles = _readable(store, (candidate, "current"))
-            known = bundles[0].catalogue if bundles else None
-            dataset = open_as_trained(data, corpus, bundles, known)
-            held_out = HeldOut(dataset, split, said)
-            _tell(promote_version(store, candidate, held_out, rules, written, rollout), written)
-
-    return promote
+    rules = rules_of(settings or [], share, minutes)
+    key = _key_of(url, api_key_env)
+    store = Registry(registry)
+    store.resolve(candidate)
+    written = PromotionLog(log or registry / LOG_NAME)
+    written.check_writable()
+    rollout = None
+    if url is not None:
+        check_access(url, key)
+        rollout = partial(_try, url, key, written, rules)
+    opened: AbstractContextManager[Path | None] = (
+        nullcontext() if feedback is None else feedback_file(feedback)
+    )
+    with opened as said:
+        bundles = _readable(store, (candidate, "current"))
+        known = bundles[0].catalogue if bundles else None
+        dataset = open_as_trained(data, corpus, bundles, known)
+        held_out = HeldOut(dataset, split, said)
+        _tell(promote_version(store, candidate, held_out, rules, written, rollout), written)
 
 
 def _readable(store: Registry, versions: Sequence[int | str]) -> list[Bundle]:
@@ -133,7 +118,6 @@ def _readable(store: Registry, versions: Sequence[int | str]) -> list[Bundle]:
 
 
 def _try(
-    try_on_service: TryOnService,
     url: str,
     key: str | None,
     log: PromotionLog,
@@ -141,6 +125,8 @@ def _try(
     pair: Pair,
     texts: Sequence[str],
 ) -> Decision:
+    from longtail.service.canary.watch import try_on_service
+
     print(
         f"Version {pair.candidate} is tried on {url}: {100 * rules.share:g} % of the requests for "
         f"{rules.minutes:g} minutes.",

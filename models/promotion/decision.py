@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
-
-from longtail.models.promotion.log import PromotionLog
-from longtail.models.promotion.rules import PromotionRules
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +52,3 @@ class Decision:
         """Read what `to_json` returned."""
         reasons = tuple(content["reasons"])
         return cls(content["verdict"] == "promote", reasons, content["figures"])
-
-
-class TryOnService(Protocol):
-    """Tries a candidate on a running service, and carries out what that comes to."""
-
-    def __call__(
-        self,
-        url: str,
-        key: str | None,
-        log: PromotionLog,
-        pair: Pair,
-        rules: PromotionRules,
-        texts: Sequence[str],
-    ) -> Decision:
-        """Try a candidate, or go on with a trial that was stopped.
-
-        Args:
-            url: Of the service.
-            key: An admin key; None where it needs none.
-            log: Where every step is written.
-            pair: Both versions.
-            rules: Of the canary.
-            texts: Held-out texts that both versions are asked about.
-
-        Raises:
-            LongtailError: Nothing was begun, or what was begun is not finished; says which.
-        """
-        ...

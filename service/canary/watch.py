@@ -61,7 +61,15 @@ def try_on_service(
     rules: PromotionRules,
     texts: Sequence[str],
 ) -> Decision:
-    """Try a candidate on a service (see `longtail.models.promotion.decision.TryOnService`).
+    """Try a candidate on a service, or go on with a trial that was stopped.
+
+    Args:
+        url: URL of the service.
+        key: An admin key; None where it needs none.
+        log: Where every step is written.
+        pair: Both versions.
+        rules: The rules of the canary.
+        texts: Held-out texts that both versions are asked about.
 
     Raises:
         ClientError: As `CanaryWatch.run`.

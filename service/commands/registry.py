@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +22,6 @@ from longtail.service.commands.options import (
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from longtail.models.bundle.manifest import Manifest
     from longtail.models.bundle.registry import Registry
-    from longtail.models.labels.catalogue import Label
 
 
 registry_app = typer.Typer(no_args_is_help=True, help="Look at model versions and choose one.")
@@ -75,7 +72,7 @@ def show(
     from longtail.models.bundle.bundle import read_manifest
     from longtail.service.commands.version_summary import metric_rows, version_rows
 
-    store = _registry(registry)
+    store = registry_at(registry)
     number = store.resolve(version)
     manifest = read_manifest(store.folder_of(number))
     if as_json:
@@ -110,7 +107,7 @@ def verify(
     from longtail.service.commands.audit import read_words, refuse_words
 
     wanted = [] if words is None else read_words(words)
-    store = _registry(registry)
+    store = registry_at(registry)
     number = store.resolve(version)
     bundle = store.open(number)
     check_answers(bundle)
@@ -146,7 +143,7 @@ def activate(
     """Verify a version, let each of its scorers answer texts, and let `current` name it."""
     from longtail.models.predict.trial import check_answers
 
-    store = _registry(registry)
+    store = registry_at(registry)
     before = store.current()
     store.activate(version, check=check_answers)
     _print_move(before, version, as_json)
@@ -155,7 +152,7 @@ def activate(
 @registry_app.command()
 def rollback(registry: RegistryOption = DEFAULT_REGISTRY, as_json: JsonOption = False) -> None:
     """Let `current` name the version that it named before."""
-    store = _registry(registry)
+    store = registry_at(registry)
     before = store.current()
     _print_move(before, store.rollback(), as_json)
 
@@ -167,112 +164,19 @@ def remove(
     as_json: JsonOption = False,
 ) -> None:
     """Delete a version for good; the current one is refused."""
-    _registry(registry).remove(version)
+    registry_at(registry).remove(version)
     if as_json:
         print_json({"removed": version})
     else:
         print(f"Version {version} is removed.")
 
 
-@registry_app.command("add-label")
-def add_label(
-    context: typer.Context,
-    label_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Of the label.")] = None,
-    name: Annotated[str | None, typer.Argument(help="What people read.")] = None,
-    description: Annotated[str, typer.Option(help="A text about the label.")] = "",
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            "--file",
-            help="A label file instead: JSON lines or CSV with id, name, description; or .gz.",
-        ),
-    ] = None,
-    version: Annotated[
-        str | None,
-        typer.Option(
-            help="The version to add to: a number, or 'current'; without it the current one, "
-            "unless another one has labels added to that."
-        ),
-    ] = None,
-    move: Annotated[
-        bool, typer.Option("--activate", help="Let 'current' name the new version.")
-    ] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="Measure on the dev split of this corpus: a folder or file.")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Publish whatever share of first places it takes.")
-    ] = False,
-    registry: RegistryOption = DEFAULT_REGISTRY,
-    as_json: JsonOption = False,
-) -> None:
-    """Add labels to a model without training, as a new version; its encoder reads their text."""
-    from tqdm import tqdm
+def registry_at(folder: Path) -> Registry:
+    """Return a registry.
 
-    from longtail.models.bundle.bundle import read_manifest
-    from longtail.models.edit.add_labels import (
-        add_labels,
-        check_ids_are_new,
-        check_is_latest,
-        equal_names,
-    )
-    from longtail.models.edit.effect import measured
-    from longtail.models.errors import ConfigError
-
-    if data is not None and context.obj is None:
-        raise ConfigError("--data: nothing is installed that reads a corpus; leave it out")
-    labels = _new_labels(label_id, name, description, source)
-    store = _registry(registry)
-    number = store.resolve(version or "current")
-    store.check_writable()
-    if version is None:
-        check_is_latest(store, number, labels)
-    else:
-        check_ids_are_new(store.folder_of(number), labels)
-    bundle = store.open(number)
-    for warning in equal_names(bundle.catalogue, labels):
-        print(f"Warning: {warning}", file=sys.stderr)
-    with tqdm(total=len(labels), desc="new labels", unit="label") as bar:
-        write = add_labels(bundle, labels, bar.update)
-    # The training side reads corpora.
-    on = None if data is None else context.obj(data, bundle)
-    write = measured(write, bundle, on, partial(print, file=sys.stderr), force=force)
-    made = store.publish(write, activate=move, action="add-label")
-    manifest = read_manifest(store.folder_of(made))
-    if as_json:
-        found = {"version": made, "from_version": number, "num_added": len(labels)}
-        print_json(
-            found
-            | {"label_count": manifest.label_count, "digest": manifest.digest}
-            | {"current": store.current()}
-        )
-        return
-    print(f"Version {made} has {manifest.label_count} labels, {len(labels)} more than {number}.")
-    print(f"Digest {manifest.digest}")
-    print(f"Current is version {store.current()}.")
-
-
-def _new_labels(
-    label_id: str | None, name: str | None, description: str, source: Path | None
-) -> list[Label]:
-    """Return the labels of a file, or the one that is named."""
-    from longtail.models.errors import ConfigError
-    from longtail.models.files.outputs import check_readable_file
-    from longtail.models.labels.catalogue import Label
-    from longtail.models.labels.files import form_of, read_label_file
-
-    if source is None and label_id is not None and name is not None:
-        return [Label(label_id, name, description)]
-    if source is not None and label_id is None and not description:
-        check_readable_file(source, "--file")
-        return read_label_file(source, form_of(source))
-    values = {"ID": label_id, "NAME": name, "--description": description, "--file": source}
-    given = ", ".join(key for key, value in values.items() if value) or "nothing"
-    raise ConfigError(f"add-label: got {given}; expected ID and NAME, or --file alone")
-
-
-def _registry(folder: Path) -> Registry:
-    """Return a registry."""
+    Raises:
+        BundleNotFoundError: The folder is that of one version.
+    """
     from longtail.models.bundle.manifest import MANIFEST_NAME
     from longtail.models.bundle.registry import Registry
     from longtail.models.errors import BundleNotFoundError
@@ -289,7 +193,7 @@ def existing_registry(folder: Path) -> Registry:
     """Return a registry whose folder is there.
 
     Raises:
-        BundleNotFoundError: It is not, or as `_registry`.
+        BundleNotFoundError: It is not, or as `registry_at`.
     """
     from longtail.models.errors import BundleNotFoundError
 
@@ -298,7 +202,7 @@ def existing_registry(folder: Path) -> Registry:
             f"registry {str(folder)!r}: there is no such folder; check the path, or train a "
             "version with 'longtail train'"
         )
-    return _registry(folder)
+    return registry_at(folder)
 
 
 def _summary(store: Registry, version: int) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import secrets
 from dataclasses import dataclass
 
 from longtail.models.errors import RequestError
+from longtail.models.feedback import Entry, ProposedLabel, sha256_of
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.service.feedback.entries import Entry, ProposedLabel, sha256_of
 from longtail.service.feedback.store import now
 from longtail.service.schemas.feedback import FeedbackEntry
 

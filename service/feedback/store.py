@@ -19,8 +19,9 @@ from types import TracebackType
 from typing import Self
 
 from longtail.models.errors import ConfigError
+from longtail.models.feedback import Entry
 from longtail.service.errors import FeedbackConflictError, FeedbackStoreError
-from longtail.service.feedback.entries import Counts, Entry, Receipt, Record
+from longtail.service.feedback.entries import Counts, Receipt, Record
 from longtail.service.feedback.sqlite import FILE_NAME, SqliteDatabase
 
 _URL = re.compile(r"[A-Za-z][\w+.-]+:/")

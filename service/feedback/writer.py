@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from longtail.models.errors import LongtailError, NotReadyError
+from longtail.models.feedback import Entry
 from longtail.service.errors import FeedbackStoreError, QueueFullError
-from longtail.service.feedback.entries import Entry, Receipt
+from longtail.service.feedback.entries import Receipt
 from longtail.service.feedback.store import FeedbackStore
 
 logger = logging.getLogger(__name__)

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleError, DataError, RequestError
+from longtail.models.feedback import Entry, sha256_of
 from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.files.rows import Fields, json_rows
 from longtail.service.errors import FeedbackConflictError
 from longtail.service.feedback.checks import Meant, entry_of, unchecked_entry
-from longtail.service.feedback.entries import Entry, sha256_of
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.schemas.base import SURROGATE
 from longtail.service.schemas.feedback import FeedbackEntry

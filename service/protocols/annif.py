@@ -19,8 +19,8 @@ from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 
 from longtail.models.errors import RequestError
+from longtail.models.feedback import sha256_of
 from longtail.models.results import LabelScore
-from longtail.service.feedback.entries import sha256_of
 from longtail.service.protocols.annif_schemas import (
     ApiInfo,
     DocumentBatch,

@@ -13,10 +13,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from longtail.models.errors import RequestError
+from longtail.models.feedback import Entry
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.service.errors import DeadlineError, FeedbackStoreError
 from longtail.service.feedback.checks import Meant, entry_of
-from longtail.service.feedback.entries import Entry, Receipt, Record
+from longtail.service.feedback.entries import Receipt, Record
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.schemas.feedback import FeedbackEntry

@@ -37,7 +37,7 @@ from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.data.feedback import open_feedback
+from longtail.training.data.feedback import read_feedback
 from longtail.training.estimators.corpus import write_documents, write_labels
 from longtail.training.evaluation.metrics import (
     inverse_propensities,
@@ -131,7 +131,7 @@ def compare(
     registry, full = Registry(work / "registry"), Registry(work / "registry-of-all")
 
     def learned() -> int:
-        said, corpus = open_feedback(feedback, lambda *_: None), open_dataset(before)
+        said, corpus = read_feedback(feedback), open_dataset(before)
         return learn(LearningRun(said, corpus, registry, 1, runs["learn"])).version
 
     runs = {name: work / name for name in ("run", "learn", "run-of-all")}

@@ -22,7 +22,7 @@ from longtail.service.app import create_app
 from longtail.service.settings import Settings
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.data.feedback import open_feedback
+from longtail.training.data.feedback import read_feedback
 from longtail.training.pipeline import fittings
 from longtail.training.updating.learn import LearningRun, learn
 
@@ -114,7 +114,7 @@ def test_it_learns_from_feedback(own, texts, tiny_corpus, tmp_path):
     lines = tmp_path / "feedback.jsonl"
     lines.write_text(json.dumps({"text": "Rules for zebra hides. " + texts[0], "added": [label]}))
     run = LearningRun(
-        open_feedback(lines, lambda *_: None), open_dataset(tiny_corpus), own.registry, 1,
+        read_feedback(lines), open_dataset(tiny_corpus), own.registry, 1,
         tmp_path / "work", is_activated=False,
     )  # fmt: skip
     before, after = (read_parts(own.registry.open(x)) for x in (1, learn(run).version))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.training.commands.logs import configure_logging
-from longtail.training.commands.vocabulary_changes import apply, diff
 from longtail.training.commands.vocabulary_gaps import gaps
 from longtail.training.options import OverwriteOption
 
@@ -22,8 +21,6 @@ vocabulary_app = typer.Typer(
     no_args_is_help=True,
     help="Look at a vocabulary (SKOS, Annif's tables), convert it, follow it, find its gaps.",
 )
-vocabulary_app.command("diff")(diff)
-vocabulary_app.command("apply")(apply)
 vocabulary_app.command("gaps")(gaps)
 SourceArgument = Annotated[
     Path,

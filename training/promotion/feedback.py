@@ -82,7 +82,8 @@ def new_feedback(path: Path, published_at: datetime | None, known: frozenset[str
                 f"{path}: given_at is {entry.given_at!r}; expected a time, as in the file of "
                 "'longtail feedback export'"
             )
-        right, wrong = (tuple(x for x in ids if x in known) for ids in (entry.right, entry.wrong))
+        verdicts = (entry.right, entry.rejected)
+        right, wrong = (tuple(x for x in ids if x in known) for ids in verdicts)
         if published_at is not None and given_at <= published_at:
             num_before += 1
         elif entry.text and right and wrong:

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Bool
 
 from longtail.models.bundle.trained_on import digest_of
+from longtail.models.feedback import Entry, ProposedLabel, sha256_of
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.changes.changes import row_in_use
 from longtail.training.data.dataset import Dataset
-from longtail.training.data.feedback import Entry, ProposedLabel, sha256_of
 
 _NEW = "new:"
 """Begins an id that is made from a name."""
@@ -113,7 +113,7 @@ def _gathered(entries: Sequence[Entry], corpus: Dataset) -> tuple[dict[str, list
     gathered: dict[str, list[Entry]] = {}
     num_unresolved = 0
     for entry in entries:
-        text = entry.text or found.get(entry.text_sha256) or found.get(_by_id(entry), "")
+        text = entry.text or found.get(entry.text_sha256 or "") or found.get(_by_id(entry), "")
         if text:
             gathered.setdefault(text, []).append(entry)
         else:
@@ -145,7 +145,7 @@ def _verdicts(entries: Iterable[Entry], ids: dict[ProposedLabel, str]) -> dict[s
     """Return whether labels are right, by id, as the last entry that names them says."""
     verdicts: dict[str, bool] = {}
     for entry in entries:
-        verdicts.update(dict.fromkeys(entry.wrong, False))
+        verdicts.update(dict.fromkeys(entry.rejected, False))
         verdicts.update(dict.fromkeys(entry.right, True))
         verdicts.update({ids[label]: True for label in entry.proposed})
     return verdicts

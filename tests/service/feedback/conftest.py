@@ -2,7 +2,7 @@
 
 import pytest
 
-from longtail.service.feedback.entries import Entry, sha256_of
+from longtail.models.feedback import Entry, sha256_of
 from longtail.service.feedback.store import FeedbackStore, now
 
 

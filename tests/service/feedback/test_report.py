@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from longtail.service.feedback.entries import ProposedLabel
+from longtail.models.feedback import ProposedLabel
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.offline.feedback_report import (
     UNKNOWN_BAND,

@@ -3,11 +3,8 @@
 import pytest
 
 from longtail.models.errors import DataError
-from longtail.training.data.feedback import (
-    ProposedLabel,
-    read_feedback,
-    sha256_of,
-)
+from longtail.models.feedback import ProposedLabel, sha256_of
+from longtail.training.data.feedback import read_feedback
 
 
 def test_an_entry_is_read_and_deleted_ones_are_left_out(write_feedback):
@@ -19,7 +16,7 @@ def test_an_entry_is_read_and_deleted_ones_are_left_out(write_feedback):
     )
     found = read_feedback(path)
     first, second = found.entries
-    assert (first.right, first.wrong, first.text) == (("1", "2"), ("3",), "Olives")
+    assert (first.right, first.rejected, first.text) == (("1", "2"), ("3",), "Olives")
     assert first.text_sha256 == sha256_of("Olives")
     assert (second.document_id, second.proposed) == ("d7", (ProposedLabel("oil"),))
     assert found.num_deleted == 1

@@ -19,7 +19,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.data.feedback import open_feedback
+from longtail.training.data.feedback import read_feedback
 from longtail.training.memory import vectors as remembered
 from longtail.training.updating.learn import LearningRun, learn
 
@@ -149,7 +149,7 @@ def test_a_corrected_document_joins_the_memory_and_no_other_is_read_again(
     monkeypatch.setattr(
         remembered.ByteVectors, "joined", lambda some: read.append(some[1].num_rows) or joined(some)
     )
-    feedback = open_feedback(said, lambda *_: None)
+    feedback = read_feedback(said)
     done = learn(LearningRun(feedback, dataset, registry, "current", tmp_path / "work", True))
     before, after = (
         read_parts(registry.open(version)).models[DENSE_NEIGHBOURS]

@@ -18,7 +18,7 @@ from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.data.feedback import open_feedback
+from longtail.training.data.feedback import read_feedback
 from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.updating.learn import Learned, LearningRun, learn
 
@@ -36,7 +36,7 @@ class Place:
 
     def learn(self, *, version: int | str = "current", activate: bool = True) -> Learned:
         corpus = open_dataset(self.corpus)
-        said = open_feedback(self.feedback, lambda *_: None)
+        said = read_feedback(self.feedback)
         return learn(LearningRun(said, corpus, self.registry, version, self.work, activate))
 
 

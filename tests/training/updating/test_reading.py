@@ -2,9 +2,9 @@
 
 import pytest
 
+from longtail.models.feedback import Entry, ProposedLabel, sha256_of
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.training.data.dataset import open_dataset
-from longtail.training.data.feedback import Entry, ProposedLabel, sha256_of
 from longtail.training.updating.verdicts import Verdicts, read_verdicts
 
 CATALOGUE = LabelCatalogue(
@@ -34,7 +34,10 @@ def read(corpus):
 
 
 def entry(right=(), wrong=(), proposed=(), text="text", sha256="", name="") -> Entry:
-    return Entry(text, sha256, name, tuple(right), tuple(wrong), tuple(proposed))
+    return Entry(
+        text=text, text_sha256=sha256, document_id=name,
+        accepted=tuple(right), rejected=tuple(wrong), proposed=tuple(proposed),
+    )  # fmt: skip
 
 
 def test_entries_of_one_text_are_brought_together_in_their_order(read):

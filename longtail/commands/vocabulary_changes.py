@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from longtail.commands.changed_version import (
+    ActivateOption,
+    ForceOption,
+    MeasureOption,
+    publish_changed,
+)
 from longtail.training.commands.logs import configure_logging
 from longtail.training.options import OverwriteOption, RegistryOption
 
@@ -78,15 +83,9 @@ def apply(
     version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
     merges: MergesOption = None,
     language: LanguageOption = None,
-    move: Annotated[
-        bool, typer.Option("--activate", help="Let 'current' name the new version.")
-    ] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="Measure on the dev split of this corpus: a folder or file.")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Publish whatever share of first places it takes.")
-    ] = False,
+    activate: ActivateOption = False,
+    data: MeasureOption = None,
+    force: ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write a new version of a model that follows its vocabulary, without training it anew."""
@@ -94,9 +93,7 @@ def apply(
     from tqdm import tqdm
 
     from longtail.models.bundle.registry import Registry
-    from longtail.models.edit.effect import measured
     from longtail.models.edit.vocabulary.applying import apply_changes
-    from longtail.training.assessment.untrained import held_out
     from longtail.training.sparse.refit import fitting_as
 
     store = Registry(registry)
@@ -111,9 +108,9 @@ def apply(
         return
     with tqdm(desc="labels", unit="label", disable=bundle.manifest.encoder is None) as bar:
         write, applied = apply_changes(bundle, changes, fitting_as(bundle.manifest), bar.update)
-    on = None if data is None else held_out(data, bundle)
-    write = measured(write, bundle, on, partial(print, file=sys.stderr), force=force)
-    made = store.publish(write, activate=move, action="vocabulary")
+    made = publish_changed(
+        store, bundle, write, data, activate=activate, force=force, action="vocabulary"
+    )
     if as_json:
         told = {"version": made, "from_version": number, "current": store.current()}
         print(json.dumps(told | applied.to_json(), indent=2, ensure_ascii=False))

@@ -1,0 +1,205 @@
+"""What `import longtail` gives to Python beside classes: load, train, evaluate and learn.
+
+What a function needs is imported when it is called: the image of the service cannot train.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # they bring PyTorch, or training
+    from longtail.model import Model
+    from longtail.training.assessment.assess import Assessment
+    from longtail.training.data.dataset import Dataset
+    from longtail.training.estimators.corpus import LabelTexts
+    from longtail.training.formats.options import CorpusOptions
+
+
+def load(
+    source: str | Path = "registry",
+    version: int | str = "current",
+    *,
+    device: str | None = None,
+    num_threads: int | None = None,
+) -> Model:
+    """Return a trained model.
+
+    Args:
+        source: The folder of a registry, or of a bundle; or a URI of either ("s3://...",
+            "hf://owner/name"), which is copied to the cache first (see `find_model`).
+        version: A version's number, or "current"; of a registry.
+        device: "cpu" or "cuda"; None: a GPU if there is one.
+        num_threads: Of PyTorch, for the whole process; None: as they are.
+
+    Raises:
+        BundleNotFoundError: There is no such version, or no bundle.
+        BundleCorruptError: The bundle is not as it was written.
+        BundleError: The URI can't be reached, or the copy can't be stored.
+        ConfigError: There is no such device, the number of threads is none from 1, or a version of
+            a bundle is asked for.
+    """
+    from longtail.model import Model
+    from longtail.models.predict.predictor import Predictor
+    from longtail.models.sharing.addresses import find_model
+
+    bundle = find_model(source, version).open()
+    return Model(bundle, Predictor.of_bundle(bundle, device=device, num_threads=num_threads))
+
+
+def train(
+    data: Any,
+    *,
+    config: str | Path | None = None,
+    registry: str | Path = "registry",
+    work: str | Path = "runs/train",
+    corpus: CorpusOptions | None = None,
+    label_texts: LabelTexts | None = None,
+    verbose: bool = False,
+    **overrides: Any,
+) -> int:
+    """Train on a corpus, publish the model, and return its version; a run that stopped resumes.
+
+    Args:
+        data: Folder of the corpus, or one file. Or documents, which are written to the run's folder
+            as one file, and divided into splits like any: a data frame, whose columns and cells are
+            read as those of a CSV file, or a pair of texts and lists of labels.
+        config: YAML file of the run.
+        registry: Folder of the registry.
+        work: Folder of the run's work.
+        corpus: What the corpus doesn't say itself, such as its columns.
+        label_texts: With documents: by label, its name, or the fields of a label file; labels that
+            no document carries are labels of the model, too.
+        verbose: Whether progress bars are shown; messages go to `logging`.
+        **overrides: Top-level keys of the configuration, such as `scorers=["sparse"]`.
+
+    Raises:
+        LongtailError: As `longtail train` does; says what, where, and what to do.
+    """
+    from longtail.models.bundle.registry import Registry
+    from longtail.training.configuration.run import read_config
+    from longtail.training.data.dataset import open_dataset
+    from longtail.training.estimators.corpus import documents_of, kept_corpus, write_corpus
+    from longtail.training.formats.options import CorpusOptions
+    from longtail.training.pipeline.train import Run
+    from longtail.training.pipeline.train import train as run_all
+    from longtail.training.runtime.progress import progress_shown
+
+    settings = read_config(None if config is None else Path(config), overrides)
+    if isinstance(data, str | Path):
+        _check_no_label_texts(data, label_texts)
+        dataset = open_dataset(Path(data), corpus)
+    else:
+        documents = documents_of(data, corpus or CorpusOptions())
+        write = partial(write_corpus, documents=documents, label_texts=label_texts)
+        dataset = kept_corpus(Path(work), write, documents.name)
+        dataset = dataset.written_from(documents.text_columns, documents.options)
+    with progress_shown(verbose):
+        return run_all(Run(settings, dataset, Path(work)), Registry(Path(registry)))
+
+
+def evaluate(
+    data: Any,
+    *,
+    registry: str | Path = "registry",
+    version: int | str = "current",
+    split: str = "test",
+    baselines: bool = False,
+    corpus: CorpusOptions | None = None,
+    verbose: bool = False,
+) -> Assessment:
+    """Return what every scorer of a model achieves on a split of a corpus.
+
+    Documents that the model was trained on are left out.
+
+    Args:
+        data: As for `train`: what was trained on gives the same splits again. To measure on all
+            documents of a data frame that are new to the model: `load().evaluate(frame)`.
+        registry: Folder of the registry.
+        version: A version's number, or "current".
+        split: Its name: train, dev or test.
+        baselines: Whether nearest neighbours and label names are measured, too.
+        corpus: What the corpus's files don't say themselves, as it was trained.
+        verbose: Whether progress bars are shown.
+
+    Raises:
+        LongtailError: As `longtail evaluate` does; says what, where, and what to do.
+    """
+    from longtail.models.bundle.registry import Registry
+    from longtail.training.assessment.assess import assess_bundle
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.estimators.corpus import DOCUMENTS_NAME
+    from longtail.training.estimators.model import documents_as_trained, written
+    from longtail.training.formats.options import RECOGNISED
+    from longtail.training.runtime.progress import progress_shown
+
+    bundle = Registry(Path(registry)).open(version)
+    opened: AbstractContextManager[Dataset]
+    if isinstance(data, str | Path):
+        options = corpus or RECOGNISED
+        opened = nullcontext(open_as_trained(Path(data), options, [bundle], bundle.catalogue))
+    else:
+        documents = documents_as_trained(data, corpus or RECOGNISED, bundle)
+        opened = written(documents, bundle, DOCUMENTS_NAME)
+    with opened as dataset, progress_shown(verbose):
+        return assess_bundle(bundle, dataset, split, baselines=baselines)
+
+
+def learn(
+    feedback: str | Path,
+    data: str | Path,
+    *,
+    registry: str | Path = "registry",
+    version: int | str = "current",
+    work: str | Path = "runs/learn",
+    corpus: CorpusOptions | None = None,
+    verbose: bool = False,
+) -> int:
+    """Learn from feedback, publish a version made from one that there is, and return its number.
+
+    The version becomes current only if it answers more judged texts as people said than before, or
+    all of them; else a warning is logged.
+
+    Args:
+        feedback: Folder that a service keeps feedback in, or an export.
+        data: The corpus that the model was trained on.
+        registry: Folder of the registry.
+        version: A version's number, or "current".
+        work: Folder of the work; a run that stopped resumes there.
+        corpus: What the corpus's files don't say themselves, as it was trained.
+        verbose: Whether progress bars are shown.
+
+    Raises:
+        LongtailError: As `longtail learn` does; says what, where, and what to do.
+    """
+    from longtail.commands.feedback_files import open_feedback
+    from longtail.commands.learn import not_current, verdicts_in_words
+    from longtail.models.bundle.registry import Registry
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.formats.options import RECOGNISED
+    from longtail.training.runtime.progress import progress_shown
+    from longtail.training.updating.learn import LearningRun
+    from longtail.training.updating.learn import learn as learn_from
+
+    said, store = open_feedback(feedback), Registry(registry)
+    dataset = open_as_trained(Path(data), corpus or RECOGNISED, [store.open(version)])
+    with progress_shown(verbose):
+        done = learn_from(LearningRun(said, dataset, store, version, Path(work)))
+    if done.learned is not None and not done.learned.is_better:
+        told = f"{verdicts_in_words(done.learned)} {not_current(done.version)}"
+        logging.getLogger(__name__).warning("%s", told)
+    return done.version
+
+
+def _check_no_label_texts(data: str | Path, label_texts: LabelTexts | None) -> None:
+    """Refuse texts of labels that are given with a folder."""
+    from longtail.models.errors import DataError
+
+    if label_texts is not None:
+        raise DataError(
+            f"label_texts is given with the folder {str(data)!r}; write them to a label file "
+            "in it, such as labels.jsonl"
+        )

@@ -1,0 +1,74 @@
+"""What commands share that publish a version made from another one without training."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:  # imported inside the functions, so that --help stays fast
+    from longtail.models.bundle.bundle import Bundle
+    from longtail.models.bundle.manifest import Manifest
+    from longtail.models.bundle.registry import Registry
+
+ActivateOption = Annotated[
+    bool, typer.Option("--activate", help="Let 'current' name the new version.")
+]
+MeasureOption = Annotated[
+    Path | None, typer.Option(help="Measure on the dev split of this corpus: a folder or file.")
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Publish whatever share of first places it takes.")
+]
+
+
+def check_can_measure(data: Path | None) -> None:
+    """Refuse a corpus where training is not installed, as in the image of the service.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    from longtail.models.errors import ConfigError
+
+    if data is not None and find_spec("longtail.training") is None:
+        raise ConfigError("--data: nothing is installed that reads a corpus; leave it out")
+
+
+def publish_changed(
+    store: Registry,
+    bundle: Bundle,
+    write: Callable[[Path], Manifest],
+    data: Path | None,
+    *,
+    activate: bool,
+    force: bool,
+    action: str,
+) -> int:
+    """Publish a version made from another one, and return its number.
+
+    Args:
+        store: The registry.
+        bundle: The version that it is made from.
+        write: Writes the new version.
+        data: A corpus whose dev split it is measured on; None: on none.
+        activate: Whether `current` names it.
+        force: Whether it is published whatever share of first places the new labels take.
+        action: The word for it in the log of changes.
+
+    Raises:
+        LongtailError: The version can't be written, or takes too many first places.
+    """
+    from longtail.models.edit.effect import measured
+
+    on = None
+    if data is not None:
+        from longtail.training.assessment.untrained import held_out
+
+        on = held_out(data, bundle)
+    write = measured(write, bundle, on, partial(print, file=sys.stderr), force=force)
+    return store.publish(write, activate=activate, action=action)
