@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longtail.extensions import extensions
 from longtail.models.files.failures import (
     DEBUG_VARIABLE,
     INTERRUPTED,
@@ -110,6 +111,17 @@ def _add_commands(app: typer.Typer) -> None:
         vocabulary_app.command("apply")(apply)
     longtail.service.cli.add_commands(app)
     registry_app.command("add-label")(add_label)
+    _add_extensions(app)
+
+
+def _add_extensions(app: typer.Typer) -> None:
+    """Register the commands of extensions, each in its group."""
+    groups = {group.name: group.typer_instance or app for group in app.registered_groups}
+    for extension in extensions():
+        if extension.needs_training and not find_spec("longtail.training"):
+            continue
+        for each in extension.commands():
+            groups.get(each.group, app).command(each.name)(each.function)
 
 
 def _arrange(app: typer.Typer) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from longtail.extensions import Routes, extensions
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.predict.predictor import Predictor
@@ -58,7 +59,7 @@ from longtail.service.web.feedback import MAX_ENTRIES
 from longtail.service.web.json_body import describe_bodies
 from longtail.service.web.problem_handlers import add_handlers, set_media_types
 
-ROUTERS = (
+CORE_ROUTERS = (
     predict_router,  # asked most, so looked at first
     page_router,
     batch_router,
@@ -71,7 +72,7 @@ ROUTERS = (
     protocol_router,
     studio_router,
 )
-"""Of all routes, in the order in which they are looked at."""
+"""Routers in the order in which they are looked at; those of extensions come after them."""
 
 DESCRIPTION = """Text goes in; the right few of a very large set of labels come out.
 
@@ -108,19 +109,24 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},  # there is our own
     )
     app.state.service = service
-    app.state.routes = [route for router in ROUTERS for route in router.routes]
+    added = [each for extension in extensions() for each in extension.routes()]
+    routers = (*CORE_ROUTERS, *(each.router for each in added))
+    app.state.routes = [route for router in routers for route in router.routes]
     app.state.page, app.state.api_docs = read_page(), read_page("api_docs")
-    for router in ROUTERS:
+    for router in routers:
         app.include_router(router)
     add_handlers(app)
-    work_routers = (predict_router, batch_router, annif_router, protocol_router, studio_router)
+    work_routers = (
+        predict_router, batch_router, annif_router, protocol_router, studio_router,
+        *(each.router for each in added if each.asks_for_work),
+    )  # fmt: skip
     app.add_middleware(
         Front,
         service=service,
         work_routes=[route for router in work_routers for route in router.routes],
         direct_routes=predict_router.routes,
     )
-    app.openapi = cache(partial(_openapi, app))  # type: ignore[method-assign]  # as FastAPI documents
+    app.openapi = cache(partial(_openapi, app, added))  # type: ignore[method-assign]  # as FastAPI documents
     return app
 
 
@@ -244,7 +250,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.tracing.close()
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
+def _openapi(app: FastAPI, added: Sequence[Routes]) -> dict[str, Any]:
     """Return FastAPI's document with our errors, and the limits of this service."""
     service: Service = app.state.service
     document = describe_security(set_media_types(FastAPI.openapi(app)), service.keys)
@@ -253,6 +259,8 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     schemas = document["components"]["schemas"]
     unnamed = batch_schemas() | event_schemas()
     unnamed |= schemas_of(PredictRequest, InferRequest, InferAnswer, SuggestForm)
+    for each in added:
+        unnamed |= each.schemas()
     for name, schema in unnamed.items():
         schemas.setdefault(name, schema)
     batch = document["paths"]["/v1/batch"]["post"]["parameters"]

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from longtail.service.commands.agents import mcp
 from longtail.service.commands.feedback import feedback_app
 from longtail.service.commands.options import JsonOption, print_json
 from longtail.service.commands.predict import predict
@@ -21,7 +20,6 @@ def add_commands(app: typer.Typer) -> None:
     app.command("predict")(predict)
     app.command("key")(key)
     app.command("push")(push)
-    app.command("mcp")(mcp)
     app.command("pull")(pull)
     app.add_typer(registry_app, name="registry")
     app.add_typer(feedback_app, name="feedback")

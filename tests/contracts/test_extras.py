@@ -121,7 +121,8 @@ def test_every_extra_installs_the_packages_that_it_is_asked_for():
 def lazily_imported() -> list[str]:
     """Return the modules of this package that commands import when they run, not before."""
     found = set()
-    for folder in ("training/commands", "service/commands", "longtail", "longtail/commands"):
+    folders = ("training/commands", "service/commands", "longtail", "longtail/commands")
+    for folder in (*folders, *(ROOT / "longtail" / "ext").iterdir()):
         for path in (ROOT / folder).glob("*.py"):
             for function in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if isinstance(function, ast.FunctionDef):

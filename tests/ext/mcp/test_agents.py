@@ -18,7 +18,7 @@ from longtail.service.client.client import AsyncClient
 
 def test_agents_suggest_search_explain_and_give_feedback(start_server, two_versions, tmp_path):
     mcp = pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
-    from longtail.service.client.agents import make_server
+    from longtail.ext.mcp.server import make_server
 
     async def ask(url):
         async with AsyncClient(url) as own, mcp.Client(make_server(own)) as agent:
@@ -45,7 +45,7 @@ def test_agents_suggest_search_explain_and_give_feedback(start_server, two_versi
 
 def test_a_server_for_reading_has_no_tool_that_stores():
     mcp = pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
-    from longtail.service.client.agents import make_server
+    from longtail.ext.mcp.server import make_server
 
     async def tools():
         async with (

@@ -1,4 +1,4 @@
-"""`longtail mcp`: a service as tools for agents."""
+"""Tools for agents, by the Model Context Protocol: the command `longtail mcp`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from typing import Annotated
 
 import typer
+
+from longtail.extensions import Command, Extension
 
 
 def mcp(
@@ -26,9 +28,12 @@ def mcp(
     key = None if api_key_env is None else os.environ.get(api_key_env)
     if api_key_env is not None and not key:
         raise ConfigError(f"--api-key-env {api_key_env!r}: no such environment variable; set it")
-    from longtail.service.client.agents import make_server, mend_surrogates
+    from longtail.ext.mcp.server import make_server, mend_surrogates
     from longtail.service.client.client import AsyncClient
 
     server = make_server(AsyncClient(url, key=key), read_only=read_only)
     mend_surrogates()
     server.run()
+
+
+EXTENSION = Extension("mcp", commands=lambda: [Command("mcp", mcp)])
