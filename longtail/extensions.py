@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 
     from fastapi import APIRouter
 
-BUILT_IN = ("mcp",)
+BUILT_IN = ("annif", "open_inference", "label_studio", "mcp")
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out."""
 GROUP = "longtail.extensions"
 
@@ -83,7 +83,7 @@ class Extension:
         commands: Returns its commands; called when the command line is assembled, so what it
             imports must be light.
         routes: Returns its routes; called when the service is assembled.
-        paths: The rules of its paths.
+        paths: The rules of its paths, if it has a prefix of its own.
         needs_training: Whether its commands need `longtail.training`, which the image of the
             service lacks.
     """
@@ -91,7 +91,7 @@ class Extension:
     name: str
     commands: Callable[[], Sequence[Command]] = field(default=tuple)
     routes: Callable[[], Sequence[Routes]] = field(default=tuple)
-    paths: tuple[Paths, ...] = ()
+    paths: Paths | None = None
     needs_training: bool = False
 
 

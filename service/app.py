@@ -26,12 +26,6 @@ from longtail.service.middleware.front import Front
 from longtail.service.middleware.security import describe_security
 from longtail.service.process.compute_threads import ComputeSetup
 from longtail.service.process.memory import available_gpu_bytes
-from longtail.service.protocols.annif import router as annif_router
-from longtail.service.protocols.annif_schemas import SuggestForm
-from longtail.service.protocols.label_studio import event_schemas
-from longtail.service.protocols.label_studio import router as studio_router
-from longtail.service.protocols.open_inference import router as protocol_router
-from longtail.service.protocols.tensors import InferAnswer, InferRequest
 from longtail.service.routes.admin import router as admin_router
 from longtail.service.routes.batch import router as batch_router
 from longtail.service.routes.feedback import router as feedback_router
@@ -68,9 +62,6 @@ CORE_ROUTERS = (
     label_router,
     feedback_router,
     admin_router,
-    annif_router,
-    protocol_router,
-    studio_router,
 )
 """Routers in the order in which they are looked at; those of extensions come after them."""
 
@@ -116,10 +107,8 @@ def create_app(
     for router in routers:
         app.include_router(router)
     add_handlers(app)
-    work_routers = (
-        predict_router, batch_router, annif_router, protocol_router, studio_router,
-        *(each.router for each in added if each.asks_for_work),
-    )  # fmt: skip
+    asking = (each.router for each in added if each.asks_for_work)
+    work_routers = (predict_router, batch_router, *asking)
     app.add_middleware(
         Front,
         service=service,
@@ -257,8 +246,7 @@ def _openapi(app: FastAPI, added: Sequence[Routes]) -> dict[str, Any]:
     describe_bodies(document, app.state.routes)
     limits = service.settings
     schemas = document["components"]["schemas"]
-    unnamed = batch_schemas() | event_schemas()
-    unnamed |= schemas_of(PredictRequest, InferRequest, InferAnswer, SuggestForm)
+    unnamed = batch_schemas() | schemas_of(PredictRequest)
     for each in added:
         unnamed |= each.schemas()
     for name, schema in unnamed.items():

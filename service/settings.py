@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from longtail.extensions import extensions
 from longtail.models.errors import ConfigError
 from longtail.models.files.validation import problem_in_words
 from longtail.models.review.registry import ReviewerKind
@@ -26,8 +27,6 @@ command itself, which shows tracebacks where the second is set."""
 _FIRST_STEPS = frozenset(
     {
         "v1",
-        "v2",
-        "label-studio",
         "page",
         "docs",
         "redoc",
@@ -209,7 +208,8 @@ class Settings(BaseSettings):
     @classmethod
     def _is_no_route(cls, value: str) -> str:
         first = value.split("/")[1] if value else ""
-        if first in _FIRST_STEPS:
+        added = {x.paths.prefix.split("/")[1] for x in extensions() if x.paths is not None}
+        if first in _FIRST_STEPS | added:
             raise ValueError(
                 f"got {value!r}; the service has routes of its own under '/{first}', from which a "
                 "proxy's path could not be told apart; choose another one"

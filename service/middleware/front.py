@@ -35,7 +35,7 @@ from longtail.service.telemetry.logs import (
 from longtail.service.web.deps import Service
 from longtail.service.web.problem_handlers import answer_error
 from longtail.service.web.scopes import (
-    QUIET_ROUTES,
+    HEALTH_PATHS,
     final_status,
     log_fields_of,
     note_request_id,
@@ -204,7 +204,7 @@ class _Exchange:
 
 def _log(scope: Scope, route: str, status: int, seconds: float) -> None:
     """Write the line of a request."""
-    level = logging.DEBUG if route in QUIET_ROUTES else logging.INFO
+    level = logging.DEBUG if route in HEALTH_PATHS else logging.INFO
     if not logger.isEnabledFor(level):
         return
     fields: dict[str, object] = {"method": scope["method"], "route": route, "status": status}

@@ -14,14 +14,17 @@ from starlette.types import Scope
 
 from longtail.service.web.api_keys import KeyRing, Keys
 from longtail.service.web.problem_handlers import problem_response
-from longtail.service.web.scopes import DOCS_PATH, PAGE_PREFIX, add_log_fields, is_under
+from longtail.service.web.scopes import (
+    DOCS_PATH,
+    HEALTH_PATHS,
+    PAGE_PREFIX,
+    add_log_fields,
+    is_under,
+)
 from longtail.service.wire.problems import Kind
 
 ADMIN_PREFIX = "/v1/admin"
-PUBLIC_PATHS = frozenset(
-    {"/", "/openapi.json", "/livez", "/readyz", "/metrics",
-     "/v2/health/live", "/v2/health/ready"}
-)  # fmt: skip
+PUBLIC_PATHS = HEALTH_PATHS | {"/", "/openapi.json"}
 """Paths that need no key: health checks, and those that reveal nothing about texts."""
 
 NO_KEY = Kind("unauthorized", 401, "A key is needed")

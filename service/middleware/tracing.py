@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from longtail.service.telemetry.logs import add_log_context
 from longtail.service.telemetry.tracing import Tracing
-from longtail.service.web.scopes import QUIET_ROUTES, log_fields_of, path_of, route_of
+from longtail.service.web.scopes import HEALTH_PATHS, log_fields_of, path_of, route_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -25,7 +25,7 @@ def traced(app: ASGIApp, tracing: Tracing, status_of: Callable[[], int]) -> ASGI
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if path_of(scope) in QUIET_ROUTES:
+        if path_of(scope) in HEALTH_PATHS:
             await app(scope, receive, send)
             return
         from opentelemetry.trace import use_span

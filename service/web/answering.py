@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from fastapi import Request
 
-from longtail.models.results import Prediction
+from longtail.models.results import LabelScore, Prediction
 from longtail.service.engine.engine import EngineAnswer
 from longtail.service.engine.queries import Query
 from longtail.service.schemas.predict import PredictRequest
@@ -55,3 +56,13 @@ async def answer_request(request: Request, service: Service, body: PredictReques
         compute_ms=round(answer.seconds.compute * 1000, 1),
     )
     return answer
+
+
+def score_of(label: LabelScore) -> float:
+    """Return the score of a label from 0 to 1, for protocols that have one number.
+
+    The label's probability; else the logistic sigmoid of its score, which keeps the order.
+    """
+    if label.probability is not None:
+        return label.probability
+    return 0.5 * (1 + math.tanh(label.score / 2))

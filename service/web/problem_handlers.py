@@ -20,7 +20,7 @@ from longtail.models.errors import LongtailError
 from longtail.service.errors import QueueFullError
 from longtail.service.schemas.problem import Problem, ProblemDetail
 from longtail.service.web.deps import service_of
-from longtail.service.web.scopes import INFERENCE_PROTOCOL, PROTOCOL_PATHS, is_under, path_of
+from longtail.service.web.scopes import path_of, rules_of
 from longtail.service.wire.problems import (
     INTERNAL,
     INVALID,
@@ -88,8 +88,9 @@ def problem_response(
 ) -> Response:
     """Return the answer for a problem, and count it."""
     service_of(request).telemetry.count_problem(kind.slug)
-    if kind.status == 422 and is_under(path_of(request.scope), *PROTOCOL_PATHS):
-        kind = replace(kind, status=400)
+    rules = rules_of(path_of(request.scope))
+    if kind.status == 422 and rules is not None:
+        kind = replace(kind, status=rules.invalid_status)
     headers = dict(headers or {})
     if kind.retry_after_s is not None:
         headers.setdefault("Retry-After", str(kind.retry_after_s))
@@ -110,7 +111,8 @@ def problem_body(
     }
     if errors is not None:
         problem["errors"] = [each.model_dump() for each in errors]
-    if is_under(path_of(scope), INFERENCE_PROTOCOL):
+    rules = rules_of(path_of(scope))
+    if rules is not None and rules.names_error:
         problem["error"] = detail
     # ASCII, because a path or a pointer may hold what UTF-8 can't: lone surrogates.
     return json.dumps(problem).encode("ascii")
@@ -179,8 +181,9 @@ def set_media_types(document: dict[str, Any]) -> dict[str, Any]:
     """Let an OpenAPI document say that errors are problem documents; returns the same one."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path, operations in document["paths"].items():
+        rules = rules_of(path)
         for operation in operations.values():
-            if is_under(path, *PROTOCOL_PATHS):
+            if rules is not None and rules.invalid_status != 422:
                 operation["responses"].pop("422", None)
             for status, response in operation["responses"].items():
                 if status[0] in "45":

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from starlette.types import Scope
 
+from longtail.extensions import Paths, extensions
+
 STREAM_PATHS = frozenset({"/v1/batch"})
 """Whose bodies may be of any length, because they are never held whole."""
 PAGE_PREFIX = "/page/"
 DOCS_PATH = "/docs"
-INFERENCE_PROTOCOL = "/v2"
-PROTOCOL_PATHS = (INFERENCE_PROTOCOL, "/v1/projects")
-"""Where paths of protocols begin that say 400 where our own routes say 422."""
-QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
-"""Those that are asked all the time; their log lines are for debugging."""
+EXTENSION_PATHS = tuple(x.paths for x in extensions() if x.paths is not None)
+HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"}).union(
+    *(paths.health for paths in EXTENSION_PATHS)
+)
+"""Paths that are asked all the time; their log lines are for debugging."""
 _LOG_FIELDS = "log_fields"
 _REQUEST_ID = "request_id"
 _IS_CLIENT_GONE = "is_client_gone"
@@ -26,6 +28,11 @@ CLIENT_GONE_STATUS = 499
 def is_under(path: str, *prefixes: str) -> bool:
     """Whether a path is one of these or below one of them."""
     return any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes)
+
+
+def rules_of(path: str) -> Paths | None:
+    """Return the rules of a path that belongs to an extension."""
+    return next((rules for rules in EXTENSION_PATHS if is_under(path, rules.prefix)), None)
 
 
 def path_of(scope: Scope) -> str:

@@ -1,5 +1,7 @@
 """What tests of extensions share with those of the service."""
 
+import pytest
+
 from tests.service.conftest import (  # noqa: F401  # fixtures
     _without_libraries_and_settings,
     client,
@@ -18,3 +20,11 @@ from tests.service.conftest import (  # noqa: F401  # fixtures
     two_versions,
     wait_for_loading,
 )
+
+
+@pytest.fixture
+def open_feedback(open_admin, tmp_path):
+    """Starts the service with a folder for feedback."""
+    return lambda loader=None, **settings: open_admin(
+        loader, **{"feedback": tmp_path / "feedback", "feedback_texts": True} | settings
+    )

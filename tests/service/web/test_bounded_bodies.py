@@ -8,12 +8,13 @@ import pytest
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
-from longtail.service.app import ROUTERS
-from longtail.service.protocols.annif_schemas import DocumentBatch, LearningBatch
-from longtail.service.protocols.label_studio_schemas import AnnotationsEvent, TasksRequest
-from longtail.service.protocols.tensors import InferRequest
+from longtail.ext.annif.schemas import DocumentBatch, LearningBatch
+from longtail.ext.label_studio.schemas import AnnotationsEvent, TasksRequest
+from longtail.ext.open_inference.tensors import InferRequest
+from longtail.service.app import create_app
 from longtail.service.schemas.feedback import FeedbackRequest
 from longtail.service.schemas.predict import PredictRequest
+from longtail.service.settings import Settings
 from longtail.service.web import json_body
 from longtail.service.web.json_body import parse_json_body
 from longtail.service.wire.json_text import MAX_ELEMENTS, check_elements
@@ -112,6 +113,6 @@ def test_large_bodies_are_parsed_by_another_thread(client, monkeypatch):
 
 
 def test_no_route_has_a_body_that_the_framework_parses():
-    routes = [route for router in ROUTERS for route in router.routes]
+    routes = create_app(Settings.model_construct()).state.routes
     assert all(isinstance(route, APIRoute) and route.body_field is None for route in routes)
     assert len(routes) > 30

@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
+from longtail.ext.label_studio.label_config import Choice, Control, controls_of
+from longtail.ext.label_studio.schemas import TaxonomyItem
 from longtail.models.errors import DataError, LabelNotFoundError, RequestError
 from longtail.models.files.validation import problem_in_words
 from longtail.models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
-from longtail.service.protocols.label_config import Choice, Control, controls_of
-from longtail.service.protocols.label_studio_schemas import TaxonomyItem
 from longtail.service.schemas.base import Listed, Text
 from longtail.service.schemas.feedback import MAX_LABELS
 from longtail.service.versions.serving import LoadedModel

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from longtail.ext.label_studio.label_config import controls_of
 from longtail.models.errors import RequestError
 from longtail.service.feedback.store import FeedbackStore
-from longtail.service.protocols.label_config import controls_of
 
 CONFIG = """<View>
   <Text name="text" value="$text"/>
@@ -25,14 +25,6 @@ TAXONOMY = """<View><Text name="t" value="$text"/>
 <Choice value="Label 2"><Choice value="Label 4"/></Choice></Taxonomy></View>"""
 BOMB = '<View><Text name="t" value="{}"/><Taxonomy name="l" toName="t" apiUrl="x"/></View>'
 PROJECT = {"id": 3, "created_at": "2026-03-01T10:00:00.123456Z", "label_config": CONFIG}
-
-
-@pytest.fixture
-def open_feedback(open_admin, tmp_path):
-    """Starts the service with a folder for feedback."""
-    return lambda loader=None, **settings: open_admin(
-        loader, **{"feedback": tmp_path / "feedback", "feedback_texts": True} | settings
-    )
 
 
 @pytest.fixture

@@ -17,17 +17,12 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from longtail.models.errors import RequestError
-from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.results import LabelScore, Prediction
-from longtail.service.engine.queries import Query as EngineQuery
-from longtail.service.protocols.annif import score_of
-from longtail.service.protocols.label_studio_labels import (
+from longtail.ext.label_studio.labels import (
     ControlLabels,
     labels_of,
     taxonomy_items,
 )
-from longtail.service.protocols.label_studio_schemas import (
+from longtail.ext.label_studio.schemas import (
     AnnotationEvent,
     AnnotationsEvent,
     DeletionEvent,
@@ -45,11 +40,15 @@ from longtail.service.protocols.label_studio_schemas import (
     TaxonomyItem,
     WebhookReceipt,
 )
+from longtail.models.errors import RequestError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.results import LabelScore, Prediction
+from longtail.service.engine.queries import Query as EngineQuery
 from longtail.service.schemas.base import Version, schemas_of
 from longtail.service.schemas.feedback import FeedbackEntry, NewLabel
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.versions.serving import LoadedModel
-from longtail.service.web.answering import answer_request
+from longtail.service.web.answering import answer_request, score_of
 from longtail.service.web.deps import Service, ServiceDep, require_known_query
 from longtail.service.web.feedback import replace_feedback, writer_of
 from longtail.service.web.json_body import JsonBody, checked, off_the_loop

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.service.protocols.annif import score_of
+from longtail.service.web.answering import score_of
 
 SUGGEST = "/v1/projects/longtail/suggest"
 BATCH = "/v1/projects/longtail/suggest-batch"

@@ -7,7 +7,6 @@ of Annif.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,10 +17,7 @@ import fastapi
 from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 
-from longtail.models.errors import RequestError
-from longtail.models.feedback import sha256_of
-from longtail.models.results import LabelScore
-from longtail.service.protocols.annif_schemas import (
+from longtail.ext.annif.schemas import (
     ApiInfo,
     DocumentBatch,
     DocumentSuggestions,
@@ -37,10 +33,13 @@ from longtail.service.protocols.annif_schemas import (
     Vocabulary,
     VocabularyList,
 )
+from longtail.models.errors import RequestError
+from longtail.models.feedback import sha256_of
+from longtail.models.results import LabelScore
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.versions.serving import LoadedModel, Serving
-from longtail.service.web.answering import answer_request, written_off_the_loop
+from longtail.service.web.answering import answer_request, score_of, written_off_the_loop
 from longtail.service.web.deps import Service, ServiceDep, media_type_of
 from longtail.service.web.feedback import store_feedback
 from longtail.service.web.json_body import JsonBody, off_the_loop, validated
@@ -194,16 +193,6 @@ def projects_of(serving: Serving) -> Mapping[str, Project]:
         name, title = f"{NAME}-{number}", f"Longtail version {number}"
         projects |= _named(name, title, serving.models[number], number, lists_scorers=False)
     return projects
-
-
-def score_of(label: LabelScore) -> float:
-    """Return the score of a label from 0 to 1, as Annif has them.
-
-    The label's probability; else the logistic sigmoid of its score, which keeps the order.
-    """
-    if label.probability is not None:
-        return label.probability
-    return 0.5 * (1 + math.tanh(label.score / 2))
 
 
 def parse_form(body: bytes) -> dict[str, str]:

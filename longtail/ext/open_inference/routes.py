@@ -1,7 +1,7 @@
 """The Open Inference Protocol, version 2, over REST (`/v2`), so that its clients can ask us.
 
 https://github.com/kserve/open-inference-protocol; with the binary tensor data extension. One model,
-`longtail`, whose versions are those of the registry. `longtail.service.protocols.tensors` reads and
+`longtail`, whose versions are those of the registry. `longtail.ext.open_inference.tensors` reads and
 writes the bodies.
 """
 
@@ -14,7 +14,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from longtail.service.protocols.tensors import (
+from longtail.ext.open_inference.tensors import (
     INPUT,
     OUTPUTS,
     InferRequest,
@@ -31,7 +31,6 @@ from longtail.service.web.deps import Service, ServiceDep
 from longtail.service.web.encodings import accepts_gzip
 from longtail.service.web.json_body import checked, off_the_loop
 from longtail.service.web.problem_handlers import responses
-from longtail.service.web.scopes import INFERENCE_PROTOCOL
 from longtail.service.wire.problems import Kind, KindError
 
 MODEL = "longtail"
@@ -39,7 +38,7 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 _NO_MODEL = Kind("model-not-found", 404, "No such model version is loaded")
 _MAX_DIGITS = 18
 
-router = APIRouter(prefix=INFERENCE_PROTOCOL, tags=["Open Inference Protocol"])
+router = APIRouter(prefix="/v2", tags=["Open Inference Protocol"])
 
 ModelName = Annotated[str, Path(description=f"`{MODEL}`.")]
 ModelVersion = Annotated[str, Path(description="Number of the version, or `current`.")]
