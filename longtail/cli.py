@@ -100,12 +100,11 @@ def _add_commands(app: typer.Typer) -> None:
         import longtail.training.cli
         from longtail.commands.demo import demo
         from longtail.commands.learn import learn
-        from longtail.commands.promote import promote
         from longtail.commands.vocabulary_changes import apply, diff
         from longtail.training.commands.vocabulary import vocabulary_app
 
         longtail.training.cli.add_commands(app)
-        for each in (learn, promote, demo):
+        for each in (learn, demo):
             app.command(each.__name__)(each)
         vocabulary_app.command("diff")(diff)
         vocabulary_app.command("apply")(apply)

@@ -13,7 +13,7 @@ from typer.cli import get_docs_for_click
 
 import longtail
 from docs.generation.markdown import code, sentence, table
-from longtail.models.promotion.rules import PromotionRules
+from longtail.ext.promotion.rules import PromotionRules
 
 
 def render() -> str:

@@ -150,7 +150,7 @@ def _promised(precision: float, judged: Counter[str]) -> str:
     """
     import numpy as np
 
-    from longtail.service.canary.sequential import rate_bounds
+    from longtail.service.telemetry.sequential import rate_bounds
 
     right, total = np.array([float(judged["accepted"])]), np.array([float(judged.total())])
     (lower,), (upper,) = rate_bounds(right, total, 0.05)

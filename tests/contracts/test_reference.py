@@ -10,7 +10,7 @@ import pytest
 import typer
 
 import longtail
-from longtail.models.promotion.rules import PromotionRules
+from longtail.ext.promotion.rules import PromotionRules
 from longtail.service.middleware.security import ADMIN_OFF, NO_KEY
 from longtail.service.settings import describe_settings
 from longtail.service.web.problem_handlers import HTTP_KINDS

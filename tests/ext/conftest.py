@@ -20,10 +20,11 @@ from tests.service.conftest import (  # noqa: F401  # fixtures
     two_versions,
     wait_for_loading,
 )
+from tests.training.conftest import write_feedback  # noqa: F401
 
 
 @pytest.fixture
-def open_feedback(open_admin, tmp_path):
+def open_feedback(open_admin, tmp_path):  # noqa: F811  # the fixture
     """Starts the service with a folder for feedback."""
     return lambda loader=None, **settings: open_admin(
         loader, **{"feedback": tmp_path / "feedback", "feedback_texts": True} | settings

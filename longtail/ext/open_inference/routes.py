@@ -1,7 +1,7 @@
 """The Open Inference Protocol, version 2, over REST (`/v2`), so that its clients can ask us.
 
 https://github.com/kserve/open-inference-protocol; with the binary tensor data extension. One model,
-`longtail`, whose versions are those of the registry. `longtail.ext.open_inference.tensors` reads and
+`longtail`, whose versions are those of the registry. `tensors` beside this reads and
 writes the bodies.
 """
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from longtail.ext.promotion.decision import Decision
+from longtail.ext.promotion.judge import HeldOut
+from longtail.ext.promotion.log import LOG_NAME, PromotionLog
+from longtail.ext.promotion.promote import promote
+from longtail.ext.promotion.rules import PromotionRules
 from longtail.models.bundle.bundle import LABELS_NAME, write_bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError
-from longtail.models.promotion.decision import Decision
-from longtail.models.promotion.log import LOG_NAME, PromotionLog
-from longtail.models.promotion.rules import PromotionRules
 from longtail.training.data.dataset import open_dataset
-from longtail.training.promotion.judge import HeldOut
-from longtail.training.promotion.promote import promote
 
 RULES = PromotionRules(
     require="not-worse", min_documents=10, margin=0.1, max_slowdown=1e6, max_size_ratio=2.0

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy import stats
 
-from longtail.models.promotion.rules import BETTER, PromotionRules
+from longtail.ext.promotion.rules import BETTER, PromotionRules
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, label_subsets
 from longtail.training.evaluation.metrics import (
     RankedEvaluation,

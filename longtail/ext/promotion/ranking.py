@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
+from longtail.ext.promotion.paired import K
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.options import RankingOptions
@@ -23,7 +24,6 @@ from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.metrics import RankedEvaluation, join_truth
-from longtail.training.promotion.paired import K
 
 NUM_TIMED = 40
 """Texts, spread over the split, that both versions are timed on."""

@@ -2,8 +2,8 @@
 
 import pytest
 
+from longtail.ext.promotion.rules import rules_of
 from longtail.models.errors import ConfigError
-from longtail.models.promotion.rules import rules_of
 
 
 @pytest.mark.parametrize(

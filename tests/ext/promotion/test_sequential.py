@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from longtail.models.promotion.rules import PromotionRules
-from longtail.service.canary.arms import Arm
-from longtail.service.canary.comparison import compare_arms
-from longtail.service.canary.sequential import rate_bounds
+from longtail.ext.promotion.arms import Arm
+from longtail.ext.promotion.comparison import compare_arms
+from longtail.ext.promotion.rules import PromotionRules
+from longtail.service.telemetry.sequential import rate_bounds
 
 NUM_CANARIES = 400
 

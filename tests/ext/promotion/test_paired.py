@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.models.promotion.rules import PromotionRules
+from longtail.ext.promotion.paired import holm, objections, quality_tests
+from longtail.ext.promotion.rules import PromotionRules
 from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     document_values_at,
@@ -14,7 +15,6 @@ from longtail.training.evaluation.metrics import (
     precision_at,
     propensity_scored_precision_at,
 )
-from longtail.training.promotion.paired import holm, objections, quality_tests
 
 NUM_PAIRS = 200
 NUM_LABELS = 60

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from longtail.models.promotion.rules import NOT_WORSE, PromotionRules
-from longtail.service.canary.arms import Arm
-from longtail.service.canary.sequential import Rate, RateDifference, rate_difference
+from longtail.ext.promotion.arms import Arm
+from longtail.ext.promotion.rules import NOT_WORSE, PromotionRules
+from longtail.service.telemetry.sequential import Rate, RateDifference, rate_difference
 
 _NUM_MEASURES = 3
 

@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
-from longtail.models.bundle.registry import Registry
-from longtail.models.errors import DataError
-from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.promotion.rules import PromotionRules
-from longtail.training.data.dataset import open_dataset
-from longtail.training.promotion.feedback import (
+from longtail.ext.promotion.feedback import (
     JudgedDocument,
     new_feedback,
     shares_in_order,
     time_of,
 )
-from longtail.training.promotion.judge import HeldOut, judge
-from longtail.training.promotion.ranking import Version
+from longtail.ext.promotion.judge import HeldOut, judge
+from longtail.ext.promotion.ranking import Version
+from longtail.ext.promotion.rules import PromotionRules
+from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.training.data.dataset import open_dataset
 
 LENIENT = PromotionRules(
     require="not-worse", min_documents=10, margin=0.1, max_slowdown=1e6, max_size_ratio=2.0

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from longtail.ext.promotion.arms import Arm, read_arms
+from longtail.ext.promotion.comparison import Comparison, compare_arms
+from longtail.ext.promotion.decision import Decision, Pair
+from longtail.ext.promotion.log import PromotionLog
+from longtail.ext.promotion.rules import PromotionRules
 from longtail.models.errors import ConfigError, RequestError
-from longtail.models.promotion.decision import Decision, Pair
-from longtail.models.promotion.log import PromotionLog
-from longtail.models.promotion.rules import PromotionRules
-from longtail.service.canary.arms import Arm, read_arms
-from longtail.service.canary.comparison import Comparison, compare_arms
 from longtail.service.client.calls import NEVER, ClientError, ProblemError, Retry
 from longtail.service.client.client import Client
 from longtail.service.schemas.models import ModelSummary

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from longtail.extensions import Command, Extension
 from longtail.training.commands.corpus_options import with_read_option
 from longtail.training.commands.logs import configure_logging
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
@@ -21,12 +22,12 @@ from longtail.training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from longtail.ext.promotion.decision import Decision, Pair
+    from longtail.ext.promotion.log import PromotionLog
+    from longtail.ext.promotion.promote import Promotion
+    from longtail.ext.promotion.rules import PromotionRules
     from longtail.models.bundle.bundle import Bundle
     from longtail.models.bundle.registry import Registry
-    from longtail.models.promotion.decision import Decision, Pair
-    from longtail.models.promotion.log import PromotionLog
-    from longtail.models.promotion.rules import PromotionRules
-    from longtail.training.promotion.promote import Promotion
 
 
 @with_read_option
@@ -77,13 +78,13 @@ def promote(
     """
     configure_logging()
     from longtail.commands.feedback_files import feedback_file
+    from longtail.ext.promotion.judge import HeldOut
+    from longtail.ext.promotion.log import LOG_NAME, PromotionLog
+    from longtail.ext.promotion.promote import promote as promote_version
+    from longtail.ext.promotion.rules import rules_of
+    from longtail.ext.promotion.watch import check_access
     from longtail.models.bundle.registry import Registry
-    from longtail.models.promotion.log import LOG_NAME, PromotionLog
-    from longtail.models.promotion.rules import rules_of
-    from longtail.service.canary.watch import check_access
     from longtail.training.assessment.untrained import open_as_trained
-    from longtail.training.promotion.judge import HeldOut
-    from longtail.training.promotion.promote import promote as promote_version
 
     rules = rules_of(settings or [], share, minutes)
     key = _key_of(url, api_key_env)
@@ -125,7 +126,7 @@ def _try(
     pair: Pair,
     texts: Sequence[str],
 ) -> Decision:
-    from longtail.service.canary.watch import try_on_service
+    from longtail.ext.promotion.watch import try_on_service
 
     print(
         f"Version {pair.candidate} is tried on {url}: {100 * rules.share:g} % of the requests for "
@@ -164,3 +165,8 @@ def _tell(promotion: Promotion, log: PromotionLog) -> None:
             f"version {pair.candidate} is not promoted, version {pair.current} stays: {reasons}"
         )
     print(f"Version {pair.candidate} is promoted: {reasons}.")
+
+
+EXTENSION = Extension(
+    "promotion", commands=lambda: [Command("promote", promote)], needs_training=True
+)

@@ -4,11 +4,11 @@ from contextlib import suppress
 
 import pytest
 
+from longtail.ext.promotion.decision import Pair
+from longtail.ext.promotion.log import PromotionLog
+from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.watch import CanaryWatch
 from longtail.models.errors import RequestError
-from longtail.models.promotion.decision import Pair
-from longtail.models.promotion.log import PromotionLog
-from longtail.models.promotion.rules import PromotionRules
-from longtail.service.canary.watch import CanaryWatch
 from longtail.service.client.calls import ProblemError
 from longtail.service.client.client import Client
 

@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
+from longtail.ext.promotion.ranking import Version
 from longtail.models.errors import DataError
 from longtail.models.options import RankingOptions
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.data.feedback import read_feedback
-from longtail.training.promotion.ranking import Version
 
 METRIC = "judged pairs in order"
 _CHUNK = 256

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from longtail.ext.promotion.arms import Arm, read_arms
+from longtail.ext.promotion.decision import Pair
+from longtail.ext.promotion.log import PromotionLog
+from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.watch import CanaryWatch
 from longtail.models.errors import RequestError
-from longtail.models.promotion.decision import Pair
-from longtail.models.promotion.log import PromotionLog
-from longtail.models.promotion.rules import PromotionRules
-from longtail.service.canary.arms import Arm, read_arms
-from longtail.service.canary.watch import CanaryWatch
 from longtail.service.client.calls import ConnectionFailedError, ProblemError
 from longtail.service.schemas.problem import Problem
 from longtail.service.telemetry.metrics import Telemetry

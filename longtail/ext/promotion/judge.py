@@ -7,15 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from longtail.models.bundle.registry import Registry
-from longtail.models.errors import DataError, LongtailError
-from longtail.models.promotion.rules import PromotionRules
-from longtail.training.assessment.untrained import find_trained_on
-from longtail.training.calibration.reliability import calibration_error
-from longtail.training.data.dataset import Dataset
-from longtail.training.promotion.feedback import METRIC, new_feedback, shares_in_order, time_of
-from longtail.training.promotion.paired import PairedTest, objections, paired_test, quality_tests
-from longtail.training.promotion.ranking import (
+from longtail.ext.promotion.feedback import METRIC, new_feedback, shares_in_order, time_of
+from longtail.ext.promotion.paired import PairedTest, objections, paired_test, quality_tests
+from longtail.ext.promotion.ranking import (
     NUM_TIMED,
     Answers,
     Numbering,
@@ -23,7 +17,13 @@ from longtail.training.promotion.ranking import (
     answer,
     milliseconds_a_text,
 )
-from longtail.training.promotion.verdict import Check, Verdict
+from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.verdict import Check, Verdict
+from longtail.models.bundle.registry import Registry
+from longtail.models.errors import DataError, LongtailError
+from longtail.training.assessment.untrained import find_trained_on
+from longtail.training.calibration.reliability import calibration_error
+from longtail.training.data.dataset import Dataset
 
 _FAULTS = (LongtailError, ValueError, ArithmeticError, IndexError)
 """What comes of weights that are no numbers, or of parts that don't fit."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from longtail.ext.promotion.decision import Decision, Pair
+from longtail.ext.promotion.judge import HeldOut, judge
+from longtail.ext.promotion.log import PromotionLog
+from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.verdict import Verdict
 from longtail.models.bundle.bundle import read_manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleError, ConfigError
-from longtail.models.promotion.decision import Decision, Pair
-from longtail.models.promotion.log import PromotionLog
-from longtail.models.promotion.rules import PromotionRules
-from longtail.training.promotion.judge import HeldOut, judge
-from longtail.training.promotion.verdict import Verdict
 
 _NUM_PROBES = 16
 _PROBE_CHARACTERS = 2000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longtail.models.promotion.log import PromotionLog
+from longtail.ext.promotion.log import PromotionLog
 
 PAIR = {"candidate_digest": "b", "current_digest": "a"}
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from longtail.ext.promotion.paired import PairedTest
 from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
-from longtail.training.promotion.paired import PairedTest
 
 
 @dataclass(frozen=True, slots=True)
