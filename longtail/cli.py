@@ -100,14 +100,10 @@ def _add_commands(app: typer.Typer) -> None:
         import longtail.training.cli
         from longtail.commands.demo import demo
         from longtail.commands.learn import learn
-        from longtail.commands.vocabulary_changes import apply, diff
-        from longtail.training.commands.vocabulary import vocabulary_app
 
         longtail.training.cli.add_commands(app)
         for each in (learn, demo):
             app.command(each.__name__)(each)
-        vocabulary_app.command("diff")(diff)
-        vocabulary_app.command("apply")(apply)
     longtail.service.cli.add_commands(app)
     registry_app.command("add-label")(add_label)
     _add_extensions(app)

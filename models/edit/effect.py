@@ -17,8 +17,7 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.errors import DataError
 from longtail.models.kinds.storage import read_parts
-from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.changes.changes import row_in_use
+from longtail.models.labels.catalogue import Label, LabelCatalogue, row_in_use
 from longtail.models.names import NAMES
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor

@@ -262,3 +262,15 @@ def _fields_of(label: Label) -> dict[str, object]:
     """Return what stands in a line; optional fields that hold nothing are left out."""
     values = ((each.name, getattr(label, each.name)) for each in fields(label))
     return {name: value for name, value in values if value or name in _REQUIRED}
+
+
+def row_in_use(catalogue: LabelCatalogue, label_id: str) -> int | None:
+    """Return the row of a label, or of the one that replaces it; None where there is none."""
+    row, seen = catalogue.row_of_id(label_id), set[str]()
+    while row is not None and catalogue[row].is_retired:
+        label = catalogue[row]
+        if len(label.replaced_by) != 1 or label.id in seen:
+            return None
+        seen.add(label.id)
+        row = catalogue.row_of_id(label.replaced_by[0])
+    return row

@@ -23,10 +23,10 @@ from machine import begin
 from recording import Table, add_json_option, keep
 from scipy.sparse import random_array
 
+from longtail.ext.editions.applying import apply_changes
+from longtail.ext.editions.states import compare_states, read_state, state_of
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
-from longtail.models.edit.vocabulary.applying import apply_changes
-from longtail.models.edit.vocabulary.states import compare_states, read_state, state_of
 from longtail.models.kinds.storage import write_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.writing import jsonl_lines

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("models", "training", "service")
+FOLDERS = ("models", "training", "service", "longtail/ext")
 NUM_ELEMENTS = 1_000_000
 MEMBERS = ",".join(f'"k{number}":' for number in range(NUM_ELEMENTS))
 MAX_EXTRA_BYTES = 256 * 2**20
@@ -58,7 +58,8 @@ def forms():
     for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
         for name, node in calls_of(path):
             if name == "json_forms":
-                module = ".".join(("longtail", *path.relative_to(ROOT).with_suffix("").parts))
+                name = path.relative_to(ROOT).with_suffix("").as_posix()
+                module = f"longtail/{name.removeprefix('longtail/')}".replace("/", ".")
                 found.append((module, ast.unparse(node)))
     return found
 

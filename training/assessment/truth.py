@@ -9,8 +9,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
-from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.labels.changes.changes import row_in_use
+from longtail.models.labels.catalogue import LabelCatalogue, row_in_use
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.data.dataset import Dataset
 

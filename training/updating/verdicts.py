@@ -10,8 +10,7 @@ from jaxtyping import Bool
 
 from longtail.models.bundle.trained_on import digest_of
 from longtail.models.feedback import Entry, ProposedLabel, sha256_of
-from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.changes.changes import row_in_use
+from longtail.models.labels.catalogue import Label, LabelCatalogue, row_in_use
 from longtail.training.data.dataset import Dataset
 
 _NEW = "new:"

@@ -11,16 +11,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.manifest import Manifest
-from longtail.models.edit.rewriting import (
-    VECTORS,
-    encoded_label_texts,
-    model_to_extend,
-    write_changed,
-)
-from longtail.models.edit.vocabulary.labels import ChangedLabels, catalogue_of, changed_labels
-from longtail.models.edit.vocabulary.rows import (
+from longtail.ext.editions.changes import VocabularyChanges
+from longtail.ext.editions.labels import ChangedLabels, catalogue_of, changed_labels
+from longtail.ext.editions.rows import (
     FitRows,
     Weights,
     changed_names,
@@ -30,12 +23,19 @@ from longtail.models.edit.vocabulary.rows import (
     merged_sparse,
     with_merged_labels,
 )
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Manifest
+from longtail.models.edit.rewriting import (
+    VECTORS,
+    encoded_label_texts,
+    model_to_extend,
+    write_changed,
+)
 from longtail.models.errors import DataError
 from longtail.models.kinds.registry import KINDS, kinds_of_new_labels, with_own_models
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.storage import read_model
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.labels.changes.changes import VocabularyChanges
 from longtail.models.labels.text import text_for_encoder
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, LINEAR, NAMES, NEIGHBOURS

@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 
 from longtail.models.errors import DataError
 from longtail.models.files.typed_json import json_forms
-from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.catalogue import Label
 
 TEXT_FIELDS = ("name", "names", "alternative_names", "description", "notation")
 """Fields of a label that are its texts."""
@@ -160,15 +160,3 @@ def _check_texts(renaming: Renaming, where: str) -> None:
                 f"{where}: renamed label {renaming.id!r}: {name} is {value!r}; expected a text, a "
                 f"list or an object of texts, of {', '.join(TEXT_FIELDS)}"
             )
-
-
-def row_in_use(catalogue: LabelCatalogue, label_id: str) -> int | None:
-    """Return the row of a label, or of the one that replaces it; None where there is none."""
-    row, seen = catalogue.row_of_id(label_id), set[str]()
-    while row is not None and catalogue[row].is_retired:
-        label = catalogue[row]
-        if len(label.replaced_by) != 1 or label.id in seen:
-            return None
-        seen.add(label.id)
-        row = catalogue.row_of_id(label.replaced_by[0])
-    return row

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from longtail.ext.editions.applying import Applied, apply_changes
+from longtail.ext.editions.changes import VocabularyChanges
+from longtail.ext.editions.difference import difference
+from longtail.ext.editions.rows import merged_counts, with_merged_labels
+from longtail.ext.editions.states import compare_states, state_of
 from longtail.models.bundle.bundle import Bundle, open_bundle
-from longtail.models.edit.vocabulary.applying import Applied, apply_changes
-from longtail.models.edit.vocabulary.rows import merged_counts, with_merged_labels
-from longtail.models.edit.vocabulary.states import compare_states, state_of
 from longtail.models.errors import DataError
 from longtail.models.kinds.registry import KINDS
 from longtail.models.kinds.storage import read_model, read_parts
 from longtail.models.labels.catalogue import Label
-from longtail.models.labels.changes.changes import VocabularyChanges
-from longtail.models.labels.changes.difference import difference
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import NEIGHBOURS

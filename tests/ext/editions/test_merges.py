@@ -2,8 +2,8 @@
 
 import pytest
 
+from longtail.ext.editions.merges import read_merges
 from longtail.models.errors import DataError
-from longtail.models.labels.changes.merges import read_merges
 
 
 def test_a_label_is_replaced_by_one_or_several(tmp_path):

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from longtail.ext.editions.changes import VocabularyChanges
+from longtail.ext.editions.difference import Replacements, difference
 from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.bundle.manifest import MANIFEST_NAME
 from longtail.models.bundle.registry import Registry
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.kinds.names import named_labels
 from longtail.models.labels.catalogue import Label
-from longtail.models.labels.changes.changes import VocabularyChanges
-from longtail.models.labels.changes.difference import Replacements, difference
 from longtail.models.labels.files import MAX_PROBLEMS, form_of, read_label_file
 from longtail.models.names import NAMES
 
@@ -81,7 +81,7 @@ def compare_states(
     """Return what has changed; other names are compared as far as both states keep them.
 
     Raises:
-        DataError: As `longtail.models.labels.changes.difference.difference` does.
+        DataError: As `longtail.ext.editions.difference.difference` does.
     """
     kept = [x for x in (old.max_alternative_names, new.max_alternative_names) if x is not None]
     return difference(old.labels, new.labels, merges, max_alternative_names=min(kept, default=None))

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from longtail.models.errors import DataError
-from longtail.models.labels.catalogue import Label
-from longtail.models.labels.changes.changes import (
+from longtail.ext.editions.changes import (
     TEXT_FIELDS,
     Deprecation,
     Renaming,
@@ -17,6 +15,8 @@ from longtail.models.labels.changes.changes import (
     Replacement,
     VocabularyChanges,
 )
+from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import Label
 
 logger = logging.getLogger(__name__)
 Replacements = Mapping[str, tuple[str, ...]]

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
-from longtail.models.edit.vocabulary.labels import ChangedLabels
+from longtail.ext.editions.labels import ChangedLabels
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.matcher import FindHistory
 from longtail.models.lexical.name_model import NameModel, named_label

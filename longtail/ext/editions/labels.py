@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Int64
 
+from longtail.ext.editions.changes import Replacement, VocabularyChanges, texts_of
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.edit.rewriting import added_label
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.changes.changes import Replacement, VocabularyChanges, texts_of
 from longtail.models.labels.text import keyword_part, pseudo_description
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from longtail.ext.editions.changes import TEXT_FIELDS, VocabularyChanges, texts_of
+from longtail.ext.editions.difference import difference
 from longtail.models.labels.catalogue import Label
-from longtail.models.labels.changes.changes import TEXT_FIELDS, VocabularyChanges, texts_of
-from longtail.models.labels.changes.difference import difference
 
 IDS = [f"u:{letter}" for letter in "abcdefghijkl"]
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from longtail.models.labels.catalogue import Label
-from longtail.models.labels.changes.changes import (
+from longtail.ext.editions.changes import (
     Deprecation,
     Renaming,
     Reparenting,
     Replacement,
     VocabularyChanges,
 )
+from longtail.models.labels.catalogue import Label
 
 MAX_EXAMPLES = 5
 _MAX_CHARACTERS = 60

@@ -15,13 +15,14 @@ from longtail.commands.changed_version import (
     MeasureOption,
     publish_changed,
 )
+from longtail.extensions import Command, Extension
 from longtail.training.commands.logs import configure_logging
 from longtail.training.options import OverwriteOption, RegistryOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+    from longtail.ext.editions.applying import Applied, Split
+    from longtail.ext.editions.changes import VocabularyChanges
     from longtail.models.bundle.bundle import Bundle
-    from longtail.models.edit.vocabulary.applying import Applied, Split
-    from longtail.models.labels.changes.changes import VocabularyChanges
 
 DEFAULT_REGISTRY = Path("registry")
 _MAX_IDS = 5
@@ -52,11 +53,11 @@ def diff(
 ) -> None:
     """Compare two states of a vocabulary: new, renamed, merged, split, deprecated, re-parented."""
     configure_logging()
-    from longtail.models.edit.vocabulary.states import compare_states, read_state
+    from longtail.ext.editions.report import report_lines
+    from longtail.ext.editions.states import compare_states, read_state
     from longtail.models.files.durable import write_lines_durably
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_file
-    from longtail.models.labels.changes.report import report_lines
 
     if output is not None:
         inputs = [path for path in (old, new, merges) if path is not None]
@@ -92,8 +93,8 @@ def apply(
     configure_logging()
     from tqdm import tqdm
 
+    from longtail.ext.editions.applying import apply_changes
     from longtail.models.bundle.registry import Registry
-    from longtail.models.edit.vocabulary.applying import apply_changes
     from longtail.training.sparse.refit import fitting_as
 
     store = Registry(registry)
@@ -123,11 +124,11 @@ def _changes(
     source: Path, bundle: Bundle, merges: Path | None, language: str | None
 ) -> VocabularyChanges:
     """Return the changes of a file; of a vocabulary, those that the bundle does not follow yet."""
-    from longtail.models.edit.vocabulary.states import compare_states, read_state, state_of
+    from longtail.ext.editions.changes import VocabularyChanges
+    from longtail.ext.editions.states import compare_states, read_state, state_of
     from longtail.models.errors import ConfigError
     from longtail.models.files.outputs import check_readable_file
     from longtail.models.files.text_files import raw_blocks
-    from longtail.models.labels.changes.changes import VocabularyChanges
 
     if source.suffix != ".json":
         return compare_states(
@@ -144,8 +145,8 @@ def _changes(
 
 def _merges(path: Path | None) -> dict[str, tuple[str, ...]]:
     """Return what replaces labels, of a file; nothing without one."""
+    from longtail.ext.editions.merges import read_merges
     from longtail.models.files.outputs import check_readable_file
-    from longtail.models.labels.changes.merges import read_merges
 
     if path is None:
         return {}
@@ -201,3 +202,13 @@ def _print_more(number: int) -> None:
 def _listed(ids: tuple[str, ...]) -> str:
     more = f" and {len(ids) - _MAX_IDS:,} more" if len(ids) > _MAX_IDS else ""
     return ", ".join(ids[:_MAX_IDS]) + more
+
+
+EXTENSION = Extension(
+    "editions",
+    commands=lambda: [
+        Command("diff", diff, group="vocabulary"),
+        Command("apply", apply, group="vocabulary"),
+    ],
+    needs_training=True,
+)
