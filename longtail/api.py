@@ -176,13 +176,13 @@ def learn(
         LongtailError: As `longtail learn` does; says what, where, and what to do.
     """
     from longtail.commands.feedback_files import open_feedback
-    from longtail.commands.learn import not_current, verdicts_in_words
+    from longtail.ext.learn.extension import not_current, verdicts_in_words
+    from longtail.ext.learn.learn import LearningRun
+    from longtail.ext.learn.learn import learn as learn_from
     from longtail.models.bundle.registry import Registry
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.formats.options import RECOGNISED
     from longtail.training.runtime.progress import progress_shown
-    from longtail.training.updating.learn import LearningRun
-    from longtail.training.updating.learn import learn as learn_from
 
     said, store = open_feedback(feedback), Registry(registry)
     dataset = open_as_trained(Path(data), corpus or RECOGNISED, [store.open(version)])

@@ -99,11 +99,9 @@ def _add_commands(app: typer.Typer) -> None:
     if find_spec("longtail.training"):
         import longtail.training.cli
         from longtail.commands.demo import demo
-        from longtail.commands.learn import learn
 
         longtail.training.cli.add_commands(app)
-        for each in (learn, demo):
-            app.command(each.__name__)(each)
+        app.command("demo")(demo)
     longtail.service.cli.add_commands(app)
     registry_app.command("add-label")(add_label)
     _add_extensions(app)

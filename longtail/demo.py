@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Int64
 from scipy.sparse import csr_array
 
+from longtail import training
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
 from longtail.models.extras import is_packaged_installed
@@ -36,6 +37,7 @@ from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.pipeline.train import Run, train
 from longtail.training.runtime.progress import progress_shown
 
+DEMO_DATA = Path(training.__path__[0]) / "demo_data"
 _SECONDS = 120.0
 """For the service to be ready, or to take up a version."""
 _PAUSE_S = 0.1

@@ -18,10 +18,10 @@ def demo(
     serve: Annotated[bool, typer.Option(help="Go on serving at the end, until Ctrl-C.")] = True,
 ) -> None:
     """Train, serve and measure a small model, and a better one while the first one serves."""
-    import longtail
+    from longtail.demo import DEMO_DATA
     from longtail.demo import demo as run
 
     run(
-        longtail.DEMO_DATA, registry, work, port,
+        DEMO_DATA, registry, work, port,
         without_encoder=without_encoder, keeps_serving=serve,
     )  # fmt: skip

@@ -26,6 +26,7 @@ import numpy as np
 from machine import begin
 from recording import Table, add_json_option, keep
 
+from longtail.ext.learn.learn import LearningRun, learn
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.kinds.registry import without_encoder
@@ -48,7 +49,6 @@ from longtail.training.evaluation.metrics import (
 )
 from longtail.training.pipeline.train import Run, train
 from longtail.training.runtime.run_log import STAGES_NAME
-from longtail.training.updating.learn import LearningRun, learn
 
 FEWEST, MOST = 2, 20
 """Training documents of a hidden label."""

@@ -58,8 +58,8 @@ def forms():
     for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
         for name, node in calls_of(path):
             if name == "json_forms":
-                name = path.relative_to(ROOT).with_suffix("").as_posix()
-                module = f"longtail/{name.removeprefix('longtail/')}".replace("/", ".")
+                file = path.relative_to(ROOT).with_suffix("").as_posix()
+                module = f"longtail/{file.removeprefix('longtail/')}".replace("/", ".")
                 found.append((module, ast.unparse(node)))
     return found
 

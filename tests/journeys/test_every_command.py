@@ -84,7 +84,7 @@ def things(place, monkeypatch):
     (place / "circle").symlink_to("circle")
     monkeypatch.setattr("longtail.service.server.serve", lambda app: None)
     monkeypatch.setattr("longtail.service.telemetry.logs.configure_logging", lambda *_: None)
-    monkeypatch.setattr(longtail, "DEMO_DATA", place / "no-demo-data")
+    monkeypatch.setattr("longtail.demo.DEMO_DATA", place / "no-demo-data")
     return place
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from longtail.ext.learn.learn import LearningRun, learn
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.errors import BundleError, ConfigError
@@ -24,7 +25,6 @@ from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.feedback import read_feedback
 from longtail.training.pipeline import fittings
-from longtail.training.updating.learn import LearningRun, learn
 
 CENTROIDS = "centroids"
 SCORERS = ["sparse", "names", CENTROIDS, "ensemble"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
+from longtail.ext.learn.learn import LearningRun, learn
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label
@@ -21,7 +22,6 @@ from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.feedback import read_feedback
 from longtail.training.memory import vectors as remembered
-from longtail.training.updating.learn import LearningRun, learn
 
 TEXTS = ("a river of fish and the law", "steel trade")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from longtail.ext.learn.verdicts import Verdicts, read_verdicts
 from longtail.models.feedback import Entry, ProposedLabel, sha256_of
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.training.data.dataset import open_dataset
-from longtail.training.updating.verdicts import Verdicts, read_verdicts
 
 CATALOGUE = LabelCatalogue(
     [Label("1", "fish"), Label("2", "oil"), Label("3", "oil"), Label("4", "Olive  Duty")]

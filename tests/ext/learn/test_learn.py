@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from longtail.ext.learn.learn import Learned, LearningRun, learn
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.trained_on import NO_DIGEST, digests_of, read_trained_on
 from longtail.models.errors import ConfigError, DataError
@@ -20,7 +21,6 @@ from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.feedback import read_feedback
 from longtail.training.sparse.fit import fit_sparse_model
-from longtail.training.updating.learn import Learned, LearningRun, learn
 
 NEW_TEXT = "Rules on the trade in zebra hides and other hides of zebras\nZebra hides are traded."
 
@@ -233,7 +233,7 @@ def test_a_killed_run_resumes_after_the_rows_that_it_fitted(place, trained_spars
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("longtail.training.updating.learn.count_followed", killed)
+        patch.setattr("longtail.ext.learn.learn.count_followed", killed)
         with pytest.raises(KeyboardInterrupt):
             here.learn()
     assert here.registry.versions() == [1]

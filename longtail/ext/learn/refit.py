@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
+from longtail.ext.learn.documents import ChangedDocuments
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import pseudo_description, text_for_encoder
@@ -23,7 +24,6 @@ from longtail.training.memory.vectors import with_documents
 from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.sparse.descriptions import keywords_of_labels
 from longtail.training.sparse.fit import fit_label_rows
-from longtail.training.updating.documents import ChangedDocuments
 
 if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
     from longtail.models.parts.dense_parts import DenseParts

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from longtail.ext.learn.verdicts import TextVerdicts, smallest_digests
 from longtail.models.bundle.learned_from import Followed
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.options import RankingOptions
@@ -16,7 +17,6 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 from longtail.training.data.chunks import chunks
-from longtail.training.updating.verdicts import TextVerdicts, smallest_digests
 
 MOST_JUDGED = 2_000
 """Judged texts that are looked at, those of the smallest SHA-256; more only take longer."""

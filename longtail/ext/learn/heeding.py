@@ -18,6 +18,8 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array, vstack
 
+from longtail.ext.learn.documents import matrix_of
+from longtail.ext.learn.judged import FIRST, JudgedTexts, is_among
 from longtail.models.bundle.learned_from import Followed
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.kinds.registry import KINDS, without_encoder
@@ -35,8 +37,6 @@ from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, s
 from longtail.training.calibration.thresholds import best_threshold
 from longtail.training.data.chunks import chunks
 from longtail.training.pipeline.default_scorer import DefaultScorer, Lead, choose_default
-from longtail.training.updating.documents import matrix_of
-from longtail.training.updating.judged import FIRST, JudgedTexts, is_among
 
 logger = logging.getLogger(__name__)
 

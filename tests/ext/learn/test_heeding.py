@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from longtail.ext.learn.heeding import Heeding
+from longtail.ext.learn.judged import JudgedTexts
+from longtail.ext.learn.verdicts import TextVerdicts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.names import ENSEMBLE, NAMES, SPARSE
 from longtail.models.ranking.top_k import NO_LABEL
@@ -13,9 +16,6 @@ from longtail.training.calibration.ensemble import Blending, fit_blending
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.pipeline.default_scorer import DefaultScorer, choose_default
-from longtail.training.updating.heeding import Heeding
-from longtail.training.updating.judged import JudgedTexts
-from longtail.training.updating.verdicts import TextVerdicts
 
 NUM_LABELS, NEW = 13, 12
 """The last label was added by people: no dev document can have it."""

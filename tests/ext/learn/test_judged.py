@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from longtail.ext.learn.judged import JudgedTexts
+from longtail.ext.learn.verdicts import TextVerdicts
 from longtail.models.bundle.learned_from import Followed
-from longtail.training.updating.judged import JudgedTexts
-from longtail.training.updating.verdicts import TextVerdicts
 
 
 def judged(right: set[int], wrong: set[int]) -> JudgedTexts:

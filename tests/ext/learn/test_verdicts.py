@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import longtail
+from longtail.ext.learn.heeding import Heeding
 from longtail.models.bundle.registry import Registry
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.training.updating.heeding import Heeding
 
 pytestmark = pytest.mark.slow
 

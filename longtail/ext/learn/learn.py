@@ -10,6 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from longtail.ext.learn.documents import (
+    ChangedDocuments,
+    change_documents,
+    write_dev_corpus,
+)
+from longtail.ext.learn.heeding import Heeding
+from longtail.ext.learn.judged import JudgedTexts, count_followed
+from longtail.ext.learn.refit import refit
+from longtail.ext.learn.verdicts import Verdicts, read_verdicts
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.learned_from import LearnedFrom
 from longtail.models.bundle.manifest import Manifest
@@ -28,15 +37,6 @@ from longtail.training.data.overlap import with_splits_apart
 from longtail.training.pipeline.default_scorer import DefaultScorer
 from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
 from longtail.training.runtime.run_log import stage_cost
-from longtail.training.updating.documents import (
-    ChangedDocuments,
-    change_documents,
-    write_dev_corpus,
-)
-from longtail.training.updating.heeding import Heeding
-from longtail.training.updating.judged import JudgedTexts, count_followed
-from longtail.training.updating.refit import refit
-from longtail.training.updating.verdicts import Verdicts, read_verdicts
 
 logger = logging.getLogger(__name__)
 

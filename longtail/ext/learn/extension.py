@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from longtail.extensions import Command, Extension
 from longtail.training.commands.corpus_options import with_read_option
 from longtail.training.commands.logs import configure_logging
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
@@ -58,11 +59,11 @@ def learn(
     configure_logging()
     started = time.monotonic()
     from longtail.commands.feedback_files import open_feedback
+    from longtail.ext.learn.learn import LearningRun
+    from longtail.ext.learn.learn import learn as learn_from
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_not_in_registry
     from longtail.training.assessment.untrained import open_as_trained
-    from longtail.training.updating.learn import LearningRun
-    from longtail.training.updating.learn import learn as learn_from
 
     check_not_in_registry(work, registry, "--work")
     store = Registry(registry)
@@ -165,3 +166,6 @@ def _left_out(learned: LearnedFrom) -> str:
         "ids that are no labels": learned.unknown_labels,
     }
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
+EXTENSION = Extension("learn", commands=lambda: [Command("learn", learn)], needs_training=True)

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
+from longtail.ext.learn.verdicts import TextVerdicts, Verdicts, smallest_digests
 from longtail.models.bundle.trained_on import digests_of
 from longtail.models.files.durable import make_private_folder, write_lines_durably
 from longtail.models.labels.catalogue import LabelCatalogue
@@ -21,7 +22,6 @@ from longtail.training.assessment.truth import in_order_of
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.formats.hashed_parts import part_of
-from longtail.training.updating.verdicts import TextVerdicts, Verdicts, smallest_digests
 
 LEAST_DOCUMENTS = 10
 """Training documents of every label of a document that joins the dev split: documents of rarer
