@@ -22,7 +22,10 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 
     from fastapi import APIRouter
 
-BUILT_IN = ("annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn")
+BUILT_IN = (
+    "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
+    "feedback_report",
+)  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out."""
 GROUP = "longtail.extensions"
 

@@ -1,7 +1,5 @@
 """What tests of extensions share with those of the service."""
 
-import pytest
-
 from tests.service.conftest import (  # noqa: F401  # fixtures
     _without_libraries_and_settings,
     client,
@@ -20,12 +18,5 @@ from tests.service.conftest import (  # noqa: F401  # fixtures
     two_versions,
     wait_for_loading,
 )
+from tests.service.feedback.conftest import make_entry, open_feedback  # noqa: F401
 from tests.training.conftest import write_feedback  # noqa: F401
-
-
-@pytest.fixture
-def open_feedback(open_admin, tmp_path):  # noqa: F811  # the fixture
-    """Starts the service with a folder for feedback."""
-    return lambda loader=None, **settings: open_admin(
-        loader, **{"feedback": tmp_path / "feedback", "feedback_texts": True} | settings
-    )

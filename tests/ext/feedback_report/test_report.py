@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from longtail.models.feedback import ProposedLabel
-from longtail.service.feedback.store import FeedbackStore
-from longtail.service.offline.feedback_report import (
+from longtail.ext.feedback_report.report import (
     UNKNOWN_BAND,
     LabelBands,
     report_feedback,
 )
+from longtail.models.feedback import ProposedLabel
+from longtail.service.feedback.store import FeedbackStore
 
 END = datetime(2026, 3, 9, tzinfo=UTC)
 START = datetime(2026, 3, 2, tzinfo=UTC)
