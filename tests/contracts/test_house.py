@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("models", "training", "service", "research")
+PACKAGES = ("models", "training", "service", "longtail/ext", "research")
 MAX_FILES = 16
 MAX_LINES = 600
 
