@@ -1,9 +1,12 @@
-"""Collecting what a scorer answers about the documents of a split, beside the truth."""
+"""What a scorer answers about the documents of a split, beside the truth."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.options import RankingOptions
@@ -11,11 +14,51 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import UNLIKE_TRAINING
-from longtail.training.calibration.promises import AnsweredDocuments
 from longtail.training.calibration.scored_pairs import Collector
 
 NUM_ANSWERED = 64
 """Labels of a document that are looked at, the best ones; others are never accepted."""
+
+
+@dataclass(frozen=True)
+class AnsweredDocuments:
+    """What one scorer answers about documents, and which of it is right.
+
+    Attributes:
+        labels: Label indices, best first; -1 behind the last one.
+        probabilities: As calibrated, falling; 0 where there is no label.
+        is_like: Whether the text is like those of the training, with known words; of others no
+            label is accepted.
+        truth: The labels of each document; those that the model lacks after all others.
+        counts: Training documents of each label.
+        num_training_documents: All of them.
+    """
+
+    labels: Int64[np.ndarray, "document k"]
+    probabilities: Float64[np.ndarray, "document k"]
+    is_like: Bool[np.ndarray, document]
+    truth: Float32[csr_array, "document label_or_unseen"]
+    counts: Int64[np.ndarray, label_or_unseen]
+    num_training_documents: int
+
+    @cached_property
+    def is_right(self) -> Bool[np.ndarray, "document k"]:
+        """Which labels the documents carry."""
+        rows = np.arange(len(self.labels))[:, None]
+        is_carried = self.truth[rows, self.labels].toarray() > 0
+        found: Bool[np.ndarray, "document k"] = is_carried & (self.labels >= 0)
+        return found
+
+    @property
+    def num_true(self) -> Int64[np.ndarray, document]:
+        """Labels that each document carries."""
+        found: Int64[np.ndarray, document] = np.diff(self.truth.indptr).astype(np.int64)
+        return found
+
+    def num_true_of(self, is_in: Bool[np.ndarray, label_or_unseen]) -> Int64[np.ndarray, document]:
+        """Return how many of some labels each document carries."""
+        found: Int64[np.ndarray, document] = (self.truth > 0) @ is_in.astype(np.int64)
+        return found
 
 
 class AnswerCollector(Collector):
