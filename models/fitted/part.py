@@ -1,8 +1,9 @@
 """What a model holds besides its scorers: parts that a dev split or a command fits.
 
-To add one, write a `FittedPart` in one file and register it
-(`longtail.models.fitted.registry.register`). What fits it on a dev split and measures it is a
-`longtail.training.fitted.fitting.PartFitting`.
+To add one, write a `FittedPart` in one file, and beside it the
+`longtail.training.fitted.fitting.PartFitting` that fits and measures it; register the latter
+(`longtail.training.fitted.registry.register`), or a part that a command fits alone
+(`longtail.models.fitted.registry.register`).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from longtail.models.errors import ConfigError
 from longtail.models.fitted.label_counts import LABEL_COUNTS, LabelCounts
 from longtail.models.fitted.label_figures import LABEL_FIGURES, LabelFigures
 from longtail.models.fitted.registry import PARTS
+from longtail.models.fitted.registry import register as register_part
 from longtail.models.parts.model_parts import ModelParts
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.fitted.aims import AimsFitting
@@ -54,17 +55,16 @@ FITTINGS: dict[str, PartFitting[Any]] = {each.part.name: each for each in _FITTI
 
 
 def register(fitting: PartFitting[Any]) -> None:
-    """Add what fits a part that is registered in `longtail.models.fitted.registry`.
+    """Add what fits a part; the part is registered too where it is not yet.
 
     Raises:
-        ConfigError: There is no such part, or something fits it already.
+        ConfigError: Something fits a part of this name already, or its name is no identifier.
     """
     name = fitting.part.name
-    if name not in PARTS or name in FITTINGS:
-        raise ConfigError(
-            f"fitted part {name!r}: expected the name of a registered part that nothing fits yet; "
-            "register its FittedPart first"
-        )
+    if name in FITTINGS:
+        raise ConfigError(f"fitted part {name!r}: expected the name of one that nothing fits yet")
+    if name not in PARTS:
+        register_part(fitting.part)
     FITTINGS[name] = fitting
 
 
