@@ -21,7 +21,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
-from longtail.models.fitted.part import FittedPart
+from longtail.models.fitted.part import AskedGain, FittedPart
 from longtail.models.labels.selection import Selection
 from longtail.models.names import AIM_NAMES, PRECISION, AimName
 from longtail.models.options import RankingOptions
@@ -197,9 +197,9 @@ class AimGains:
         self._weighed: dict[tuple[str, Aim], AimedRanking] = {}
 
     def asked(
-        self, options: RankingOptions, scorer: str, *, is_as_trained: bool
+        self, options: RankingOptions, scorer: str, is_as_trained: bool
     ) -> AimedRanking | None:
-        """Return the aim of a query (see `longtail.models.fitted.part.Gains`)."""
+        """Return the aim of a query (see `longtail.models.fitted.part.AskedGain`)."""
         if options.aim is None or options.aim == PRECISION:
             return None  # probabilities rise with the score
         if not is_as_trained:
@@ -248,9 +248,9 @@ class AimsPart(FittedPart[Aims]):
         found = {scorer: sorted(aims) for scorer, aims in value.items()}
         return f"aims {found}, expected {sorted(fitted)} of each of {sorted(expected)}"
 
-    def gains(self, value: Aims, parts: ModelParts) -> AimGains:
-        """Return the aims that queries can ask for."""
-        return AimGains(value, parts)
+    def gains(self, value: Aims, parts: ModelParts) -> AskedGain:
+        """Return what finds the aims of queries."""
+        return AimGains(value, parts).asked
 
 
 AIMS = AimsPart()

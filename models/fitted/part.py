@@ -8,7 +8,7 @@ To add one, write a `FittedPart` in one file, and beside it the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -56,22 +56,12 @@ class Gain(Protocol):
         ...
 
 
-@runtime_checkable
-class Gains(Protocol):
-    """All gains that queries of one model can ask for."""
+AskedGain = Callable[[RankingOptions, str, bool], Gain | None]
+"""Returns the gain that a query asks for, or None where it ranks by score.
 
-    def asked(self, options: RankingOptions, scorer: str, *, is_as_trained: bool) -> Gain | None:
-        """Return the gain that a query asks for; None where it ranks by score.
-
-        Args:
-            options: Of the query.
-            scorer: The one that ranks.
-            is_as_trained: Whether its scores have the correction that it was trained with.
-
-        Raises:
-            RequestError: The model has no such gain for the scorer.
-        """
-        ...
+It is given the options, the scorer that ranks, and whether its scores have the correction that it
+was trained with. It raises RequestError where the model has no such gain for the scorer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +180,8 @@ class FittedPart(Generic[Value]):
         del value, parts
         return ""
 
-    def gains(self, value: Value, parts: ModelParts) -> Gains | None:
-        """Return what labels can be ranked by instead of their scores; by default nothing."""
+    def gains(self, value: Value, parts: ModelParts) -> AskedGain | None:
+        """Return what finds the gains of a model's queries; by default there are none."""
         del value, parts
         return None
 

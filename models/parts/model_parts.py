@@ -12,7 +12,7 @@ SCORER.json, .jsonl        its texts, such as all names of all labels
 
 Of each part that a dev split or a command has fitted (see `longtail.models.fitted.registry`):
 
-PART.json                  such as promises.json: which labels are accepted
+PART.json                  such as familiar.json: what documents are like
 
 probes.jsonl               texts to try the model on (`longtail.models.bundle.warmup_texts`), where
 it brings some

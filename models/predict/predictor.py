@@ -264,8 +264,8 @@ class Predictor:
 
         Args:
             batch: What `read` returned.
-            options: What to rank by; the threshold plays a part only with an aim, and `explain`
-                none.
+            options: What to rank by; `explain` plays no part, and the threshold only with gains
+                (see `longtail.models.fitted.part.Gain`).
 
         Raises:
             RequestError: There is no such scorer, k is more than there are labels, the scorer was

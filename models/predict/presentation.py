@@ -164,7 +164,7 @@ class Presenter:
         for i, (index, score, mark) in enumerate(zip(labels, scores, marks, strict=True)):
             probability = None if probabilities is None else probabilities[i]
             if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
-                break  # the probabilities fall with the scores; of an aim, all that pass are here
+                break  # the probabilities fall with the scores; gains rank labels that pass
             label = self._catalogue[index]
             found.append(LabelScore(index, label.id, label.name, score, probability, mark))
         return tuple(found)

@@ -52,8 +52,7 @@ from longtail.training.evaluation.hierarchical import (
 )
 from longtail.training.evaluation.plots import draw_by_frequency
 from longtail.training.evaluation.tables import Table
-from longtail.training.fitted.answered import AnswerCollector, AnsweredDocuments
-from longtail.training.fitted.fitting import MeasuredPart
+from longtail.training.fitted.fitting import AnswerCollector, AnsweredDocuments, MeasuredPart
 from longtail.training.fitted.registry import FITTINGS
 from longtail.training.runtime.progress import progress_bar
 

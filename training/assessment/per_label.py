@@ -16,7 +16,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.writing import csv_record
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.evaluation.tables import Cells
-from longtail.training.fitted.answered import AnsweredDocuments
+from longtail.training.fitted.fitting import AnsweredDocuments
 
 COLUMNS = (
     "id", "name", "training_documents", "documents", "predicted", "right",

@@ -51,8 +51,7 @@ from longtail.models.fitted.promises import (
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.tables import NOT_MEASURED, Table, number_if_few
-from longtail.training.fitted.answered import AnsweredDocuments
-from longtail.training.fitted.fitting import MeasuredPart, PartFitting
+from longtail.training.fitted.fitting import AnsweredDocuments, MeasuredPart, PartFitting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,8 +8,12 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.results import UNLIKE_TRAINING, AnswerWarning
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.evaluation.tables import Table
-from longtail.training.fitted.answered import AnsweredDocuments
-from longtail.training.fitted.fitting import DevDocuments, MeasuredPart, PartFitting
+from longtail.training.fitted.fitting import (
+    AnsweredDocuments,
+    DevDocuments,
+    MeasuredPart,
+    PartFitting,
+)
 from longtail.training.fitted.registry import register
 
 

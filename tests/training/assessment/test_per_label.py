@@ -16,7 +16,7 @@ from longtail.models.fitted.label_figures import LabelFigures, wilson_bounds
 from longtail.models.fitted.promises import BandRule, Promise
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.training.assessment.per_label import COLUMNS, measure_labels, write_per_label
-from longtail.training.fitted.answered import AnsweredDocuments
+from longtail.training.fitted.fitting import AnsweredDocuments
 from longtail.training.fitted.promises import (
     BAND_STARTS,
     SET_BY_PEOPLE,

@@ -11,7 +11,6 @@ from longtail.models.fitted.aims import Aim
 from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.calibration import IDENTITY
-from longtail.training.calibration import aims as module
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.evaluation.metrics import (
     coverage_at,
@@ -20,6 +19,7 @@ from longtail.training.evaluation.metrics import (
     label_f1_at,
     precision_at,
 )
+from longtail.training.fitted import aims as module
 from longtail.training.fitted.aims import AimSearch, fit_aims, grid, propensity_aim
 from tests.closeness import assert_all_close
 

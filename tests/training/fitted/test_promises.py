@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from longtail.models.fitted.promises import Promise
-from longtail.training.fitted.answered import AnsweredDocuments
+from longtail.training.fitted.fitting import AnsweredDocuments
 from longtail.training.fitted.promises import (
     BAND_STARTS,
     WHOLE,
