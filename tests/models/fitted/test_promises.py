@@ -110,3 +110,20 @@ def test_labels_are_marked_and_ranked_as_without_a_promise(predictor):
 def test_a_promise_of_other_scores_or_that_nobody_made_is_refused(predictor, options):
     with pytest.raises(RequestError, match="accept"):
         predictor.predict(["river law"], **{"scorer": "sparse", "accept": True} | options)
+
+
+def test_promises_of_no_such_scorer_or_label_contradict_their_model(predictor, parts):
+    calibrated = replace(parts, calibrations=predictor.calibrations)
+    assert PROMISES.problem((PRECISE,), calibrated) == ""
+    assert PROMISES.problem((PRECISE,), parts).startswith("promises of ['sparse']")
+    assert PROMISES.problem((COMPLETE,), calibrated) == (
+        f"a threshold of label row 17, expected less than {len(parts.catalogue)}"
+    )
+
+
+def test_a_card_names_the_promises_of_each_scorer():
+    (line,) = PROMISES.card((PRECISE, COMPLETE))
+    assert line.endswith(
+        "of sparse can go through without a person: precision 0.95 (confidence 0.9), recall 0.9 "
+        "(confidence 0.9)."
+    )
