@@ -32,7 +32,7 @@ class RankingOptions:
         k: Number of labels per text, at least 1.
         scorer: One of the model's; None: its default.
         threshold: Least probability of a label, from 0 to 1; "auto": as many labels as the text
-            needs (see `longtail.models.scorers.label_counts`), at most k; None: labels of any.
+            needs (see `longtail.models.fitted.label_counts`), at most k; None: labels of any.
         correction: What is added to the scores: "none", or what the scorer was trained with; None:
             the latter.
         tail_dial: tau, from 0 to `MAX_TAIL_DIAL`: tau times log pi_y is taken off the score of
@@ -40,7 +40,7 @@ class RankingOptions:
             al. 2021). Above 0, scores are no log-odds any more, and labels have no probabilities.
         aim: What the answer is to be good at, one of `AIM_NAMES`: "precision" (P@k), "rare_labels"
             (macro-F1@k), "coverage" (labels that are found for some text) or "propensity" (PSP@k).
-            With one of the last three, scores are gains (see `longtail.models.scorers.aims`) and
+            With one of the last three, scores are gains (see `longtail.models.fitted.aims`) and
             labels keep their probabilities. None: by score, which is what is best for precision.
         accept: The promise by which labels are marked as accepted: a number, the precision; its
             name, such as "recall 0.9"; or true, the default one of the model. None or false: no

@@ -292,7 +292,7 @@ class Prediction:
         explanations: Why, of each label; empty where none were requested.
         warnings: What to know about labels before relying on them: that their probabilities are
             often too high (see `longtail.models.scorers.reliability`), or that the text is unlike
-            those that the model was made for (see `longtail.models.scorers.familiar_range`).
+            those that the model was made for (see `longtail.models.fitted.familiar_range`).
         familiarity: How much the text is like those that the model learned from; None where nobody
             looked.
         abstained_because: Why the query's promise accepts none of the labels; None where it accepts

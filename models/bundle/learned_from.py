@@ -57,7 +57,7 @@ class LearnedFrom:
             documents.
         unknown_words: Share of words that the vocabulary lacks, of those that a vocabulary of the
             new documents would have.
-        is_calibrated: Whether probabilities, blends and aims were fitted again.
+        is_calibrated: Whether probabilities, blends and parts were fitted again.
         judged: What people said ("said"), and how much of it the answers of the version before
             ("before") and of this one ("now") follow.
     """

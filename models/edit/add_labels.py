@@ -25,11 +25,11 @@ from longtail.models.edit.rewriting import (
     write_changed,
 )
 from longtail.models.errors import BundleError, DataError
+from longtail.models.fitted.registry import PARTS
 from longtail.models.kinds.registry import kinds_of_new_labels, with_own_models
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
 from longtail.models.parts.sparse_storage import read_sparse
-from longtail.models.scorers.promises import PROMISES_NAME
 
 _MAX_IDS = 5
 
@@ -151,7 +151,8 @@ def _is_extended(before: Manifest, folder: Path) -> bool:
         after = read_manifest(folder)
     except BundleError:
         return False  # a broken version is none
-    changed = {LABELS_NAME, RETRIEVAL_FILE, PROMISES_NAME}
+    lost = (part.file for part in PARTS.values() if part.if_lost)
+    changed = {LABELS_NAME, RETRIEVAL_FILE, *lost}
     for kind in kinds_of_new_labels(before.scorers):
         changed.update(x for x in before.files if x.startswith(f"{kind.name}."))
     kept = [{k: v for k, v in each.files.items() if k not in changed} for each in (before, after)]

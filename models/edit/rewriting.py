@@ -17,12 +17,12 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.warmup_texts import read_probes
 from longtail.models.errors import DataError
+from longtail.models.fitted.registry import PARTS
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.storage import read_model
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import pseudo_description
 from longtail.models.names import NAMES
-from longtail.models.scorers.promises import PROMISES_NAME
 from longtail.models.scorers.sparse import SparseModel
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def rewrite(
 ) -> Manifest:
     """Write a bundle (see `models.bundle.bundle.write_bundle`); what is not given is the same.
 
-    Promises do not stay, as they hold for the scores and labels of the old bundle only.
+    Fitted parts that hold for the scores and labels of the old bundle only do not stay.
 
     Args:
         folder: The new bundle's; it must not exist.
@@ -142,12 +142,10 @@ def rewrite(
         texts: Text files that change or are new, by file name.
     """
     before = bundle.manifest
-    changed = {*texts, *tensors, LABELS_NAME, PROMISES_NAME}
-    if PROMISES_NAME in before.files and PROMISES_NAME not in texts:
-        logger.warning(
-            "the new version makes no promises: those of bundle %s hold for its own labels and "
-            "scores; run 'longtail threshold' on the new one", bundle.folder.name,
-        )  # fmt: skip
+    lost = {part.file: part.if_lost for part in PARTS.values() if part.if_lost}
+    for name in sorted(lost.keys() & before.files.keys() - texts.keys()):
+        logger.warning(lost[name], bundle.folder.name)
+    changed = {*texts, *tensors, *lost, LABELS_NAME}
     return write_bundle(
         folder,
         manifest=replace(manifest, longtail_version=version("longtail")),
@@ -163,7 +161,7 @@ def publish_texts(
 ) -> int:
     """Publish a version that ranks as another one does, and return its number.
 
-    So its promises hold, and stay.
+    So all fitted parts hold, and stay.
 
     Args:
         registry: Where to.
@@ -172,10 +170,10 @@ def publish_texts(
         activate: Whether `current` names the new version.
         action: What the log of changes calls this.
     """
-    if PROMISES_NAME in bundle.manifest.files:
-        texts = {PROMISES_NAME: bundle.text(PROMISES_NAME), **texts}
+    lost = [part.file for part in PARTS.values() if part.if_lost]
+    held = {name: bundle.text(name) for name in lost if name in bundle.manifest.files}
     return registry.publish(
-        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, texts),
+        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, {**held, **texts}),
         activate=activate,
         action=action,
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,44 +13,19 @@ from longtail.models.bundle.bundle import Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
-from longtail.models.errors import BundleCorruptError, BundleError
+from longtail.models.errors import BundleError
 from longtail.models.extras import require
+from longtail.models.fitted.registry import check_fitted, fitted_texts, read_fitted
 from longtail.models.kinds.registry import KINDS, scorer_names, with_own_models
 from longtail.models.kinds.scorer import ScorerKind
-from longtail.models.labels.figures import FIGURES_NAME, LabelFigures
 from longtail.models.names import HYBRID
-from longtail.models.parts.consistency import check_parts, contradiction, reading
+from longtail.models.parts.consistency import check_parts, reading
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import read_sparse
-from longtail.models.review.fitted import (
-    REVIEW_NAME,
-    FittedReview,
-    review_from_json,
-    review_to_json,
-)
-from longtail.models.scorers.aims import AIMS_NAME, aims_from_json, aims_to_json
-from longtail.models.scorers.familiar_range import (
-    FAMILIAR_NAME,
-    familiar_from_json,
-    familiar_to_json,
-)
-from longtail.models.scorers.label_counts import (
-    LABEL_COUNTS_NAME,
-    label_counts_from_json,
-    label_counts_to_json,
-)
-from longtail.models.scorers.promises import (
-    PROMISES_NAME,
-    Promise,
-    promises_from_json,
-    promises_to_json,
-)
 from longtail.models.scorers.sparse import SparseModel
 
 if TYPE_CHECKING:
     from longtail.models.parts.dense_parts import DenseParts
-
-_Read = TypeVar("_Read")
 
 
 def write_parts(
@@ -95,15 +70,7 @@ def texts_of(parts: ModelParts) -> dict[str, str]:
     for kind in KINDS.values():
         if (model := kind.model_of(parts)) is not None:
             texts |= kind.texts(model)
-    optional = {
-        AIMS_NAME: parts.aims and aims_to_json(parts.aims),
-        FAMILIAR_NAME: parts.familiar and familiar_to_json(parts.familiar),
-        FIGURES_NAME: parts.figures and parts.figures.to_json(),
-        LABEL_COUNTS_NAME: parts.label_counts and label_counts_to_json(parts.label_counts),
-        PROMISES_NAME: parts.promises and promises_to_json(parts.promises),
-        REVIEW_NAME: parts.review and review_to_json(parts.review),
-    }
-    return texts | {name: text for name, text in optional.items() if isinstance(text, str)}
+    return texts | fitted_texts(parts)
 
 
 def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
@@ -128,7 +95,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
         BundleError: It has a scorer that is not registered here.
         ConfigError: It has an encoder, and the libraries of one are not installed.
     """
-    manifest, num_labels = bundle.manifest, len(bundle.catalogue)
+    manifest = bundle.manifest
     if manifest.encoder is not None:
         require("cpu", f"bundle {str(bundle.folder)!r}: its encoder")
     _check_known(bundle)
@@ -142,17 +109,11 @@ def read_parts(bundle: Bundle) -> ModelParts:
             has_hybrid=HYBRID in manifest.scorers,
             calibrations=manifest.calibrations,
             blends=manifest.blends,
-            aims=_read_text(bundle, AIMS_NAME, aims_from_json) or {},
-            familiar=_read_text(bundle, FAMILIAR_NAME, familiar_from_json),
-            figures=_read_text(
-                bundle, FIGURES_NAME, lambda text: LabelFigures.from_json(text, num_labels)
-            ),
-            label_counts=_read_text(bundle, LABEL_COUNTS_NAME, label_counts_from_json) or {},
-            promises=read_promises(bundle),
-            review=_read_review(bundle),
+            fitted=read_fitted(bundle),
             is_confidential=manifest.is_confidential,
         )
         check_parts(bundle, parts)
+        check_fitted(bundle, parts)
     return parts
 
 
@@ -205,38 +166,3 @@ def _read_dense(bundle: Bundle) -> DenseParts | None:
     from longtail.models.parts.dense_storage import read_dense  # brings PyTorch
 
     return read_dense(bundle, bundle.manifest.encoder)
-
-
-def _read_text(bundle: Bundle, name: str, read: Callable[[str], _Read]) -> _Read | None:
-    """Return the content of an optional text file; None where the bundle has no such file."""
-    if name not in bundle.manifest.files:
-        return None
-    with reading(bundle, name):
-        return read(bundle.text(name))
-
-
-def _read_review(bundle: Bundle) -> FittedReview | None:
-    """Return how a reviewer's scores count; None where nobody fitted it."""
-    review = _read_text(bundle, REVIEW_NAME, review_from_json)
-    if review is not None and review.scorer not in bundle.manifest.scorers:
-        said = f"a review of {review.scorer!r}, expected one of a scorer"
-        raise BundleCorruptError(contradiction(bundle, REVIEW_NAME, said))
-    return review
-
-
-def read_promises(bundle: Bundle) -> tuple[Promise, ...]:
-    """Return the promises of a bundle; none where nobody asked for some.
-
-    Raises:
-        BundleCorruptError: They can't be read, or are of a scorer without probabilities or of a
-            label that there is not.
-    """
-    promises = _read_text(bundle, PROMISES_NAME, promises_from_json) or ()
-    if odd := {each.scorer for each in promises}.difference(bundle.manifest.calibrations):
-        said = f"promises of {sorted(odd)}, expected those of calibrated scorers"
-        raise BundleCorruptError(contradiction(bundle, PROMISES_NAME, said))
-    rows = max((row for each in promises for row in each.label_thresholds), default=-1)
-    if rows >= bundle.manifest.label_count:
-        said = f"a threshold of label row {rows}, expected less than {bundle.manifest.label_count}"
-        raise BundleCorruptError(contradiction(bundle, PROMISES_NAME, said))
-    return promises

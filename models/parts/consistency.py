@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
 from longtail.models.names import (
-    AIM_NAMES,
     CLASSIFIER,
     DENSE_NEIGHBOURS,
     ENSEMBLE,
     FAST,
     HYBRID,
     LINEAR,
-    PRECISION,
 )
 from longtail.models.parts.model_parts import RETRIEVAL_FILE, ModelParts
-from longtail.models.scorers.aims import AIMS_NAME
 
 if TYPE_CHECKING:
     from longtail.models.parts.dense_parts import DenseParts
@@ -67,22 +64,10 @@ def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:
     if odd:
         said = f"calibrations or blend weights of {sorted(odd)}, expected those of scorers"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
-    _check_aims(bundle, parts)
     own = parts.models[LINEAR].correction if LINEAR in parts.scorers else None
     if own != bundle.manifest.linear_correction:
         said = f"linear_correction {bundle.manifest.linear_correction!r}, scorer {LINEAR!r}: {own}"
         raise BundleCorruptError(contradiction(bundle, "manifest.json", said))
-
-
-def _check_aims(bundle: Bundle, parts: ModelParts) -> None:
-    if AIMS_NAME not in bundle.manifest.files:
-        return
-    fitted = set(AIM_NAMES) - {PRECISION}
-    expected = dict.fromkeys(parts.calibrations, fitted)
-    if {scorer: set(aims) for scorer, aims in parts.aims.items()} != expected:
-        found = {scorer: sorted(aims) for scorer, aims in parts.aims.items()}
-        said = f"aims {found}, expected {sorted(fitted)} of each of {sorted(expected)}"
-        raise BundleCorruptError(contradiction(bundle, AIMS_NAME, said))
 
 
 def _check_dense(bundle: Bundle, dense: DenseParts) -> None:

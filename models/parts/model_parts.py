@@ -10,19 +10,9 @@ SCORER.safetensors         its arrays, such as counts of the words of label name
                            documents that `neighbours` remembers, rows of labels, or a label tree
 SCORER.json, .jsonl        its texts, such as all names of all labels
 
-Where a dev split has fitted it:
+Of each part that a dev split or a command has fitted (see `longtail.models.fitted.registry`):
 
-aims.json                  how much labels count for each aim (`longtail.models.scorers.aims`)
-familiar.json              what documents that the model was not trained on are like
-                           (`longtail.models.scorers.familiar_range`)
-label_counts.json          how many labels a text needs (`longtail.models.scorers.label_counts`)
-label_figures.json         how often each label is predicted and right
-                           (`longtail.models.labels.figures`)
-
-promises.json              which labels are accepted, where `longtail threshold` found rules
-                           (`longtail.models.scorers.promises`)
-review.json                how a reviewer's scores count, where `longtail review` fitted it
-                           (`longtail.models.review.fitted`)
+PART.json                  such as familiar.json: what documents are like
 
 probes.jsonl               texts to try the model on (`longtail.models.bundle.warmup_texts`), where
 it brings some
@@ -43,7 +33,6 @@ from typing import TYPE_CHECKING, Any
 from longtail.models.bundle.bundle import ENCODER_FOLDER
 from longtail.models.bundle.manifest import Calibration, Manifest, RarityBlend
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.labels.figures import LabelFigures
 from longtail.models.names import (
     CLASSIFIER,
     DENSE_NEIGHBOURS,
@@ -55,11 +44,6 @@ from longtail.models.names import (
     RETRIEVAL,
     SPARSE,
 )
-from longtail.models.review.fitted import FittedReview
-from longtail.models.scorers.aims import Aims
-from longtail.models.scorers.familiar_range import FamiliarRange
-from longtail.models.scorers.label_counts import PlaceThreshold
-from longtail.models.scorers.promises import Promise
 from longtail.models.scorers.sparse import SparseModel
 
 if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
@@ -86,13 +70,8 @@ class ModelParts:
         has_hybrid: Whether `hybrid` is among the scorers, where there is what it is made of.
         calibrations: What makes log-odds of the scores of a scorer.
         blends: The scorers that blend others by rarity, by name.
-        aims: Of calibrated scorers.
-        familiar: Tells texts that are unlike the corpus's; None where too few documents were held
-            out.
-        figures: Of each label on the dev split, predicted from the default scorer's threshold on.
-        label_counts: Of scorers: how many labels a text gets with the threshold "auto".
-        promises: Which labels are accepted; the first one of a scorer is its default.
-        review: How the scores of a reviewer count; None where nobody fitted it.
+        fitted: What a dev split or a command has fitted, by the name of the part (see
+            `longtail.models.fitted.part.FittedPart.of`).
         is_confidential: Whether words of the training documents are not shown.
     """
 
@@ -103,12 +82,7 @@ class ModelParts:
     has_hybrid: bool = False
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     blends: Mapping[str, RarityBlend] = field(default_factory=dict)
-    aims: Aims = field(default_factory=dict)
-    familiar: FamiliarRange | None = None
-    figures: LabelFigures | None = None
-    label_counts: Mapping[str, PlaceThreshold] = field(default_factory=dict)
-    promises: tuple[Promise, ...] = ()
-    review: FittedReview | None = None
+    fitted: Mapping[str, Any] = field(default_factory=dict)
     is_confidential: bool = False
 
     @property

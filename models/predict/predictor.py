@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -16,12 +16,10 @@ from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.explain.label_facts import LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.figures import LabelFigures
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.names import (
     NAMES,
-    AimName,
     CorrectionName,
     IndexName,
     OnnxPrecision,
@@ -43,8 +41,6 @@ from longtail.models.predict.presentation import Presenter
 from longtail.models.predict.scorer_set import ScorerSet
 from longtail.models.ranking.top_k import IndexChoice, Ranking
 from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
-from longtail.models.review.fitted import FittedReview
-from longtail.models.scorers.promises import Promise
 
 
 class Predictor:
@@ -129,14 +125,16 @@ class Predictor:
     def with_blending(
         self, calibrations: Mapping[str, Calibration], blends: Mapping[str, RarityBlend]
     ) -> Predictor:
-        """Return the same model with probabilities and blends; its indexes are shared.
+        """Return the same model with probabilities and blends, without what was fitted to others.
+
+        Its indexes are shared.
 
         Args:
             calibrations: Of its scorers, the blends among them.
             blends: By name.
         """
         other = copy(self)
-        other._parts = replace(self._parts, calibrations=calibrations, blends=blends, aims={})
+        other._parts = replace(self._parts, calibrations=calibrations, blends=blends, fitted={})
         other.calibrations = calibrations
         other._take_scorers(self._scorers.with_blending(other._parts))
         return other
@@ -173,24 +171,10 @@ class Predictor:
         """Names of the scorers."""
         return self._parts.scorers
 
-    def promises_of(self, scorer: str) -> tuple[Promise, ...]:
-        """Return the promises by which a scorer's labels are accepted, its default one first."""
-        return tuple(each for each in self._parts.promises if each.scorer == scorer)
-
     @property
-    def figures(self) -> LabelFigures | None:
-        """How often each label is predicted and right on the dev split; None where nobody knows."""
-        return self._parts.figures
-
-    @property
-    def review(self) -> FittedReview | None:
-        """How the scores of a reviewer count; None where nobody fitted it."""
-        return self._parts.review
-
-    @property
-    def promises(self) -> tuple[Promise, ...]:
-        """The promises by which labels are accepted; the first one of a scorer is its default."""
-        return self._parts.promises
+    def fitted(self) -> Mapping[str, Any]:
+        """What a dev split or a command has fitted (see `ModelParts.fitted`)."""
+        return self._parts.fitted
 
     @property
     def default_scorer(self) -> str:
@@ -230,10 +214,6 @@ class Predictor:
     def correction_of(self, scorer: str, requested: str | None = None) -> CorrectionName:
         """Return what is added to the scores of a scorer (see `ScorerSet.correction_of`)."""
         return self._scorers.correction_of(scorer, requested)
-
-    def aims_of(self, scorer: str) -> tuple[AimName, ...]:
-        """Return the aims that a scorer has."""
-        return self._scorers.aims_of(scorer)
 
     def needs_encoder(self, scorer: str) -> bool:
         """Whether a scorer, or one that it blends, reads every text by the encoder.
@@ -284,8 +264,8 @@ class Predictor:
 
         Args:
             batch: What `read` returned.
-            options: What to rank by; the threshold plays a part only with an aim, and `explain`
-                none.
+            options: What to rank by; `explain` plays no part, and the threshold only with gains
+                (see `longtail.models.fitted.part.Gain`).
 
         Raises:
             RequestError: There is no such scorer, k is more than there are labels, the scorer was

@@ -11,18 +11,13 @@ from jaxtyping import Float32, Int64
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
+from longtail.models.fitted.part import Gain
+from longtail.models.fitted.registry import PARTS
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.registry import KINDS
 from longtail.models.kinds.scorer import Scorer
 from longtail.models.labels.selection import LabelSelector
-from longtail.models.names import (
-    AIM_NAMES,
-    HYBRID,
-    HYBRID_OF,
-    PRECISION,
-    AimName,
-    CorrectionName,
-)
+from longtail.models.names import HYBRID, HYBRID_OF, CorrectionName
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import Extent, TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -35,7 +30,6 @@ from longtail.models.ranking.threshold_algorithm import (
 )
 from longtail.models.ranking.top_k import NO_LABEL, IndexChoice, Ranking
 from longtail.models.results import BlendPart, Evidence, SparseParts
-from longtail.models.scorers.aims import Aim, AimedRanking
 from longtail.models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.models.scorers.reliability import is_overconfident
@@ -50,14 +44,14 @@ class Resolved:
         scorer: Its name.
         correction: What is added to its scores.
         tail_dial: tau.
-        aim: What is ranked by instead of the score; None: the score itself.
-        calibration: What the aim weighs, where it is not the scorer's; that of a short text.
+        gain: What is ranked by instead of the score; None: the score itself.
+        calibration: What the gain weighs, where it is not the scorer's; that of a short text.
     """
 
     scorer: str
     correction: CorrectionName
     tail_dial: float
-    aim: Aim | None = None
+    gain: Gain | None = None
     calibration: Calibration | None = None
 
 
@@ -87,26 +81,25 @@ class ScorerSet:
             if (model := kind.model_of(parts)) is not None
         }
         self._blends = _blends(parts)
-        self._take_aims(parts)
+        self._take_gains(parts)
         assert {*self._scorers, *self._blends} == {*self.names}
 
     def with_blending(self, parts: ModelParts) -> ScorerSet:
         """Return the same scorers, blended and calibrated as these parts say.
 
         Args:
-            parts: Those of this model but for calibrations, ensemble and aims.
+            parts: Those of this model but for calibrations, blends and fitted parts.
         """
         other = copy(self)
         other._calibrations = parts.calibrations
         other.names = parts.scorers
         other._blends = _blends(parts)
-        other._take_aims(parts)
+        other._take_gains(parts)
         return other
 
-    def _take_aims(self, parts: ModelParts) -> None:
-        self._aims = parts.aims
-        self._training_counts = parts.catalogue.training_counts
-        self._aimed: dict[tuple[str, Aim], AimedRanking] = {}
+    def _take_gains(self, parts: ModelParts) -> None:
+        gains = (part.gains(part.of(parts), parts) for part in PARTS.values())
+        self._gains = [each for each in gains if each is not None]
 
     @property
     def index_choices(self) -> dict[str, IndexChoice]:
@@ -124,43 +117,22 @@ class ScorerSet:
 
         Raises:
             RequestError: There is no such scorer, it was not trained with this correction, or it
-                lacks the aim.
+                lacks what is to be ranked by.
         """
         scorer = self.default if options.scorer is None else options.scorer
         correction = self.correction_of(scorer, options.correction)
-        return Resolved(scorer, correction, options.tail_dial, self._aim_of(options, scorer))
-
-    def aims_of(self, scorer: str) -> tuple[AimName, ...]:
-        """Return the aims that a scorer has."""
-        fitted = self._aims.get(scorer, {})
-        return tuple(name for name in AIM_NAMES if name == PRECISION or name in fitted)
-
-    def _aim_of(self, options: RankingOptions, scorer: str) -> Aim | None:
-        """Return what the aim of a query is to a scorer; None where it ranks by score."""
-        if options.aim is None or options.aim == PRECISION:
-            return None  # probabilities rise with the score
-        if self.correction_of(scorer, options.correction) != self.correction_of(scorer):
-            raise RequestError(
-                f"aim is {options.aim!r} without the correction of scorer {scorer!r}, which leaves "
-                "no probabilities to weigh; leave out one of the two"
-            )
-        aims = {str(name): aim for name, aim in self._aims.get(scorer, {}).items()}
-        if options.aim in aims:
-            return aims[options.aim]
-        others = [name for name in self.names if options.aim in self.aims_of(name)]
-        instead = f"use one of {', '.join(others)}" if others else "train again with a dev split"
-        raise RequestError(
-            f"aim is {options.aim!r}, for which this bundle holds nothing that was fitted on a dev "
-            f"split for scorer {scorer!r}; leave the aim out, or {instead}"
-        )
+        is_as_trained = correction == self.correction_of(scorer)
+        gains = (asked(options, scorer, is_as_trained) for asked in self._gains)
+        gain = next(filter(None, gains), None)
+        return Resolved(scorer, correction, options.tail_dial, gain)
 
     def rank(
         self, batch: TextBatch, options: RankingOptions, query: Resolved | None = None
     ) -> Ranking:
         """Return the exact k best labels of each text.
 
-        With an aim, those are the best of the labels that pass the threshold; else it plays no
-        part.
+        Ranked by gains, those are the best of the labels that pass the threshold; else it plays
+        no part.
 
         Args:
             batch: The texts.
@@ -187,13 +159,16 @@ class ScorerSet:
         batch: TextBatch,
         labels: Int64[np.ndarray, "text m"],
         options: RankingOptions,
+        query: Resolved | None = None,
     ) -> Float32[np.ndarray, "text m"]:
         """Return the scores of given labels of each text, to the bit those of `rank`.
+
+        The arguments are those of `rank`.
 
         Raises:
             RequestError: As `resolve` does.
         """
-        scorers, combine = self._scored(batch, self.resolve(options))
+        scorers, combine = self._scored(batch, query or self.resolve(options))
         rows = np.arange(len(labels), dtype=np.int64)
         scores = combined_scores(scorers, combine, rows, labels)
         return np.where(self._is_retired[labels], np.float32(-np.inf), scores)
@@ -371,19 +346,11 @@ class ScorerSet:
     def _scored(
         self, batch: TextBatch, query: Resolved, threshold: float | None = None
     ) -> tuple[Sequence[Sources], Combination]:
-        """Return what a query is ranked by, with an aim only labels that pass the threshold."""
+        """Return what a query is ranked by, with gains only labels that pass the threshold."""
         scorers, combine = self._by_score(batch, query)
-        if query.aim is None:
+        if query.gain is None:
             return scorers, combine
-        aimed = self._aimed_by(query.scorer, query.aim)
-        return scorers, aimed.of(combine, threshold, query.calibration)
-
-    def _aimed_by(self, scorer: str, aim: Aim) -> AimedRanking:
-        """Return the weighed labels, which are kept: there are few aims, and many labels."""
-        if (scorer, aim) not in self._aimed:
-            calibration = self._calibrations[scorer]
-            self._aimed[scorer, aim] = AimedRanking(aim, calibration, self._training_counts)
-        return self._aimed[scorer, aim]
+        return scorers, query.gain.of(combine, threshold, query.calibration)
 
     def _by_score(self, batch: TextBatch, query: Resolved) -> tuple[Sequence[Sources], Combination]:
         """Return what makes the scores; scorers in a blend have their own corrections."""

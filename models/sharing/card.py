@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,13 +126,19 @@ the model; safetensors and JSON only, so nothing in it can run code.
 """
 
 
-def model_card(bundle: Bundle, published: Publication, keeping: Collection[str]) -> str:
+def model_card(
+    bundle: Bundle,
+    published: Publication,
+    keeping: Collection[str],
+    fitted: Iterable[str] = (),
+) -> str:
     """Return the card of a bundle.
 
     Args:
         bundle: The bundle.
         published: What it does not say itself.
         keeping: Scorers whose models hold the words of training documents.
+        fitted: What its fitted parts say, in sentences.
     """
     manifest = bundle.manifest
     return _CARD.format(
@@ -147,7 +153,7 @@ def model_card(bundle: Bundle, published: Publication, keeping: Collection[str])
         quality=_quality(bundle, published.evaluation),
         data=published.data or _NOT_TOLD,
         licence=published.licence or _NOT_TOLD,
-        content="\n".join(f"- {fact}" for fact in _content(bundle, keeping)),
+        content="\n".join(f"- {fact}" for fact in _content(bundle, keeping, fitted)),
         calibrated_on=manifest.chosen_on if manifest.calibrations else "nothing",
         digest=manifest.digest,
     )
@@ -195,7 +201,7 @@ def _quality(bundle: Bundle, evaluation: Mapping[str, Any]) -> str:
     )
 
 
-def _content(bundle: Bundle, keeping: Collection[str]) -> Iterator[str]:
+def _content(bundle: Bundle, keeping: Collection[str], fitted: Iterable[str]) -> Iterator[str]:
     manifest = bundle.manifest
     size = sum(info.size_bytes for info in manifest.files.values())
     yield f"{size / 1e6:.1f} MB in {len(manifest.files)} files."
@@ -206,6 +212,7 @@ def _content(bundle: Bundle, keeping: Collection[str]) -> Iterator[str]:
     if PROBES_NAME in manifest.files:
         num_texts = sum(1 for line in bundle.text(PROBES_NAME).splitlines() if line.strip())
         yield f"{num_texts} training texts in full, to try the model on when it starts."
+    yield from map(_quoted, fitted)
     for scorer in (name for name in manifest.scorers if name in keeping):
         yield (
             f"{'Vectors' if scorer == DENSE_NEIGHBOURS else 'The words'} of every training "

@@ -48,6 +48,7 @@ def push(
     """Send a model elsewhere, with a model card (README.md) made from its own measures."""
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_readable_file
+    from longtail.models.fitted.registry import card_lines
     from longtail.models.kinds.registry import keeping_documents
     from longtail.models.sharing.card import Publication, model_card, read_evaluation
     from longtail.models.sharing.places import Place
@@ -65,7 +66,7 @@ def push(
         source=place if "://" in place else Path(place).name,
         evaluation={} if record is None else read_evaluation(record, bundle.manifest),
     )
-    card = model_card(bundle, published, keeping_documents())
+    card = model_card(bundle, published, keeping_documents(), card_lines(bundle))
     is_sent = send(bundle, to, place, card, replace=overwrite)
     digest = bundle.manifest.digest
     if as_json:

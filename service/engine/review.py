@@ -19,6 +19,7 @@ from jaxtyping import Float64
 from scipy.special import expit
 
 from longtail.models.errors import LongtailError
+from longtail.models.fitted.review import REVIEW
 from longtail.models.names import ReviewFailure
 from longtail.models.results import Prediction, Review
 from longtail.models.review.fitted import FittedReview
@@ -161,7 +162,7 @@ class ReviewDesk:
 
     def _fitted(self, answer: EngineAnswer, asked: PredictRequest) -> FittedReview:
         """Return how the reviewer's scores count for an answer, if somebody fitted that."""
-        fitted, version = answer.model.predictor.review, answer.model.version
+        fitted, version = REVIEW.of(answer.model.predictor), answer.model.version
         known = "none" if fitted is None else fitted.reviewer
         if known != self._reviewer.name and version not in self._unfitted:
             self._unfitted.add(version)

@@ -10,6 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from jaxtyping import Float64
 
 from longtail.models.errors import LabelNotFoundError, RequestError
+from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.interface.languages import check_language
 from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import ModelReference, Version
@@ -143,12 +144,13 @@ def _order_of(predictor: Predictor, sort: str) -> Float64[np.ndarray, label] | N
     """Return the numbers that labels are sorted by; None for the order of the search."""
     if sort == "match":
         return None
-    if predictor.figures is None:
+    figures = LABEL_FIGURES.of(predictor)
+    if figures is None:
         raise RequestError(
             f"sort is {sort!r}, and the model has no figures of its labels; leave it out, or train "
             "with a dev split"
         )
-    return predictor.figures.shares()[sort][:, 2]
+    return figures.shares()[sort][:, 2]
 
 
 def _below(predictor: Predictor, label_id: str) -> list[int]:

@@ -13,9 +13,10 @@ from longtail.models.bundle.bundle import read_manifest
 from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
 from longtail.models.bundle.registry import EMPTY_STATE, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError
+from longtail.models.fitted.aims import AIMS
+from longtail.models.fitted.label_figures import LABEL_FIGURES
+from longtail.models.fitted.promises import PROMISES, Promise
 from longtail.models.names import AIM_NAMES, PRECISION, AimName, CorrectionName
-from longtail.models.scorers.aims import AIMS_NAME
-from longtail.models.scorers.promises import Promise
 from longtail.service.engine.queries import MAX_EXPLAINED_LABELS
 from longtail.service.schemas.models import (
     FeedbackState,
@@ -98,11 +99,11 @@ def _model_summary(
         corrections=_corrections(manifest) if manifest else {},
         aims=_aims(manifest) if manifest else {},
         thresholds=manifest.thresholds if manifest else {},
-        promises=_promises(model.predictor.promises) if model else {},
+        promises=_promises(PROMISES.of(model.predictor)) if model else {},
         example=model.example if model else None,
         languages=list(model.predictor.catalogue.languages) if model else [],
         has_hierarchy=model is not None and model.predictor.catalogue.has_hierarchy,
-        has_label_quality=model is not None and model.predictor.figures is not None,
+        has_label_quality=model is not None and LABEL_FIGURES.of(model.predictor) is not None,
         metrics=manifest.metrics if manifest else {},
         held_out_documents=manifest.held_out_documents if manifest else None,
         problem=problem,
@@ -135,7 +136,7 @@ def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
 
 
 def _aims(manifest: Manifest) -> dict[str, list[AimName]]:
-    fitted = {*manifest.calibrations} if AIMS_NAME in manifest.files else set()
+    fitted = {*manifest.calibrations} if AIMS.file in manifest.files else set()
     return {x: [*AIM_NAMES] if x in fitted else [PRECISION] for x in manifest.scorers}
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 import numpy as np
 
 import longtail.models.results
+from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import ModelReference
 from longtail.service.schemas.labels import (
@@ -87,9 +88,10 @@ def summaries_of(
 
 
 def _qualities(predictor: Predictor, rows: Sequence[int]) -> list[LabelQuality | None]:
-    if predictor.figures is None:
+    figures = LABEL_FIGURES.of(predictor)
+    if figures is None:
         return [None] * len(rows)
-    found = predictor.figures.of_labels(np.array(rows, dtype=np.int64))
+    found = figures.of_labels(np.array(rows, dtype=np.int64))
     shares = found.shares()
     columns = (
         found.num_true, found.num_predicted, found.num_right, shares["precision"], shares["recall"],

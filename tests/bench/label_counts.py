@@ -20,11 +20,11 @@ from longtail.models.options import AUTO_K
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.untrained import open_as_trained
-from longtail.training.calibration.promises import AnsweredDocuments
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import best_label_count, best_threshold
 from longtail.training.evaluation.record import deliver
 from longtail.training.evaluation.tables import markdown_table
+from longtail.training.fitted.fitting import AnsweredDocuments
 from longtail.training.formats.options import RECOGNISED
 from tests.bench.promise import of_documents
 

@@ -29,19 +29,21 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.scorers.promises import BandRule, Promise
+from longtail.models.fitted.promises import BandRule, Promise
 from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.untrained import open_as_trained
-from longtail.training.calibration.automation import KeptPromise, measure_promise
-from longtail.training.calibration.promises import (
-    BAND_STARTS,
-    AnsweredDocuments,
-    fit_promise,
-    safe_thresholds,
-)
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
 from longtail.training.evaluation.record import deliver
 from longtail.training.evaluation.tables import markdown_table
+from longtail.training.fitted.fitting import AnsweredDocuments
+from longtail.training.fitted.promises import (
+    BAND_STARTS,
+    KeptPromise,
+    accepted_labels,
+    fit_promise,
+    measure_promise,
+    safe_thresholds,
+)
 from longtail.training.formats.options import RECOGNISED
 
 BY_BAND, BY_LABEL, ONE, ONE_FOR_ALL = "by band", "by label", "one", "one, all bands"
@@ -122,7 +124,7 @@ def one_rule(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments
         odds = np.array(rule.thresholds) / (1 - np.array(rule.thresholds)) * np.exp(rise)
         raised = replace(rule, thresholds=tuple((odds / (1 + odds)).tolist()))
         found = replace(promise, bands=(raised,))
-        right, accepted, _ = measured(documents.accepted_by(found), numbers, documents)
+        right, accepted, _ = measured(accepted_labels(documents, found), numbers, documents)
         if (right >= promise.level * accepted).all():
             return found
     return replace(promise, bands=(BandRule(0, (), refusal="no threshold"),))
@@ -165,7 +167,7 @@ def accepted_by_label(
     of_bands = fit_promise(others[0], "", "precision", level, 1 - error)
     is_own = second.probabilities >= thresholds[second.labels]
     is_own &= (second.labels >= 0) & second.is_like[:, None]
-    return is_own | others[1].accepted_by(of_bands)
+    return is_own | accepted_labels(others[1], of_bands)
 
 
 def measured(
@@ -201,7 +203,7 @@ def draw(
         by_band = fit_promise(first, scorer, "precision", level, confidence)
         one = fit_promise(first, scorer, "precision", level, confidence, band_starts=[0])
         marks = {
-            name: second.accepted_by(rule)
+            name: accepted_labels(second, rule)
             for name, rule in [
                 (BY_BAND, by_band), (ONE, one), (ONE_FOR_ALL, one_rule(one, numbers, first)),
             ]

@@ -10,7 +10,6 @@ text, in percent.
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -19,10 +18,11 @@ from machine import begin
 from recording import Table, add_json_option, keep
 
 from longtail.models.bundle.registry import Registry
+from longtail.models.fitted.familiar_range import FAMILIAR_RANGE
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.training.calibration.short_texts import cut
 from longtail.training.data.dataset import open_dataset
+from longtail.training.fitted.familiar_range import cut
 
 LENGTHS = (2, 4, 16, 64)
 K = 20
@@ -40,12 +40,12 @@ def main() -> None:
     parts = read_parts(bundle)
     models = {
         kind: Predictor(
-            replace(parts, familiar=familiar),
+            FAMILIAR_RANGE.added_to(parts, familiar),
             default_scorer=bundle.manifest.default_scorer,
             device="cpu",
             num_threads=1,
         )
-        for kind, familiar in (("as documents", None), ("as short texts", parts.familiar))
+        for kind, familiar in (("as documents", None), ("as short texts", FAMILIAR_RANGE.of(parts)))
     }
     split = open_dataset(asked.corpus).split("test")
     documents = list(islice(split, asked.documents))

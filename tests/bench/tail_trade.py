@@ -18,6 +18,7 @@ from recording import Table, add_json_option, keep
 
 from longtail.models.bundle.manifest import RarityBlend
 from longtail.models.bundle.registry import Registry
+from longtail.models.fitted.aims import AIMS, names_of
 from longtail.models.kinds.storage import read_parts
 from longtail.models.names import ENSEMBLE, NAMES
 from longtail.models.options import RankingOptions
@@ -57,7 +58,7 @@ def rows_of(
     """
     own = RankingOptions(k=10, scorer=ENSEMBLE)
     yield ENSEMBLE, predictor, own
-    for aim in predictor.aims_of(ENSEMBLE)[1:]:
+    for aim in names_of(AIMS.of(predictor), ENSEMBLE)[1:]:
         yield f"aim {aim}", predictor, replace(own, aim=aim)
     for dial in DIALS:
         yield f"tail dial {dial}", predictor, replace(own, tail_dial=dial)

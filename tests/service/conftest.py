@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -129,9 +129,7 @@ class FakePredictor:
 
     scorers = ("retrieval", "sparse")
     default_scorer = "retrieval"
-    promises = ()
-    figures = None
-    review = None
+    fitted: ClassVar[dict[str, object]] = {}
     max_tokens = 100
     batch_tokens = 64
     padding_cost = 1.0

@@ -15,7 +15,7 @@ import longtail
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.kinds.storage import read_promises
+from longtail.models.fitted.promises import PROMISES
 from longtail.models.labels.catalogue import Label
 
 
@@ -53,7 +53,7 @@ def test_a_new_version_accepts_labels_by_its_promises(call, registry, tiny_corpu
     found = json.loads(result.stdout)["figures"]["promises"]
     assert [each["measure"] for each in found] == ["precision", "precision", "recall"]
     before, after = (longtail.load(registry, version=number) for number in (1, 2))
-    made = [each.name for each in after.predictor.promises]
+    made = [each.name for each in PROMISES.of(after.predictor)]
     assert made == ["precision 0.1", "recall 0.05"]  # no band supports 0.999
     texts = [json.loads(line)["text"] for line in read_lines(tiny_corpus / "test.jsonl")]
     plain, marked = before.predict(texts), after.predict(texts, accept=True)
@@ -135,7 +135,7 @@ def test_thresholds_that_people_have_set_win_and_are_not_lost_in_silence(
     call("threshold", *asked)  # they stay until another file says something else
     file.write_text("id,threshold\n")
     call("threshold", *asked, "--labels", file)
-    kept = [read_promises(Registry(registry).open(each))[0].label_thresholds for each in (3, 4)]
+    kept = [PROMISES.read(Registry(registry).open(each))[0].label_thresholds for each in (3, 4)]
     assert kept == [{0: 0.0, 1: 1.0}, {}]
     broken = ["nobody,0.5", f"{labels[0].id},nan", f"{labels[1].id},0.5", f"{labels[1].id},0.5"]
     file.write_text("\n".join(["id,threshold", *broken, "one cell"]))
@@ -148,9 +148,9 @@ def test_thresholds_that_people_have_set_win_and_are_not_lost_in_silence(
 def test_a_promise_is_not_kept_by_a_version_with_other_labels(registry, call, tiny_corpus, caplog):
     call("threshold", tiny_corpus, "--registry", registry, "--precision", 0.1)
     store = Registry(registry)
-    assert read_promises(store.open(2))
+    assert PROMISES.read(store.open(2))
     number = store.publish(add_labels(store.open(2), [Label("new", "A new label")]))
-    assert read_promises(store.open(number)) == ()
+    assert PROMISES.read(store.open(number)) == ()
     assert "longtail threshold" in caplog.text
 
 

@@ -17,6 +17,7 @@ from scipy.sparse import block_diag, csr_array, eye_array
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
+from longtail.models.fitted.aims import AIMS, names_of
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
@@ -24,7 +25,6 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.tables import frame_of, html_table
-from longtail.training.assessment.answered import AnswerCollector
 from longtail.training.assessment.baselines import (
     NoNameError,
     label_name_ranking,
@@ -34,13 +34,6 @@ from longtail.training.assessment.summary import Summary, summarise
 from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
 from longtail.training.assessment.within_bands import BandCollector
-from longtail.training.calibration.automation import (
-    KeptPromise,
-    automation_table,
-    draw_automation,
-    measure_promise,
-)
-from longtail.training.calibration.promises import AnsweredDocuments
 from longtail.training.calibration.reliability import (
     ReliabilityReport,
     draw_reliability,
@@ -59,6 +52,8 @@ from longtail.training.evaluation.hierarchical import (
 )
 from longtail.training.evaluation.plots import draw_by_frequency
 from longtail.training.evaluation.tables import Table
+from longtail.training.fitted.fitting import AnswerCollector, AnsweredDocuments, MeasuredPart
+from longtail.training.fitted.registry import FITTINGS
 from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -70,11 +65,8 @@ MAX_K = _KS[-1]
 """Labels of a document that the metrics need."""
 
 _LANGUAGE_NOTE = "Languages of at least 5 % of the documents, told by their most common words."
-_PROMISES_PNG = "promises.png"
-RESULT_NAMES = (
-    "evaluation.json", "evaluation.md", "by_frequency.png", "reliability.png", _PROMISES_PNG,
-)  # fmt: skip
-"""Of the files that `Assessment.write` writes."""
+_JSON, _MARKDOWN = "evaluation.json", "evaluation.md"
+_BY_FREQUENCY, _RELIABILITY = "by_frequency.png", "reliability.png"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +83,7 @@ class Assessment:
         retired: Labels of the documents that are out of use; None where there are none.
         left_out: Documents that the model was trained on; None where it was not asked.
         unseen: Labels of the documents that the model lacks; None where there are none.
-        promises: What the model's promises let through; empty where it makes none.
+        fitted: What fitted parts of the model are worth, by name of the part.
         answers: Of the default scorer; None where nobody needs them.
         languages: Metrics of the documents of each language, by its ISO 639 code; empty where
             fewer than two make 5 % of the documents.
@@ -106,7 +98,7 @@ class Assessment:
     retired: RetiredLabels | None = None
     left_out: LeftOut | None = None
     unseen: UnseenLabels | None = None
-    promises: tuple[KeptPromise, ...] = ()
+    fitted: Mapping[str, MeasuredPart] = field(default_factory=dict)
     answers: AnsweredDocuments | None = None
     languages: Mapping[str, Evaluation] = field(default_factory=dict)
 
@@ -162,46 +154,44 @@ class Assessment:
     def summary(self, manifest: Manifest) -> Summary:
         """Return what the figures say of the model with this manifest, in a few sentences."""
         thresholds = None if self.reliability is None else self.reliability.micro_f1
+        told = (sentence for each in self.fitted.values() for sentence in each.sentences)
         return summarise(
             self.evaluation, manifest.scorers, manifest.default_scorer,
-            manifest.default_scorer_reason, thresholds, map(str, self.promises), self.languages,
+            manifest.default_scorer_reason, thresholds, told, self.languages,
         )  # fmt: skip
 
     def write(self, folder: Path, beginning: str = "") -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
 
-        The pictures are by_frequency.png, of the probabilities reliability.png, and of promises
-        promises.png; without matplotlib (the extra `plots`) there are none, which a warning says.
+        The pictures are by_frequency.png, of the probabilities reliability.png, and of fitted parts
+        PART.png; without matplotlib (the extra `plots`) there are none, which a warning says.
 
         Args:
             folder: Where to; made if it is missing.
             beginning: What evaluation.md begins with.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / name for name in RESULT_NAMES]
         tables = [*self.evaluation.tables(), *self.language_tables, *self.evaluation.bin_tables()]
         if self.hierarchical is not None:
             tables.append(hierarchical_table(self.hierarchical))
         if self.reliability is not None:
             tables += self.reliability.tables()
-        if self.promises:
-            tables.append(automation_table(self.promises))
+        tables += (table for each in self.fitted.values() for table in each.tables)
         parts = filter(None, (beginning, self.measured_on, *(x.to_markdown() for x in tables)))
+        paths = [folder / _JSON, folder / _MARKDOWN]
         paths[0].write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8", newline="\n")
         paths[1].write_text("\n\n".join(parts) + "\n", "utf-8", newline="\n")
         if not can_draw():
-            return paths[:2]
+            return paths
         k = self.evaluation.ks[-1]
-        pictures = [
-            draw_by_frequency(self.rankings, self.truth, self.training_counts, min(5, k), k)
-        ]
+        measured = (self.rankings, self.truth, self.training_counts)
+        pictures = {_BY_FREQUENCY: draw_by_frequency(*measured, min(5, k), k)}
         if self.reliability is not None:
-            pictures.append(draw_reliability(self.reliability))
-        if self.promises:
-            pictures.append(draw_automation(self.promises))
-        for picture, path in zip(pictures, paths[2:], strict=False):
-            write_figure(picture, path)
-        return paths[: 2 + len(pictures)]
+            pictures[_RELIABILITY] = draw_reliability(self.reliability)
+        pictures |= {f"{name}.png": x.draw() for name, x in self.fitted.items() if x.draw}
+        for name, picture in pictures.items():
+            write_figure(picture, folder / name)
+        return [*paths, *(folder / name for name in pictures)]
 
     def to_json(self) -> dict[str, object]:
         """Return all metrics, and the reliability of the probabilities where it was measured."""
@@ -211,7 +201,7 @@ class Assessment:
             "unseen_labels": self.unseen and asdict(self.unseen),
             "hierarchical": self.hierarchical,
             "probabilities": self.reliability and self.reliability.to_json(),
-            "promises": [each.to_json() for each in self.promises],
+            **{name: each.content for name, each in self.fitted.items()},
             "languages": {name: each.to_json() for name, each in self.languages.items()},
         }
         return self.evaluation.to_json() | {name: x for name, x in measured.items() if x}
@@ -224,6 +214,12 @@ class Assessment:
             "split": split_name,
             **self.to_json(),
         }
+
+
+def result_names() -> list[str]:
+    """Return the names of all files that `Assessment.write` may write."""
+    pictures = [f"{name}.png" for name, fitting in FITTINGS.items() if fitting.has_picture]
+    return [_JSON, _MARKDOWN, _BY_FREQUENCY, _RELIABILITY, *pictures]
 
 
 def assess_bundle(
@@ -251,7 +247,7 @@ def assess_bundle(
         tail_dial: Of all scorers.
         aim: Of all scorers that have it.
         reliability: Whether to measure the probabilities, too.
-        answers: Whether to keep what the default scorer answers, as where the model makes promises.
+        answers: Whether to keep what the default scorer answers, as where a part is measured by it.
 
     Raises:
         RequestError: As `assess`.
@@ -332,7 +328,7 @@ def assess(
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
         thresholds: Probability from which a scorer's labels count as answered, for micro-F1.
         answers: Whether to keep what the default scorer answers; it is kept where `reliability` is
-            measured and the model makes promises, too, which are measured then.
+            measured and a fitted part is measured by it, too.
         within_bands: Whether each band's labels are ranked among themselves, too.
         batches: The documents of the split, made ready to be ranked; None: they are read.
         ranked: Rankings of these documents that are there already, by the name of the scorer; of at
@@ -355,12 +351,15 @@ def assess(
     pairs = PairCollector(predictor, truth[:, :num_labels]) if reliability else None
     if batches is None:
         batches = split_batches(predictor, dataset, split_name, truth.shape[0])
-    promises = predictor.promises_of(predictor.default_scorer) if reliability else ()
+    scorer = predictor.default_scorer
+    fitted = {
+        fitting: value
+        for fitting in FITTINGS.values()
+        if reliability and fitting.reads_answers(value := fitting.part.of(predictor), scorer)
+    }
     answered = None
-    if answers or promises:
-        answered = AnswerCollector(
-            predictor, predictor.default_scorer, truth, num_training_documents
-        )
+    if answers or fitted:
+        answered = AnswerCollector(predictor, scorer, truth, num_training_documents)
         batches = answered.watch(batches)
     watched = batches if pairs is None else pairs.watch(batches)
     rows = _rows(predictor, replace(query, k=k))
@@ -388,11 +387,11 @@ def assess(
         hierarchical=_hierarchical(predictor, rankings, truth, ks),
         retired=retired,
         unseen=unseen,
-        promises=tuple(
-            measure_promise(answered.documents, each, is_own=each.found_on == measured_on)
-            for each in promises
+        fitted={
+            fitting.part.name: fitting.measured(value, scorer, answered.documents, measured_on)
+            for fitting, value in fitted.items()
             if answered is not None
-        ),
+        },
         answers=None if answered is None else answered.documents,
     )
 
@@ -469,7 +468,7 @@ def _check_aim(predictor: Predictor, query: RankingOptions) -> None:
 
 
 def _has_aim(predictor: Predictor, scorer: str, aim: str | None) -> bool:
-    return aim is None or aim in predictor.aims_of(scorer)
+    return aim is None or aim in names_of(AIMS.of(predictor), scorer)
 
 
 def _rows(predictor: Predictor, query: RankingOptions) -> dict[str, RankingOptions]:

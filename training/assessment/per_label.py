@@ -11,12 +11,12 @@ from jaxtyping import Int64
 from scipy.sparse import csr_array
 
 from longtail.models.files.durable import write_lines_durably
+from longtail.models.fitted.label_figures import LabelFigures
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.figures import LabelFigures
 from longtail.models.labels.writing import csv_record
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.calibration.promises import AnsweredDocuments
 from longtail.training.evaluation.tables import Cells
+from longtail.training.fitted.fitting import AnsweredDocuments
 
 COLUMNS = (
     "id", "name", "training_documents", "documents", "predicted", "right",

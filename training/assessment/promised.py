@@ -13,22 +13,22 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import Fields, take_csv_rows
-from longtail.models.kinds.storage import read_parts, read_promises
+from longtail.models.fitted.promises import (
+    PRECISION_PROMISE,
+    PROMISES,
+    BandRule,
+    Measure,
+    Promise,
+)
+from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.promises import PRECISION_PROMISE, BandRule, Measure, Promise
-from longtail.training.assessment.answered import AnswerCollector
 from longtail.training.assessment.assess import documents_of, split_batches
 from longtail.training.assessment.truth import truth_of
 from longtail.training.assessment.untrained import find_trained_on
-from longtail.training.calibration.promises import (
-    BAND_STARTS,
-    WHOLE,
-    AnsweredDocuments,
-    bands_by_name,
-    fit_promise,
-)
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.tables import markdown_table
+from longtail.training.fitted.fitting import AnswerCollector, AnsweredDocuments
+from longtail.training.fitted.promises import BAND_STARTS, WHOLE, bands_by_name, fit_promise
 
 _ID, _THRESHOLD = "id", "threshold"
 _COLUMNS = ("training documents", "thresholds", "accepted", "right")
@@ -164,7 +164,7 @@ def read_label_thresholds(path: Path | None, bundle: Bundle) -> dict[int, float]
             or stands twice, or a threshold is out of its range.
     """
     if path is None:
-        before = read_promises(bundle)  # all of them have the same ones
+        before = PROMISES.read(bundle)  # all of them have the same ones
         return dict(before[0].label_thresholds) if before else {}
     found: dict[int, float] = {}
     check_readable_file(path, "--labels")

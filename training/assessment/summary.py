@@ -53,7 +53,7 @@ def summarise(
     default: str,
     reason: str,
     thresholds: Mapping[str, ThresholdF1] | None = None,
-    promises: Iterable[str] = (),
+    more: Iterable[str] = (),
     languages: Mapping[str, Evaluation] = MappingProxyType({}),
 ) -> Summary:
     """Return what the metrics of a model's scorers and of baselines say.
@@ -65,7 +65,7 @@ def summarise(
         default: The one that answers where none is named.
         reason: Why it is this one, as a clause (see `Manifest.default_scorer_reason`).
         thresholds: By the name of a scorer, what its threshold is worth on these documents.
-        promises: A sentence about each promise of the default scorer.
+        more: Sentences about fitted parts.
         languages: Metrics by language of the document.
     """
     known, rows = set(scorers), evaluation.scorers
@@ -83,7 +83,7 @@ def summarise(
         if _scorer(asked) == default
         else "",
         _language_sentence(asked, languages),
-        *promises,
+        *more,
     ]
     baselines = [row for row in rows if _scorer(row) not in known]
     others = [row for row in own if row != asked]

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.files.typed_json import json_forms
-from longtail.models.scorers.label_counts import PlaceThreshold
+from longtail.models.fitted.label_counts import PlaceThreshold
 from longtail.training.calibration.blends import in_words
 from longtail.training.calibration.fit import fit_calibration
 from longtail.training.calibration.members import DevRanking, blended

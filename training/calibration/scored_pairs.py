@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.labels.figures import LabelFigures
+from longtail.models.fitted.label_figures import LabelFigures
 from longtail.models.names import ENSEMBLE, FAST
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch

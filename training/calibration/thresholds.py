@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.fitted.label_counts import PlaceThreshold
 from longtail.models.options import AUTO_K
 from longtail.models.scorers.calibration import log_odds_of, probabilities_of
-from longtail.models.scorers.label_counts import PlaceThreshold
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
 _RISES = (0.0, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.1, 1.5)

@@ -81,13 +81,13 @@ def evaluate(
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_file, check_output_folder
     from longtail.models.options import RankingOptions
-    from longtail.training.assessment.assess import MAX_K, RESULT_NAMES, assess_bundle
+    from longtail.training.assessment.assess import MAX_K, assess_bundle, result_names
     from longtail.training.assessment.predictions import PREDICTIONS_NAME
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver
 
     RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
-    names = [*RESULT_NAMES, PREDICTIONS_NAME] if predictions else RESULT_NAMES
+    names = [*result_names(), *[PREDICTIONS_NAME] * predictions]
     check_output_folder(output, names, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
     dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)

@@ -22,7 +22,7 @@ from longtail.training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from longtail.models.scorers.promises import Measure
+    from longtail.models.fitted.promises import Measure
 
 _LEVELS = (0.95, 0.8, 0.9, 0.99)
 
@@ -78,15 +78,15 @@ def threshold(
     configure_logging()
     from longtail.models.bundle.registry import Registry
     from longtail.models.edit.rewriting import publish_texts
-    from longtail.models.scorers.promises import PROMISES_NAME, promises_to_json
+    from longtail.models.fitted.promises import PROMISES
     from longtail.training.assessment.promised import (
         find_promises,
         promises_to_markdown,
         read_label_thresholds,
     )
     from longtail.training.assessment.untrained import open_as_trained
-    from longtail.training.calibration.promises import BAND_STARTS, WHOLE
     from longtail.training.evaluation.record import check_record_file, deliver
+    from longtail.training.fitted.promises import BAND_STARTS, WHOLE
 
     store = Registry(registry)
     bundle = store.open(version)
@@ -100,7 +100,7 @@ def threshold(
     starts = WHOLE if bands == "all" else BAND_STARTS
     found = find_promises(bundle, dataset, split, wanted, confidence, scorer, own, starts)
     made = tuple(each for each in found if each.can_accept)
-    texts = {PROMISES_NAME: promises_to_json(made)}
+    texts = {PROMISES.file: PROMISES.to_json(made)}
     number = publish_texts(store, bundle, texts, activate=activate, action="threshold")
     figures = {
         "model": bundle.manifest.digest,

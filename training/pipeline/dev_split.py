@@ -1,4 +1,4 @@
-"""What a finished model learns of the dev split: probabilities, an ensemble, aims, and its metrics.
+"""What a finished model learns of the dev split: probabilities, blends, parts, and its metrics.
 
 The split is encoded once and ranked once by every scorer; what is known of its documents (tokens,
 features, vectors) is held until the ensemble, which is fitted on them, has ranked them too.
@@ -20,22 +20,13 @@ from scipy.sparse import csr_array
 
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.kinds.registry import KINDS, without_encoder
-from longtail.models.labels.figures import FIGURES_NAME, LabelFigures
 from longtail.models.names import ENSEMBLE, FAST, Precision
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
-from longtail.models.scorers.aims import AIMS_NAME, Aims, aims_from_json, aims_to_json
-from longtail.models.scorers.familiar_range import (
-    FAMILIAR_NAME,
-    FamiliarRange,
-    familiar_from_json,
-    familiar_to_json,
-)
 from longtail.training.assessment.assess import assess, split_batches
-from longtail.training.calibration.aims import fit_aims
 from longtail.training.calibration.ensemble import (
     Blending,
     blending_from_json,
@@ -49,9 +40,9 @@ from longtail.training.calibration.scored_pairs import (
     score_given,
     spread_rows,
 )
-from longtail.training.calibration.short_texts import MOST_CUT, fit_short_texts
 from longtail.training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
 from longtail.training.data.dataset import Dataset
+from longtail.training.fitted.registry import with_fitted
 from longtail.training.pipeline.default_scorer import DefaultScorer, choose_default
 from longtail.training.runtime.kept import kept, kept_text
 from longtail.training.runtime.run_log import stage_cost
@@ -103,7 +94,7 @@ def finish_on_dev(
     heed: Heed | None = None,
     num_looked_for: int | None = None,
 ) -> tuple[ModelParts, OnDev]:
-    """Return a model with calibrations, blends, aims and more, and what it reaches with them.
+    """Return a model with calibrations, blends and all fitted parts, and what it reaches with them.
 
     Args:
         corpus: With a dev split.
@@ -126,19 +117,11 @@ def finish_on_dev(
         dev = DevSplit.of(corpus, parts, num_training_documents, kept_in, precision)
         dev.heed, dev.num_looked_for = heed, num_looked_for
         found = dev.blending(wanted, members)
-        aims, default, familiar = dev.aims(found), dev.default(found), dev.familiar(found)
-        figures = dev.figures(found, default.name)
+        default = dev.default(found)
+        parts = with_fitted(parts, dev, found, default.name, kept_in)
     with stage_cost(folder, "dev metrics"):
         metrics = dev.metrics(found)
-    parts = replace(
-        parts,
-        calibrations=found.calibrations,
-        blends=found.blends,
-        aims=aims,
-        familiar=familiar,
-        figures=figures,
-        label_counts=found.label_counts,
-    )
+    parts = replace(parts, calibrations=found.calibrations, blends=found.blends)
     return parts, OnDev(metrics, found.thresholds, default)
 
 
@@ -189,7 +172,8 @@ class DevSplit:
         return cls(dataset, predictor, num_training_documents, parts, folder)
 
     @property
-    def _truth(self) -> Float32[csr_array, "document label"]:
+    def truth(self) -> Float32[csr_array, "document label"]:
+        """The labels of each document."""
         return self.dataset.split("dev").scan().labels
 
     def blending(
@@ -207,11 +191,6 @@ class DevSplit:
         found: Blending = kept_text(path, fit, blending_from_json, blending_to_json)
         return found
 
-    def aims(self, blending: Blending) -> Aims:
-        """Return the aims of calibrated scorers."""
-        fit, path = partial(self._fitted_aims, blending), self.folder / AIMS_NAME
-        return kept_text(path, fit, aims_from_json, aims_to_json)
-
     def default(self, blending: Blending) -> DefaultScorer:
         """Return the default scorer."""
         names = self.predictor.with_blending(blending.calibrations, blending.blends).scorers
@@ -222,42 +201,6 @@ class DevSplit:
             lambda path: DefaultScorer(**read_json(path)),
             lambda path, chosen: write_json_durably(path, chosen._asdict()),
         )
-
-    def familiar(self, blending: Blending) -> FamiliarRange | None:
-        """Return what the documents are like; None: there are too few."""
-        fit, path = partial(self._familiar, blending), self.folder / FAMILIAR_NAME
-        found: FamiliarRange | None = kept_text(path, fit, familiar_from_json, familiar_to_json)
-        return found
-
-    def figures(self, blending: Blending, scorer: str) -> LabelFigures | None:
-        """Return how often each label is predicted and right; None: the scorer has no threshold."""
-        threshold = blending.thresholds.get(scorer)
-        if threshold is None:
-            return None
-        num_labels = len(self.predictor.catalogue)
-        calibration = blending.calibrations[scorer]
-        return kept_text(
-            self.folder / FIGURES_NAME,
-            lambda: self._scored(blending).count(scorer, calibration, threshold, num_labels),
-            lambda text: LabelFigures.from_json(text, num_labels),
-            LabelFigures.to_json,
-        )
-
-    def _familiar(self, blending: Blending) -> FamiliarRange | None:
-        self._collected()
-        found = FamiliarRange.of_documents(
-            [each for batch in self._batches for each in batch.familiarities()]
-        )
-        if found is None:
-            return None
-        predictor = self.predictor.with_blending(blending.calibrations, blending.blends)
-        texts = [text for batch in self._batches for text in batch.texts]
-        rows = spread_rows(len(texts), MOST_CUT)
-        short = fit_short_texts(
-            predictor, [texts[row] for row in rows], self._truth[rows], found.least_known_words,
-            self.num_looked_for,
-        )  # fmt: skip
-        return replace(found, short_texts=short)
 
     def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric."""
@@ -293,18 +236,11 @@ class DevSplit:
             unseen = pairs_without_documents(pairs, self._batches, counts, self.parts)
         rows = spread_rows(len(pairs.labels), _MAX_FITTED)
         return DevRanking.of(
-            pairs.of_documents(rows), self._truth[rows], catalogue, num_documents,
+            pairs.of_documents(rows), self.truth[rows], catalogue, num_documents,
             None if unseen is None else unseen.of_documents(rows),
         )  # fmt: skip
 
-    def _fitted_aims(self, blending: Blending) -> Aims:
-        counts = self.predictor.catalogue.training_counts
-        return fit_aims(
-            self._scored(blending), self._truth, blending.calibrations, counts,
-            self.num_training_documents,
-        )  # fmt: skip
-
-    def _scored(self, blending: Blending) -> ScoredPairs:
+    def scored(self, blending: Blending) -> ScoredPairs:
         """Return the pairs with the scores of the blends, too; these are made once."""
         if self._scored_pairs is None:
             pairs = self._collected()
@@ -319,9 +255,14 @@ class DevSplit:
     def _collected(self) -> ScoredPairs:
         """Return scored pairs of the split, which is read and ranked when first asked for."""
         if self._pairs is None:
-            collector = PairCollector(self.predictor, self._truth)
-            batches = split_batches(self.predictor, self.dataset, "dev", self._truth.shape[0])
+            collector = PairCollector(self.predictor, self.truth)
+            batches = split_batches(self.predictor, self.dataset, "dev", self.truth.shape[0])
             self._batches = list(collector.watch(batches))
             self._rankings = collector.rankings
             self._pairs = collector.pairs.of_first_labels(self.num_looked_for)
         return self._pairs
+
+    def batches(self) -> Sequence[TextBatch]:
+        """Return the documents, ready to be ranked."""
+        self._collected()
+        return self._batches

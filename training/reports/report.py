@@ -25,7 +25,6 @@ from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.assessment.assess import Assessment
 from longtail.training.assessment.per_label import label_cells, measure_labels
 from longtail.training.assessment.summary import Summary
-from longtail.training.calibration.automation import automation_table, draw_automation
 from longtail.training.calibration.reliability import draw_reliability
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.figures import can_draw, new_figure, png_of
@@ -226,10 +225,9 @@ def _probabilities(found: Assessment) -> str:
         *_shown(found.reliability.tables()),
         _picture(draw, "Share of right labels over their probability"),
     ]
-    if found.promises:
-        draw = partial(draw_automation, found.promises)
-        parts += _shown([automation_table(found.promises)])
-        parts.append(_picture(draw, "What goes through by each promise"))
+    for each in found.fitted.values():
+        parts += _shown(each.tables)
+        parts += [] if each.draw is None else [_picture(each.draw, each.alternative)]
     return html.section("Probabilities", *parts)
 
 

@@ -27,7 +27,7 @@ LEAST_DOCUMENTS = 10
 """Training documents of every label of a document that joins the dev split: documents of rarer
 labels are worth more as examples."""
 MOST_DEV = 2_000
-"""Documents of the corpus's dev split that calibrations, blends and aims are fitted on; those of
+"""Documents of the corpus's dev split that calibrations, blends and parts are fitted on; those of
 the feedback come on top. Three times as many take three times as long, most of it in the encoder.
 """
 

@@ -28,6 +28,7 @@ from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
+from longtail.models.fitted.registry import without_lost
 from longtail.models.kinds.storage import read_parts, tensors_of, texts_of
 from longtail.models.parts.model_parts import ModelParts
 from longtail.training.configuration.sections import SparseConfig
@@ -116,7 +117,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     # Documents that were held out for want of a dev split were trained on in the end.
     has_dev = "dev" in run.corpus.split_names and bundle.manifest.held_out_documents is None
     with stage_cost(folder, "feedback"):
-        before = replace(read_parts(bundle), promises=())  # of other scores than the new ones
+        before = without_lost(read_parts(bundle))  # that is of other scores than the new ones
         verdicts = read_verdicts(run.feedback.entries, before.catalogue, run.corpus)
         _check_verdicts(run, verdicts)
         changed = change_documents(run.corpus, verdicts, has_dev=has_dev)
@@ -241,7 +242,7 @@ def _finished_on_dev(
     """
     num_documents = manifest.training_document_count
     dev = write_dev_corpus(run.corpus, parts.catalogue, changed, folder / _DEV)
-    bare = replace(parts, calibrations={}, blends={}, aims={})
+    bare = replace(parts, calibrations={}, blends={})
     default = DefaultScorer(manifest.default_scorer, manifest.default_scorer_reason)
     trained_on = JudgedTexts.of([each for each in verdicts.texts if each not in changed.dev])
     heed = Heeding.of(bare, trained_on, num_documents, default) if trained_on.texts else None

@@ -10,14 +10,13 @@ import pytest
 from longtail.models.bundle.bundle import open_bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import BundleCorruptError, RequestError
+from longtail.models.fitted.aims import AIMS, Aim, names_of
+from longtail.models.fitted.familiar_range import FAMILIAR_RANGE, FamiliarRange, ShortTexts
 from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.aims import AIMS_NAME, Aim
-from longtail.models.scorers.familiar_range import FamiliarRange
-from longtail.models.scorers.short_texts import ShortTexts
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7
@@ -57,13 +56,13 @@ def aimed_parts(parts):
         has_hybrid=True,
         calibrations=CALIBRATIONS,
         blends={"ensemble": BLEND},
-        aims=dict.fromkeys(SCORERS, FITTED),
+        fitted={AIMS.name: dict.fromkeys(SCORERS, FITTED)},
     )
 
 
 @pytest.fixture(scope="module", params=[None, SHORT], ids=["as documents", "short texts"])
 def predictor(aimed_parts, request):
-    return Predictor(replace(aimed_parts, familiar=request.param), device="cpu")
+    return Predictor(FAMILIAR_RANGE.added_to(aimed_parts, request.param), device="cpu")
 
 
 def wanted(
@@ -141,12 +140,17 @@ def test_explanations_tell_the_scores_without_the_aim(predictor):
 
 
 def test_an_aim_that_was_not_fitted_is_refused(aimed_parts):
-    some = Predictor(replace(aimed_parts, aims={"sparse": FITTED}), device="cpu")
-    assert some.aims_of("sparse") == ("precision", "rare_labels", "coverage", "propensity")
-    assert some.aims_of("retrieval") == ("precision",)
+    some = Predictor(AIMS.added_to(aimed_parts, {"sparse": FITTED}), device="cpu")
+    assert names_of(AIMS.of(some), "sparse") == (
+        "precision",
+        "rare_labels",
+        "coverage",
+        "propensity",
+    )
+    assert names_of(AIMS.of(some), "retrieval") == ("precision",)
     with pytest.raises(RequestError, match=r"for scorer 'retrieval'; .*, or use one of sparse"):
         some.predict(TEXTS, scorer="retrieval", aim="coverage")
-    none = Predictor(replace(aimed_parts, aims={}), device="cpu")
+    none = Predictor(AIMS.added_to(aimed_parts, {}), device="cpu")
     with pytest.raises(RequestError, match="leave the aim out, or train again with a dev split"):
         none.predict(TEXTS, scorer="sparse", aim="propensity")
 
@@ -160,7 +164,7 @@ def test_aims_lie_in_the_bundle(aimed_parts, manifest, tmp_path):
     )
     write_parts(tmp_path / "whole", aimed_parts, said, tmp_path / "encoder")
     bundle = open_bundle(tmp_path / "whole")
-    assert read_parts(bundle).aims == aimed_parts.aims
+    assert read_parts(bundle).fitted == aimed_parts.fitted
 
 
 @pytest.mark.parametrize(
@@ -174,8 +178,8 @@ def test_aims_lie_in_the_bundle(aimed_parts, manifest, tmp_path):
 def test_aims_that_are_not_those_of_the_calibrated_scorers_are_refused(
     aimed_parts, manifest, tmp_path, spoil
 ):
-    parts = replace(aimed_parts, aims=spoil(aimed_parts.aims))
+    parts = AIMS.added_to(aimed_parts, spoil(AIMS.of(aimed_parts)))
     said = replace(manifest, scorers=parts.scorers, calibrations=CALIBRATIONS, blends=parts.blends)
     write_parts(tmp_path / "whole", parts, said, tmp_path / "encoder")
-    with pytest.raises(BundleCorruptError, match=f"{AIMS_NAME} can't be used: aims"):
+    with pytest.raises(BundleCorruptError, match=f"{AIMS.file} can't be used: aims"):
         read_parts(open_bundle(tmp_path / "whole"))

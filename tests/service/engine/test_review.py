@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
+from typing import ClassVar
 
 import pytest
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.fitted.review import REVIEW
 from longtail.models.review.fitted import KNOTS, FittedReview
 from longtail.service.engine import review
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
@@ -29,7 +31,7 @@ def serve(open_client, make_loader, fake_predictor):
     """Start a service whose model was fitted to a reviewer on the loopback."""
 
     class Reviewed(fake_predictor):
-        review = FITTED
+        fitted: ClassVar = {REVIEW.name: FITTED}
 
     def start(server, **settings):
         given = {"reviewer": "rerank", "review_address": server.url} | settings

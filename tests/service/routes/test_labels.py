@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from scipy.stats import binomtest
 
-from longtail.models.labels.figures import LabelFigures
+from longtail.models.fitted.label_figures import LABEL_FIGURES, LabelFigures
 from longtail.models.predict.predictor import Predictor
 from longtail.service.app import create_app
 from longtail.service.engine import shares
@@ -203,7 +203,7 @@ def test_labels_have_their_quality_and_come_with_the_lowest_precision_first(
         [0, 2, 3, 0, 1, 0, 0, 0],
     )
     figures = LabelFigures(*map(np.array, (true, predicted, right)))
-    monkeypatch.setattr(fake_predictor, "figures", figures)
+    monkeypatch.setattr(fake_predictor, "fitted", {LABEL_FIGURES.name: figures})
     assert client.get("/v1/models").json()["models"][-1]["has_label_quality"]
     found = client.get("/v1/labels", params={"sort": "precision", "query": "label"}).json()[
         "labels"

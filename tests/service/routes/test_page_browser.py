@@ -9,15 +9,16 @@ from csv import reader as csv_reader
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
 import httpx
 import numpy as np
 import pytest
 
+from longtail.models.fitted.label_figures import LABEL_FIGURES, LabelFigures
+from longtail.models.fitted.promises import PROMISES, BandRule, Promise
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.figures import LabelFigures
 from longtail.models.labels.search import LabelSearch
 from longtail.models.results import (
     AnswerWarning,
@@ -32,7 +33,6 @@ from longtail.models.results import (
     SparseParts,
     TokenPart,
 )
-from longtail.models.scorers.promises import BandRule, Promise
 from longtail.service.errors import QueueFullError
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.offline.feedback import export_feedback
@@ -44,6 +44,7 @@ CHROMIUM = next(
 DRIVER = shutil.which("chromedriver")
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
 COUNTS = (500, 120, 40, 11, 9, 3, 1, 0)
+PROMISE = Promise("precision", 0.95, 0.9, "retrieval", 200, (BandRule(0, (0.5,)),))
 WARNING = AnswerWarning("unreliable-probabilities", "often too high", ("L7",))
 KEYS = {
     "tab": "\ue004",
@@ -315,7 +316,7 @@ def test_accepted_labels_come_first_and_a_line_says_which_to_check(
     browser, open_server, page_loader
 ):
     class Promising(page_loader.predictor_class):
-        promises = (Promise("precision", 0.95, 0.9, "retrieval", 200, (BandRule(0, (0.5,)),)),)
+        fitted: ClassVar = {PROMISES.name: (PROMISE,)}
 
         def _ranked(self, text: str, found: Any, k: int, options: dict[str, Any]) -> Any:
             found = super()._ranked(text, found, k, options)
@@ -351,7 +352,7 @@ def test_the_catalogue_shows_how_good_labels_are_and_the_worst_first(
 ):
     counts = [np.full(len(COUNTS), 8) for _ in range(3)]
     counts[2] = np.arange(len(COUNTS))[::-1]
-    monkeypatch.setattr(fake_predictor, "figures", LabelFigures(*counts))
+    monkeypatch.setattr(fake_predictor, "fitted", {LABEL_FIGURES.name: LabelFigures(*counts)})
     page.run("location.hash = '#labels'; location.reload()")
     page.wait("document.querySelector('#label-sort-field:not([hidden])')")
     change(page, "#label-sort", "precision", "change")

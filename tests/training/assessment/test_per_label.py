@@ -12,13 +12,18 @@ from scipy.sparse import csr_array
 from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
+from longtail.models.fitted.label_figures import LabelFigures, wilson_bounds
+from longtail.models.fitted.promises import BandRule, Promise
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.figures import LabelFigures, wilson_bounds
-from longtail.models.scorers.promises import BandRule, Promise
 from longtail.training.assessment.per_label import COLUMNS, measure_labels, write_per_label
-from longtail.training.calibration.automation import SET_BY_PEOPLE, measure_promise
-from longtail.training.calibration.promises import BAND_STARTS, AnsweredDocuments
-from longtail.training.evaluation.wilson import clustered_bounds
+from longtail.training.fitted.fitting import AnsweredDocuments
+from longtail.training.fitted.promises import (
+    BAND_STARTS,
+    SET_BY_PEOPLE,
+    accepted_labels,
+    clustered_bounds,
+    measure_promise,
+)
 
 NUM_DOCUMENTS, NUM_LABELS, NUM_ANSWERED = 60, 12, 6
 COUNTS = np.array([0, 0, 1, 1, 4, 4, 30, 30, 200, 200, 200, 0], dtype=np.int64)
@@ -114,7 +119,7 @@ def test_what_a_promise_lets_through_is_what_it_accepts_text_by_text(documents) 
     own = {int(np.argmax(least <= COUNTS)): 0.25 for least in BAND_STARTS[1:]}
     promise = Promise("precision", 0.5, 0.9, "sparse", 100, rules, own)
     kept = measure_promise(documents, promise)
-    accepted = documents.accepted_by(promise)
+    accepted = accepted_labels(documents, promise)
     assert accepted.any() and not accepted[~documents.is_like].any()
     right = accepted & documents.is_right
     of_labels = np.searchsorted(BAND_STARTS, COUNTS, side="right") - 1

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.metrics import f1_score, precision_score, recall_score
 
+from longtail.models.fitted.label_counts import PlaceThreshold
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
-from longtail.models.scorers.label_counts import PlaceThreshold
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import (
     best_label_count,

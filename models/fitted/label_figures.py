@@ -12,9 +12,8 @@ from pydantic import Field
 
 from longtail.models.files.json_text import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
+from longtail.models.fitted.part import FittedPart
 
-FIGURES_NAME = "label_figures.json"
-"""File of a bundle with the figures of its labels on the documents that fitted probabilities."""
 _Z2 = 3.841458820694124
 """The 95 % quantile of chi squared with one degree of freedom."""
 _Count = Annotated[int, Field(ge=0)]
@@ -115,3 +114,21 @@ def _bounded(
     """Return a share, its lower and its upper bound."""
     columns = np.stack([part / np.maximum(whole, 1), *wilson_bounds(part, whole)], axis=1)
     return np.where(whole[:, None] > 0, columns, np.nan)
+
+
+class LabelFiguresPart(FittedPart[LabelFigures | None]):
+    """The figures of labels on the dev split, predicted from the default scorer's threshold on."""
+
+    name = "label_figures"
+
+    def to_json(self, value: LabelFigures | None) -> str:
+        """Return the text of its file."""
+        assert value is not None  # else there is no file
+        return value.to_json()
+
+    def from_json(self, text: str, num_labels: int) -> LabelFigures:
+        """Read the result of `to_json` (see `LabelFigures.from_json`)."""
+        return LabelFigures.from_json(text, num_labels)
+
+
+LABEL_FIGURES = LabelFiguresPart()

@@ -10,7 +10,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
-from longtail.training.calibration.short_texts import cut, fit_short_texts
+from longtail.training.fitted.familiar_range import cut, fit_short_texts
 from tests.closeness import assert_all_close
 
 NUM_TEXTS, NUM_LABELS = 400, 12

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.fitted.aims import Aim, AimedRanking
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from longtail.models.scorers.aims import Aim, AimedRanking
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 

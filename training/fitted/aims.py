@@ -1,7 +1,7 @@
 """Aims fitted on the dev split: which weights of labels make a measure large, at what price.
 
 Weights that depend on a label's training documents alone are tried on a grid (see
-`longtail.models.scorers.aims.Aim`). The measures are counted with the labels that the documents
+`longtail.models.fitted.aims.Aim`). The measures are counted with the labels that the documents
 have. Two numbers for all labels hardly overfit; see docs/decisions/models.md for
 what did.
 """
@@ -18,10 +18,11 @@ from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.fitted.aims import AIMS, Aim, AimedRanking, Aims
 from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS, AimName
 from longtail.models.ranking.threshold_algorithm import SUM
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
-from longtail.models.scorers.aims import Aim, AimedRanking
+from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.scored_pairs import NUM_BEST, ScoredPairs
 from longtail.training.evaluation.by_frequency import TAIL_BIN, label_subsets
 from longtail.training.evaluation.metrics import (
@@ -33,6 +34,7 @@ from longtail.training.evaluation.metrics import (
     precision_at,
     propensity_scale,
 )
+from longtail.training.fitted.fitting import DevDocuments, PartFitting
 
 logger = logging.getLogger(__name__)
 
@@ -179,3 +181,16 @@ def preferred_of(trials: list[_Trial], name: AimName) -> Aim:
         return float(behind.mean()) <= float(behind.std() / np.sqrt(len(behind)))
 
     return max(filter(is_as_good, trials), key=lambda trial: trial.precision).aim
+
+
+class AimsFitting(PartFitting[Aims]):
+    """Fits the aims of all calibrated scorers."""
+
+    part = AIMS
+
+    def fit(self, dev: DevDocuments, blending: Blending, default: str) -> Aims:
+        """Return the aims."""
+        del default
+        counts = dev.predictor.catalogue.training_counts
+        pairs, number = dev.scored(blending), dev.num_training_documents
+        return fit_aims(pairs, dev.truth, blending.calibrations, counts, number)

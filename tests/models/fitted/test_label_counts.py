@@ -11,12 +11,11 @@ from scipy.special import logit
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
-from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.label_counts import (
+from longtail.models.fitted.label_counts import (
+    LABEL_COUNTS,
     PlaceThreshold,
-    label_counts_from_json,
-    label_counts_to_json,
 )
+from longtail.models.predict.predictor import Predictor
 
 RULE = PlaceThreshold(first=-0.8, rise=0.2)
 
@@ -34,11 +33,11 @@ def test_the_threshold_rises_with_the_place_of_a_label_in_its_text() -> None:
 
 def test_label_counts_come_back_as_they_were_and_damaged_ones_do_not() -> None:
     found = {"sparse": PlaceThreshold(-0.5, 0.3), "names": PlaceThreshold(1.0, 0.0)}
-    text = label_counts_to_json(found)
-    assert label_counts_from_json(text) == found
+    text = LABEL_COUNTS.to_json(found)
+    assert LABEL_COUNTS.from_json(text, 1) == found
     for damaged in ("[]", text.replace("0.3", "-0.3"), text.replace("rise", "fall")):
         with pytest.raises(ValueError, match=r"expected|missing|unknown"):
-            label_counts_from_json(damaged)
+            LABEL_COUNTS.from_json(damaged, 1)
 
 
 @pytest.fixture
@@ -48,7 +47,8 @@ def predictor(parts) -> Predictor:
         for name in ("sparse", "retrieval")
     }
     counts = {"sparse": RULE}
-    return Predictor(replace(parts, calibrations=calibrations, label_counts=counts), device="cpu")
+    calibrated = replace(parts, calibrations=calibrations)
+    return Predictor(LABEL_COUNTS.added_to(calibrated, counts), device="cpu")
 
 
 def test_a_text_gets_the_labels_above_its_own_threshold_whatever_k_is(predictor) -> None:

@@ -1,4 +1,4 @@
-"""Which texts are unlike the documents of a corpus, and the warning that says so.
+"""Which texts are unlike the documents of a corpus, and how far probabilities hold for short ones.
 
 Probabilities are fitted on documents of the corpus and hold for such texts alone. So a text is
 compared with documents that the model was not trained on: how many of its words the model knows,
@@ -6,28 +6,84 @@ which share of them it doesn't know, and how similar the nearest training docume
 looked for. A bound is an order statistic: of n held-out documents and a new one of the same kind,
 each is equally likely to have the smallest value, the second smallest, and so on, so that the new
 one lies below the k-th smallest of the n with a probability of at most k / (n + 1).
+
+In a text of a few words each word weighs more than in any document, so that the same score says
+something else. `ShortTexts` bends the log-odds of such texts by a line whose two numbers depend on
+the words that the model knows; documents, and the order of a text's labels, stay as they are.
+`longtail.training.fitted.familiar_range` fits both.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import ConfigDict, Field
 
-from longtail.models.files.typed_json import json_forms
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.fitted.part import Answered, Asked, FittedPart
 from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity
-from longtail.models.scorers.short_texts import ShortTexts
 
-FAMILIAR_NAME = "familiar.json"
 FALSE_ALARMS = 0.01
 """Most of the documents of the corpus's kind that are warned of, as a share."""
 LEAST_DOCUMENTS = 100
 """Held-out documents without which there are no bounds: too many documents would be outside."""
 _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_MOST = 100.0
+"""Nats: no shift is larger, and no factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShortTexts:
+    """The log-odds a(m) + b(m) g of texts with m known words, where a document's are g.
+
+    a and b are piecewise linear in ln(m) between the knots, and constant below the first one; from
+    the last one on nothing changes.
+
+    Attributes:
+        known_words: m at each knot, rising, at least 1 each.
+        shifts: a at each knot, in nats; 0 at the last.
+        factors: b at each knot, above 0, so that labels keep their order; 1 at the last.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+    known_words: tuple[int, ...]
+    shifts: tuple[float, ...]
+    factors: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse knots that don't rise, and numbers that would change the order or documents.
+
+        Raises:
+            ValueError: There are some.
+        """
+        knots, numbers = self.known_words, (*self.shifts, *self.factors)
+        is_rising = list(knots) == sorted({*knots}) and min(knots, default=0) >= 1
+        are_as_many = len(knots) == len(self.shifts) == len(self.factors)
+        are_bounded = all(abs(x) <= _MOST for x in numbers) and all(x > 0 for x in self.factors)
+        if not (is_rising and are_as_many and are_bounded):
+            raise ValueError(
+                f"{self}: expected rising knots, and as many shifts and factors above 0"
+            )
+        if (self.shifts[-1], self.factors[-1]) != (0.0, 1.0):
+            raise ValueError(f"{self}: expected shift 0 and factor 1 at the last knot")
+
+    def of_text(self, calibration: Calibration, known_words: int) -> Calibration | None:
+        """Return the calibration of a text with so many known words; None: that of documents."""
+        if known_words >= self.known_words[-1]:
+            return None
+        place, knots = np.log(max(1, known_words)), np.log(self.known_words)
+        shift = float(np.interp(place, knots, self.shifts))
+        factor = float(np.interp(place, knots, self.factors))
+        return replace(
+            calibration,
+            slopes=tuple(factor * slope for slope in calibration.slopes),
+            intercept=shift + factor * calibration.intercept,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,5 +168,28 @@ def _unknown_share(text: Familiarity) -> float:
     return 1 - text.known_words / text.num_words if text.num_words else 1.0
 
 
-familiar_to_json, familiar_from_json = json_forms(FamiliarRange)
-"""Write and read the file `FAMILIAR_NAME`; reading raises ValueError."""
+class FamiliarRangePart(FittedPart[FamiliarRange | None]):
+    """Warns of texts that are unlike documents, and gives short ones their own probabilities."""
+
+    name = "familiar"
+    form = FamiliarRange
+
+    def prepared(self, value: FamiliarRange | None, asked: Asked) -> Asked:
+        """Return the query with the calibrations of texts that are shorter than documents."""
+        short = None if value is None else value.short_texts.get(asked.scorer)
+        if short is None or asked.calibration is None or not asked.batch.texts:
+            return asked
+        known_words = asked.batch.word_counts[:, 1].tolist()
+        own = [short.of_text(asked.calibration, known) for known in known_words]
+        return replace(asked, of_texts=own)
+
+    def annotated(self, value: FamiliarRange | None, answered: Answered) -> Answered:
+        """Return the labels with a warning about each text that is unlike documents."""
+        if value is None:
+            return answered
+        texts = zip(answered.warnings, answered.asked.batch.familiarities(), strict=True)
+        warnings = [before + value.warnings_about(text) for before, text in texts]
+        return replace(answered, warnings=warnings)
+
+
+FAMILIAR_RANGE = FamiliarRangePart()

@@ -1,4 +1,4 @@
-"""Fitting what log-odds say of texts that are shorter than documents: on documents of dev, cut.
+"""Fitting what documents of dev are like, and what log-odds say of shorter texts: documents, cut.
 
 A piece keeps the labels of its document: the probability is that a document with such a piece has
 the label.
@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.fitted.familiar_range import FAMILIAR_RANGE, FamiliarRange, ShortTexts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.calibration import log_odds_of
-from longtail.models.scorers.short_texts import ShortTexts
+from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.fit import rounded
 from longtail.training.calibration.minimum import logistic_regression
-from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
+from longtail.training.calibration.scored_pairs import (
+    ScoredPairs,
+    rank_best,
+    score_pairs,
+    spread_rows,
+)
+from longtail.training.fitted.fitting import DevDocuments, PartFitting
 
 MOST_CUT = 500
 """Documents; each length is read and ranked once more."""
@@ -107,3 +115,27 @@ def _line(
     start, least = np.array([0.0, 1.0]), np.array([-np.inf, _LEAST_FACTOR])
     shift, factor = logistic_regression(columns, is_true, start, least)
     return rounded(shift), rounded(factor)
+
+
+class FamiliarRangeFitting(PartFitting[FamiliarRange | None]):
+    """Fits the bounds of documents, and the probabilities of shorter texts."""
+
+    part = FAMILIAR_RANGE
+
+    def fit(self, dev: DevDocuments, blending: Blending, default: str) -> FamiliarRange | None:
+        """Return what the documents are like; None: there are too few."""
+        del default
+        batches = dev.batches()
+        found = FamiliarRange.of_documents(
+            [each for batch in batches for each in batch.familiarities()]
+        )
+        if found is None:
+            return None
+        predictor = dev.predictor.with_blending(blending.calibrations, blending.blends)
+        texts = [text for batch in batches for text in batch.texts]
+        rows = spread_rows(len(texts), MOST_CUT)
+        short = fit_short_texts(
+            predictor, [texts[row] for row in rows], dev.truth[rows], found.least_known_words,
+            dev.num_looked_for,
+        )  # fmt: skip
+        return replace(found, short_texts=short)

@@ -4,7 +4,7 @@ A measure that is a mean over labels, such as macro-F1@k or coverage@k, is best 
 labels of the largest a_y p(y|x) + b_y (Schultheis et al. 2023, 2024). Here a_y depends on the
 number of training documents alone and b_y is -theta a_y, because numbers of every label by itself
 fit the dev split and nothing else (see docs/decisions/models.md).
-`longtail.training.calibration.aims` fits them. The gain rises with the score, so
+`longtail.training.fitted.aims` fits them. The gain rises with the score, so
 `longtail.models.ranking.threshold_algorithm` ranks by it exactly.
 """
 
@@ -13,20 +13,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.files.typed_json import json_forms
+from longtail.models.errors import RequestError
+from longtail.models.fitted.part import AskedGain, FittedPart
 from longtail.models.labels.selection import Selection
-from longtail.models.names import AimName
+from longtail.models.names import AIM_NAMES, PRECISION, AimName
+from longtail.models.options import RankingOptions
+from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Combination
 from longtail.models.scorers.calibration import probabilities_of
 
-AIMS_NAME = "aims.json"
-"""Of the file of a bundle that holds its aims."""
 _MOST = 1e12
 """No number of an aim, nor a weight, is larger, so that gains are finite."""
 _SLACK = 2.0**-40
@@ -185,7 +187,70 @@ class AimedCombination:
         return gains
 
 
-aims_to_json, aims_from_json = json_forms(
-    dict[str, dict[Literal["rare_labels", "coverage", "propensity"], Aim]]
-)
-"""Write and read the file `AIMS_NAME`; reading raises ValueError."""
+class AimGains:
+    """The aims of one model."""
+
+    def __init__(self, aims: Aims, parts: ModelParts) -> None:
+        """Take the aims, and what they need of the model."""
+        self._aims = aims
+        self._parts = parts
+        self._weighed: dict[tuple[str, Aim], AimedRanking] = {}
+
+    def asked(
+        self, options: RankingOptions, scorer: str, is_as_trained: bool
+    ) -> AimedRanking | None:
+        """Return the aim of a query (see `longtail.models.fitted.part.AskedGain`)."""
+        if options.aim is None or options.aim == PRECISION:
+            return None  # probabilities rise with the score
+        if not is_as_trained:
+            raise RequestError(
+                f"aim is {options.aim!r} without the correction of scorer {scorer!r}, which leaves "
+                "no probabilities to weigh; leave out one of the two"
+            )
+        aims = {str(name): aim for name, aim in self._aims.get(scorer, {}).items()}
+        if options.aim in aims:
+            return self._weighed_by(scorer, aims[options.aim])
+        others = [x for x in self._parts.scorers if options.aim in names_of(self._aims, x)]
+        instead = f"use one of {', '.join(others)}" if others else "train again with a dev split"
+        raise RequestError(
+            f"aim is {options.aim!r}, for which this bundle holds nothing that was fitted on a dev "
+            f"split for scorer {scorer!r}; leave the aim out, or {instead}"
+        )
+
+    def _weighed_by(self, scorer: str, aim: Aim) -> AimedRanking:
+        """Return the weighed labels, which are kept: there are few aims, and many labels."""
+        if (scorer, aim) not in self._weighed:
+            counts = self._parts.catalogue.training_counts
+            weighed = AimedRanking(aim, self._parts.calibrations[scorer], counts)
+            self._weighed[scorer, aim] = weighed
+        return self._weighed[scorer, aim]
+
+
+def names_of(aims: Aims, scorer: str) -> tuple[AimName, ...]:
+    """Return the names of the aims that a scorer has, `PRECISION` among them."""
+    fitted = aims.get(scorer, {})
+    return tuple(name for name in AIM_NAMES if name == PRECISION or name in fitted)
+
+
+class AimsPart(FittedPart[Aims]):
+    """Ranks labels by their gains for an aim."""
+
+    name = "aims"
+    form = dict[str, dict[Literal["rare_labels", "coverage", "propensity"], Aim]]
+    lacking = MappingProxyType({})
+
+    def problem(self, value: Aims, parts: ModelParts) -> str:
+        """Return that the aims are not all of those of the calibrated scorers."""
+        fitted = set(AIM_NAMES) - {PRECISION}
+        expected = dict.fromkeys(parts.calibrations, fitted)
+        if {scorer: set(aims) for scorer, aims in value.items()} == expected:
+            return ""
+        found = {scorer: sorted(aims) for scorer, aims in value.items()}
+        return f"aims {found}, expected {sorted(fitted)} of each of {sorted(expected)}"
+
+    def gains(self, value: Aims, parts: ModelParts) -> AskedGain:
+        """Return what finds the aims of queries."""
+        return AimGains(value, parts).asked
+
+
+AIMS = AimsPart()

@@ -7,12 +7,10 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import logit
 
+from longtail.models.fitted.aims import Aim
 from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
 from longtail.models.ranking.top_k import Ranking
-from longtail.models.scorers.aims import Aim
 from longtail.models.scorers.calibration import IDENTITY
-from longtail.training.calibration import aims as module
-from longtail.training.calibration.aims import AimSearch, fit_aims, grid, propensity_aim
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.evaluation.metrics import (
     coverage_at,
@@ -21,6 +19,8 @@ from longtail.training.evaluation.metrics import (
     label_f1_at,
     precision_at,
 )
+from longtail.training.fitted import aims as module
+from longtail.training.fitted.aims import AimSearch, fit_aims, grid, propensity_aim
 from tests.closeness import assert_all_close
 
 NUM_LABELS = 60

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from longtail.models.fitted.familiar_range import FamiliarRange
 from longtail.models.results import Familiarity
-from longtail.models.scorers.familiar_range import FamiliarRange
 
 
 def documents(num, seed, *, has_nearest=True):

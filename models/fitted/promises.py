@@ -2,13 +2,13 @@
 
 A promise accepts labels by their calibrated probability, with thresholds for each band of rarity;
 labels with a threshold that people have set are accepted from it on, and are in no band.
-`longtail.training.calibration.promises` finds the thresholds, and says what is guaranteed.
+`longtail.training.fitted.promises` finds the thresholds, and says what is guaranteed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -16,11 +16,12 @@ from jaxtyping import Bool, Float64, Int64
 from pydantic import ConfigDict, Field
 
 from longtail.models.errors import RequestError
-from longtail.models.files.typed_json import json_forms
+from longtail.models.fitted.part import Answered, Asked, FittedPart
+from longtail.models.names import Abstention
+from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.results import UNLIKE_TRAINING, Prediction
 
-PROMISES_NAME = "promises.json"
-"""Of the file of a bundle that holds its promises."""
 Measure = Literal["precision", "recall"]
 PRECISION_PROMISE: Measure = "precision"
 Accept = bool | float | str
@@ -171,5 +172,87 @@ def promise_of(promises: Sequence[Promise], scorer: str, accept: Accept) -> Prom
     )
 
 
-promises_to_json, promises_from_json = json_forms(tuple[Promise, ...])
-"""Write and read the file `PROMISES_NAME`."""
+class PromisesPart(FittedPart[tuple[Promise, ...]]):
+    """Marks which labels of an answer are accepted; the first promise of a scorer is its default.
+
+    `longtail threshold` finds them.
+    """
+
+    name = "promises"
+    form = tuple[Promise, ...]
+    lacking = ()
+    if_lost = (
+        "the new version makes no promises: those of bundle %s hold for its own labels and "
+        "scores; run 'longtail threshold' on the new one"
+    )
+
+    def problem(self, value: tuple[Promise, ...], parts: ModelParts) -> str:
+        """Return that a scorer has no probabilities, or that there is no such label."""
+        if odd := {each.scorer for each in value}.difference(parts.calibrations):
+            return f"promises of {sorted(odd)}, expected those of calibrated scorers"
+        row = max((row for each in value for row in each.label_thresholds), default=-1)
+        most = len(parts.catalogue)
+        return f"a threshold of label row {row}, expected less than {most}" if row >= most else ""
+
+    def prepared(self, value: tuple[Promise, ...], asked: Asked) -> Asked:
+        """Return the same query.
+
+        Raises:
+            RequestError: It names a promise that the model has not made, or has no probabilities.
+        """
+        accept = asked.options.accept
+        if accept is None or accept is False:
+            return asked
+        promise_of(value, asked.scorer, accept)
+        if asked.calibration is None:
+            raise RequestError(
+                f"accept is {accept!r} with a tail dial or without the scorer's correction, which "
+                "leaves no probabilities to accept labels by; leave out one of the two"
+            )
+        return asked
+
+    def annotated(self, value: tuple[Promise, ...], answered: Answered) -> Answered:
+        """Return the labels with marks of those that the promise accepts."""
+        accept = answered.asked.options.accept
+        if accept is None or accept is False:
+            return answered
+        assert answered.probabilities is not None  # as was checked
+        promise = promise_of(value, answered.asked.scorer, accept)
+        first = answered.probabilities[:, : answered.labels.shape[1]]
+        marks = promise.accepted(answered.labels, answered.counts, first)
+        return replace(answered, accepted=marks)
+
+    def concluded(
+        self, value: tuple[Promise, ...], predictions: list[Prediction], answered: Answered
+    ) -> list[Prediction]:
+        """Return the predictions with the reason why one has no accepted label."""
+        del value
+        return predictions if answered.accepted is None else list(map(_concluded, predictions))
+
+    def card(self, value: tuple[Promise, ...]) -> Iterator[str]:
+        """Yield the names of the promises of each scorer."""
+        for scorer in dict.fromkeys(each.scorer for each in value):
+            own = ", ".join(
+                f"{x.name} (confidence {x.confidence:g})" for x in value if x.scorer == scorer
+            )
+            yield f"Promises by which labels of {scorer} can go through without a person: {own}."
+
+
+def _concluded(prediction: Prediction) -> Prediction:
+    reason = _abstention(prediction)
+    labels = prediction.labels
+    if reason is not None and any(label.accepted for label in labels):
+        labels = tuple(replace(label, accepted=False) for label in labels)
+    return replace(prediction, labels=labels, abstained_because=reason)
+
+
+def _abstention(prediction: Prediction) -> Abstention | None:
+    """Return why no label is accepted, whatever the promise says; None where one is."""
+    if not prediction.known_tokens:
+        return "no-known-word"
+    if any(each.code == UNLIKE_TRAINING for each in prediction.warnings):
+        return "unlike-training"
+    return None if any(label.accepted for label in prediction.labels) else "below-threshold"
+
+
+PROMISES = PromisesPart()

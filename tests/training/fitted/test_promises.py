@@ -9,11 +9,12 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from longtail.models.scorers.promises import Promise
-from longtail.training.calibration.promises import (
+from longtail.models.fitted.promises import Promise
+from longtail.training.fitted.fitting import AnsweredDocuments
+from longtail.training.fitted.promises import (
     BAND_STARTS,
     WHOLE,
-    AnsweredDocuments,
+    accepted_labels,
     bet_p_value,
     fit_promise,
     safe_thresholds,
@@ -52,7 +53,7 @@ def test_all_bands_keep_the_promise_in_nine_of_ten_draws(level: float, least_mad
     for _ in range(40):
         documents, _ = documents_of(rng, 700)
         promise = fit_promise(documents, "sparse", "precision", level, 0.9)
-        marks = others.accepted_by(promise)
+        marks = accepted_labels(others, promise)
         made = [number for number, band in enumerate(promise.bands) if band.thresholds]
         is_kept.append(all(shares[marks & (bands == band)].mean() >= level for band in made))
         num_made.append(len(made))
@@ -64,7 +65,7 @@ def test_a_rule_counts_as_its_promise_accepts_and_says_why_a_band_has_none() -> 
     documents, _ = documents_of(np.random.default_rng(1), 500, too_sure=4.0)
     own = dict.fromkeys(range(0, len(COUNTS), 7), 0.5)
     promise = fit_promise(documents, "sparse", "precision", 0.8, 0.9, label_thresholds=own)
-    marks = documents.accepted_by(promise)
+    marks = accepted_labels(documents, promise)
     bands = np.searchsorted(BAND_STARTS, COUNTS[documents.labels], side="right") - 1
     bands[np.isin(documents.labels, list(own))] = -1
     assert (marks == (documents.probabilities >= 0.5))[bands == -1].all()
@@ -96,7 +97,7 @@ def test_all_bands_together_keep_promises_that_no_band_supports() -> None:
         for level in (0.9, 0.8):
             whole = fit_promise(documents, "sparse", "precision", level, 0.9, WHOLE)
             if whole.can_accept:
-                is_kept.append(shares[others.accepted_by(whole)].mean() >= level)
+                is_kept.append(shares[accepted_labels(others, whole)].mean() >= level)
                 num_of_whole += level == 0.9
     assert num_of_whole > 5 * num_in_bands
     assert len(is_kept) > 60 and np.mean(is_kept) >= 0.9
@@ -109,7 +110,7 @@ def test_a_rule_of_the_whole_has_all_of_the_error_by_exact_binomial_tails() -> N
     n, wrong = int(is_best.sum()), int((is_best & ~documents.is_right[:, 0]).sum())
     tail = sum(math.comb(n, i) * 0.2**i * 0.8 ** (n - i) for i in range(wrong + 1))
     assert tail <= share_of_best_place(documents, 0.1)
-    accepted = documents.accepted_by(Promise("precision", 0.8, 0.9, "sparse", 400, (band,)))
+    accepted = accepted_labels(documents, Promise("precision", 0.8, 0.9, "sparse", 400, (band,)))
     assert band.num_accepted == accepted.sum()  # of labels of every band
 
 
@@ -130,7 +131,7 @@ def test_a_refusal_names_the_highest_level_that_can_be_promised_and_it_is_kept(s
                 rule = fit_promise(documents, "sparse", "precision", level, 0.9, starts)
                 assert bool(rule.bands[number].thresholds) == (level == highest)
             named = fit_promise(documents, "sparse", "precision", highest, 0.9, starts)
-            marks = others.accepted_by(named) & (numbers == number)
+            marks = accepted_labels(others, named) & (numbers == number)
             is_kept.append(shares[marks].mean() >= highest)
     assert len(is_kept) > 15 and np.mean(is_kept) >= 0.9
 
@@ -166,7 +167,7 @@ def test_a_recall_promise_is_kept_and_refused_where_the_answers_lack_too_many() 
         documents, _ = documents_of(rng, 700)
         promise = fit_promise(documents, "sparse", "recall", 0.6, 0.9, band_starts=[0])
         (band,) = promise.bands
-        is_found = others.accepted_by(promise) & others.is_right
+        is_found = accepted_labels(others, promise) & others.is_right
         num_true = np.diff(others.truth.indptr)
         shares = is_found.sum(axis=1)[num_true > 0] / num_true[num_true > 0]
         kept.append(shares.mean() >= 0.6)

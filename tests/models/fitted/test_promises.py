@@ -7,15 +7,14 @@ import pytest
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
-from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.scorers.promises import (
+from longtail.models.fitted.promises import (
+    PROMISES,
     BandRule,
     Promise,
     promise_of,
-    promises_from_json,
-    promises_to_json,
 )
+from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import NO_LABEL
 
 RULES = (BandRule(0, (), refusal="too few"), BandRule(1, (0.6,), 40, 39), BandRule(9, (0.4, 0.5)))
 PRECISE = Promise("precision", 0.95, 0.9, "sparse", 200, RULES)
@@ -58,8 +57,8 @@ def test_each_band_accepts_as_many_of_its_best_labels_as_it_has_thresholds_for()
 
 
 def test_promises_come_back_as_they_were_and_damaged_ones_do_not():
-    text = promises_to_json((PRECISE, COMPLETE))
-    assert promises_from_json(text) == (PRECISE, COMPLETE)
+    text = PROMISES.to_json((PRECISE, COMPLETE))
+    assert PROMISES.from_json(text, 1) == (PRECISE, COMPLETE)
     for before, after in [
         ("0.95", "1.5"),
         ('"least": 0', '"least": 7'),
@@ -68,7 +67,7 @@ def test_promises_come_back_as_they_were_and_damaged_ones_do_not():
     ]:
         assert before in text
         with pytest.raises(ValueError, match=r"bands begin|expected"):
-            promises_from_json(text.replace(before, after))
+            PROMISES.from_json(text.replace(before, after), 1)
 
 
 def test_a_query_names_a_promise_by_its_precision_by_its_name_or_takes_the_default():
@@ -87,7 +86,8 @@ def predictor(parts):
     rules = (BandRule(0, (0.0,) * 7),)
     promise = Promise("precision", 0.95, 0.9, "sparse", 200, rules)
     promises = (promise, replace(promise, level=0.99, bands=(BandRule(0, (1.0,)),)))
-    return Predictor(replace(parts, calibrations=calibrations, promises=promises), device="cpu")
+    calibrated = replace(parts, calibrations=calibrations)
+    return Predictor(PROMISES.added_to(calibrated, promises), device="cpu")
 
 
 def test_labels_are_marked_and_ranked_as_without_a_promise(predictor):
@@ -110,3 +110,20 @@ def test_labels_are_marked_and_ranked_as_without_a_promise(predictor):
 def test_a_promise_of_other_scores_or_that_nobody_made_is_refused(predictor, options):
     with pytest.raises(RequestError, match="accept"):
         predictor.predict(["river law"], **{"scorer": "sparse", "accept": True} | options)
+
+
+def test_promises_of_no_such_scorer_or_label_contradict_their_model(predictor, parts):
+    calibrated = replace(parts, calibrations=predictor.calibrations)
+    assert PROMISES.problem((PRECISE,), calibrated) == ""
+    assert PROMISES.problem((PRECISE,), parts).startswith("promises of ['sparse']")
+    assert PROMISES.problem((COMPLETE,), calibrated) == (
+        f"a threshold of label row 17, expected less than {len(parts.catalogue)}"
+    )
+
+
+def test_a_card_names_the_promises_of_each_scorer():
+    (line,) = PROMISES.card((PRECISE, COMPLETE))
+    assert line.endswith(
+        "of sparse can go through without a person: precision 0.95 (confidence 0.9), recall 0.9 "
+        "(confidence 0.9)."
+    )

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.scorers.calibration import log_odds_of
-from longtail.models.scorers.familiar_range import (
+from longtail.models.fitted.familiar_range import (
+    FAMILIAR_RANGE,
     FamiliarRange,
-    familiar_from_json,
-    familiar_to_json,
+    ShortTexts,
 )
-from longtail.models.scorers.short_texts import ShortTexts
+from longtail.models.scorers.calibration import log_odds_of
 
 BENT = Calibration(knots=(-1.0, 2.0), slopes=(0.5, 1.0, 4.0), intercept=-3.0)
 LINE = ShortTexts(known_words=(2, 8, 32), shifts=(-1.0, 0.5, 0.0), factors=(0.5, 0.75, 1.0))
@@ -51,6 +50,6 @@ def test_lines_that_change_the_order_or_documents_are_refused(wrong):
 
 def test_they_lie_in_the_file_of_what_documents_are_like():
     found = FamiliarRange(100, 0.01, 32, 500, 0.2, None, {"sparse": LINE})
-    assert familiar_from_json(familiar_to_json(found)) == found
+    assert FAMILIAR_RANGE.from_json(FAMILIAR_RANGE.to_json(found), 1) == found
     with pytest.raises(ValueError, match="shifts: missing"):
-        familiar_from_json(familiar_to_json(found).replace("shifts", "moves"))
+        FAMILIAR_RANGE.from_json(FAMILIAR_RANGE.to_json(found).replace("shifts", "moves"), 1)

@@ -1,0 +1,212 @@
+"""What a model holds besides its scorers: parts that a dev split or a command fits.
+
+To add one, write a `FittedPart` in one file, and beside it the
+`longtail.training.fitted.fitting.PartFitting` that fits and measures it; register the latter
+(`longtail.training.fitted.registry.register`), or a part that a command fits alone
+(`longtail.models.fitted.registry.register`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Calibration
+from longtail.models.files.typed_json import json_forms
+from longtail.models.options import RankingOptions
+from longtail.models.parts.batches import TextBatch
+from longtail.models.parts.consistency import reading
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.ranking.threshold_algorithm import Combination
+from longtail.models.results import AnswerWarning, Prediction
+
+Value = TypeVar("Value")
+
+
+@runtime_checkable
+class HasFitted(Protocol):
+    """A model, by what was fitted for it."""
+
+    @property
+    def fitted(self) -> Mapping[str, Any]:
+        """Values by the name of the part."""
+        ...
+
+
+@runtime_checkable
+class Gain(Protocol):
+    """What labels are ranked by instead of the score of one scorer."""
+
+    def of(
+        self, inner: Combination, threshold: float | None, calibration: Calibration | None = None
+    ) -> Combination:
+        """Return what ranks by the gains.
+
+        Args:
+            inner: What makes the score of the scorer.
+            threshold: Least probability of a label that may be ranked; None: any.
+            calibration: Of the texts; None: that of documents.
+        """
+        ...
+
+
+AskedGain = Callable[[RankingOptions, str, bool], Gain | None]
+"""Returns the gain that a query asks for, or None where it ranks by score.
+
+It is given the options, the scorer that ranks, and whether its scores have the correction that it
+was trained with. It raises RequestError where the model has no such gain for the scorer.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query of some texts, before their labels are ranked.
+
+    Attributes:
+        batch: The texts.
+        options: What is asked of each.
+        scorer: The one that ranks.
+        calibration: What makes log-odds of its scores; None: nothing does.
+        of_texts: By text, another calibration than that; None: there is no other.
+        depth: Labels of each text that are ranked; at least `options.k`.
+        num_labels: Labels of the model.
+    """
+
+    batch: TextBatch
+    options: RankingOptions
+    scorer: str
+    calibration: Calibration | None
+    of_texts: Sequence[Calibration | None]
+    depth: int
+    num_labels: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The ranked labels of some texts, before predictions are made of them.
+
+    Attributes:
+        asked: The query.
+        labels: Rows in the catalogue, the best k first; `NO_LABEL` behind the last one.
+        counts: Training documents of these labels.
+        probabilities: Of all ranked labels, as calibrated; None where there are none.
+        least: By text, the least probability of a label that is answered; None: any.
+        accepted: Which of the labels go through without a person; None where nobody asked.
+        warnings: By text.
+    """
+
+    asked: Asked
+    labels: Int64[np.ndarray, "text k"]
+    counts: Int64[np.ndarray, "text k"]
+    probabilities: Float64[np.ndarray, "text depth"] | None
+    least: Sequence[float | None]
+    accepted: Bool[np.ndarray, "text k"] | None
+    warnings: Sequence[tuple[AnswerWarning, ...]]
+
+
+class FittedPart(Generic[Value]):
+    """One part: its file in a bundle, how it is checked, and what answers and cards say of it.
+
+    Attributes:
+        name: Its key in `ModelParts.fitted`; its file is NAME.json.
+        form: The type of its values, as pydantic knows it.
+        lacking: The value where a model does not have the part.
+        if_lost: The warning where a new version of other labels or scores can't keep the part;
+            empty: every version keeps it.
+    """
+
+    name: str
+    form: Any
+    lacking: Any = None
+    if_lost: str = ""
+
+    @property
+    def file(self) -> str:
+        """Name of its file in a bundle."""
+        return f"{self.name}.json"
+
+    def of(self, model: HasFitted) -> Value:
+        """Return the value that a model has; `lacking` where it has none."""
+        value: Value = model.fitted.get(self.name, self.lacking)
+        return value
+
+    def added_to(self, parts: ModelParts, value: Value) -> ModelParts:
+        """Return a model with this value."""
+        return replace(parts, fitted={**parts.fitted, self.name: value})
+
+    @cached_property
+    def _forms(self) -> tuple[Any, Any]:
+        return json_forms(self.form)
+
+    def to_json(self, value: Value) -> str:
+        """Return the text of its file."""
+        text: str = self._forms[0](value)
+        return text
+
+    def from_json(self, text: str, num_labels: int) -> Value:
+        """Read the result of `to_json`.
+
+        Args:
+            text: Of the file.
+            num_labels: Labels of the catalogue.
+
+        Raises:
+            ValueError: The text is something else.
+        """
+        del num_labels
+        value: Value = self._forms[1](text)
+        return value
+
+    def read(self, bundle: Bundle) -> Value:
+        """Return the value of a bundle; `lacking` where it has no such file.
+
+        Raises:
+            BundleCorruptError: The file can't be read.
+        """
+        value: Value = self.lacking
+        if self.file in bundle.manifest.files:
+            with reading(bundle, self.file):
+                value = self.from_json(bundle.text(self.file), bundle.manifest.label_count)
+        return value
+
+    def problem(self, value: Value, parts: ModelParts) -> str:
+        """Return how a value contradicts the other parts of its model; empty where it does not."""
+        del value, parts
+        return ""
+
+    def gains(self, value: Value, parts: ModelParts) -> AskedGain | None:
+        """Return what finds the gains of a model's queries; by default there are none."""
+        del value, parts
+        return None
+
+    def prepared(self, value: Value, asked: Asked) -> Asked:
+        """Return what the part makes of a query before labels are ranked; by default the same.
+
+        Raises:
+            RequestError: The query asks for something of this part that the model does not have.
+        """
+        del value
+        return asked
+
+    def annotated(self, value: Value, answered: Answered) -> Answered:
+        """Return ranked labels with what the part says of them; by default the same."""
+        del value
+        return answered
+
+    def concluded(
+        self, value: Value, predictions: list[Prediction], answered: Answered
+    ) -> list[Prediction]:
+        """Return finished predictions with what the part says of each; by default the same."""
+        del value, answered
+        return predictions
+
+    def card(self, value: Value) -> Iterator[str]:
+        """Yield what a model card says of a value, in sentences; by default nothing."""
+        del value
+        yield from ()

@@ -1,0 +1,80 @@
+"""All parts that are fitted on a dev split or by a command, and those that others register."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.errors import BundleCorruptError, ConfigError
+from longtail.models.fitted.aims import AIMS
+from longtail.models.fitted.familiar_range import FAMILIAR_RANGE
+from longtail.models.fitted.label_counts import LABEL_COUNTS
+from longtail.models.fitted.label_figures import LABEL_FIGURES
+from longtail.models.fitted.part import FittedPart
+from longtail.models.fitted.promises import PROMISES
+from longtail.models.fitted.review import REVIEW
+from longtail.models.parts.consistency import contradiction
+from longtail.models.parts.model_parts import ModelParts
+
+_PARTS = (AIMS, FAMILIAR_RANGE, LABEL_FIGURES, LABEL_COUNTS, PROMISES, REVIEW)
+PARTS: dict[str, FittedPart[Any]] = {part.name: part for part in _PARTS}
+"""By name, in the order in which they take part in answers."""
+
+
+def register(part: FittedPart[Any]) -> None:
+    """Add a part, which is then stored, read, checked and shown as all others.
+
+    Raises:
+        ConfigError: Its name is taken, or is no identifier.
+    """
+    if part.name in PARTS or not part.name.isidentifier():
+        raise ConfigError(
+            f"fitted part {part.name!r}: expected a name of letters, digits and _ that no other "
+            f"part has; there are {', '.join(PARTS)}"
+        )
+    PARTS[part.name] = part
+
+
+def fitted_texts(parts: ModelParts) -> dict[str, str]:
+    """Return the files of all parts that a model has, by name."""
+    values = ((part, part.of(parts)) for part in PARTS.values())
+    return {part.file: part.to_json(value) for part, value in values if value}
+
+
+def read_fitted(bundle: Bundle) -> dict[str, Any]:
+    """Return the parts that a bundle has, for `ModelParts.fitted`.
+
+    Raises:
+        BundleCorruptError: A file can't be read.
+    """
+    there = bundle.manifest.files
+    return {part.name: part.read(bundle) for part in PARTS.values() if part.file in there}
+
+
+def check_fitted(bundle: Bundle, parts: ModelParts) -> None:
+    """Refuse a part that contradicts the others.
+
+    Raises:
+        BundleCorruptError: One does.
+    """
+    for name in parts.fitted:
+        part = PARTS[name]
+        if problem := part.problem(part.of(parts), parts):
+            raise BundleCorruptError(contradiction(bundle, part.file, problem))
+
+
+def card_lines(bundle: Bundle) -> list[str]:
+    """Return what the parts of a bundle say in its model card, in sentences.
+
+    Raises:
+        BundleCorruptError: A file can't be read.
+    """
+    values = read_fitted(bundle).items()
+    return [line for name, value in values for line in PARTS[name].card(value)]
+
+
+def without_lost(parts: ModelParts) -> ModelParts:
+    """Return a model without the parts that hold for its own labels and scores only."""
+    kept = {name: value for name, value in parts.fitted.items() if not PARTS[name].if_lost}
+    return replace(parts, fitted=kept)

@@ -1,0 +1,74 @@
+"""A fitted part in one file: how many words documents have; answers to longer texts say so."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from longtail.models.fitted.part import Answered, FittedPart
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.results import UNLIKE_TRAINING, AnswerWarning
+from longtail.training.calibration.ensemble import Blending
+from longtail.training.evaluation.tables import Table
+from longtail.training.fitted.fitting import (
+    AnsweredDocuments,
+    DevDocuments,
+    MeasuredPart,
+    PartFitting,
+)
+from longtail.training.fitted.registry import register
+
+
+@dataclass(frozen=True, slots=True)
+class UsualLength:
+    """Words of the longest document."""
+
+    most: int
+
+
+class UsualLengthPart(FittedPart[UsualLength | None]):
+    """Warns of longer texts."""
+
+    name = "usual_length"
+    form = UsualLength
+    if_lost = "bundle %s: its usual length is lost"
+
+    def problem(self, value: UsualLength | None, parts: ModelParts) -> str:
+        return "" if value is None or value.most > 0 else f"most {value.most}, expected above 0"
+
+    def annotated(self, value: UsualLength | None, answered: Answered) -> Answered:
+        if value is None:
+            return answered
+        warning = AnswerWarning(UNLIKE_TRAINING, f"more than {value.most} words", ())
+        texts = zip(answered.warnings, answered.asked.batch.texts, strict=True)
+        warnings = [
+            before + (warning,) * (len(text.split()) > value.most) for before, text in texts
+        ]
+        return replace(answered, warnings=warnings)
+
+    def card(self, value: UsualLength | None) -> Iterator[str]:
+        if value is not None:
+            yield f"It was made for texts of up to {value.most} words."
+
+
+class UsualLengthFitting(PartFitting[UsualLength | None]):
+    """Takes the longest document."""
+
+    part = UsualLengthPart()
+
+    def fit(self, dev: DevDocuments, blending: Blending, default: str) -> UsualLength:
+        return UsualLength(max(len(x.split()) for batch in dev.batches() for x in batch.texts))
+
+    def reads_answers(self, value: UsualLength | None, scorer: str) -> bool:
+        return value is not None
+
+    def measured(
+        self,
+        value: UsualLength | None,
+        scorer: str,
+        documents: AnsweredDocuments,
+        measured_on: str,
+    ) -> MeasuredPart:
+        said = f"{len(documents.labels)} documents were answered by {scorer}."
+        return MeasuredPart([said], [Table("Length", "", (["documents"], [["all"]]))], {"n": 1})
+
+
+register(UsualLengthFitting())
