@@ -20,7 +20,7 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.ranking.top_k import IndexChoice
-from longtail.models.results import Evidence, SparseParts
+from longtail.models.results import Evidence, TokenExplanation
 from longtail.models.scorers.sparse import SparseModel
 
 
@@ -66,7 +66,7 @@ class Scorer(ABC):
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
-    ) -> Mapping[int, SparseParts]:
+    ) -> Mapping[int, TokenExplanation]:
         """Return what the tokens of one text add to the scores of labels; by default nothing.
 
         Args:

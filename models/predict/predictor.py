@@ -13,7 +13,7 @@ from jaxtyping import Float32, Int64
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
-from longtail.models.explain.label_facts import LabelFacts
+from longtail.models.explain.label_facts import LabelDetails, LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.figures import LabelFigures
@@ -42,7 +42,7 @@ from longtail.models.predict.loading import (
 from longtail.models.predict.presentation import Presenter
 from longtail.models.predict.scorer_set import ScorerSet
 from longtail.models.ranking.top_k import IndexChoice, Ranking
-from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
+from longtail.models.results import LabelExplanation, Prediction, with_explanations
 from longtail.models.review.fitted import FittedReview
 from longtail.models.scorers.promises import Promise
 
@@ -352,7 +352,7 @@ class Predictor:
         batch: TextBatch,
         labels: Sequence[Sequence[int]],
         options: RankingOptions,
-    ) -> list[tuple[Explanation, ...]]:
+    ) -> list[tuple[LabelExplanation, ...]]:
         """Return why these labels fit each text.
 
         Args:

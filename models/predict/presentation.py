@@ -19,8 +19,8 @@ from longtail.models.results import (
     UNLIKE_TRAINING,
     AnswerWarning,
     Familiarity,
-    LabelScore,
     Prediction,
+    ScoredLabel,
 )
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.models.scorers.promises import Promise, promise_of
@@ -142,7 +142,7 @@ class Presenter:
 
     def _prediction(
         self,
-        labels: tuple[LabelScore, ...],
+        labels: tuple[ScoredLabel, ...],
         about: tuple[Extent, Familiarity],
         query: Resolved,
         threshold: float | None,
@@ -170,6 +170,7 @@ class Presenter:
             known_tokens=extent.known_tokens,
             warnings=warnings,
             familiarity=familiarity,
+            abstained=reason is not None if has_promise else None,
             abstained_because=reason,
         )
 
@@ -180,14 +181,14 @@ class Presenter:
         probabilities: Sequence[float] | None,
         threshold: float | None,
         marks: Sequence[bool | None],
-    ) -> tuple[LabelScore, ...]:
+    ) -> tuple[ScoredLabel, ...]:
         found = []
         for i, (index, score, mark) in enumerate(zip(labels, scores, marks, strict=True)):
             probability = None if probabilities is None else probabilities[i]
             if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
                 break  # the probabilities fall with the scores; of an aim, all that pass are here
             label = self._catalogue[index]
-            found.append(LabelScore(index, label.id, label.name, score, probability, mark))
+            found.append(ScoredLabel(label.id, label.name, score, probability, mark, index=index))
         return tuple(found)
 
     def _calibration(self, query: Resolved) -> Calibration | None:
@@ -233,7 +234,7 @@ class Presenter:
 
 
 def _abstention(
-    labels: Sequence[LabelScore], extent: Extent, warnings: Sequence[AnswerWarning]
+    labels: Sequence[ScoredLabel], extent: Extent, warnings: Sequence[AnswerWarning]
 ) -> Abstention | None:
     """Return why no label is accepted, whatever the promise says; None where one is."""
     if not extent.known_tokens:
@@ -243,7 +244,7 @@ def _abstention(
     return None if any(label.accepted for label in labels) else "below-threshold"
 
 
-def _checked(labels: tuple[LabelScore, ...], scorer: str) -> tuple[LabelScore, ...]:
+def _checked(labels: tuple[ScoredLabel, ...], scorer: str) -> tuple[ScoredLabel, ...]:
     """Return labels whose scores are numbers."""
     for label in labels:
         if not math.isfinite(label.score) or not math.isfinite(label.probability or 0):

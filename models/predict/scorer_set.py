@@ -34,7 +34,7 @@ from longtail.models.ranking.threshold_algorithm import (
     rank,
 )
 from longtail.models.ranking.top_k import NO_LABEL, IndexChoice, Ranking
-from longtail.models.results import BlendPart, Evidence, SparseParts
+from longtail.models.results import BlendedScorer, Evidence, TokenExplanation
 from longtail.models.scorers.aims import Aim, AimedRanking
 from longtail.models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from longtail.models.scorers.calibration import IDENTITY
@@ -217,9 +217,9 @@ class ScorerSet:
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
-    ) -> Mapping[int, SparseParts]:
+    ) -> Mapping[int, TokenExplanation]:
         """Return what the tokens of one text add to scores of labels, by the first that knows."""
-        parts: dict[int, SparseParts] = {}
+        parts: dict[int, TokenExplanation] = {}
         for scorer in self._scorers.values():
             parts = {**scorer.contributions(batch, text, labels), **parts}
         return parts
@@ -252,7 +252,7 @@ class ScorerSet:
 
     def _blend_parts(
         self, batch: TextBatch, labels: Int64[np.ndarray, "text m"], scorer: str
-    ) -> dict[tuple[int, int], tuple[BlendPart, ...]]:
+    ) -> dict[tuple[int, int], tuple[BlendedScorer, ...]]:
         """Return what the members of a fitted blend say, by text and label; else nothing."""
         blend = self._blends.get(scorer)
         if not isinstance(blend, FittedBlend) or not labels.size:
@@ -261,7 +261,7 @@ class ScorerSet:
         weights, added = blend.weights(labels), blend.evidence(np.stack(scores), labels)
         return {
             (text, int(labels[text, at])): tuple(
-                BlendPart(name, float(weights[i, text, at]), float(added[i, text, at]))
+                BlendedScorer(name, float(weights[i, text, at]), float(added[i, text, at]))
                 for i, name in enumerate(blend.members)
             )
             for text, at in np.ndindex(labels.shape)

@@ -19,9 +19,10 @@ from threading import Thread
 from typing import TypeVar
 
 from longtail.models.errors import LabelNotFoundError, NotReadyError
+from longtail.models.explain.label_facts import LabelDetails
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.options import RankingOptions
-from longtail.models.results import LabelDetails, Prediction
+from longtail.models.results import Prediction
 from longtail.service.engine.admission import Admission, Priority, estimate_tokens
 from longtail.service.engine.batching import WorkQueue
 from longtail.service.engine.jobs import EXPLANATION_TOKENS, Job, Seconds, extra_tokens, untokenised

@@ -19,7 +19,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.exceptions import HTTPException
 
 from longtail.models.errors import RequestError
-from longtail.models.results import LabelScore
+from longtail.models.results import ScoredLabel
 from longtail.service.feedback.entries import sha256_of
 from longtail.service.protocols.annif_schemas import (
     ApiInfo,
@@ -196,7 +196,7 @@ def projects_of(serving: Serving) -> Mapping[str, Project]:
     return projects
 
 
-def score_of(label: LabelScore) -> float:
+def score_of(label: ScoredLabel) -> float:
     """Return the score of a label from 0 to 1, as Annif has them.
 
     The label's probability; else the logistic sigmoid of its score, which keeps the order.
@@ -336,7 +336,7 @@ def _feedback_of(document: IndexedDocument, version: int) -> FeedbackEntry:
     )
 
 
-def _suggestions(labels: Sequence[LabelScore], threshold: float) -> list[Suggestion]:
+def _suggestions(labels: Sequence[ScoredLabel], threshold: float) -> list[Suggestion]:
     return [
         Suggestion(uri=label.id, label=label.name, notation=None, score=score)
         for label in labels

@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.results import LabelScore, Prediction
+from longtail.models.results import Prediction, ScoredLabel
 from longtail.service.engine.queries import Query as EngineQuery
 from longtail.service.protocols.annif import score_of
 from longtail.service.protocols.label_studio_labels import (
@@ -254,7 +254,7 @@ async def _predicted(
 
 
 def _predicted_task(
-    labels: ControlLabels, model: LoadedModel, found: Sequence[LabelScore]
+    labels: ControlLabels, model: LoadedModel, found: Sequence[ScoredLabel]
 ) -> PredictedTask:
     control = labels.control
     region = PredictedRegion(

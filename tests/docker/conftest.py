@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from longtail.models.results import Familiarity, LabelScore, Prediction
+from longtail.models.results import Familiarity, Prediction, ScoredLabel
 from longtail.service.engine.engine import EngineAnswer
 from longtail.service.engine.jobs import Seconds
 from longtail.service.engine.queries import Query
@@ -86,10 +86,10 @@ def samples():
 
 
 def answer_of(model: LoadedModel, familiarity: Familiarity) -> EngineAnswer:
-    label = LabelScore(0, "L0", "a label", score=1.0, probability=0.5)
+    label = ScoredLabel("L0", "a label", score=1.0, probability=0.5, index=0)
     prediction = Prediction(
-        (label,), 1, truncated=False, exact=True, correction="none", num_text_tokens=1,
-        known_tokens=1, familiarity=familiarity,
+        (label,), 1, num_text_tokens=1, known_tokens=1, truncated=False, exact=True,
+        familiarity=familiarity,
     )  # fmt: skip
     return EngineAnswer(model, "sparse", [prediction], Seconds())
 

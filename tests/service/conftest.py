@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,26 +25,25 @@ from longtail.models.bundle.manifest import EncoderInfo, Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
 from longtail.models.errors import RequestError
+from longtail.models.explain.label_facts import LabelDetails
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.options import RankingOptions
 from longtail.models.ranking.top_k import IndexChoice
 from longtail.models.results import (
-    AnswerWarning,
-    BlendPart,
-    CarryingDocument,
-    Evidence,
-    Explanation,
-    Familiarity,
+    BlendedScorer,
+    FoundName,
     Keyword,
-    LabelDetails,
-    NameMatch,
+    LabelExplanation,
     NearLabel,
-    Review,
-    ScoreParts,
-    SparseParts,
-    TokenPart,
+    Prediction,
+    ScoredLabel,
+    ScoreExplanation,
+    SimilarDocument,
+    TokenContribution,
+    TokenExplanation,
+    with_explanations,
 )
 from longtail.service.app import create_app
 from longtail.service.server import uvicorn_options
@@ -52,17 +51,15 @@ from longtail.service.settings import Settings
 from longtail.service.web.api_keys import make_key
 
 NUM_LABELS = 8
-EXPLANATION = Explanation(
-    sparse=SparseParts((TokenPart("x", 0.5, ((0, 1),)),), rest=0.25, bias=-1.0),
+EXPLANATION = LabelExplanation(
+    tokens=TokenExplanation((TokenContribution("x", 0.5, ((0, 1),)),), rest=0.25, bias=-1.0),
     keywords=(Keyword("x", 2.0),),
-    nearest=(NearLabel(1, "L1", "Label 1", 0.75),),
+    nearest=(NearLabel("L1", "Label 1", 0.75),),
     training_count=3,
-    scores=(ScoreParts("retrieval", 1.0, base=0.5, correction=0.25, tail_dial=0.25),),
-    evidence=Evidence(
-        name=NameMatch("Name", is_own_name=False, manner="phrase", count=2, in_title=True),
-        documents=(CarryingDocument("D7", similarity=0.5, share=0.75),),
-        blend=(BlendPart("sparse", weight=1.5, contribution=-0.25),),
-    ),
+    scores=(ScoreExplanation("retrieval", 1.0, base=0.5, correction=0.25, tail_dial=0.25),),
+    name=FoundName("Name", is_own_name=False, manner="phrase", count=2, in_title=True),
+    documents=(SimilarDocument("D7", similarity=0.5, share=0.75),),
+    blend=(BlendedScorer("sparse", weight=1.5, contribution=-0.25),),
 )
 
 
@@ -81,32 +78,6 @@ def _leave_out_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _without_libraries_and_settings(monkeypatch):
     _leave_out_the_libraries(monkeypatch)
-
-
-@dataclass(frozen=True)
-class FakeLabelScore:
-    index: int
-    id: str
-    name: str
-    score: float
-    probability: float | None
-    accepted: bool | None = None
-
-
-@dataclass(frozen=True)
-class FakePrediction:
-    labels: tuple[FakeLabelScore, ...]
-    num_tokens: int
-    truncated: bool
-    exact: bool = True
-    correction: str = "none"
-    num_text_tokens: int = 0
-    known_tokens: int = 0
-    explanations: tuple[object, ...] = ()
-    warnings: tuple[AnswerWarning, ...] = ()
-    familiarity: Familiarity | None = None
-    abstained_because: str | None = None
-    review: Review | None = None
 
 
 @dataclass(frozen=True)
@@ -161,11 +132,11 @@ class FakePredictor:
     def encode(self, batch: FakeBatch) -> None:
         pass
 
-    def predict_batch(self, batch: FakeBatch, options: RankingOptions) -> list[FakePrediction]:
+    def predict_batch(self, batch: FakeBatch, options: RankingOptions) -> list[Prediction]:
         keywords = {field.name: getattr(options, field.name) for field in fields(options)}
         return self.predict(batch.texts, **keywords)
 
-    def predict(self, texts: Sequence[str], **keywords: Any) -> list[FakePrediction]:
+    def predict(self, texts: Sequence[str], **keywords: Any) -> list[Prediction]:
         options = RankingOptions(**keywords)
         self.calls.append(list(texts))
         self.threads.add(threading.current_thread().name)
@@ -178,13 +149,17 @@ class FakePredictor:
         least = 0.5 if options.threshold == "auto" else options.threshold or 0.0
         found = [self._predict_one(text, rows[: options.k], least) for text in texts]
         if options.explain:
-            return [replace(x, explanations=(EXPLANATION,) * len(x.labels)) for x in found]
+            return with_explanations(found, [[EXPLANATION] * len(x.labels) for x in found])
         return found
 
-    def _predict_one(self, text: str, rows: Sequence[int], threshold: float) -> FakePrediction:
+    def _predict_one(self, text: str, rows: Sequence[int], threshold: float) -> Prediction:
         labels = (
-            FakeLabelScore(
-                i, self.catalogue[i].id, self.catalogue[i].name, float(len(text) - i), 1 / (i + 1)
+            ScoredLabel(
+                self.catalogue[i].id,
+                self.catalogue[i].name,
+                float(len(text) - i),
+                1 / (i + 1),
+                index=i,
             )
             for i in rows
         )
@@ -192,9 +167,10 @@ class FakePredictor:
         words = text.split()
         read = words[: self.max_tokens]
         known = sum(word != "unknown" for word in read)
-        return FakePrediction(
+        return Prediction(
             kept,
             num_tokens=len(read),
+            exact=True,
             truncated=len(read) < len(words),
             num_text_tokens=len(words),
             known_tokens=known,
@@ -394,11 +370,6 @@ def server(start_server, two_versions):
         _leave_out_the_libraries(monkeypatch)
         with start_server(registry=two_versions) as url:
             yield url
-
-
-@pytest.fixture
-def fake_label_score():
-    return FakeLabelScore
 
 
 @pytest.fixture

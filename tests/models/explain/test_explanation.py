@@ -54,7 +54,8 @@ def test_the_parts_of_every_scorer_add_up_to_its_score(predictor, tail_dial, cor
     for scorer in predictor.scorers:
         found = predictor.predict(TEXTS, k=3, scorer=scorer, explain=True, **asked)
         for row, prediction in enumerate(found):
-            for label, why in zip(prediction.labels, prediction.explanations, strict=True):
+            for label in prediction.labels:
+                why = label.explanation
                 own = next(parts for parts in why.scores if parts.scorer == scorer)
                 assert own.score == label.score
                 for parts in why.scores:
@@ -68,7 +69,8 @@ def test_the_parts_of_every_scorer_add_up_to_its_score(predictor, tail_dial, cor
 def test_each_part_is_what_it_says(predictor):
     options = {"k": NUM_LABELS, "scorer": "linear", "tail_dial": 2.0, "explain": True}
     (found,) = predictor.predict(TEXTS[:1], **options)
-    for label, why in zip(found.labels, found.explanations, strict=True):
+    for label in found.labels:
+        why = label.explanation
         parts = {each.scorer: each for each in why.scores}
         base = score_of(predictor, 0, label.index, "linear", correction="none")
         tree = score_of(predictor, 0, label.index, "linear") - base

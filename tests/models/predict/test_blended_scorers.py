@@ -165,7 +165,7 @@ def test_blends_heed_a_label_filter_and_are_explained(predictor, scorer):
     found = predictor.predict(TEXTS, k=3, scorer=scorer, label_filter=some, explain=True)
     for few, all_labels in zip(found, everything, strict=True):
         assert few.labels == tuple(x for x in all_labels.labels if x.index in {1, 2, 6})
-        told = {part.scorer: part.score for part in few.explanations[0].scores}
+        told = {part.scorer: part.score for part in few.labels[0].explanation.scores}
         assert told[scorer] == few.labels[0].score
 
 

@@ -8,40 +8,47 @@ from longtail.models.results import (
     UNLIKE_TRAINING,
     UNRELIABLE_PROBABILITIES,
     AnswerWarning,
-    Explanation,
     Familiarity,
-    LabelScore,
+    LabelExplanation,
     Prediction,
-    Review,
+    ScoredLabel,
 )
 from longtail.service.schemas.batch import BatchLine
 from longtail.service.wire.lines import result_line
 
 RECORDED = Path(__file__).with_name("recorded-answers.txt")
-OLIVE = LabelScore(0, "1264", "Olivenöl \N{OLIVE}", 2.25, 0.1 + 0.2)
-OIL = LabelScore(7, 'a"b\\c', "oil\u2028", -1e-17, None)
+OLIVE = ScoredLabel("1264", "Olivenöl \N{OLIVE}", 2.25, 0.1 + 0.2, index=0)
+OIL = ScoredLabel('a"b\\c', "oil\u2028", -1e-17, None, index=7)
 PLAIN = Prediction(
     labels=(OLIVE, OIL), num_tokens=2, truncated=True, exact=True, correction="prior",
     num_text_tokens=3, known_tokens=1,
 )  # fmt: skip
-UNKNOWN = Explanation(sparse=None, keywords=(), nearest=(), training_count=0, scores=())
+UNKNOWN = LabelExplanation(
+    tokens=None, keywords=(), nearest=(), training_count=0, scores=(), name=None, documents=(),
+    blend=(),
+)  # fmt: skip
 WARNINGS = (
     AnswerWarning(UNRELIABLE_PROBABILITIES, "often too high", ("1264",)),
     AnswerWarning(UNLIKE_TRAINING, "unlike", ()),
 )
 ACCEPTED = (replace(OLIVE, accepted=True), replace(OIL, accepted=False))
+REVIEWED = tuple(replace(x, rank_before=2 - i) for i, x in enumerate(ACCEPTED))
 REJECTED = (replace(OLIVE, accepted=False),)
 ANSWERS = {
     "plain": PLAIN,
     "without labels": replace(PLAIN, labels=()),
     "warnings": replace(PLAIN, warnings=WARNINGS),
     "familiar": replace(PLAIN, familiarity=Familiarity(3, 2, 0.5)),
-    "unknown label": replace(PLAIN, labels=(OLIVE,), explanations=(UNKNOWN,)),
-    "accepted": replace(PLAIN, labels=ACCEPTED),
-    "abstained": replace(PLAIN, labels=REJECTED, abstained_because="no-known-word"),
-    "abstained without labels": replace(PLAIN, labels=(), abstained_because="below-threshold"),
-    "reviewed": replace(PLAIN, labels=ACCEPTED, exact=False, review=Review(None, (2, 1))),
-    "not reviewed": replace(PLAIN, review=Review("time-limit"), warnings=WARNINGS[:1]),
+    "unknown label": replace(PLAIN, labels=(replace(OLIVE, explanation=UNKNOWN),)),
+    "accepted": replace(PLAIN, labels=ACCEPTED, abstained=False),
+    "abstained": replace(PLAIN, labels=REJECTED, abstained=True, abstained_because="no-known-word"),
+    "abstained without labels": replace(
+        PLAIN, labels=(), abstained=True, abstained_because="below-threshold"
+    ),
+    "reviewed": replace(PLAIN, labels=REVIEWED, exact=False, reviewed=True, abstained=False),
+    "not reviewed": replace(
+        PLAIN, reviewed=False, review_failed="time-limit", warnings=WARNINGS[:1]
+    ),
 }
 NDJSON = {"Content-Type": "application/x-ndjson"}
 LINES = (BatchLine(text="x", tail_dial=1), BatchLine(text="x", id="ä", aim="coverage"))
