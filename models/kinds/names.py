@@ -182,7 +182,7 @@ class NamesKind(ScorerKind):
     def make(self, model: NameModel, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer; its search is built now, not at the first query."""
         del placement
-        _ = model.matcher
+        model.prepare_matcher()
         return NamesScorer(model, parts.catalogue.log_priors)
 
     def with_labels(self, model: NameModel, labels: Sequence[Label]) -> NameModel:

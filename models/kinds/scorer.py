@@ -52,7 +52,7 @@ class Scorer(ABC):
 
     def prepare(self, batch: TextBatch) -> None:
         """Read what it needs of the texts, but for what an encoder reads."""
-        _ = batch.features
+        batch.prepare_features()
 
     def known_tokens(self, batch: TextBatch, *, is_alone: bool) -> Int64[np.ndarray, text]:
         """Return how much of each text its vocabulary knows; 0: its scores say nothing.

@@ -76,6 +76,10 @@ class NameModel:
         words = NameWords(self.counts.words, self.languages, removes_markup=self.removes_markup)
         return NameMatcher(self.catalogue, words, self.counts)
 
+    def prepare_matcher(self) -> NameMatcher:
+        """Build the search for names now, and return it."""
+        return self.matcher
+
     def scores(self, texts: Sequence[str]) -> Float32[csr_array, "text label"]:
         """Return the log-odds that labels are right whose names are found in texts.
 

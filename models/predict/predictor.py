@@ -152,6 +152,10 @@ class Predictor:
         stem_of = self._parts.sparse.tfidf.forms.of
         return LabelSearch(self.catalogue, [x.alternative_names for x in others], stem_of)
 
+    def prepare_label_search(self) -> LabelSearch:
+        """Build the search for labels now, and return it."""
+        return self.label_search
+
     def _with_other_names(self, row: int) -> Label:
         """Return a label with all of its other names, where the scorer `names` knows them."""
         names, label = self._parts.models.get(NAMES), self.catalogue[row]
@@ -277,7 +281,7 @@ class Predictor:
 
     def encode(self, batch: TextBatch) -> None:
         """Make the vectors of the texts, which the scorers that need the encoder rank by."""
-        _ = batch.vectors
+        batch.prepare_vectors()
 
     def rank(self, batch: TextBatch, options: RankingOptions) -> Ranking:
         """Return the exact k best labels of each text.

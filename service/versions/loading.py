@@ -114,7 +114,7 @@ class ModelLoader:
             self._check_memory(bundle)
             predictor = self._load(bundle)
             if before is not None:
-                _ = predictor.label_search  # made here, so that nobody waits for it
+                predictor.prepare_label_search()  # here, so that nobody waits for it
             texts = warmup_texts_of(bundle)
             with TrialThread(self._prepare_thread, self._warmup_timeout_s) as try_out:
                 warm_up(predictor, try_out)
@@ -131,7 +131,7 @@ class ModelLoader:
         digest, seconds = bundle.manifest.digest, time.monotonic() - started
         metrics.observe_load("loaded", seconds)
         if before is None:  # the first model answers texts first
-            Thread(target=getattr, args=(predictor, "label_search"), daemon=True).start()
+            Thread(target=predictor.prepare_label_search, daemon=True).start()
         logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
         example = next(iter(read_probes(bundle)), None)
         languages = tuple(bundle.manifest.training.get("languages") or ())

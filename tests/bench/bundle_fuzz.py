@@ -170,7 +170,7 @@ def _try(folder: Path) -> str:
                 result = "refused to answer"
     for row in (0, len(predictor.catalogue) - 1):
         predictor.describe(row)
-    _ = predictor.label_search
+    predictor.prepare_label_search()
     return result
 
 

@@ -47,3 +47,17 @@ def test_no_numbers_are_compared_by_a_relative_tolerance_alone():
         if isinstance(node, ast.Call) and _has_no_absolute_part(node)
     ]
     assert found == []
+
+
+def test_no_read_is_a_command():
+    """What a read prepares has a method of its own, such as `batch.prepare_features()`."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for package in (*PACKAGES, "tests", "docs")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Attribute)
+        and all(isinstance(each, ast.Name) and each.id == "_" for each in node.targets)
+    ]
+    assert found == []

@@ -117,6 +117,9 @@ class FakePredictor:
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
 
+    def prepare_label_search(self) -> LabelSearch:
+        return self.label_search
+
     def needs_encoder(self, scorer: str) -> bool:
         return scorer == "retrieval"
 
