@@ -22,7 +22,7 @@ Span: TypeAlias = tuple[int, int]
 """First character, and the one behind the last; characters are Unicode code points."""
 
 
-class Answer:
+class AnswerPart:
     """Base of the parts of an answer."""
 
     __slots__ = ()
@@ -30,7 +30,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenContribution(Answer):
+class TokenContribution(AnswerPart):
     """What a token of the text adds to the score of the sparse model."""
 
     token: str
@@ -43,7 +43,7 @@ class TokenContribution(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenExplanation(Answer):
+class TokenExplanation(AnswerPart):
     """The parts of which the sparse model's score of a label is the sum."""
 
     tokens: tuple[TokenContribution, ...]
@@ -55,7 +55,7 @@ class TokenExplanation(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreExplanation(Answer):
+class ScoreExplanation(AnswerPart):
     """How one scorer scores a label: `base`, `correction` and `tail_dial` add up to `score`."""
 
     scorer: str
@@ -74,7 +74,7 @@ Manner = Literal["phrase", "sentence", "partly"]
 
 
 @dataclass(frozen=True, slots=True)
-class FoundName(Answer):
+class FoundName(AnswerPart):
     """A name of the label that was found in the text."""
 
     name: str
@@ -89,7 +89,7 @@ class FoundName(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class SimilarDocument(Answer):
+class SimilarDocument(AnswerPart):
     """A training document that is like the text and carries the label."""
 
     id: str
@@ -100,7 +100,7 @@ class SimilarDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class BlendedScorer(Answer):
+class BlendedScorer(AnswerPart):
     """What one scorer says in a blend."""
 
     scorer: str
@@ -120,7 +120,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Keyword(Answer):
+class Keyword(AnswerPart):
     """A token with a high weight for a label in the sparse model."""
 
     token: str
@@ -128,7 +128,7 @@ class Keyword(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class NearLabel(Answer):
+class NearLabel(AnswerPart):
     """A label that is similar to another one."""
 
     id: str
@@ -138,7 +138,7 @@ class NearLabel(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class LabelExplanation(Answer):
+class LabelExplanation(AnswerPart):
     """Why a label was found."""
 
     tokens: TokenExplanation | None
@@ -177,7 +177,7 @@ class LabelExplanation(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredLabel(Answer):
+class ScoredLabel(AnswerPart):
     """One label and how well it fits."""
 
     id: str
@@ -220,7 +220,7 @@ UNLIKE_TRAINING: WarningCode = "unlike-training"
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerWarning(Answer):
+class AnswerWarning(AnswerPart):
     """What to know about an answer before relying on it."""
 
     code: WarningCode
@@ -241,7 +241,7 @@ class AnswerWarning(Answer):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Prediction(Answer):
+class Prediction(AnswerPart):
     """The labels of one text."""
 
     labels: tuple[ScoredLabel, ...]

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.explain.neighbours import Neighbours, VectorNeighbours, WeightNeighbours
+from longtail.models.explain.neighbours import LabelNeighbours, VectorNeighbours, WeightNeighbours
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.top_k import NO_LABEL
@@ -49,7 +49,7 @@ class LabelFacts:
         self.catalogue: LabelCatalogue = parts.catalogue
         self._sparse = parts.sparse
         self._is_confidential = parts.is_confidential
-        self._neighbours: Neighbours = (
+        self._neighbours: LabelNeighbours = (
             WeightNeighbours(parts.sparse, parts.catalogue.is_retired)
             if parts.dense is None
             else VectorNeighbours(parts.dense.label_vectors, parts.catalogue.is_retired)

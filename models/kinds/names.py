@@ -237,4 +237,4 @@ def _check(model: NameModel, num_labels: int) -> None:
         is_good = is_good and bool((each >= 0).all() and (each <= counts.num_documents).all())
     if not is_good:
         raise ValueError(f"{NAMES}: counts of other words or labels than there are")
-    _ = model.matcher  # which refuses names of other words
+    model.prepare_matcher()  # which refuses names of other words

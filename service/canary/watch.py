@@ -18,7 +18,7 @@ from longtail.models.promotion.decision import Decision, Pair
 from longtail.models.promotion.log import PromotionLog
 from longtail.models.promotion.rules import PromotionRules
 from longtail.service.canary.arms import Arm, read_arms
-from longtail.service.canary.comparison import Comparison, compare_arms
+from longtail.service.canary.comparison import ArmComparison, compare_arms
 from longtail.service.client.calls import NEVER, ClientError, ProblemError, Retry
 from longtail.service.client.client import Client
 from longtail.service.schemas.models import ModelSummary
@@ -291,7 +291,7 @@ class CanaryWatch:
         self._log.append(event, {**self._pair.to_json(), **fields, **rules})
 
 
-def _grounds(compared: Comparison) -> tuple[str, ...]:
+def _grounds(compared: ArmComparison) -> tuple[str, ...]:
     return tuple(f"not worse for certain: {each.in_words()}" for each in compared.measures)
 
 

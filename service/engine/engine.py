@@ -39,7 +39,7 @@ from longtail.service.engine.worker import (
 from longtail.service.errors import DeadlineError
 from longtail.service.schemas.base import Options
 from longtail.service.telemetry.metrics import Telemetry
-from longtail.service.versions.serving import LoadedModel, ModelManager
+from longtail.service.versions.serving import ModelManager, ServedModel
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class EngineAnswer:
         seconds: Where the time went.
     """
 
-    model: LoadedModel
+    model: ServedModel
     scorer: str
     predictions: Sequence[Prediction]
     seconds: Seconds
@@ -185,7 +185,7 @@ class Engine:
 
     async def describe(
         self, label_id: str, version: int | str | None = None
-    ) -> tuple[LoadedModel, LabelDetails]:
+    ) -> tuple[ServedModel, LabelDetails]:
         """Return all that a model knows of a label.
 
         Raises:
@@ -253,7 +253,7 @@ class Engine:
         for job in self._queue.drain():
             job.fail(NotReadyError(_STOPPING))
 
-    def _examine(self, query: Query) -> tuple[LoadedModel, RankingOptions, int]:
+    def _examine(self, query: Query) -> tuple[ServedModel, RankingOptions, int]:
         """Return who is to answer, what, and about how many tokens that is."""
         check_query(query, self._limits)
         model = self._manager.get_to_predict(query.asked.version)
@@ -267,7 +267,7 @@ class Engine:
 
     async def _answer(
         self,
-        model: LoadedModel,
+        model: ServedModel,
         query: Query,
         options: RankingOptions,
         timeout_s: float | None,
@@ -300,7 +300,7 @@ class Engine:
 
     async def _done(
         self,
-        model: LoadedModel,
+        model: ServedModel,
         texts: Sequence[str],
         options: RankingOptions,
         timeout_s: float | None,

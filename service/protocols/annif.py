@@ -39,7 +39,7 @@ from longtail.service.protocols.annif_schemas import (
 )
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.schemas.predict import PredictRequest
-from longtail.service.versions.serving import LoadedModel, Serving
+from longtail.service.versions.serving import ServedModel, Serving
 from longtail.service.web.answering import answer_request, written_off_the_loop
 from longtail.service.web.deps import Service, ServiceDep, media_type_of
 from longtail.service.web.feedback import store_feedback
@@ -72,7 +72,7 @@ class Project:
     """
 
     name: str
-    model: LoadedModel
+    model: ServedModel
     version: int | None
     scorer: str | None
     is_listed: bool
@@ -237,7 +237,7 @@ def _unescaped(value: bytes) -> bytes:
 
 
 def _named(
-    name: str, title: str, model: LoadedModel, version: int | None, *, lists_scorers: bool
+    name: str, title: str, model: ServedModel, version: int | None, *, lists_scorers: bool
 ) -> dict[str, Project]:
     """Return the project of a model and those of its scorers."""
     projects = {name: Project(title, model, version, None, is_listed=True)}
@@ -269,13 +269,13 @@ def _info(service: Service, project_id: str, project: Project) -> ProjectInfo:
     )
 
 
-def _language(service: Service, model: LoadedModel) -> str:
+def _language(service: Service, model: ServedModel) -> str:
     """Return the language of a project: as the operator set it, else as the model tells."""
     shown = model.predictor.catalogue.shown_language
     return service.settings.language or shown or next(iter(model.languages), "en")
 
 
-def _vocabulary(service: Service, model: LoadedModel) -> Vocabulary:
+def _vocabulary(service: Service, model: ServedModel) -> Vocabulary:
     return Vocabulary(
         vocab_id=f"{NAME}-{model.version}",
         languages=sorted({_language(service, model), *model.predictor.catalogue.languages}),

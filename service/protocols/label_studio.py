@@ -48,7 +48,7 @@ from longtail.service.protocols.label_studio_schemas import (
 from longtail.service.schemas.base import Version, schemas_of
 from longtail.service.schemas.feedback import FeedbackEntry, NewLabel
 from longtail.service.schemas.predict import PredictRequest
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 from longtail.service.web.answering import answer_request
 from longtail.service.web.deps import Service, ServiceDep, require_known_query
 from longtail.service.web.feedback import replace_feedback, writer_of
@@ -211,7 +211,7 @@ def event_schemas() -> dict[str, Any]:
     return {"StudioEvent": {"description": about, "anyOf": names}, **schemas_of(*kinds)}
 
 
-def _default_model(service: Service) -> LoadedModel:
+def _default_model(service: Service) -> ServedModel:
     """Return who answers where no version is named; never a canary, whose labels may be others."""
     serving = service.manager.serving()
     return serving.models[serving.default]
@@ -221,7 +221,7 @@ async def _predicted(
     request: Request,
     service: Service,
     labels: ControlLabels,
-    model: LoadedModel,
+    model: ServedModel,
     texts: Sequence[str],
 ) -> PredictedTasks:
     """Return the labels of each text, asked for as many at a time as a request may have."""
@@ -254,7 +254,7 @@ async def _predicted(
 
 
 def _predicted_task(
-    labels: ControlLabels, model: LoadedModel, found: Sequence[ScoredLabel]
+    labels: ControlLabels, model: ServedModel, found: Sequence[ScoredLabel]
 ) -> PredictedTask:
     control = labels.control
     region = PredictedRegion(
@@ -270,7 +270,7 @@ def _predicted_task(
     )
 
 
-def _options_of(labels: ControlLabels, model: LoadedModel, service: Service) -> dict[str, Any]:
+def _options_of(labels: ControlLabels, model: ServedModel, service: Service) -> dict[str, Any]:
     """Return what a control asks for about a text."""
     control, catalogue = labels.control, model.predictor.catalogue
     most, wanted = service.settings.max_k, min(control.num_labels, len(catalogue))
@@ -361,7 +361,7 @@ def _judged(
     project: StudioProject,
     labels: ControlLabels,
     predicted: Iterable[tuple[str, ...]],
-    model: LoadedModel,
+    model: ServedModel,
     max_characters: int,
 ) -> FeedbackEntry | None:
     """Return what an annotation says of the labels of a text; None where it says nothing.

@@ -14,7 +14,7 @@ from longtail.models.interface.languages import check_language
 from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import ModelReference, Version
 from longtail.service.schemas.labels import LabelDetail, LabelList, LabelSetList, LabelSetSummary
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 from longtail.service.web.deps import ServiceDep, require_known_query
 from longtail.service.web.problem_handlers import responses
 from longtail.service.web.scopes import add_log_fields
@@ -115,7 +115,7 @@ async def list_labels(
 
 
 def _listed(
-    model: LoadedModel,
+    model: ServedModel,
     query: str | None,
     narrower_of: str | None,
     page: slice,

@@ -22,7 +22,7 @@ from longtail.models.predict.trial import WorkRunner, check_scorers, warmup_text
 from longtail.service.errors import ChangeError
 from longtail.service.process.memory import available_bytes, available_gpu_bytes
 from longtail.service.telemetry.model_metrics import ModelMetrics
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 from longtail.service.versions.sources import RegistrySource
 from longtail.service.versions.trial_thread import TrialThread
 from longtail.service.versions.warmup import best_labels, overlap, warm_up
@@ -94,8 +94,8 @@ class ModelLoader:
         number: int,
         run: WorkRunner,
         metrics: ModelMetrics,
-        before: LoadedModel | None = None,
-    ) -> LoadedModel:
+        before: ServedModel | None = None,
+    ) -> ServedModel:
         """Return a model that has answered its first queries.
 
         Args:
@@ -135,7 +135,7 @@ class ModelLoader:
         logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
         example = next(iter(read_probes(bundle)), None)
         languages = tuple(bundle.manifest.training.get("languages") or ())
-        return LoadedModel(
+        return ServedModel(
             number, digest, predictor, bundle.manifest.thresholds, example, languages
         )
 

@@ -16,7 +16,7 @@ from longtail.service.schemas.labels import (
     RelatedLabel,
     Share,
 )
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 
 MAX_NARROWER = 1000
 """Labels right below one that an answer about it names."""
@@ -72,7 +72,7 @@ def _share(bounded: Sequence[float]) -> Share | None:
     return None if share != share else Share(share=share, lower=lower, upper=upper)
 
 
-def detail_of(model: LoadedModel, found: LabelDetails, language: str | None = None) -> LabelDetail:
+def detail_of(model: ServedModel, found: LabelDetails, language: str | None = None) -> LabelDetail:
     """Return all that a model knows of a label, names in a language where there are any in it."""
     predictor = model.predictor
     hierarchy = predictor.selector.hierarchy

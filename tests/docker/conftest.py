@@ -18,7 +18,7 @@ from longtail.service.engine.queries import Query
 from longtail.service.server import _GRACE_S
 from longtail.service.settings import PREFIX, Settings
 from longtail.service.telemetry.metrics import Telemetry
-from longtail.service.versions.serving import Canary, LoadedModel, Serving
+from longtail.service.versions.serving import Canary, ServedModel, Serving
 from longtail.service.web.drift_metrics import DriftMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def samples():
     telemetry.count_line("result")
     telemetry.count_problem("overloaded")
     predictor = SimpleNamespace(catalogue=["a label"])
-    model = LoadedModel(1, "digest", predictor)  # type: ignore[arg-type]
+    model = ServedModel(1, "digest", predictor)  # type: ignore[arg-type]
     serving = Serving({1: model}, default=1, current=1, canary=Canary(2, 0.1))
     telemetry.models.set_models(serving.models, serving.shares, {3: 1})
     telemetry.models.observe_load("loaded", 1)
@@ -85,7 +85,7 @@ def samples():
     return found
 
 
-def answer_of(model: LoadedModel, familiarity: Familiarity) -> EngineAnswer:
+def answer_of(model: ServedModel, familiarity: Familiarity) -> EngineAnswer:
     label = ScoredLabel("L0", "a label", score=1.0, probability=0.5, index=0)
     prediction = Prediction(
         (label,), 1, num_text_tokens=1, known_tokens=1, truncated=False, exact=True,

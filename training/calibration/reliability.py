@@ -141,7 +141,7 @@ def _error(bins: Sequence[tuple[float, float, float]]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class LabelGroup:
     """Some labels, what was said of them and what is true.
 
     Attributes:
@@ -165,9 +165,9 @@ class BandReliability:
         confident: Those of them with a probability of at least `CONFIDENT`.
     """
 
-    best: Share
+    best: LabelGroup
     calibration_error: float | None
-    confident: Share
+    confident: LabelGroup
 
 
 def measure_bands(
@@ -205,10 +205,10 @@ def measure_bands(
     return found
 
 
-def _share(p: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]) -> Share:
+def _share(p: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]) -> LabelGroup:
     if not len(p):
-        return Share(0, None, None)
-    return Share(len(p), float(p.mean()), float(is_true.mean()))
+        return LabelGroup(0, None, None)
+    return LabelGroup(len(p), float(p.mean()), float(is_true.mean()))
 
 
 @dataclass(frozen=True, slots=True)

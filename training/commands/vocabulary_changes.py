@@ -15,7 +15,7 @@ from longtail.training.options import OverwriteOption, RegistryOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from longtail.models.bundle.bundle import Bundle
-    from longtail.models.edit.vocabulary.applying import Applied, Split
+    from longtail.models.edit.vocabulary.applying import Applied, SplitLabel
     from longtail.models.labels.changes.changes import VocabularyChanges
 
 DEFAULT_REGISTRY = Path("registry")
@@ -180,7 +180,7 @@ def _print_applied(applied: Applied, made: int, number: int) -> None:
         print(f"New, and there already: {_listed(applied.present)}.")
 
 
-def _documents_of(split: Split) -> str:
+def _documents_of(split: SplitLabel) -> str:
     """Return what is to be done with the documents of a split label."""
     if not split.training_count:
         return "No training document carried it."

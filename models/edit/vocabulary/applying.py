@@ -67,7 +67,7 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitLabel:
     """A label that was split, and the documents that need new labels.
 
     Attributes:
@@ -105,7 +105,7 @@ class Applied:
     num_encoded: int
     can_find_new: bool
     merged: tuple[Merged, ...]
-    split: tuple[Split, ...]
+    split: tuple[SplitLabel, ...]
     unknown: tuple[str, ...]
     present: tuple[str, ...]
 
@@ -248,7 +248,7 @@ class _Application:
             present=self._changed.present,
         )
 
-    def _split(self) -> tuple[Split, ...]:
+    def _split(self) -> tuple[SplitLabel, ...]:
         rows = sorted(self._changed.split)
         documents: Sequence[tuple[str, ...]] = [()] * len(rows)
         if self._memory is not None and rows:
@@ -256,5 +256,5 @@ class _Application:
         found = []
         for row, ids in zip(rows, documents, strict=True):
             label = self.catalogue[row]
-            found.append(Split(label.id, label.replaced_by, label.training_count, ids))
+            found.append(SplitLabel(label.id, label.replaced_by, label.training_count, ids))
         return tuple(found)
