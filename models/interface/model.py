@@ -110,12 +110,12 @@ class LoadedModel:
     @property
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers."""
-        return self.predictor.scorers
+        return self.predictor.scorers.names
 
     @property
     def default_scorer(self) -> str:
         """The scorer that is used where none is named."""
-        return self.predictor.default_scorer
+        return self.predictor.scorers.default
 
     @overload
     def predict(

@@ -16,13 +16,9 @@ from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.explain.label_facts import LabelDetails, LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.labels.figures import LabelFigures
 from longtail.models.labels.search import LabelSearch
-from longtail.models.labels.selection import LabelSelector
 from longtail.models.names import (
     NAMES,
-    AimName,
-    CorrectionName,
     IndexName,
     OnnxPrecision,
     Precision,
@@ -41,16 +37,21 @@ from longtail.models.predict.loading import (
 )
 from longtail.models.predict.presentation import Presenter
 from longtail.models.predict.scorer_set import ScorerSet
-from longtail.models.ranking.top_k import IndexChoice, Ranking
+from longtail.models.ranking.top_k import Ranking
 from longtail.models.results import LabelExplanation, Prediction, with_explanations
-from longtail.models.review.fitted import FittedReview
-from longtail.models.scorers.promises import Promise
 
 
 class Predictor:
     """A loaded model that ranks labels for texts.
 
     Not thread-safe on a GPU: let one thread own it.
+
+    Attributes:
+        parts: The trained model.
+        scorers: Its scorers and blends, and the filters of labels.
+        catalogue: Its labels.
+        facts: What is known of the labels, whatever the text.
+        device: Where it computes: "cpu" or "cuda".
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class Predictor:
             ConfigError: PyTorch sees no such device, or there is none of this name, or no FAISS; or
                 the encoder can't compute in the precision.
         """
-        self._parts = parts
-        self._placement = Placement.of(device, num_threads, index)
+        self.parts = parts
+        placement = Placement.of(device, num_threads, index)
         if parts.dense is not None:
-            self._placement.place(parts.dense, precision)
+            placement.place(parts.dense, precision)
+        self.device = placement.device
         self.catalogue: LabelCatalogue = parts.catalogue
         self.facts = LabelFacts(parts)
-        self._take_scorers(ScorerSet(parts, self._placement, default_scorer))
-        self.calibrations = parts.calibrations
+        self._take_scorers(ScorerSet(parts, placement, default_scorer))
 
     @classmethod
     def of_bundle(
@@ -136,20 +137,19 @@ class Predictor:
             blends: By name.
         """
         other = copy(self)
-        other._parts = replace(self._parts, calibrations=calibrations, blends=blends, aims={})
-        other.calibrations = calibrations
-        other._take_scorers(self._scorers.with_blending(other._parts))
+        other.parts = replace(self.parts, calibrations=calibrations, blends=blends, aims={})
+        other._take_scorers(self.scorers.with_blending(other.parts))
         return other
 
     def _take_scorers(self, scorers: ScorerSet) -> None:
-        self._scorers = scorers
-        self._presenter = Presenter(scorers, self.catalogue, self._parts)
+        self.scorers = scorers
+        self._presenter = Presenter(scorers, self.catalogue, self.parts)
 
     @cached_property
     def label_search(self) -> LabelSearch:
         """Finds labels by words; made when first asked for."""
         others = [self._with_other_names(row) for row in range(len(self.catalogue))]
-        stem_of = self._parts.sparse.tfidf.forms.of
+        stem_of = self.parts.sparse.tfidf.forms.of
         return LabelSearch(self.catalogue, [x.alternative_names for x in others], stem_of)
 
     def prepare_label_search(self) -> LabelSearch:
@@ -158,63 +158,19 @@ class Predictor:
 
     def _with_other_names(self, row: int) -> Label:
         """Return a label with all of its other names, where the scorer `names` knows them."""
-        names, label = self._parts.models.get(NAMES), self.catalogue[row]
+        names, label = self.parts.models.get(NAMES), self.catalogue[row]
         if names is None:
             return label
         return replace(label, alternative_names=names.catalogue[row].alternative_names)
 
     def cleaned(self, text: str) -> str:
         """Return a text as the model reads it: without HTML, where training left that out."""
-        return self._parts.sparse.tfidf.cleaned(text)
-
-    @property
-    def selector(self) -> LabelSelector:
-        """Finds the labels that filters name."""
-        return self._scorers.selector
-
-    @property
-    def scorers(self) -> tuple[str, ...]:
-        """Names of the scorers."""
-        return self._parts.scorers
-
-    def promises_of(self, scorer: str) -> tuple[Promise, ...]:
-        """Return the promises by which a scorer's labels are accepted, its default one first."""
-        return tuple(each for each in self._parts.promises if each.scorer == scorer)
-
-    @property
-    def figures(self) -> LabelFigures | None:
-        """How often each label is predicted and right on the dev split; None where nobody knows."""
-        return self._parts.figures
-
-    @property
-    def review(self) -> FittedReview | None:
-        """How the scores of a reviewer count; None where nobody fitted it."""
-        return self._parts.review
-
-    @property
-    def promises(self) -> tuple[Promise, ...]:
-        """The promises by which labels are accepted; the first one of a scorer is its default."""
-        return self._parts.promises
-
-    @property
-    def default_scorer(self) -> str:
-        """The scorer that is used where a query names none."""
-        return self._scorers.default
-
-    @property
-    def device(self) -> str:
-        """Where it computes: "cpu" or "cuda"."""
-        return self._placement.device
-
-    @property
-    def index_choices(self) -> dict[str, IndexChoice]:
-        """What searches the label vectors of each scorer that has some."""
-        return self._scorers.index_choices
+        return self.parts.sparse.tfidf.cleaned(text)
 
     @property
     def encoder_precision(self) -> str | None:
         """What the encoder computes in, such as "bfloat16"; None where there is no encoder."""
-        return None if self._parts.dense is None else precision_of(self._parts.dense)
+        return None if self.parts.dense is None else precision_of(self.parts.dense)
 
     @property
     def batch_tokens(self) -> int:
@@ -224,36 +180,12 @@ class Predictor:
     @property
     def padding_cost(self) -> float:
         """What a token of padding costs in a batch of texts of unlike length, in tokens of text."""
-        return 0.0 if self._parts.dense is None else padding_cost_of(self._parts.dense)
+        return 0.0 if self.parts.dense is None else padding_cost_of(self.parts.dense)
 
     @property
     def max_tokens(self) -> int | None:
         """Tokens that the encoder reads of a text at most; None without one."""
-        return None if self._parts.dense is None else self._parts.dense.max_tokens
-
-    def correction_of(self, scorer: str, requested: str | None = None) -> CorrectionName:
-        """Return what is added to the scores of a scorer (see `ScorerSet.correction_of`)."""
-        return self._scorers.correction_of(scorer, requested)
-
-    def aims_of(self, scorer: str) -> tuple[AimName, ...]:
-        """Return the aims that a scorer has."""
-        return self._scorers.aims_of(scorer)
-
-    def needs_encoder(self, scorer: str) -> bool:
-        """Whether a scorer, or one that it blends, reads every text by the encoder.
-
-        Raises:
-            RequestError: There is no such scorer.
-        """
-        return self._scorers.needs_encoder(scorer)
-
-    def gives_probabilities(self, scorer: str) -> bool:
-        """Whether a scorer's labels have probabilities, with its own correction and no tail dial.
-
-        Raises:
-            RequestError: There is no such scorer.
-        """
-        return self._scorers.gives_probabilities(scorer)
+        return None if self.parts.dense is None else self.parts.dense.max_tokens
 
     def read(self, texts: Sequence[str], progress: Callable[[int], object] = int) -> TextBatch:
         """Return texts made ready to be ranked by any scorer.
@@ -266,7 +198,7 @@ class Predictor:
         Raises:
             RequestError: The texts can't be ranked (see `longtail.models.parts.texts`).
         """
-        return TextBatch(checked_texts(texts), self._parts, self.device, progress)
+        return TextBatch(checked_texts(texts), self.parts, self.device, progress)
 
     def prepare(self, batch: TextBatch, scorer: str | None = None) -> list[int]:
         """Do for a scorer what needs no encoder; return the tokens that it will read of each text.
@@ -274,9 +206,9 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        scorer = self.default_scorer if scorer is None else scorer
-        self._scorers.prepare(batch, scorer)
-        lengths: list[int] = batch.lengths(by_encoder=self.needs_encoder(scorer)).tolist()
+        scorer = self.scorers.default if scorer is None else scorer
+        self.scorers.prepare(batch, scorer)
+        lengths: list[int] = batch.lengths(by_encoder=self.scorers.needs_encoder(scorer)).tolist()
         return lengths
 
     def encode(self, batch: TextBatch) -> None:
@@ -295,7 +227,7 @@ class Predictor:
             RequestError: There is no such scorer, k is more than there are labels, the scorer was
                 not trained with this correction, or the filter names unknown labels.
         """
-        return self._scorers.rank(batch, options)
+        return self.scorers.rank(batch, options)
 
     def score(
         self,
@@ -314,13 +246,7 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """
-        return self._scorers.score(batch, labels, options)
-
-    def score_by_all(
-        self, batch: TextBatch, labels: Int64[np.ndarray, "document m"]
-    ) -> dict[str, Float32[np.ndarray, "document m"]]:
-        """Return what `score` does by each scorer, with its own correction; each is asked once."""
-        return self._scorers.score_by_all(batch, labels)
+        return self.scorers.score(batch, labels, options)
 
     def predict(self, texts: Sequence[str], **options: Unpack[RankingKeywords]) -> list[Prediction]:
         """Return the best labels of each text.
@@ -367,8 +293,8 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """
-        scorer = self._scorers.resolve(options).scorer
-        return explain(self._scorers, self.facts, batch, labels, scorer, options)
+        scorer = self.scorers.resolve(options).scorer
+        return explain(self.scorers, self.facts, batch, labels, scorer, options)
 
     def describe(self, label: int) -> LabelDetails:
         """Return all that is known of a label, by its row in the catalogue."""
@@ -378,5 +304,5 @@ class Predictor:
             label=self._with_other_names(label),
             keywords=keywords,
             nearest=nearest,
-            scorers=tuple(name for name in self._scorers.names if self._scorers.knows(name, label)),
+            scorers=tuple(name for name in self.scorers.names if self.scorers.knows(name, label)),
         )

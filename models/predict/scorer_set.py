@@ -62,7 +62,14 @@ class Resolved:
 
 
 class ScorerSet:
-    """Ranks and scores labels by any scorer of a model."""
+    """Ranks and scores labels by any scorer of a model.
+
+    Attributes:
+        names: Of the scorers and blends.
+        default: The scorer for queries that name none.
+        num_labels: Labels of the model.
+        selector: Finds the labels that filters name.
+    """
 
     def __init__(self, parts: ModelParts, placement: Placement, default: str) -> None:
         """Make the scorers.
@@ -79,7 +86,7 @@ class ScorerSet:
         self.default = default or self.names[0]
         self.num_labels = len(parts.catalogue)
         self._is_retired = parts.catalogue.is_retired
-        self._selector = LabelSelector(parts.catalogue)
+        self.selector = LabelSelector(parts.catalogue)
         self._calibrations = parts.calibrations
         self._scorers: dict[str, Scorer] = {
             name: kind.make(model, parts, placement)
@@ -113,11 +120,6 @@ class ScorerSet:
         """What searches the label vectors of each scorer that has some."""
         choices = {name: scorer.index_choice for name, scorer in self._scorers.items()}
         return {name: choice for name, choice in choices.items() if choice is not None}
-
-    @property
-    def selector(self) -> LabelSelector:
-        """Finds the labels that filters name."""
-        return self._selector
 
     def resolve(self, options: RankingOptions) -> Resolved:
         """Return what options mean to this model.
@@ -176,7 +178,7 @@ class ScorerSet:
             raise RequestError(
                 f"k is {options.k}; expected 1 to {self.num_labels}, the number of labels"
             )
-        selection = self._selector.select(options.label_filter)
+        selection = self.selector.select(options.label_filter)
         least = None if isinstance(options.threshold, str) else options.threshold
         scorers, combine = self._scored(batch, query, least)
         arguments = (scorers, combine, options.k, self.num_labels, selection)

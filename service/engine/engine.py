@@ -261,7 +261,7 @@ class Engine:
         check_language(predictor.catalogue, query.asked.language)
         options = options_for(query.asked, predictor, self.label_sets)
         assert options.scorer is not None
-        most = predictor.max_tokens if predictor.needs_encoder(options.scorer) else None
+        most = predictor.max_tokens if predictor.scorers.needs_encoder(options.scorer) else None
         tokens = estimate_tokens(query.texts, most) + len(query.texts) * extra_tokens(options)
         return model, options, tokens
 

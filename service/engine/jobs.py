@@ -83,7 +83,7 @@ class Job:
 
     def __post_init__(self) -> None:
         """Ask the model once."""
-        self.needs_encoder = self.model.predictor.needs_encoder(self.scorer)
+        self.needs_encoder = self.model.predictor.scorers.needs_encoder(self.scorer)
 
     @property
     def scorer(self) -> str:

@@ -161,7 +161,7 @@ class ReviewDesk:
 
     def _fitted(self, answer: EngineAnswer, asked: PredictRequest) -> FittedReview:
         """Return how the reviewer's scores count for an answer, if somebody fitted that."""
-        fitted, version = answer.model.predictor.review, answer.model.version
+        fitted, version = answer.model.predictor.parts.review, answer.model.version
         known = "none" if fitted is None else fitted.reviewer
         if known != self._reviewer.name and version not in self._unfitted:
             self._unfitted.add(version)

@@ -250,7 +250,7 @@ def _answer_group(
     group: Sequence[tuple[int, BatchLine]],
 ) -> dict[int, bytes]:
     """Return the answers to lines that ask for the same."""
-    scorer = predictor.default_scorer if options.scorer is None else options.scorer
+    scorer = predictor.scorers.default if options.scorer is None else options.scorer
     try:
         batch = predictor.read([line.text for _, line in group])
         predictions = predictor.predict_batch(batch, options)

@@ -241,7 +241,7 @@ def _named(
 ) -> dict[str, Project]:
     """Return the project of a model and those of its scorers."""
     projects = {name: Project(title, model, version, None, is_listed=True)}
-    for scorer in model.predictor.scorers:
+    for scorer in model.predictor.scorers.names:
         projects[f"{name}-{scorer}"] = Project(
             f"{title}, {scorer}", model, version, scorer, is_listed=lists_scorers
         )
@@ -257,11 +257,12 @@ def _project(service: Service, project_id: str) -> Project:
 
 def _info(service: Service, project_id: str, project: Project) -> ProjectInfo:
     language = _language(service, project.model)
+    scorer = project.scorer or project.model.predictor.scorers.default
     return ProjectInfo(
         project_id=project_id,
         name=project.name,
         language=language,
-        backend=ProjectBackend(backend_id=project.scorer or project.model.predictor.default_scorer),
+        backend=ProjectBackend(backend_id=scorer),
         vocab=_vocabulary(service, project.model),
         vocab_language=language,
         is_trained=True,

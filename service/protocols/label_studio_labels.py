@@ -144,7 +144,7 @@ def browser_of(predictor: Predictor) -> LabelBrowser:
     """Return the browser of a model's labels; it is made once."""
     browser = _browsers.get(predictor)
     if browser is None:
-        browser = LabelBrowser(predictor.catalogue, predictor.selector.hierarchy)
+        browser = LabelBrowser(predictor.catalogue, predictor.scorers.selector.hierarchy)
         _browsers[predictor] = browser
     return browser
 

@@ -143,17 +143,17 @@ def _order_of(predictor: Predictor, sort: str) -> Float64[np.ndarray, label] | N
     """Return the numbers that labels are sorted by; None for the order of the search."""
     if sort == "match":
         return None
-    if predictor.figures is None:
+    if predictor.parts.figures is None:
         raise RequestError(
             f"sort is {sort!r}, and the model has no figures of its labels; leave it out, or train "
             "with a dev split"
         )
-    return predictor.figures.shares()[sort][:, 2]
+    return predictor.parts.figures.shares()[sort][:, 2]
 
 
 def _below(predictor: Predictor, label_id: str) -> list[int]:
     """Return the rows right below a label, or at the top, in order of their names."""
-    catalogue, hierarchy = predictor.catalogue, predictor.selector.hierarchy
+    catalogue, hierarchy = predictor.catalogue, predictor.scorers.selector.hierarchy
     if not label_id:
         return sorted(hierarchy.tops, key=lambda row: catalogue[row].name)
     row = catalogue.row_of_id(label_id)

@@ -32,7 +32,7 @@ def summaries_of(
         rows: Of the labels in its catalogue.
         language: Of the names; None, or one that a label has no name in: that of the model.
     """
-    hierarchy = predictor.selector.hierarchy
+    hierarchy = predictor.scorers.selector.hierarchy
     labels = [predictor.catalogue[row] for row in rows]
     return [
         LabelSummary(
@@ -49,9 +49,9 @@ def summaries_of(
 
 
 def _qualities(predictor: Predictor, rows: Sequence[int]) -> list[LabelQuality | None]:
-    if predictor.figures is None:
+    if predictor.parts.figures is None:
         return [None] * len(rows)
-    found = predictor.figures.of_labels(np.array(rows, dtype=np.int64))
+    found = predictor.parts.figures.of_labels(np.array(rows, dtype=np.int64))
     shares = found.shares()
     columns = (
         found.num_true, found.num_predicted, found.num_right, shares["precision"], shares["recall"],
@@ -75,7 +75,7 @@ def _share(bounded: Sequence[float]) -> Share | None:
 def detail_of(model: ServedModel, found: LabelDetails, language: str | None = None) -> LabelDetail:
     """Return all that a model knows of a label, names in a language where there are any in it."""
     predictor = model.predictor
-    hierarchy = predictor.selector.hierarchy
+    hierarchy = predictor.scorers.selector.hierarchy
 
     def related(rows: Sequence[int]) -> list[RelatedLabel]:
         labels = summaries_of(predictor, rows, language)

@@ -252,7 +252,7 @@ def prediction_rows(device: Device, registry: Path | None, num_texts: int) -> It
             device=device.name,
             precision=precision,  # type: ignore[arg-type]
         )
-        for scorer in predictor.scorers:
+        for scorer in predictor.scorers.names:
             seconds = device.seconds(predictor.predict, texts, scorer=scorer).median
             shape = f"{len(texts)} documents, {predictor.max_tokens} tokens, {precision}"
             yield Row(

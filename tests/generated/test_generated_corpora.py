@@ -146,7 +146,7 @@ def journey(corpus: Corpus, folder: Path, tiny_content: dict[str, Any]) -> str:
     texts = [*corpus.queries, *(document.text for document in dataset.split("train"))]
     texts = [text for text in texts if text.strip()][:12]
     sent = [text for text in texts if len(text) <= LONGEST_TEXT and "\0" not in text]
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         check_answers(predictor, texts, scorer)
     check_file(bundle, version, predictor, sent, folder)
     if corpus.is_served:

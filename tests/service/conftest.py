@@ -92,17 +92,26 @@ class FakeBatch:
         return cls([text for batch in batches for text in batch.texts])
 
 
+@dataclass
+class FakeScorers:
+    selector: LabelSelector
+    names: tuple[str, ...] = ("retrieval", "sparse")
+    default: str = "retrieval"
+    index_choices: dict[str, IndexChoice] = field(
+        default_factory=lambda: {"retrieval": IndexChoice("torch", 1.5)}
+    )
+
+    def needs_encoder(self, scorer: str) -> bool:
+        return scorer == "retrieval"
+
+
 class FakePredictor:
     """Scores label i of a text of n characters with n - i, and keeps count of its calls.
 
     A text has as many tokens as words, of which 100 are read; all are known but "unknown".
     """
 
-    scorers = ("retrieval", "sparse")
-    default_scorer = "retrieval"
-    promises = ()
-    figures = None
-    review = None
+    parts = SimpleNamespace(promises=(), figures=None, review=None)
     max_tokens = 100
     batch_tokens = 64
     padding_cost = 1.0
@@ -110,18 +119,14 @@ class FakePredictor:
     encoder_precision = "float32"
 
     def __init__(self, bundle: Bundle) -> None:
-        self.index_choices = {"retrieval": IndexChoice("torch", 1.5)}
         self.catalogue = bundle.catalogue
-        self.selector = LabelSelector(self.catalogue)
+        self.scorers = FakeScorers(LabelSelector(self.catalogue))
         self.label_search = LabelSearch(self.catalogue)
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
 
     def prepare_label_search(self) -> LabelSearch:
         return self.label_search
-
-    def needs_encoder(self, scorer: str) -> bool:
-        return scorer == "retrieval"
 
     def cleaned(self, text: str) -> str:
         return text
@@ -143,11 +148,12 @@ class FakePredictor:
         options = RankingOptions(**keywords)
         self.calls.append(list(texts))
         self.threads.add(threading.current_thread().name)
-        if options.scorer not in (None, *self.scorers):
-            raise RequestError(f"unknown scorer {options.scorer!r}; expected one of {self.scorers}")
+        names = self.scorers.names
+        if options.scorer not in (None, *names):
+            raise RequestError(f"unknown scorer {options.scorer!r}; expected one of {names}")
         if options.k > len(self.catalogue):
             raise RequestError(f"k is {options.k}; expected at most {len(self.catalogue)}")
-        selection = self.selector.select(options.label_filter)
+        selection = self.scorers.selector.select(options.label_filter)
         rows = range(len(self.catalogue)) if selection is None else selection.labels.tolist()
         least = 0.5 if options.threshold == "auto" else options.threshold or 0.0
         found = [self._predict_one(text, rows[: options.k], least) for text in texts]
@@ -182,7 +188,11 @@ class FakePredictor:
     def describe(self, label: int) -> LabelDetails:
         self.threads.add(threading.current_thread().name)
         return LabelDetails(
-            label, self.catalogue[label], EXPLANATION.keywords, EXPLANATION.nearest, self.scorers
+            label,
+            self.catalogue[label],
+            EXPLANATION.keywords,
+            EXPLANATION.nearest,
+            self.scorers.names,
         )
 
 

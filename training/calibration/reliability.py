@@ -303,24 +303,25 @@ def report_reliability(
         thresholds: Of scorers; None: no micro-F1 is measured.
         num_missed: True pairs of labels that the model lacks, which count in micro-F1.
     """
+    calibrations = predictor.parts.calibrations
     found = {
-        name: measure_threshold(pairs, name, predictor.calibrations[name], threshold, num_missed)
+        name: measure_threshold(pairs, name, calibrations[name], threshold, num_missed)
         for name, threshold in (thresholds or {}).items()
-        if name in predictor.calibrations
+        if name in calibrations
     }
     measured = [name for name in pairs.scores if len(pairs.of(name)[0])]
     counts = predictor.catalogue.training_counts
     return ReliabilityReport(
         before={name: measure_reliability(pairs, name, IDENTITY) for name in measured},
         after={
-            name: measure_reliability(pairs, name, predictor.calibrations[name])
+            name: measure_reliability(pairs, name, calibrations[name])
             for name in measured
-            if name in predictor.calibrations
+            if name in calibrations
         },
         bands={
-            name: measure_bands(pairs, name, predictor.calibrations[name], counts)
+            name: measure_bands(pairs, name, calibrations[name], counts)
             for name in measured
-            if name in predictor.calibrations
+            if name in calibrations
         },
         micro_f1=found,
     )

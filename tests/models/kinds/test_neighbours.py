@@ -67,7 +67,7 @@ def stored(sparse_parts, sparse_manifest, memory, tmp_path):
 
 
 def test_labels_of_the_nearest_documents_come_first(predictor):
-    assert predictor.scorers[-1] == "neighbours"
+    assert predictor.scorers.names[-1] == "neighbours"
     batch = predictor.read(TEXTS)
     ranking = predictor.rank(batch, OPTIONS)
     assert ranking.labels[:, 0].tolist() == [0, 4, NO_LABEL, 6]

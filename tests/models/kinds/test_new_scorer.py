@@ -89,7 +89,7 @@ def predictor(parts, request, monkeypatch):
 
 
 def test_a_new_scorer_ranks_predicts_and_is_explained(predictor):
-    assert predictor.scorers[-1] == TOY
+    assert predictor.scorers.names[-1] == TOY
     options = RankingOptions(NUM_LABELS, TOY, explain=True)
     batch = predictor.read(TEXTS)
     ranking = predictor.rank(batch, options)

@@ -9,6 +9,7 @@ from csv import reader as csv_reader
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -313,7 +314,8 @@ def test_accepted_labels_come_first_and_a_line_says_which_to_check(
     browser, open_server, page_loader
 ):
     class Promising(page_loader.predictor_class):
-        promises = (Promise("precision", 0.95, 0.9, "retrieval", 200, (BandRule(0, (0.5,)),)),)
+        promise = Promise("precision", 0.95, 0.9, "retrieval", 200, (BandRule(0, (0.5,)),))
+        parts = SimpleNamespace(promises=(promise,), figures=None, review=None)
 
         def _ranked(self, text: str, found: Any, k: int, options: dict[str, Any]) -> Any:
             found = super()._ranked(text, found, k, options)
