@@ -11,6 +11,7 @@ from typing import Unpack
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.explain.label_facts import LabelDetails, LabelFacts
@@ -187,7 +188,7 @@ class Predictor:
         """Tokens that the encoder reads of a text at most; None without one."""
         return None if self.parts.dense is None else self.parts.dense.max_tokens
 
-    def read(self, texts: Sequence[str], progress: Callable[[int], object] = int) -> TextBatch:
+    def read(self, texts: Sequence[str], progress: Callable[[int], object] = ignore) -> TextBatch:
         """Return texts made ready to be ranked by any scorer.
 
         Args:

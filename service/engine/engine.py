@@ -18,6 +18,7 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
+from longtail.models.arguments import ignore
 from longtail.models.errors import LabelNotFoundError, NotReadyError
 from longtail.models.explain.label_facts import LabelDetails
 from longtail.models.interface.languages import check_language, in_language
@@ -76,8 +77,8 @@ class Engine:
         *,
         label_sets: LabelSets | None = None,
         num_workers: int = 1,
-        prepare_thread: Callable[[], object] = int,
-        prepare_work: Callable[[], object] = int,
+        prepare_thread: Callable[[], object] = ignore,
+        prepare_work: Callable[[], object] = ignore,
         is_helped: Callable[[], bool] = lambda: True,
     ) -> None:
         """Take the parts; `start` comes next.

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Thread
 
+from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle, MapArrays
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.bundle.warmup_texts import read_probes
@@ -47,7 +48,7 @@ class ModelLoader:
         memory_factor: float = 0.0,
         map_arrays: MapArrays = "auto",
         warmup_timeout_s: float = 600.0,
-        prepare_thread: Callable[[], object] = int,
+        prepare_thread: Callable[[], object] = ignore,
         available: Callable[[], int | None] = available_bytes,
         available_gpu: Callable[[], int | None] = available_gpu_bytes,
     ) -> None:

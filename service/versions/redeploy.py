@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from longtail.models.arguments import ignore
 from longtail.models.bundle.change_log import Author
 from longtail.models.bundle.registry import CURRENT, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError, LongtailError
@@ -273,7 +274,7 @@ class Redeployer:
         return self._loader.load(number, self._run, self._metrics, before)
 
     def _swap(
-        self, number: int, move_alias: Callable[[int], object] = int, **roles: int | None
+        self, number: int, move_alias: Callable[[int], object] = ignore, **roles: int | None
     ) -> None:
         """Give a version the roles of another one, which is unloaded.
 

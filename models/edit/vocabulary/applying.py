@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.edit.rewriting import (
@@ -118,7 +119,7 @@ def apply_changes(
     bundle: Bundle,
     changes: VocabularyChanges,
     fit_rows: FitRows | None = None,
-    progress: Callable[[int], object] = int,
+    progress: Callable[[int], object] = ignore,
 ) -> tuple[Callable[[Path], Manifest], Applied]:
     """Return what writes a bundle with changes of its vocabulary, for `Registry.publish`.
 
