@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,10 +26,10 @@ from longtail.models.errors import LongtailError
 from longtail.models.extras import is_packaged_installed
 from longtail.models.names import ENSEMBLE
 from longtail.models.platform import peak_memory_bytes
+from longtail.models.results import ScoredLabel
 from longtail.service.client.calls import NEVER, ClientError
 from longtail.service.client.client import Client
 from longtail.service.process.address import check_address
-from longtail.service.schemas.predict import ScoredLabel
 from longtail.training.assessment.assess import Assessment, assess_bundle
 from longtail.training.assessment.summary import Summary
 from longtail.training.configuration.run import TrainingConfig, read_config
@@ -123,7 +123,7 @@ class _Story:
         print(f"Version {version} is trained and published: {time.monotonic() - began:.0f} s.")
         return version
 
-    def ask_first(self, client: Client, url: str) -> list[ScoredLabel]:
+    def ask_first(self, client: Client, url: str) -> Sequence[ScoredLabel]:
         _headline(f"2. Ask the service: POST {url}/v1/predict")
         split = self.dataset.split("test")
         middle = split.scan().labels.shape[0] // 2  # in order of time: neither old nor new
@@ -137,8 +137,8 @@ class _Story:
             print(f" {self._mark(label.id)} {_chance(label)}  {label.name}")
         return labels
 
-    def _ask(self, client: Client) -> list[ScoredLabel]:
-        return list(client.predict(self.text, k=5).results[0].labels)
+    def _ask(self, client: Client) -> Sequence[ScoredLabel]:
+        return client.predict(self.text, k=5).results[0].labels
 
     def _mark(self, label_id: str) -> str:
         return "*" if label_id in self.true_ids else " "
@@ -171,7 +171,7 @@ class _Story:
         return version
 
     def show_changes(
-        self, client: Client, before: list[ScoredLabel], first: int, second: int
+        self, client: Client, before: Sequence[ScoredLabel], first: int, second: int
     ) -> None:
         _headline(f"5. What changed? Versions {first} and {second}, asked for the same text")
         after = self._ask(client)

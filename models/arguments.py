@@ -1,4 +1,4 @@
-"""Numbers that callers of Python functions give, where anything can be given."""
+"""Numbers that callers of Python functions give, where anything can be given, and no callback."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ def check_count(name: str, value: object, error: type[LongtailError] = RequestEr
     """
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
         raise error(f"{name} is {_shown(value)}; expected a whole number from 1")
+
+
+def ignore(*_: object) -> None:
+    """Do nothing: the callback of callers that want none."""
 
 
 def _shown(value: object) -> str:

@@ -1,64 +1,72 @@
-"""What a prediction is: labels with scores, and why. Needs no PyTorch."""
+"""What a prediction is: labels with scores, and why. Needs no PyTorch.
+
+The service answers with these classes: `longtail.service.schemas` publishes them. Fields without a
+default are in every answer, those with one where they have another value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from longtail.models.labels.catalogue import Label
+from pydantic import ConfigDict, Field
+
 from longtail.models.names import Abstention, CorrectionName, ReviewFailure, WarningCode
 from longtail.models.tables import frame_of, html_table
 
+ANSWER = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+"""Fields are described by their docstrings."""
+_UNSENT = Field(exclude=True)
+Span: TypeAlias = tuple[int, int]
+"""First character, and the one behind the last; characters are Unicode code points."""
+
+
+class AnswerPart:
+    """Base of the parts of an answer."""
+
+    __slots__ = ()
+    __pydantic_config__ = ANSWER
+
 
 @dataclass(frozen=True, slots=True)
-class TokenPart:
-    """What a token of the text adds to the score of the sparse model.
-
-    Attributes:
-        token: A word or phrase as the sparse model knows it: lower-case.
-        contribution: Its tf-idf in the text times its weight for the label.
-        spans: Where it stands in the text, the first occurrences.
-    """
+class TokenContribution(AnswerPart):
+    """What a token of the text adds to the score of the sparse model."""
 
     token: str
+    """A word or phrase as the sparse model knows it: lower-case."""
     contribution: float
+    """Its tf-idf in the text times its weight for the label; below 0 it is against the label."""
     spans: tuple[Span, ...]
+    """Where it occurs in the text, up to 50 times: its first character, and the one after its
+    last. Characters are Unicode code points; in JavaScript, those of `Array.from(text)`."""
 
 
 @dataclass(frozen=True, slots=True)
-class SparseParts:
-    """The terms that sum to a label's score, for a scorer of tokens.
+class TokenExplanation(AnswerPart):
+    """The parts of which the sparse model's score of a label is the sum."""
 
-    Attributes:
-        tokens: Those that count most, for and against: the largest contribution first.
-        rest: The sum of all other tokens.
-        bias: What the label gets whatever the text.
-    """
-
-    tokens: tuple[TokenPart, ...]
+    tokens: tuple[TokenContribution, ...]
+    """Up to 10 that speak for the label and 5 against it, the largest contribution first."""
     rest: float
+    """The sum of all other tokens."""
     bias: float
+    """Added for every text."""
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreParts:
-    """Of what the score that a scorer gives to a label is the sum.
-
-    Attributes:
-        scorer: Its name.
-        score: With the correction and the tail dial of the query, and without its aim; another
-            scorer than the query's is corrected as it was trained.
-        base: What it gives by itself.
-        correction: What the correction adds.
-        tail_dial: What the tail dial adds.
-    """
+class ScoreExplanation(AnswerPart):
+    """How one scorer scores a label: `base`, `correction` and `tail_dial` add up to `score`."""
 
     scorer: str
     score: float
+    """Higher is better; comparable only within one scorer. Scorers other than the one asked for are
+    corrected as they were trained. An aim is no part of it."""
     base: float
     correction: float
+    """What the correction adds."""
     tail_dial: float
+    """What the tail dial (logit adjustment at query time) adds."""
 
 
 Manner = Literal["phrase", "sentence", "partly"]
@@ -66,73 +74,89 @@ Manner = Literal["phrase", "sentence", "partly"]
 
 
 @dataclass(frozen=True, slots=True)
-class NameMatch:
-    """A name of a label that was found in a text.
-
-    Attributes:
-        name: As it is written in the label file.
-        is_own_name: Whether it is the label's own name rather than another one.
-        manner: How it stands there.
-        count: How often as a phrase, or else in how many sentences; 0 where only some words do.
-        in_title: Whether all of its words are in the title: the first line, or first sentence.
-    """
+class FoundName(AnswerPart):
+    """A name of the label that was found in the text."""
 
     name: str
     is_own_name: bool
+    """False: it is another name of the label."""
     manner: Manner
+    """Its words in their order; all of them in one sentence; or some of them."""
     count: int
+    """How often as a phrase, or else in how many sentences; 0 where only some words are there."""
     in_title: bool
+    """Whether all its words are in the first line, or first sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class BlendPart:
-    """What a scorer says of a label in a blend.
+class SimilarDocument(AnswerPart):
+    """A training document that is like the text and carries the label."""
 
-    Attributes:
-        scorer: Its name.
-        weight: For labels as rare as this one.
-        contribution: What it adds to the sum that the blend makes log-odds of, in nats.
-    """
+    id: str
+    similarity: float
+    """Cosine of the two texts' tf-idf."""
+    share: float
+    """Of what all similar documents with the label say for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlendedScorer(AnswerPart):
+    """What one scorer says in a blend."""
 
     scorer: str
     weight: float
+    """For labels as rare as this one."""
     contribution: float
+    """What it adds to the log-odds of the blend."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What of a text, and of the training documents, speaks for a label.
+    """What of a text, and of the training documents, speaks for a label, as scorers tell it."""
 
-    Attributes:
-        name: The name that was found; None where none was, or the model doesn't look for names.
-        documents: Similar training documents that carry the label, the nearest first.
-        blend: Of the scorers that the query's scorer blends; empty where it blends none.
-    """
-
-    name: NameMatch | None = None
-    documents: tuple[CarryingDocument, ...] = ()
-    blend: tuple[BlendPart, ...] = ()
+    name: FoundName | None = None
+    documents: tuple[SimilarDocument, ...] = ()
+    blend: tuple[BlendedScorer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why a text got a label.
+class Keyword(AnswerPart):
+    """A token with a high weight for a label in the sparse model."""
 
-    Attributes:
-        sparse: What its tokens say; None where the sparse model does not know the label.
-        keywords: What the sparse model knows the label by, the largest weight first.
-        nearest: Labels that are like it, the nearest first.
-        training_count: Training documents that carry it.
-        scores: Of every scorer that knows it.
-        evidence: The name that was found, the documents that carry it, the blend.
-    """
+    token: str
+    weight: float
 
-    sparse: SparseParts | None
+
+@dataclass(frozen=True, slots=True)
+class NearLabel(AnswerPart):
+    """A label that is similar to another one."""
+
+    id: str
+    name: str
+    similarity: float
+    """Cosine of the labels' vectors; of their sparse weights where the model has no encoder."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelExplanation(AnswerPart):
+    """Why a label was found."""
+
+    tokens: TokenExplanation | None
+    """What the text's tokens contribute; null where the sparse model does not know the label."""
     keywords: tuple[Keyword, ...]
+    """Tokens with a high weight for the label in the sparse model, the highest first."""
     nearest: tuple[NearLabel, ...]
+    """The most similar labels, the nearest first."""
     training_count: int
-    scores: tuple[ScoreParts, ...]
-    evidence: Evidence = Evidence()
+    """Number of training documents that carry it."""
+    scores: tuple[ScoreExplanation, ...]
+    """One for every scorer of the model that can score the label."""
+    name: FoundName | None
+    """The label's name in the text; null where none was found, or the model looks for none."""
+    documents: tuple[SimilarDocument, ...]
+    """Up to 3 training documents that are like the text and carry the label, the nearest first."""
+    blend: tuple[BlendedScorer, ...]
+    """Of the scorers that the one asked for blends; empty where it blends none."""
 
     def _repr_html_(self) -> str:
         """Return what speaks for the label, as a notebook shows it."""
@@ -142,102 +166,36 @@ class Explanation:
         yield from (("score", part.scorer, part.score) for part in self.scores)
         yield from (
             (f"weight {part.weight:.4f} in the blend", part.scorer, part.contribution)
-            for part in self.evidence.blend
+            for part in self.blend
         )
-        if self.evidence.name is not None:
-            yield f"name, as {self.evidence.name.manner}", self.evidence.name.name, None
-        if self.sparse is not None:
-            yield from (("token", part.token, part.contribution) for part in self.sparse.tokens)
-        documents = self.evidence.documents
-        yield from (("training document", x.document_id, x.similarity) for x in documents)
+        if self.name is not None:
+            yield f"name, as {self.name.manner}", self.name.name, None
+        if self.tokens is not None:
+            yield from (("token", part.token, part.contribution) for part in self.tokens.tokens)
+        yield from (("training document", x.id, x.similarity) for x in self.documents)
         yield "training documents with the label", str(self.training_count), None
 
 
 @dataclass(frozen=True, slots=True)
-class CarryingDocument:
-    """A training document near to a text, which carries a label of it.
+class ScoredLabel(AnswerPart):
+    """One label and how well it fits."""
 
-    Attributes:
-        document_id: As the corpus has it.
-        similarity: Cosine of the tf-idf of text and document.
-        share: Of what all neighbours that carry the label count for together; 1 if it is the only
-            one.
-    """
-
-    document_id: str
-    similarity: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Keyword:
-    """A token by which the sparse model knows a label, and its weight."""
-
-    token: str
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class NearLabel:
-    """A label that is like another one.
-
-    Attributes:
-        index: Its row in the catalogue.
-        id: The caller's identifier.
-        name: What people read.
-        similarity: Cosine of the two labels' retrieval vectors, or of their sparse weights where
-            the model has no encoder.
-    """
-
-    index: int
-    id: str
-    name: str
-    similarity: float
-
-
-@dataclass(frozen=True, slots=True)
-class LabelDetails:
-    """All that is known of a label.
-
-    Attributes:
-        index: Its row in the catalogue.
-        label: What the catalogue says.
-        keywords: What the sparse model knows it by, the largest weight first.
-        nearest: Labels that are like it, the nearest first.
-        scorers: Those that can give it a score.
-    """
-
-    index: int
-    label: Label
-    keywords: tuple[Keyword, ...]
-    nearest: tuple[NearLabel, ...]
-    scorers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LabelScore:
-    """A label of a text.
-
-    Attributes:
-        index: Its row in the catalogue.
-        id: The caller's identifier.
-        name: What people read.
-        score: What labels are ordered by, correction and tail dial included; with an aim other than
-            precision, the label's gain. Comparable only within one scorer, correction, tail dial
-            and aim.
-        probability: That the text carries the label, as calibrated on the dev split; where nothing
-            was calibrated, the model's own estimate. None where the scorer has neither, and where
-            the tail dial or another correction has changed the scores.
-        accepted: Whether it goes through without a person, by the promise of the query; None where
-            the query has none.
-    """
-
-    index: int
     id: str
     name: str
     score: float
+    """Higher is better; comparable only within one scorer and aim."""
     probability: float | None
+    """Probability that the label is right, where the scorer has one."""
     accepted: bool | None = None
+    """Whether it goes through without a person, by the promise of the request; only where `accept`
+    names one. A review does not change it."""
+    rank_before: int | None = None
+    """Its rank before the review, from 1; only in a reviewed answer, whose `score` and
+    `probability` are those after it."""
+    explanation: LabelExplanation | None = None
+    """Why it was found; only where `explain` was asked for."""
+    index: Annotated[int, _UNSENT] = -1
+    """Its row in the catalogue of the model; -1 in the answer of a service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,63 +215,74 @@ class Familiarity:
     nearest_similarity: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
-    """What became of the review of a text.
-
-    Attributes:
-        failure: Why it was not reviewed; None where it was.
-        ranks_before: Of each label, its rank before the review, from 1; empty without a review.
-    """
-
-    failure: ReviewFailure | None = None
-    ranks_before: tuple[int, ...] = ()
+UNRELIABLE_PROBABILITIES: WarningCode = "unreliable-probabilities"
+UNLIKE_TRAINING: WarningCode = "unlike-training"
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """The labels of one text, best first.
+class AnswerWarning(AnswerPart):
+    """What to know about an answer before relying on it."""
 
-    Attributes:
-        labels: At most k; fewer where a threshold or the scorer's own labels leave no more.
-        num_tokens: Tokens that the scorer has read: the encoder's with its special ones, words for
-            `sparse`. A blend counts as its encoder does.
-        truncated: Whether the text has more tokens (`num_text_tokens`), so that its end was left
-            out; of a blend, for those of its scorers that read by the encoder.
-        exact: Whether no other label can have a better score. Every way of ranking that there is
-            certifies that before it answers.
-        correction: What was added to the scores.
-        num_text_tokens: Tokens that the text has.
-        known_tokens: How much of what was read the scorer's vocabulary knows: the encoder's tokens
-            but for special and unknown ones; for `sparse`, different words and phrases with a
-            feature; for `names`, different words that stand in a label's name; for a blend, the
-            larger number, and at least 1 where it finds a name.
-            With 0 the labels say nothing about the text.
-        explanations: Why, of each label; empty where none were requested.
-        warnings: What to know about labels before relying on them: that their probabilities are
-            often too high (see `longtail.models.scorers.reliability`), or that the text is unlike
-            those that the model was made for (see `longtail.models.fitted.familiar_range`).
-        familiarity: How much the text is like those that the model learned from; None where nobody
-            looked.
-        abstained_because: Why the query's promise accepts none of the labels; None where it accepts
-            one, or the query has no promise.
-        review: What became of its review; None where nobody asked for one.
-    """
+    code: WarningCode
+    """The kind of warning; programs should compare this, not the words.
 
-    labels: tuple[LabelScore, ...]
+    `unreliable-probabilities`: the labels have at most one training document, and the
+    probabilities that this scorer gives to such labels are often far too high. It concerns the
+    labels that passed the `threshold`; where none was given, those of at least 0.5.
+
+    `unlike-training`: the text is unlike the documents that the model was made for (far shorter
+    or longer, with more unknown words, or without a similar training document), so that all
+    probabilities may be far off. It names no labels. About 1 % of documents like those of the
+    corpus get it."""
+    detail: str
+    """The warning in words, with what to do."""
+    label_ids: tuple[str, ...]
+    """Ids of the labels that it concerns; empty where it concerns the text."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Prediction(AnswerPart):
+    """The labels of one text."""
+
+    labels: tuple[ScoredLabel, ...]
+    """Best first; equal scores in the order of the label catalogue."""
     num_tokens: int
-    truncated: bool
-    exact: bool
-    correction: CorrectionName
+    """Tokens of the text that the scorer read: those of the encoder, special ones included; words
+    for `sparse`. For a blend, those of its encoder."""
     num_text_tokens: int
+    """Tokens of the whole text, counted in the same way."""
     known_tokens: int
-    explanations: tuple[Explanation, ...] = ()
-    warnings: tuple[AnswerWarning, ...] = ()
-    familiarity: Familiarity | None = None
+    """How many of the tokens read are in the scorer's vocabulary: tokens of the encoder other than
+    special and unknown ones; for `sparse` the distinct words and phrases that are its features;
+    for `names` the distinct words that stand in names of labels; for a blend the larger number.
+    Where it is 0, the labels say nothing about the text: they are those that the model gives to
+    any text."""
+    truncated: bool
+    """Whether the text has more tokens than were read, so that its end was left out; in a blend,
+    `sparse` still reads all of it."""
+    exact: bool
+    """Whether it is certain that no other label has a better score; false after a review, which
+    orders the best labels only."""
+    abstained: bool | None = None
+    """Whether none of the labels is accepted; only where the request has `accept`."""
     abstained_because: Abstention | None = None
-    review: Review | None = None
+    """Why: `no-known-word`, `unlike-training` (see `warnings`) or `below-threshold`; only where
+    `abstained` is true."""
+    reviewed: bool | None = None
+    """Whether the reviewer's scores count; only where a review was asked for."""
+    review_failed: ReviewFailure | None = None
+    """Why not: `not-fitted` (the version knows nothing of this reviewer, or of it with this scorer
+    or so many labels), `reviewer-failed`, `reviewer-paused` (it gave no answer three times in a
+    row), `time-limit`, `request-limit` (texts of one request), `daily-limit`, or `busy`. The answer
+    is then the one without a review."""
+    warnings: tuple[AnswerWarning, ...] = ()
+    """What to know about labels before relying on them; absent where there is nothing."""
+    correction: Annotated[CorrectionName, _UNSENT] = "none"
+    """What was added to the scores."""
+    familiarity: Annotated[Familiarity | None, _UNSENT] = None
+    """How much the text is like those that the model learned from; None where nobody looked."""
 
-    def __iter__(self) -> Iterator[LabelScore]:
+    def __iter__(self) -> Iterator[ScoredLabel]:
         """Give the labels, best first."""
         return iter(self.labels)
 
@@ -339,44 +308,25 @@ LABEL_COLUMNS = ("rank", "id", "name", "probability", "score")
 """Of tables of labels; the best has rank 1."""
 
 
-def cells_of(rank: int, label: LabelScore) -> tuple[int, str, str, float | None, float]:
+def cells_of(rank: int, label: ScoredLabel) -> tuple[int, str, str, float | None, float]:
     """Return what stands in the `LABEL_COLUMNS` for a label."""
     return rank, label.id, label.name, label.probability, label.score
 
 
-def _named(label: LabelScore) -> str:
+def _named(label: ScoredLabel) -> str:
     value = label.score if label.probability is None else label.probability
     return f"{label.name} {value:.3f}"
 
 
 def with_explanations(
-    predictions: Iterable[Prediction], explained: Iterable[tuple[Explanation, ...]]
+    predictions: Iterable[Prediction], explained: Iterable[Sequence[LabelExplanation]]
 ) -> list[Prediction]:
     """Return predictions with the explanations of their labels."""
     return [
-        replace(prediction, explanations=explanations)
+        replace(prediction, labels=tuple(map(_explained, prediction.labels, explanations)))
         for prediction, explanations in zip(predictions, explained, strict=True)
     ]
 
 
-UNRELIABLE_PROBABILITIES: WarningCode = "unreliable-probabilities"
-UNLIKE_TRAINING: WarningCode = "unlike-training"
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerWarning:
-    """What to know about an answer before relying on it.
-
-    Attributes:
-        code: The kind, for programs.
-        detail: In words.
-        label_ids: The labels that it is about; none where it is about the text.
-    """
-
-    code: WarningCode
-    detail: str
-    label_ids: tuple[str, ...]
-
-
-Span = tuple[int, int]
-"""First character, and the one behind the last; characters are Unicode code points."""
+def _explained(label: ScoredLabel, why: LabelExplanation) -> ScoredLabel:
+    return replace(label, explanation=why)

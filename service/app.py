@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from longtail.extensions import Routes, extensions
+from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.predict.predictor import Predictor
@@ -153,7 +154,7 @@ def _assemble(
         telemetry,
         label_sets=LabelSets(settings.label_sets),
         num_workers=1 if load else compute.num_workers,
-        prepare_thread=int if load else compute.prepare_thread,
+        prepare_thread=ignore if load else compute.prepare_thread,
         prepare_work=compute.prepare_work,
         is_helped=lambda: load is not None or compute.has_libraries,
     )
@@ -170,7 +171,7 @@ def _assemble(
             settings,
             manager,
             load or partial(load_predictor, settings, compute),
-            int if load else compute.prepare_trial,
+            ignore if load else compute.prepare_trial,
         ),
         keys=Keys(
             admin=KeyRing("admin", settings.admin_keys, settings.admin_keys_file),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, read_manifest
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
@@ -35,7 +36,7 @@ _MAX_IDS = 5
 
 
 def add_labels(
-    bundle: Bundle, labels: Iterable[Label], progress: Callable[[int], object] = int
+    bundle: Bundle, labels: Iterable[Label], progress: Callable[[int], object] = ignore
 ) -> Callable[[Path], Manifest]:
     """Return what writes a bundle with more labels than this one, for `Registry.publish`.
 

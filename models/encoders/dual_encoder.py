@@ -12,6 +12,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from longtail.models.arguments import ignore
 from longtail.models.encoders.check import num_token_ids
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
 from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer
@@ -111,7 +112,7 @@ def encode_all(
     *,
     pad_id: int,
     device: str = "cpu",
-    progress: Callable[[int], object] = int,
+    progress: Callable[[int], object] = ignore,
 ) -> Float32[np.ndarray, "text dim"]:
     """Return the vectors of many texts, in their order, in float32.
 

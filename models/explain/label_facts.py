@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.explain.neighbours import Neighbours, VectorNeighbours, WeightNeighbours
-from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.explain.neighbours import LabelNeighbours, VectorNeighbours, WeightNeighbours
+from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import Keyword, NearLabel
@@ -22,6 +23,25 @@ _MAX_KEPT = 4096
 """Labels whose neighbours are remembered."""
 
 
+@dataclass(frozen=True, slots=True)
+class LabelDetails:
+    """All that is known of a label.
+
+    Attributes:
+        index: Its row in the catalogue.
+        label: What the catalogue says.
+        keywords: What the sparse model knows it by, the largest weight first.
+        nearest: Labels that are like it, the nearest first.
+        scorers: Those that can give it a score.
+    """
+
+    index: int
+    label: Label
+    keywords: tuple[Keyword, ...]
+    nearest: tuple[NearLabel, ...]
+    scorers: tuple[str, ...]
+
+
 class LabelFacts:
     """What is known of labels, whatever the text."""
 
@@ -29,7 +49,7 @@ class LabelFacts:
         self.catalogue: LabelCatalogue = parts.catalogue
         self._sparse = parts.sparse
         self._is_confidential = parts.is_confidential
-        self._neighbours: Neighbours = (
+        self._neighbours: LabelNeighbours = (
             WeightNeighbours(parts.sparse, parts.catalogue.is_retired)
             if parts.dense is None
             else VectorNeighbours(parts.dense.label_vectors, parts.catalogue.is_retired)
@@ -79,7 +99,7 @@ class LabelFacts:
         found = self._neighbours.nearest_to(np.array(labels, dtype=np.int64), NUM_NEAREST)
         return [
             tuple(
-                NearLabel(index, self.catalogue[index].id, self.catalogue[index].name, cosine)
+                NearLabel(self.catalogue[index].id, self.catalogue[index].name, cosine)
                 for index, cosine in zip(near.tolist(), cosines.tolist(), strict=True)
                 if index != NO_LABEL
             )

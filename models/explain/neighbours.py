@@ -25,7 +25,7 @@ from longtail.models.scorers.sparse_kernels import sum_up
 
 
 @runtime_checkable  # the test run checks annotations by isinstance
-class Neighbours(Protocol):
+class LabelNeighbours(Protocol):
     """Finds the labels that are most like others."""
 
     def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
@@ -55,7 +55,7 @@ class VectorNeighbours:
         return _lengths(self._vectors)
 
     def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
-        """Return the nearest labels (see `Neighbours.nearest_to`)."""
+        """Return the nearest labels (see `LabelNeighbours`)."""
         parts = row_parts(len(labels), len(self._vectors), MAX_PRODUCTS)
         return _joined([self._nearest(labels[part], k) for part in parts], len(labels), k)
 
@@ -86,7 +86,7 @@ class WeightNeighbours:
         self._is_retired = is_retired
 
     def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
-        """Return the nearest labels, those that share any weight (see `Neighbours.nearest_to`)."""
+        """Return the nearest labels, those that share any weight (see `LabelNeighbours`)."""
         best, covered = nothing(len(labels), k), self._model.labels
         places = np.flatnonzero(np.isin(labels, covered))
         rows = np.searchsorted(covered, labels[places])

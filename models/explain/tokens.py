@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.explain.label_facts import row_of
 from longtail.models.explain.spans import spans_of
-from longtail.models.results import SparseParts, TokenPart
+from longtail.models.results import TokenContribution, TokenExplanation
 from longtail.models.scorers.sparse import SparseModel
 
 NUM_TOKENS_FOR = 10
@@ -32,7 +32,7 @@ Entries: TypeAlias = tuple[
 
 def token_contributions(
     model: SparseModel, text: str, features: Entries, labels: Sequence[int]
-) -> dict[int, SparseParts]:
+) -> dict[int, TokenExplanation]:
     """Return what the tokens of a text say about each label that the sparse model knows.
 
     Args:
@@ -49,9 +49,9 @@ def token_contributions(
     named = {tokens[column] for each in telling.values() for column, _ in each}
     spans = spans_of(text, model.tfidf, named) if named else {}
     return {
-        label: SparseParts(
+        label: TokenExplanation(
             tokens=tuple(
-                TokenPart(tokens[column], value, tuple(spans[tokens[column]][:MAX_SPANS]))
+                TokenContribution(tokens[column], value, tuple(spans[tokens[column]][:MAX_SPANS]))
                 for column, value in telling[label]
             ),
             rest=float(contributions[label][1].sum()) - sum(x for _, x in telling[label]),

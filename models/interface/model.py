@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Unpack, overload
 
 from longtail.models.bundle.bundle import Bundle
+from longtail.models.explain.label_facts import LabelDetails
 from longtail.models.interface.given_texts import names_of_rows, texts_of
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.options import RankingKeywords, RankingOptions, default_k, ranking_options
 from longtail.models.predict.predictor import Predictor
-from longtail.models.results import LABEL_COLUMNS, Explanation, LabelDetails, Prediction, cells_of
+from longtail.models.results import LABEL_COLUMNS, LabelExplanation, Prediction, cells_of
 from longtail.models.tables import frame_of, html_table
 
 CHUNK_TEXTS = 512
@@ -109,12 +110,12 @@ class LoadedModel:
     @property
     def scorers(self) -> tuple[str, ...]:
         """Names of the scorers."""
-        return self.predictor.scorers
+        return self.predictor.scorers.names
 
     @property
     def default_scorer(self) -> str:
         """The scorer that is used where none is named."""
-        return self.predictor.default_scorer
+        return self.predictor.scorers.default
 
     @overload
     def predict(
@@ -177,7 +178,7 @@ class LoadedModel:
         named = (in_language(each, self.labels, language) for each in self._ranked(found, asked))
         return Predictions(tuple(found), tuple(named), tuple(documents))
 
-    def explain(self, text: str, label: str, *, scorer: str | None = None) -> Explanation:
+    def explain(self, text: str, label: str, *, scorer: str | None = None) -> LabelExplanation:
         """Return why a label fits a text, or why it does not.
 
         Args:

@@ -182,7 +182,7 @@ class NamesKind(ScorerKind):
     def make(self, model: NameModel, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer; its search is built now, not at the first query."""
         del placement
-        _ = model.matcher
+        model.prepare_matcher()
         return NamesScorer(model, parts.catalogue.log_priors)
 
     def with_labels(self, model: NameModel, labels: Sequence[Label]) -> NameModel:
@@ -237,4 +237,4 @@ def _check(model: NameModel, num_labels: int) -> None:
         is_good = is_good and bool((each >= 0).all() and (each <= counts.num_documents).all())
     if not is_good:
         raise ValueError(f"{NAMES}: counts of other words or labels than there are")
-    _ = model.matcher  # which refuses names of other words
+    model.prepare_matcher()  # which refuses names of other words

@@ -26,7 +26,7 @@ from longtail.models.names import DENSE_NEIGHBOURS, NEIGHBOURS, CorrectionName
 from longtail.models.parts.batches import NEAREST_SIMILARITY, TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Sources
-from longtail.models.results import CarryingDocument, Evidence
+from longtail.models.results import Evidence, SimilarDocument
 from longtail.models.scorers.sparse import SparseModel
 
 _MAX_DOCUMENTS = 3
@@ -71,7 +71,7 @@ class NeighboursScorer(Scorer):
         found = {label: self.carried_by(batch, text, label)[:_MAX_DOCUMENTS] for label in labels}
         return {label: Evidence(documents=tuple(some)) for label, some in found.items() if some}
 
-    def carried_by(self, batch: TextBatch, text: int, label: int) -> list[CarryingDocument]:
+    def carried_by(self, batch: TextBatch, text: int, label: int) -> list[SimilarDocument]:
         """Return the neighbours of a text that carry a label, nearest first.
 
         Args:
@@ -86,8 +86,8 @@ class NeighboursScorer(Scorer):
         carrying = np.flatnonzero(np.isin(documents, carriers))
         total = float(shares[carrying].sum())
         return [
-            CarryingDocument(
-                document_id=memory.ids[documents[place]],
+            SimilarDocument(
+                id=memory.ids[documents[place]],
                 similarity=float(similarities[place]),
                 share=float(shares[place]) / total,
             )

@@ -20,7 +20,7 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.ranking.top_k import IndexChoice
-from longtail.models.results import Evidence, SparseParts
+from longtail.models.results import Evidence, TokenExplanation
 from longtail.models.scorers.sparse import SparseModel
 
 
@@ -52,7 +52,7 @@ class Scorer(ABC):
 
     def prepare(self, batch: TextBatch) -> None:
         """Read what it needs of the texts, but for what an encoder reads."""
-        _ = batch.features
+        batch.prepare_features()
 
     def known_tokens(self, batch: TextBatch, *, is_alone: bool) -> Int64[np.ndarray, text]:
         """Return how much of each text its vocabulary knows; 0: its scores say nothing.
@@ -66,7 +66,7 @@ class Scorer(ABC):
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
-    ) -> Mapping[int, SparseParts]:
+    ) -> Mapping[int, TokenExplanation]:
         """Return what the tokens of one text add to the scores of labels; by default nothing.
 
         Args:

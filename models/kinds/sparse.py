@@ -16,7 +16,7 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.sparse_storage import MAPPED, arrays_of_sparse, texts_of_sparse
 from longtail.models.ranking.threshold_algorithm import Sources
-from longtail.models.results import SparseParts
+from longtail.models.results import TokenExplanation
 from longtail.models.scorers.sparse import SparseModel, SparseSource
 
 
@@ -54,7 +54,7 @@ class SparseScorer(Scorer):
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
-    ) -> Mapping[int, SparseParts]:
+    ) -> Mapping[int, TokenExplanation]:
         """Return what the tokens of a text add to the scores of labels."""
         features = entries_of(batch.features, text)
         return token_contributions(self._model, batch.texts[text], features, labels)

@@ -11,7 +11,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.kinds.scorer import Scorer
-from longtail.models.label_tree.corrected_top_k import Correction, corrected_sources
+from longtail.models.label_tree.corrected_top_k import IndexCorrection, corrected_sources
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.names import CorrectionName, IndexName
 from longtail.models.parts.batches import TextBatch
@@ -53,7 +53,7 @@ class VectorScorer(Scorer):
         labels = linear.model.labels
         self._index = InnerProductIndex(vectors, labels, device=index_device, index=index)
         self.index_choice = self._index.choice
-        self._tree = None if linear.tree is None else Correction(self._index, linear.tree)
+        self._tree = None if linear.tree is None else IndexCorrection(self._index, linear.tree)
 
     @property
     def labels(self) -> Int64[np.ndarray, covered]:

@@ -26,7 +26,7 @@ from longtail.models.ranking.index import InnerProductIndex, InnerProductSource,
 from longtail.models.ranking.top_k import Ranking, Source
 
 
-class Correction:
+class IndexCorrection:
     """A label tree on the device of an index, whose labels it corrects.
 
     Attributes:
@@ -58,7 +58,7 @@ class Correction:
 
 
 def corrected_sources(
-    correction: Correction,
+    correction: IndexCorrection,
     queries: Float32[np.ndarray, "batch indexed"],
     vectors: Float32[np.ndarray, "batch dim"],
 ) -> Sequence[Source]:
@@ -88,7 +88,7 @@ class CorrectedSource:
 
     def __init__(
         self,
-        correction: Correction,
+        correction: IndexCorrection,
         queries: Float32[np.ndarray, "batch indexed"],
         vectors: Float32[np.ndarray, "batch dim"],
     ) -> None:
@@ -136,7 +136,7 @@ class CorrectedScores:
 
     def __init__(
         self,
-        correction: Correction,
+        correction: IndexCorrection,
         products: ProductScores,
         features: Float32[Tensor, "query k"],
     ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label
-from longtail.models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
+from longtail.models.vocabulary.concept import UNTAGGED, Concept, ConceptVocabulary
 from longtail.models.vocabulary.inspection import hierarchy_of, languages_by_names
 from longtail.models.vocabulary.reading import read_vocabulary
 
@@ -31,7 +31,9 @@ def read_vocabulary_labels(path: Path, max_problems: int, language: str | None) 
     return labels_of(read_vocabulary(path, max_problems), str(path), language)
 
 
-def labels_of(vocabulary: Vocabulary, where: str, language: str | None = None) -> list[Label]:
+def labels_of(
+    vocabulary: ConceptVocabulary, where: str, language: str | None = None
+) -> list[Label]:
     """Return a label for each concept, deprecated ones too; what may surprise is logged.
 
     Its name is the preferred one in a language, or else in the language that most concepts have one
@@ -130,7 +132,7 @@ def _label(concept: Concept, ranks: Mapping[str, int]) -> Label:
     )
 
 
-def _tell(vocabulary: Vocabulary, where: str, shown: str) -> None:
+def _tell(vocabulary: ConceptVocabulary, where: str, shown: str) -> None:
     """Log what may surprise."""
     current = [concept for concept in vocabulary.concepts if not concept.is_deprecated]
     other = sum(bool(concept.names) and shown not in concept.names for concept in current)

@@ -24,7 +24,7 @@ from longtail.models.lexical.matcher import (
 from longtail.models.lexical.new_words import documents_of
 from longtail.models.lexical.terms import LabelTerms, names_of
 from longtail.models.lexical.words import NameWords
-from longtail.models.results import Manner, NameMatch
+from longtail.models.results import FoundName, Manner
 from longtail.models.scorers.tfidf import TfidfModel
 
 _MANNERS: dict[int, Manner] = {
@@ -76,6 +76,10 @@ class NameModel:
         words = NameWords(self.counts.words, self.languages, removes_markup=self.removes_markup)
         return NameMatcher(self.catalogue, words, self.counts)
 
+    def prepare_matcher(self) -> NameMatcher:
+        """Build the search for names now, and return it."""
+        return self.matcher
+
     def scores(self, texts: Sequence[str]) -> Float32[csr_array, "text label"]:
         """Return the log-odds that labels are right whose names are found in texts.
 
@@ -103,7 +107,7 @@ class NameModel:
         found[is_code] = np.maximum(found[is_code], _CODE_WEIGHT * known[is_code, 0])
         return found
 
-    def found(self, text: str, labels: Collection[int]) -> dict[int, NameMatch]:
+    def found(self, text: str, labels: Collection[int]) -> dict[int, FoundName]:
         """Return the name of each of some labels that was found in a text, by label."""
         matches = self.matcher.match([text])
         terms, found = self.matcher.terms, {}
@@ -113,7 +117,7 @@ class NameModel:
             term, seen = int(matches.terms[at]), matches.seen[at]
             kind = int(matches.kinds[at])
             count = 0 if kind == PARTLY else seen[_SENTENCES if kind < AS_A_PHRASE else _PHRASES]
-            found[label] = NameMatch(
+            found[label] = FoundName(
                 name=terms.names[term],
                 is_own_name=bool(terms.is_preferred[term]),
                 manner=_MANNERS[kind],

@@ -104,6 +104,10 @@ class TextBatch:
         """phi_doc of each text."""
         return self.once("vectors", self._vectors)
 
+    def prepare_vectors(self) -> None:
+        """Encode the texts now."""
+        self.once("vectors", self._vectors)
+
     def _vectors(self) -> Float32[np.ndarray, "text dim"]:
         from longtail.models.encoders.dual_encoder import encode_all  # brings PyTorch
 
@@ -120,6 +124,10 @@ class TextBatch:
     def features(self) -> Float32[csr_array, "text feature"]:
         """Tf-idf rows."""
         return self.once("features", self._features)
+
+    def prepare_features(self) -> None:
+        """Make the tf-idf rows now."""
+        self.once("features", self._features)
 
     def _features(self) -> Float32[csr_array, "text feature"]:
         rows, self._kept["words"] = self._parts.sparse.tfidf.read(self.texts)

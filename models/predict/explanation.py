@@ -17,7 +17,7 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.scorer_set import ScorerSet
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.results import Explanation, ScoreParts
+from longtail.models.results import LabelExplanation, ScoreExplanation
 
 _Labels: TypeAlias = Int64[np.ndarray, "text m"]
 
@@ -29,7 +29,7 @@ def explain(
     labels: Sequence[Sequence[int]],
     scorer: str,
     options: RankingOptions,
-) -> list[tuple[Explanation, ...]]:
+) -> list[tuple[LabelExplanation, ...]]:
     """Return an explanation for each label of each text.
 
     Args:
@@ -58,18 +58,20 @@ def explain(
     evidence = scoring.evidence(batch, padded, options)
     explanations = []
     for row, of_text in enumerate(labels):
-        sparse = scoring.contributions(batch, row, of_text)
+        tokens = scoring.contributions(batch, row, of_text)
         explanations.append(
             tuple(
-                Explanation(
-                    sparse=sparse.get(label),
+                LabelExplanation(
+                    tokens=tokens.get(label),
                     keywords=keywords[label],
                     nearest=nearest_of[label],
                     training_count=facts.catalogue[label].training_count,
                     scores=tuple(filter(None, (parts[row][column] for parts in scores))),
-                    evidence=evidence[row][column],
+                    name=found.name,
+                    documents=found.documents,
+                    blend=found.blend,
                 )
-                for column, label in enumerate(of_text)
+                for column, (label, found) in enumerate(zip(of_text, evidence[row], strict=False))
             )
         )
     return explanations
@@ -82,7 +84,7 @@ def _score_parts(
     scorer: str,
     correction: str | None,
     tail_dial: float,
-) -> list[list[ScoreParts | None]]:
+) -> list[list[ScoreExplanation | None]]:
     """Return the parts of a scorer's score of each label: what each step changes."""
     steps = [("none", 0.0), (correction, 0.0), (correction, tail_dial)]
     scores = [
@@ -94,7 +96,7 @@ def _score_parts(
     base, corrected, dialled = scores[0], scores[1], scores[-1]
     return [
         [
-            ScoreParts(scorer, last, first, second - first, last - second)
+            ScoreExplanation(scorer, last, first, second - first, last - second)
             if np.isfinite((first, second, last)).all()
             else None
             for first, second, last in zip(*rows, strict=True)

@@ -6,21 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
-from longtail.models.explain.label_facts import LabelFacts
+from longtail.models.explain.label_facts import LabelDetails, LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
-from longtail.models.labels.selection import LabelSelector
 from longtail.models.names import (
     NAMES,
-    CorrectionName,
     IndexName,
     OnnxPrecision,
     Precision,
@@ -39,14 +38,21 @@ from longtail.models.predict.loading import (
 )
 from longtail.models.predict.presentation import Presenter
 from longtail.models.predict.scorer_set import ScorerSet
-from longtail.models.ranking.top_k import IndexChoice, Ranking
-from longtail.models.results import Explanation, LabelDetails, Prediction, with_explanations
+from longtail.models.ranking.top_k import Ranking
+from longtail.models.results import LabelExplanation, Prediction, with_explanations
 
 
 class Predictor:
     """A loaded model that ranks labels for texts.
 
     Not thread-safe on a GPU: let one thread own it.
+
+    Attributes:
+        parts: The trained model.
+        scorers: Its scorers and blends, and the filters of labels.
+        catalogue: Its labels.
+        facts: What is known of the labels, whatever the text.
+        device: Where it computes: "cpu" or "cuda".
     """
 
     def __init__(
@@ -74,14 +80,14 @@ class Predictor:
             ConfigError: PyTorch sees no such device, or there is none of this name, or no FAISS; or
                 the encoder can't compute in the precision.
         """
-        self._parts = parts
-        self._placement = Placement.of(device, num_threads, index)
+        self.parts = parts
+        placement = Placement.of(device, num_threads, index)
         if parts.dense is not None:
-            self._placement.place(parts.dense, precision)
+            placement.place(parts.dense, precision)
+        self.device = placement.device
         self.catalogue: LabelCatalogue = parts.catalogue
         self.facts = LabelFacts(parts)
-        self._take_scorers(ScorerSet(parts, self._placement, default_scorer))
-        self.calibrations = parts.calibrations
+        self._take_scorers(ScorerSet(parts, placement, default_scorer))
 
     @classmethod
     def of_bundle(
@@ -134,67 +140,40 @@ class Predictor:
             blends: By name.
         """
         other = copy(self)
-        other._parts = replace(self._parts, calibrations=calibrations, blends=blends, fitted={})
-        other.calibrations = calibrations
-        other._take_scorers(self._scorers.with_blending(other._parts))
+        other.parts = replace(self.parts, calibrations=calibrations, blends=blends, fitted={})
+        other._take_scorers(self.scorers.with_blending(other.parts))
         return other
 
     def _take_scorers(self, scorers: ScorerSet) -> None:
-        self._scorers = scorers
-        self._presenter = Presenter(scorers, self.catalogue, self._parts)
+        self.scorers = scorers
+        self._presenter = Presenter(scorers, self.catalogue, self.parts)
 
     @cached_property
     def label_search(self) -> LabelSearch:
         """Finds labels by words; made when first asked for."""
         others = [self._with_other_names(row) for row in range(len(self.catalogue))]
-        stem_of = self._parts.sparse.tfidf.forms.of
+        stem_of = self.parts.sparse.tfidf.forms.of
         return LabelSearch(self.catalogue, [x.alternative_names for x in others], stem_of)
+
+    def prepare_label_search(self) -> LabelSearch:
+        """Build the search for labels now, and return it."""
+        return self.label_search
 
     def _with_other_names(self, row: int) -> Label:
         """Return a label with all of its other names, where the scorer `names` knows them."""
-        names, label = self._parts.models.get(NAMES), self.catalogue[row]
+        names, label = self.parts.models.get(NAMES), self.catalogue[row]
         if names is None:
             return label
         return replace(label, alternative_names=names.catalogue[row].alternative_names)
 
     def cleaned(self, text: str) -> str:
         """Return a text as the model reads it: without HTML, where training left that out."""
-        return self._parts.sparse.tfidf.cleaned(text)
-
-    @property
-    def selector(self) -> LabelSelector:
-        """Finds the labels that filters name."""
-        return self._scorers.selector
-
-    @property
-    def scorers(self) -> tuple[str, ...]:
-        """Names of the scorers."""
-        return self._parts.scorers
-
-    @property
-    def fitted(self) -> Mapping[str, Any]:
-        """What a dev split or a command has fitted (see `ModelParts.fitted`)."""
-        return self._parts.fitted
-
-    @property
-    def default_scorer(self) -> str:
-        """The scorer that is used where a query names none."""
-        return self._scorers.default
-
-    @property
-    def device(self) -> str:
-        """Where it computes: "cpu" or "cuda"."""
-        return self._placement.device
-
-    @property
-    def index_choices(self) -> dict[str, IndexChoice]:
-        """What searches the label vectors of each scorer that has some."""
-        return self._scorers.index_choices
+        return self.parts.sparse.tfidf.cleaned(text)
 
     @property
     def encoder_precision(self) -> str | None:
         """What the encoder computes in, such as "bfloat16"; None where there is no encoder."""
-        return None if self._parts.dense is None else precision_of(self._parts.dense)
+        return None if self.parts.dense is None else precision_of(self.parts.dense)
 
     @property
     def batch_tokens(self) -> int:
@@ -204,34 +183,14 @@ class Predictor:
     @property
     def padding_cost(self) -> float:
         """What a token of padding costs in a batch of texts of unlike length, in tokens of text."""
-        return 0.0 if self._parts.dense is None else padding_cost_of(self._parts.dense)
+        return 0.0 if self.parts.dense is None else padding_cost_of(self.parts.dense)
 
     @property
     def max_tokens(self) -> int | None:
         """Tokens that the encoder reads of a text at most; None without one."""
-        return None if self._parts.dense is None else self._parts.dense.max_tokens
+        return None if self.parts.dense is None else self.parts.dense.max_tokens
 
-    def correction_of(self, scorer: str, requested: str | None = None) -> CorrectionName:
-        """Return what is added to the scores of a scorer (see `ScorerSet.correction_of`)."""
-        return self._scorers.correction_of(scorer, requested)
-
-    def needs_encoder(self, scorer: str) -> bool:
-        """Whether a scorer, or one that it blends, reads every text by the encoder.
-
-        Raises:
-            RequestError: There is no such scorer.
-        """
-        return self._scorers.needs_encoder(scorer)
-
-    def gives_probabilities(self, scorer: str) -> bool:
-        """Whether a scorer's labels have probabilities, with its own correction and no tail dial.
-
-        Raises:
-            RequestError: There is no such scorer.
-        """
-        return self._scorers.gives_probabilities(scorer)
-
-    def read(self, texts: Sequence[str], progress: Callable[[int], object] = int) -> TextBatch:
+    def read(self, texts: Sequence[str], progress: Callable[[int], object] = ignore) -> TextBatch:
         """Return texts made ready to be ranked by any scorer.
 
         Args:
@@ -242,7 +201,7 @@ class Predictor:
         Raises:
             RequestError: The texts can't be ranked (see `longtail.models.parts.texts`).
         """
-        return TextBatch(checked_texts(texts), self._parts, self.device, progress)
+        return TextBatch(checked_texts(texts), self.parts, self.device, progress)
 
     def prepare(self, batch: TextBatch, scorer: str | None = None) -> list[int]:
         """Do for a scorer what needs no encoder; return the tokens that it will read of each text.
@@ -250,14 +209,14 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer.
         """
-        scorer = self.default_scorer if scorer is None else scorer
-        self._scorers.prepare(batch, scorer)
-        lengths: list[int] = batch.lengths(by_encoder=self.needs_encoder(scorer)).tolist()
+        scorer = self.scorers.default if scorer is None else scorer
+        self.scorers.prepare(batch, scorer)
+        lengths: list[int] = batch.lengths(by_encoder=self.scorers.needs_encoder(scorer)).tolist()
         return lengths
 
     def encode(self, batch: TextBatch) -> None:
         """Make the vectors of the texts, which the scorers that need the encoder rank by."""
-        _ = batch.vectors
+        batch.prepare_vectors()
 
     def rank(self, batch: TextBatch, options: RankingOptions) -> Ranking:
         """Return the exact k best labels of each text.
@@ -271,7 +230,7 @@ class Predictor:
             RequestError: There is no such scorer, k is more than there are labels, the scorer was
                 not trained with this correction, or the filter names unknown labels.
         """
-        return self._scorers.rank(batch, options)
+        return self.scorers.rank(batch, options)
 
     def score(
         self,
@@ -290,13 +249,7 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """
-        return self._scorers.score(batch, labels, options)
-
-    def score_by_all(
-        self, batch: TextBatch, labels: Int64[np.ndarray, "document m"]
-    ) -> dict[str, Float32[np.ndarray, "document m"]]:
-        """Return what `score` does by each scorer, with its own correction; each is asked once."""
-        return self._scorers.score_by_all(batch, labels)
+        return self.scorers.score(batch, labels, options)
 
     def predict(self, texts: Sequence[str], **options: Unpack[RankingKeywords]) -> list[Prediction]:
         """Return the best labels of each text.
@@ -332,7 +285,7 @@ class Predictor:
         batch: TextBatch,
         labels: Sequence[Sequence[int]],
         options: RankingOptions,
-    ) -> list[tuple[Explanation, ...]]:
+    ) -> list[tuple[LabelExplanation, ...]]:
         """Return why these labels fit each text.
 
         Args:
@@ -343,8 +296,8 @@ class Predictor:
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """
-        scorer = self._scorers.resolve(options).scorer
-        return explain(self._scorers, self.facts, batch, labels, scorer, options)
+        scorer = self.scorers.resolve(options).scorer
+        return explain(self.scorers, self.facts, batch, labels, scorer, options)
 
     def describe(self, label: int) -> LabelDetails:
         """Return all that is known of a label, by its row in the catalogue."""
@@ -354,5 +307,5 @@ class Predictor:
             label=self._with_other_names(label),
             keywords=keywords,
             nearest=nearest,
-            scorers=tuple(name for name in self._scorers.names if self._scorers.knows(name, label)),
+            scorers=tuple(name for name in self.scorers.names if self.scorers.knows(name, label)),
         )

@@ -20,7 +20,7 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.scorer_set import Resolved, ScorerSet
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.results import AnswerWarning, LabelScore, Prediction
+from longtail.models.results import AnswerWarning, Prediction, ScoredLabel
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.models.scorers.reliability import warnings_about
 
@@ -122,7 +122,7 @@ class Presenter:
         return answered, ranking.scores
 
     def _with_extents(
-        self, answered: Answered, query: Resolved, labels: Sequence[tuple[LabelScore, ...]]
+        self, answered: Answered, query: Resolved, labels: Sequence[tuple[ScoredLabel, ...]]
     ) -> list[Prediction]:
         """Return predictions with the labels of each text, and how much of it was read."""
         asked = answered.asked
@@ -159,14 +159,14 @@ class Presenter:
         probabilities: Sequence[float] | None,
         threshold: float | None,
         marks: Sequence[bool | None],
-    ) -> tuple[LabelScore, ...]:
+    ) -> tuple[ScoredLabel, ...]:
         found = []
         for i, (index, score, mark) in enumerate(zip(labels, scores, marks, strict=True)):
             probability = None if probabilities is None else probabilities[i]
             if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
                 break  # the probabilities fall with the scores; gains rank labels that pass
             label = self._catalogue[index]
-            found.append(LabelScore(index, label.id, label.name, score, probability, mark))
+            found.append(ScoredLabel(label.id, label.name, score, probability, mark, index=index))
         return tuple(found)
 
     def _calibration(self, query: Resolved) -> Calibration | None:
@@ -193,7 +193,7 @@ class Presenter:
         )
 
 
-def _checked(labels: tuple[LabelScore, ...], scorer: str) -> tuple[LabelScore, ...]:
+def _checked(labels: tuple[ScoredLabel, ...], scorer: str) -> tuple[ScoredLabel, ...]:
     """Return labels whose scores are numbers."""
     for label in labels:
         if not math.isfinite(label.score) or not math.isfinite(label.probability or 0):

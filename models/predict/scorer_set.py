@@ -29,7 +29,7 @@ from longtail.models.ranking.threshold_algorithm import (
     rank,
 )
 from longtail.models.ranking.top_k import NO_LABEL, IndexChoice, Ranking
-from longtail.models.results import BlendPart, Evidence, SparseParts
+from longtail.models.results import BlendedScorer, Evidence, TokenExplanation
 from longtail.models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.models.scorers.reliability import is_overconfident
@@ -56,7 +56,14 @@ class Resolved:
 
 
 class ScorerSet:
-    """Ranks and scores labels by any scorer of a model."""
+    """Ranks and scores labels by any scorer of a model.
+
+    Attributes:
+        names: Of the scorers and blends.
+        default: The scorer for queries that name none.
+        num_labels: Labels of the model.
+        selector: Finds the labels that filters name.
+    """
 
     def __init__(self, parts: ModelParts, placement: Placement, default: str) -> None:
         """Make the scorers.
@@ -73,7 +80,7 @@ class ScorerSet:
         self.default = default or self.names[0]
         self.num_labels = len(parts.catalogue)
         self._is_retired = parts.catalogue.is_retired
-        self._selector = LabelSelector(parts.catalogue)
+        self.selector = LabelSelector(parts.catalogue)
         self._calibrations = parts.calibrations
         self._scorers: dict[str, Scorer] = {
             name: kind.make(model, parts, placement)
@@ -106,11 +113,6 @@ class ScorerSet:
         """What searches the label vectors of each scorer that has some."""
         choices = {name: scorer.index_choice for name, scorer in self._scorers.items()}
         return {name: choice for name, choice in choices.items() if choice is not None}
-
-    @property
-    def selector(self) -> LabelSelector:
-        """Finds the labels that filters name."""
-        return self._selector
 
     def resolve(self, options: RankingOptions) -> Resolved:
         """Return what options mean to this model.
@@ -148,7 +150,7 @@ class ScorerSet:
             raise RequestError(
                 f"k is {options.k}; expected 1 to {self.num_labels}, the number of labels"
             )
-        selection = self._selector.select(options.label_filter)
+        selection = self.selector.select(options.label_filter)
         least = None if isinstance(options.threshold, str) else options.threshold
         scorers, combine = self._scored(batch, query, least)
         arguments = (scorers, combine, options.k, self.num_labels, selection)
@@ -192,9 +194,9 @@ class ScorerSet:
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
-    ) -> Mapping[int, SparseParts]:
+    ) -> Mapping[int, TokenExplanation]:
         """Return what the tokens of one text add to scores of labels, by the first that knows."""
-        parts: dict[int, SparseParts] = {}
+        parts: dict[int, TokenExplanation] = {}
         for scorer in self._scorers.values():
             parts = {**scorer.contributions(batch, text, labels), **parts}
         return parts
@@ -227,7 +229,7 @@ class ScorerSet:
 
     def _blend_parts(
         self, batch: TextBatch, labels: Int64[np.ndarray, "text m"], scorer: str
-    ) -> dict[tuple[int, int], tuple[BlendPart, ...]]:
+    ) -> dict[tuple[int, int], tuple[BlendedScorer, ...]]:
         """Return what the members of a fitted blend say, by text and label; else nothing."""
         blend = self._blends.get(scorer)
         if not isinstance(blend, FittedBlend) or not labels.size:
@@ -236,7 +238,7 @@ class ScorerSet:
         weights, added = blend.weights(labels), blend.evidence(np.stack(scores), labels)
         return {
             (text, int(labels[text, at])): tuple(
-                BlendPart(name, float(weights[i, text, at]), float(added[i, text, at]))
+                BlendedScorer(name, float(weights[i, text, at]), float(added[i, text, at]))
                 for i, name in enumerate(blend.members)
             )
             for text, at in np.ndindex(labels.shape)

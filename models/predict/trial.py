@@ -75,7 +75,7 @@ def check_scorers(predictor: Any, run: WorkRunner, texts: Sequence[str]) -> None
     Raises:
         LongtailError: A scorer gives a score that is no finite number, or no label to any text.
     """
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         _check_labels(
             scorer,
             predict_together(predictor, run, texts, scorer),
@@ -87,7 +87,7 @@ def _may_find_nothing(predictor: Any, scorer: str) -> bool:
     """Whether a scorer only lists what it finds, as blends do that need no encoder."""
     if scorer in KINDS:
         return KINDS[scorer].may_find_nothing
-    return not bool(predictor.needs_encoder(scorer))
+    return not bool(predictor.scorers.needs_encoder(scorer))
 
 
 def predict_together(

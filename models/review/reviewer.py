@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
+from longtail.models.arguments import ignore
 from longtail.models.errors import LongtailError
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.text import PART_END
@@ -73,7 +74,7 @@ async def attempted_scores(
     text: str,
     candidates: Sequence[str],
     attempts: int,
-    before_each: Callable[[], object] = int,
+    before_each: Callable[[], object] = ignore,
 ) -> list[float]:
     """Return the scores of a reviewer by the first attempt that gives some.
 

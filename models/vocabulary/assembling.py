@@ -12,10 +12,10 @@ from longtail.models.vocabulary.concept import (
     NO_CONCEPTS,
     NOTHING,
     Concept,
+    ConceptVocabulary,
     Fact,
     Facts,
-    LeftOut,
-    Vocabulary,
+    LeftOutStatements,
 )
 
 _TRUE = frozenset({"true", "1"})
@@ -32,7 +32,7 @@ _Texts: TypeAlias = dict[str, set[str]]
 """By language."""
 
 
-def assemble(facts: Facts) -> Vocabulary:
+def assemble(facts: Facts) -> ConceptVocabulary:
     """Return the concepts that statements are about.
 
     A concept is what has the type skos:Concept, or a skos:prefLabel and the type of no scheme or
@@ -56,7 +56,7 @@ def assemble(facts: Facts) -> Vocabulary:
     )
     facts.clear()
     second_names = counts.pop("second_names", 0)
-    return Vocabulary(concepts, second_names, LeftOut(**counts))
+    return ConceptVocabulary(concepts, second_names, LeftOutStatements(**counts))
 
 
 def _is_concept(about: list[Fact]) -> bool:

@@ -48,8 +48,8 @@ class Concept:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """What a file says and a `Vocabulary` doesn't.
+class LeftOutStatements:
+    """What a file says and a `ConceptVocabulary` doesn't.
 
     Attributes:
         concepts_without_uri: Concepts that are blank nodes.
@@ -84,7 +84,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class ConceptVocabulary:
     """The concepts of a file, in the order of their ids.
 
     Attributes:
@@ -95,7 +95,7 @@ class Vocabulary:
 
     concepts: tuple[Concept, ...]
     second_names: int = 0
-    left_out: LeftOut = LeftOut()
+    left_out: LeftOutStatements = LeftOutStatements()
 
 
 Property: TypeAlias = Literal[

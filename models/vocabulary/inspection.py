@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from longtail.models.vocabulary.concept import UNTAGGED, Concept, Vocabulary
+from longtail.models.vocabulary.concept import UNTAGGED, Concept, ConceptVocabulary
 
 MAX_EXAMPLES = 5
 """Of each thing that may be wrong."""
@@ -35,7 +35,7 @@ class LanguageCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class VocabularyInspection:
     """The numbers of a vocabulary.
 
     Attributes:
@@ -97,12 +97,12 @@ class Inspection:
         return [*found, *self.remarks]
 
 
-def inspect_vocabulary(vocabulary: Vocabulary) -> Inspection:
+def inspect_vocabulary(vocabulary: ConceptVocabulary) -> VocabularyInspection:
     """Return what is in a vocabulary."""
     concepts = vocabulary.concepts
     equal = _equal_names(concepts)
     nameless = [x.id for x in concepts if not x.names and not x.is_deprecated]
-    return Inspection(
+    return VocabularyInspection(
         num_concepts=len(concepts),
         num_deprecated=sum(concept.is_deprecated for concept in concepts),
         num_notations=sum(bool(concept.notations) for concept in concepts),

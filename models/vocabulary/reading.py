@@ -8,7 +8,7 @@ from typing import Final
 from longtail.models.errors import DataError
 from longtail.models.files.rows import garbage_collection_off
 from longtail.models.vocabulary.assembling import assemble
-from longtail.models.vocabulary.concept import Facts, Vocabulary
+from longtail.models.vocabulary.concept import ConceptVocabulary, Facts
 from longtail.models.vocabulary.syntaxes.annif import is_annif_csv, read_annif_csv, read_annif_tsv
 from longtail.models.vocabulary.syntaxes.rdf import FORMS, read_rdf
 
@@ -28,7 +28,7 @@ def is_vocabulary_file(path: Path) -> bool:
     return suffix in SUFFIXES or (suffix == ".csv" and is_annif_csv(path))
 
 
-def read_vocabulary(path: Path, max_problems: int = MAX_PROBLEMS) -> Vocabulary:
+def read_vocabulary(path: Path, max_problems: int = MAX_PROBLEMS) -> ConceptVocabulary:
     """Return the concepts of a file; equal ones whatever the syntax.
 
     Args:
@@ -64,7 +64,7 @@ def _read(path: Path, facts: Facts, max_problems: int) -> None:
         )
 
 
-def _check(path: Path, vocabulary: Vocabulary) -> None:
+def _check(path: Path, vocabulary: ConceptVocabulary) -> None:
     if not vocabulary.concepts:
         remarks = "".join(f"; {remark}" for remark in vocabulary.left_out.remarks())
         raise DataError(

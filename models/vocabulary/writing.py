@@ -16,7 +16,7 @@ from longtail.models.vocabulary.concept import (
     TYPE,
     UNTAGGED,
     Concept,
-    Vocabulary,
+    ConceptVocabulary,
 )
 
 _TAG = re.compile(r"[A-Za-z]+(?:-[A-Za-z0-9]+)*")
@@ -25,7 +25,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 _BOOLEAN = "http://www.w3.org/2001/XMLSchema#boolean"
 
 
-def ntriples_lines(vocabulary: Vocabulary) -> Iterator[str]:
+def ntriples_lines(vocabulary: ConceptVocabulary) -> Iterator[str]:
     """Yield a statement a line.
 
     Raises:
@@ -36,7 +36,7 @@ def ntriples_lines(vocabulary: Vocabulary) -> Iterator[str]:
             yield f"{_iri(concept.id)} {_iri(predicate)} {value} ."
 
 
-def turtle_lines(vocabulary: Vocabulary) -> Iterator[str]:
+def turtle_lines(vocabulary: ConceptVocabulary) -> Iterator[str]:
     """Yield the prefixes, and a paragraph for each concept.
 
     Raises:

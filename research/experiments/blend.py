@@ -225,7 +225,7 @@ def fitting(corpus: Dataset, split: str, folder: Path) -> Callable[[int, bool], 
             num_documents = corpus.split(split).scan().labels.shape[0]
             measured = list(split_batches(predictor, corpus, split, num_documents))
         pairs = collector.pairs
-        curves = {name: fit_calibration(*pairs.of(name)) for name in predictor.scorers}
+        curves = {name: fit_calibration(*pairs.of(name)) for name in predictor.scorers.names}
         known = {name: curve for name, curve in curves.items() if curve is not None}
         counts = predictor.catalogue.training_counts
         unseen = pairs_without_documents(pairs, dev, counts, parts)

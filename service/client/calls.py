@@ -5,17 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from longtail.models.errors import LongtailError
 from longtail.models.names import AimName
 from longtail.service.schemas.batch import BatchSummary
 from longtail.service.schemas.problem import Problem
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
 
 Version: TypeAlias = int | Literal["current"]
 
@@ -145,14 +146,20 @@ def read_as(shape: type[T], content: bytes | Mapping[str, Any]) -> T:
         ClientError: It has another shape.
     """
     try:
+        adapter: TypeAdapter[T] = _adapter_of(shape)  # type: ignore[arg-type]  # types are hashable
         if isinstance(content, bytes):
-            return shape.model_validate_json(content, extra="ignore")
-        return shape.model_validate(content, extra="ignore")
+            return adapter.validate_json(content, extra="ignore")
+        return adapter.validate_python(content, extra="ignore")
     except ValidationError as error:
         raise ClientError(
             f"the answer is no {shape.__name__} as this release of the client knows it ({error}); "
             "is the URL that of a Longtail service?"
         ) from error
+
+
+@lru_cache
+def _adapter_of(shape: type) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
 
 
 def reader_of(shape: type[T]) -> Callable[[httpx.Response], T]:

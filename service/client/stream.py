@@ -13,6 +13,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import httpx
@@ -64,7 +65,7 @@ async def answers_to(
         while (request := await requests.get()) is not None:
             answers, summary = await request
             free.release()
-            yield [each.model_copy(update={"index": first + each.index}) for each in answers]
+            yield [_numbered(each, first + each.index) for each in answers]
             first += len(answers)
             if summary is None or not summary.complete:
                 raise IncompleteBatchError(summary)
@@ -76,6 +77,12 @@ async def answers_to(
             if (request := requests.get_nowait()) is not None:
                 request.cancel()
         await asyncio.gather(sending, taking, return_exceptions=True)
+
+
+def _numbered(answer: BatchAnswer, index: int) -> BatchAnswer:
+    if isinstance(answer, BatchError):
+        return answer.model_copy(update={"index": index})
+    return replace(answer, index=index)
 
 
 async def _take(

@@ -18,10 +18,12 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
+from longtail.models.arguments import ignore
 from longtail.models.errors import LabelNotFoundError, NotReadyError
+from longtail.models.explain.label_facts import LabelDetails
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.options import RankingOptions
-from longtail.models.results import LabelDetails, Prediction
+from longtail.models.results import Prediction
 from longtail.service.engine.admission import Admission, Priority, estimate_tokens
 from longtail.service.engine.batching import WorkQueue
 from longtail.service.engine.jobs import EXPLANATION_TOKENS, Job, Seconds, extra_tokens, untokenised
@@ -38,7 +40,7 @@ from longtail.service.engine.worker import (
 from longtail.service.errors import DeadlineError
 from longtail.service.schemas.base import Options
 from longtail.service.telemetry.metrics import Telemetry
-from longtail.service.versions.serving import LoadedModel, ModelManager
+from longtail.service.versions.serving import ModelManager, ServedModel
 
 T = TypeVar("T")
 
@@ -58,7 +60,7 @@ class EngineAnswer:
         seconds: Where the time went.
     """
 
-    model: LoadedModel
+    model: ServedModel
     scorer: str
     predictions: Sequence[Prediction]
     seconds: Seconds
@@ -75,8 +77,8 @@ class Engine:
         *,
         label_sets: LabelSets | None = None,
         num_workers: int = 1,
-        prepare_thread: Callable[[], object] = int,
-        prepare_work: Callable[[], object] = int,
+        prepare_thread: Callable[[], object] = ignore,
+        prepare_work: Callable[[], object] = ignore,
         is_helped: Callable[[], bool] = lambda: True,
     ) -> None:
         """Take the parts; `start` comes next.
@@ -184,7 +186,7 @@ class Engine:
 
     async def describe(
         self, label_id: str, version: int | str | None = None
-    ) -> tuple[LoadedModel, LabelDetails]:
+    ) -> tuple[ServedModel, LabelDetails]:
         """Return all that a model knows of a label.
 
         Raises:
@@ -252,7 +254,7 @@ class Engine:
         for job in self._queue.drain():
             job.fail(NotReadyError(_STOPPING))
 
-    def _examine(self, query: Query) -> tuple[LoadedModel, RankingOptions, int]:
+    def _examine(self, query: Query) -> tuple[ServedModel, RankingOptions, int]:
         """Return who is to answer, what, and about how many tokens that is."""
         check_query(query, self._limits)
         model = self._manager.get_to_predict(query.asked.version)
@@ -260,13 +262,13 @@ class Engine:
         check_language(predictor.catalogue, query.asked.language)
         options = options_for(query.asked, predictor, self.label_sets)
         assert options.scorer is not None
-        most = predictor.max_tokens if predictor.needs_encoder(options.scorer) else None
+        most = predictor.max_tokens if predictor.scorers.needs_encoder(options.scorer) else None
         tokens = estimate_tokens(query.texts, most) + len(query.texts) * extra_tokens(options)
         return model, options, tokens
 
     async def _answer(
         self,
-        model: LoadedModel,
+        model: ServedModel,
         query: Query,
         options: RankingOptions,
         timeout_s: float | None,
@@ -299,7 +301,7 @@ class Engine:
 
     async def _done(
         self,
-        model: LoadedModel,
+        model: ServedModel,
         texts: Sequence[str],
         options: RankingOptions,
         timeout_s: float | None,

@@ -12,7 +12,7 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.results import Prediction
 from longtail.service.engine.admission import Priority, estimate_tokens
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 
 EXPLANATION_TOKENS = 16
 """Tokens of text that take about as long as the explanation of a label."""
@@ -66,7 +66,7 @@ class Job:
             before they wait to be computed.
     """
 
-    model: LoadedModel
+    model: ServedModel
     texts: Sequence[str]
     options: RankingOptions
     priority: Priority
@@ -83,7 +83,7 @@ class Job:
 
     def __post_init__(self) -> None:
         """Ask the model once."""
-        self.needs_encoder = self.model.predictor.needs_encoder(self.scorer)
+        self.needs_encoder = self.model.predictor.scorers.needs_encoder(self.scorer)
 
     @property
     def scorer(self) -> str:

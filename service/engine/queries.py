@@ -55,7 +55,7 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
     label_filter = label_sets.filter_of(asked) if asked.filters_labels else None
     return RankingOptions(
         k=asked.k if has_own_k else default_k(asked.threshold, len(predictor.catalogue)),
-        scorer=predictor.default_scorer if asked.scorer is None else asked.scorer,
+        scorer=predictor.scorers.default if asked.scorer is None else asked.scorer,
         threshold=asked.threshold,
         correction=asked.correction,
         tail_dial=asked.tail_dial,

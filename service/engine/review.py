@@ -21,7 +21,7 @@ from scipy.special import expit
 from longtail.models.errors import LongtailError
 from longtail.models.fitted.review import REVIEW
 from longtail.models.names import ReviewFailure
-from longtail.models.results import Prediction, Review
+from longtail.models.results import Prediction
 from longtail.models.review.fitted import FittedReview
 from longtail.models.review.registry import open_reviewer
 from longtail.models.review.reviewer import (
@@ -91,7 +91,7 @@ class ReviewDesk:
                 found = await self._review(engine, asked, answer, row, until)
             except Exception as error:  # noqa: BLE001  # there is an answer without it
                 told = why = _reason(error)
-                found = replace(ordinary, review=Review(why))
+                found = replace(ordinary, reviewed=False, review_failed=why)
             self._telemetry.observe_review(told, time.monotonic() - started)
             return found
 
@@ -162,7 +162,7 @@ class ReviewDesk:
 
     def _fitted(self, answer: EngineAnswer, asked: PredictRequest) -> FittedReview:
         """Return how the reviewer's scores count for an answer, if somebody fitted that."""
-        fitted, version = REVIEW.of(answer.model.predictor), answer.model.version
+        fitted, version = REVIEW.of(answer.model.predictor.parts), answer.model.version
         known = "none" if fitted is None else fitted.reviewer
         if known != self._reviewer.name and version not in self._unfitted:
             self._unfitted.add(version)
@@ -213,7 +213,10 @@ def _reordered(
     elif asked.threshold is not None:
         order = order[:num_labels]
     kept = tuple(
-        replace(labels[i], score=float(log_odds[i]), probability=float(shares[i])) for i in order
+        replace(
+            labels[i], score=float(log_odds[i]), probability=float(shares[i]), rank_before=i + 1
+        )
+        for i in order.tolist()
     )
     own = {each.id for each in kept}
     warnings = (
@@ -228,6 +231,7 @@ def _reordered(
         labels=kept,
         exact=False,
         warnings=tuple(warnings),
+        reviewed=True,
+        abstained=abstains if is_marked else None,
         abstained_because=(candidates.abstained_because or "below-threshold") if abstains else None,
-        review=Review(ranks_before=tuple((order + 1).tolist())),
     )

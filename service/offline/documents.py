@@ -23,6 +23,7 @@ from itertools import tee
 from pathlib import Path
 from typing import Any
 
+from longtail.models.arguments import ignore
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.csv_columns import AS_UTF_8, find_header, not_csv
 from longtail.models.files.outputs import check_readable_file
@@ -109,7 +110,7 @@ def check_source(path: Path, columns: DocumentColumns = _AS_THEY_ARE) -> list[st
         )
     check_encoding(path, _raw_lines(path, int, MAX_LINE_BYTES))
     if is_table(path):
-        table = Table(path, int, columns)
+        table = DocumentTable(path, ignore, columns)
         table.close()
         header = table.header
         has_labels = bool(_LABEL_FIELDS & set(header.names))
@@ -145,7 +146,7 @@ def columns_as_trained(
     if not is_table(path):
         return found if {*trained} <= _first_fields(path) else columns
     try:
-        Table(path, int, found).close()
+        DocumentTable(path, ignore, found).close()
     except DataError:  # it lacks one of them; the names that are known may do
         return columns
     return found
@@ -153,7 +154,7 @@ def columns_as_trained(
 
 def document_lines(
     path: Path,
-    progress: Callable[[int], object] = int,
+    progress: Callable[[int], object] = ignore,
     max_line_bytes: int = MAX_LINE_BYTES,
     columns: DocumentColumns = _AS_THEY_ARE,
     *,
@@ -173,7 +174,7 @@ def document_lines(
         DataError: The file can't be read to its end.
     """
     if is_table(path):
-        yield from Table(path, progress, columns)
+        yield from DocumentTable(path, progress, columns)
     elif form_of(path) == ".txt":
         for line in _raw_lines(path, progress, max_line_bytes):
             is_text = line is not None and (is_each_line_text or line.strip())
@@ -222,7 +223,7 @@ def _joined(parts: Sequence[object]) -> object:
     return strange[0] if strange else "\n".join(words)
 
 
-class Table:
+class DocumentTable:
     """The documents of a CSV file, as JSON lines.
 
     Attributes:

@@ -10,6 +10,7 @@ from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
+from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
 from longtail.models.files.outputs import check_output_file
@@ -150,7 +151,7 @@ def check_task(task: Task, registry: Path | None = None, *, overwrite: bool = Fa
 
 
 def predict_file(
-    task: Task, predictor: Predictor, progress: Callable[[int], object] = int
+    task: Task, predictor: Predictor, progress: Callable[[int], object] = ignore
 ) -> Tally:
     """Answer every line of a file; what an earlier run has answered is kept.
 
@@ -250,7 +251,7 @@ def _answer_group(
     group: Sequence[tuple[int, BatchLine]],
 ) -> dict[int, bytes]:
     """Return the answers to lines that ask for the same."""
-    scorer = predictor.default_scorer if options.scorer is None else options.scorer
+    scorer = predictor.scorers.default if options.scorer is None else options.scorer
     try:
         batch = predictor.read([line.text for _, line in group])
         predictions = predictor.predict_batch(batch, options)

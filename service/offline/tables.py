@@ -26,7 +26,7 @@ from typing import Any
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.text_files import lines
 from longtail.models.labels.cells import DELIMITER
-from longtail.service.offline.documents import DocumentColumns, Table, form_of, is_table
+from longtail.service.offline.documents import DocumentColumns, DocumentTable, form_of, is_table
 from longtail.service.wire.tally import Tally
 
 ADDED = ("labels", "label_ids", "probabilities", "remarks")
@@ -101,7 +101,7 @@ def write_table(
             writer.writerow(["index", "id", *added])
             writer.writerows(rows)
         return
-    table = Table(source, int, columns)
+    table = DocumentTable(source, int, columns)
     is_windows = next(lines(source))[1].endswith(b"\r\n")
     delimiter = "\t" if form_of(target) == ".tsv" else table.header.delimiter
     with _writing(out, delimiter, "\r\n" if is_windows else "\n") as writer:
@@ -120,7 +120,7 @@ def _writing(out: GzipFile | io.BufferedWriter, delimiter: str, line_end: str) -
 
 
 def _beside(
-    source: Path, table: Table, answers: Iterable[bytes], added: Sequence[str]
+    source: Path, table: DocumentTable, answers: Iterable[bytes], added: Sequence[str]
 ) -> Iterator[list[str]]:
     """Yield each row with its answer; cells that the header has no name for come last."""
     width = len(table.written)

@@ -15,7 +15,7 @@ from longtail.models.interface.languages import check_language
 from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import ModelReference, Version
 from longtail.service.schemas.labels import LabelDetail, LabelList, LabelSetList, LabelSetSummary
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 from longtail.service.web.deps import ServiceDep, require_known_query
 from longtail.service.web.problem_handlers import responses
 from longtail.service.web.scopes import add_log_fields
@@ -116,7 +116,7 @@ async def list_labels(
 
 
 def _listed(
-    model: LoadedModel,
+    model: ServedModel,
     query: str | None,
     narrower_of: str | None,
     page: slice,
@@ -144,7 +144,7 @@ def _order_of(predictor: Predictor, sort: str) -> Float64[np.ndarray, label] | N
     """Return the numbers that labels are sorted by; None for the order of the search."""
     if sort == "match":
         return None
-    figures = LABEL_FIGURES.of(predictor)
+    figures = LABEL_FIGURES.of(predictor.parts)
     if figures is None:
         raise RequestError(
             f"sort is {sort!r}, and the model has no figures of its labels; leave it out, or train "
@@ -155,7 +155,7 @@ def _order_of(predictor: Predictor, sort: str) -> Float64[np.ndarray, label] | N
 
 def _below(predictor: Predictor, label_id: str) -> list[int]:
     """Return the rows right below a label, or at the top, in order of their names."""
-    catalogue, hierarchy = predictor.catalogue, predictor.selector.hierarchy
+    catalogue, hierarchy = predictor.catalogue, predictor.scorers.selector.hierarchy
     if not label_id:
         return sorted(hierarchy.tops, key=lambda row: catalogue[row].name)
     row = catalogue.row_of_id(label_id)

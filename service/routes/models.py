@@ -99,11 +99,11 @@ def _model_summary(
         corrections=_corrections(manifest) if manifest else {},
         aims=_aims(manifest) if manifest else {},
         thresholds=manifest.thresholds if manifest else {},
-        promises=_promises(PROMISES.of(model.predictor)) if model else {},
+        promises=_promises(PROMISES.of(model.predictor.parts)) if model else {},
         example=model.example if model else None,
         languages=list(model.predictor.catalogue.languages) if model else [],
         has_hierarchy=model is not None and model.predictor.catalogue.has_hierarchy,
-        has_label_quality=model is not None and LABEL_FIGURES.of(model.predictor) is not None,
+        has_label_quality=model is not None and LABEL_FIGURES.of(model.predictor.parts) is not None,
         metrics=manifest.metrics if manifest else {},
         held_out_documents=manifest.held_out_documents if manifest else None,
         problem=problem,
@@ -173,6 +173,6 @@ def _runtime(service: Service, serving: Serving | None) -> Runtime:
         faiss_version=libraries.faiss_version if libraries else None,
         indexes={
             name: IndexState(index=choice.index, speedup=choice.speedup)
-            for name, choice in (predictor.index_choices if predictor else {}).items()
+            for name, choice in (predictor.scorers.index_choices if predictor else {}).items()
         },
     )

@@ -16,7 +16,7 @@ from longtail.service.web.answering import answer_request, written_off_the_loop
 from longtail.service.web.deps import require_known_query, service_of, while_connected
 from longtail.service.web.json_body import JSON, JsonBody
 from longtail.service.web.problem_handlers import responses
-from longtail.service.wire.lines import asked_fields, text_fields
+from longtail.service.wire.lines import asked_fields, text_json
 
 router = APIRouter()
 
@@ -102,5 +102,5 @@ def _content(answer: EngineAnswer, body: PredictRequest) -> bytes:
     """
     model = {"version": answer.model.version, "digest": answer.model.digest}
     head = {"model": model} | asked_fields(body, answer.scorer, answer.predictions[0])
-    results = b",".join(to_json(text_fields(each)) for each in answer.predictions)
+    results = b",".join(map(text_json, answer.predictions))
     return to_json(head)[:-1] + b',"results":[' + results + b"]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import is_dataclass
 from typing import Annotated, Any, Literal, LiteralString, Self, TypeAlias, TypeVar
 
 from pydantic import (
@@ -12,17 +13,19 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode
 from pydantic_core import PydanticCustomError
 
 from longtail.models.files.validation import scalar_in_words
 from longtail.models.names import AimName
 from longtail.models.options import MAX_TAIL_DIAL
+from longtail.models.results import ANSWER
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -190,7 +193,7 @@ class Options(BaseModel):
 class Answer(BaseModel):
     """Base of all answers: fields are described by their docstrings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ANSWER
 
 
 class ModelReference(Answer):
@@ -202,11 +205,12 @@ class ModelReference(Answer):
     """Digest of the whole bundle: the same digest is the same model."""
 
 
-def schemas_of(*models: type[BaseModel]) -> dict[str, Any]:
+def schemas_of(*models: type) -> dict[str, Any]:
     """Return the OpenAPI schemas of models, and of all that they are made of."""
-    kinds: list[tuple[type[BaseModel], Literal["validation"]]] = [
-        (model, "validation") for model in models
+    adapters: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
+        (each.__name__, "serialization" if is_dataclass(each) else "validation", TypeAdapter(each))
+        for each in models
     ]
-    _, definitions = models_json_schema(kinds, ref_template="#/components/schemas/{model}")
+    _, definitions = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")
     schemas: dict[str, Any] = definitions["$defs"]
     return schemas

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from pydantic import (
     ConfigDict,
     Field,
 )
 
-from longtail.models.names import AimName
+from longtail.models.names import AimName, CorrectionName
 from longtail.service.schemas.base import (
     Answer,
     Options,
@@ -41,6 +42,7 @@ class BatchLine(Options):
     """Returned with the answer to this line."""
 
 
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class BatchResult(TextResult):
     """The answer to one line of a batch."""
 
@@ -51,7 +53,7 @@ class BatchResult(TextResult):
     version: int
     """Number of the model version that answered."""
     scorer: str
-    correction: Literal["none", "prior", "tree"]
+    correction: CorrectionName
     tail_dial: float
     aim: AimName | None = None
     """That of the line; absent where it had none."""

@@ -8,23 +8,8 @@ from pydantic import (
 )
 from pydantic.config import JsonDict
 
+from longtail.models.results import Keyword, NearLabel
 from longtail.service.schemas.base import Answer, ModelReference
-
-
-class Keyword(Answer):
-    """A token with a high weight for a label in the sparse model."""
-
-    token: str
-    weight: FiniteFloat
-
-
-class NearLabel(Answer):
-    """A label that is similar to another one."""
-
-    id: str
-    name: str
-    similarity: FiniteFloat
-    """Cosine of the labels' vectors; of their sparse weights where the model has no encoder."""
 
 
 class Share(Answer):
@@ -142,9 +127,9 @@ class LabelDetail(LabelSummary):
     model: ModelReference
     pseudo_description: str
     """Name, description and keywords, as the label encoder read them; may be empty."""
-    keywords: list[Keyword]
+    keywords: tuple[Keyword, ...]
     """Tokens with a high weight for the label in the sparse model, the highest first."""
-    nearest: list[NearLabel]
+    nearest: tuple[NearLabel, ...]
     """The most similar labels, the nearest first."""
     scorers: list[str]
     """The scorers that can score it."""

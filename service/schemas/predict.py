@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 from pydantic import (
     ConfigDict,
     Field,
-    FiniteFloat,
+    GetJsonSchemaHandler,
+    TypeAdapter,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
-from longtail.models.names import Abstention, AimName, ReviewFailure, WarningCode
+from longtail.models.names import AimName
+from longtail.models.results import Prediction
 from longtail.service.schemas.base import Answer, Listed, ModelReference, Options, Text
-from longtail.service.schemas.labels import Keyword, NearLabel
 
 
 class PredictRequest(Options):
@@ -75,173 +77,21 @@ class PredictRequest(Options):
         return tuple(self.texts) or (self.text,)
 
 
-class TokenContribution(Answer):
-    """What a token of the text adds to the score of the sparse model."""
-
-    token: str
-    """A word or phrase as the sparse model knows it: lower-case."""
-    contribution: FiniteFloat
-    """Its tf-idf in the text times its weight for the label; below 0 it is against the label."""
-    spans: list[tuple[int, int]]
-    """Where it occurs in the text, up to 50 times: its first character, and the one after its
-    last. Characters are Unicode code points; in JavaScript, those of `Array.from(text)`."""
-
-
-class TokenExplanation(Answer):
-    """The parts of which the sparse model's score of a label is the sum."""
-
-    tokens: list[TokenContribution]
-    """Up to 10 that speak for the label and 5 against it, the largest contribution first."""
-    rest: FiniteFloat
-    """The sum of all other tokens."""
-    bias: FiniteFloat
-    """Added for every text."""
-
-
-class ScoreExplanation(Answer):
-    """How one scorer scores a label: `base`, `correction` and `tail_dial` add up to `score`."""
-
-    scorer: str
-    score: FiniteFloat
-    """Higher is better; comparable only within one scorer. Scorers other than the one asked for are
-    corrected as they were trained. An aim is no part of it."""
-    base: FiniteFloat
-    correction: FiniteFloat
-    """What the correction adds."""
-    tail_dial: FiniteFloat
-    """What the tail dial (logit adjustment at query time) adds."""
-
-
-class FoundName(Answer):
-    """A name of the label that was found in the text."""
-
-    name: str
-    is_own_name: bool
-    """False: it is another name of the label."""
-    manner: Literal["phrase", "sentence", "partly"]
-    """Its words in their order; all of them in one sentence; or some of them."""
-    count: int
-    """How often as a phrase, or else in how many sentences; 0 where only some words are there."""
-    in_title: bool
-    """Whether all its words are in the first line, or first sentence."""
-
-
-class SimilarDocument(Answer):
-    """A training document that is like the text and carries the label."""
-
-    id: str
-    similarity: FiniteFloat
-    """Cosine of the two texts' tf-idf."""
-    share: FiniteFloat
-    """Of what all similar documents with the label say for it."""
-
-
-class BlendedScorer(Answer):
-    """What one scorer says in a blend."""
-
-    scorer: str
-    weight: FiniteFloat
-    """For labels as rare as this one."""
-    contribution: FiniteFloat
-    """What it adds to the log-odds of the blend."""
-
-
-class LabelExplanation(Answer):
-    """Why a label was found."""
-
-    tokens: TokenExplanation | None
-    """What the text's tokens contribute; null where the sparse model does not know the label."""
-    keywords: list[Keyword]
-    """Tokens with a high weight for the label in the sparse model, the highest first."""
-    nearest: list[NearLabel]
-    """The most similar labels, the nearest first."""
-    training_count: int
-    """Number of training documents that carry it."""
-    scores: list[ScoreExplanation]
-    """One for every scorer of the model that can score the label."""
-    name: FoundName | None
-    """The label's name in the text; null where none was found, or the model looks for none."""
-    documents: list[SimilarDocument]
-    """Up to 3 training documents that are like the text and carry the label, the nearest first."""
-    blend: list[BlendedScorer]
-    """Of the scorers that the one asked for blends; empty where it blends none."""
-
-
-class ScoredLabel(Answer):
-    """One label and how well it fits."""
-
-    id: str
-    name: str
-    score: FiniteFloat
-    """Higher is better; comparable only within one scorer and aim."""
-    probability: FiniteFloat | None
-    """Probability that the label is right, where the scorer has one."""
-    accepted: bool | None = None
-    """Whether it goes through without a person, by the promise of the request; only where `accept`
-    names one. A review does not change it."""
-    rank_before: int | None = None
-    """Its rank before the review, from 1; only in a reviewed answer, whose `score` and
-    `probability` are those after it."""
-    explanation: LabelExplanation | None = None
-    """Why it was found; only where `explain` was asked for."""
-
-
-class AnswerWarning(Answer):
-    """What to know about an answer before relying on it."""
-
-    code: WarningCode
-    """The kind of warning; programs should compare this, not the words.
-
-    `unreliable-probabilities`: the labels have at most one training document, and the
-    probabilities that this scorer gives to such labels are often far too high. It concerns the
-    labels that passed the `threshold`; where none was given, those of at least 0.5.
-
-    `unlike-training`: the text is unlike the documents that the model was made for (far shorter
-    or longer, with more unknown words, or without a similar training document), so that all
-    probabilities may be far off. It names no labels. About 1 % of documents like those of the
-    corpus get it."""
-    detail: str
-    """The warning in words, with what to do."""
-    label_ids: list[str]
-    """Ids of the labels that it concerns; empty where it concerns the text."""
-
-
-class TextResult(Answer):
+@dataclass(frozen=True, slots=True, repr=False)
+class TextResult(Prediction):
     """The labels of one text."""
 
-    labels: list[ScoredLabel]
-    """Best first; equal scores in the order of the label catalogue."""
-    num_tokens: int
-    """Tokens of the text that the scorer read: those of the encoder, special ones included; words
-    for `sparse`. For a blend, those of its encoder."""
-    num_text_tokens: int
-    """Tokens of the whole text, counted in the same way."""
-    known_tokens: int
-    """How many of the tokens read are in the scorer's vocabulary: tokens of the encoder other than
-    special and unknown ones; for `sparse` the distinct words and phrases that are its features;
-    for `names` the distinct words that stand in names of labels; for a blend the larger number.
-    Where it is 0, the labels say nothing about the text: they are those that the model gives to
-    any text."""
-    truncated: bool
-    """Whether the text has more tokens than were read, so that its end was left out; in a blend,
-    `sparse` still reads all of it."""
-    exact: bool
-    """Whether it is certain that no other label has a better score; false after a review, which
-    orders the best labels only."""
-    reviewed: bool | None = None
-    """Whether the reviewer's scores count; only where a review was asked for."""
-    review_failed: ReviewFailure | None = None
-    """Why not: `not-fitted` (the version knows nothing of this reviewer, or of it with this scorer
-    or so many labels), `reviewer-failed`, `reviewer-paused` (it gave no answer three times in a
-    row), `time-limit`, `request-limit` (texts of one request), `daily-limit`, or `busy`. The answer
-    is then the one without a review."""
-    abstained: bool | None = None
-    """Whether none of the labels is accepted; only where the request has `accept`."""
-    abstained_because: Abstention | None = None
-    """Why: `no-known-word`, `unlike-training` (see `warnings`) or `below-threshold`; only where
-    `abstained` is true."""
-    warnings: list[AnswerWarning] = Field([])
-    """What to know about labels before relying on them; absent where there is nothing."""
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the JSON schema, with the descriptions of inherited fields."""
+        shown = handler(schema)
+        fields = handler.resolve_ref_schema(shown)["properties"]
+        inherited = TypeAdapter(Prediction).json_schema(mode="serialization")["properties"]
+        for name, field in inherited.items():
+            fields[name].setdefault("description", field["description"])
+        return shown
 
 
 class PredictResponse(Answer):

@@ -10,7 +10,7 @@ from typing import Literal
 
 from longtail.models.bundle.registry import CURRENT
 from longtail.service.process.memory import collect_cycles
-from longtail.service.versions.serving import Canary, LoadedModel, Serving
+from longtail.service.versions.serving import Canary, ServedModel, Serving
 
 SwapMode = Literal["availability-preserving", "resource-preserving"]
 State = Literal["loaded", "loading", "draining", "failed", "not-loaded"]
@@ -48,7 +48,7 @@ class Change:
 class DrainingModel:
     """A model that is served no more; this holds no reference to it."""
 
-    def __init__(self, model: LoadedModel) -> None:
+    def __init__(self, model: ServedModel) -> None:
         self.version = model.version
         self._digest = model.digest
         self._rest = model.thresholds, model.example, model.languages
@@ -56,12 +56,12 @@ class DrainingModel:
         self._freed: queue.SimpleQueue[None] = queue.SimpleQueue()
         weakref.finalize(model.predictor, self._freed.put, None).atexit = False
 
-    def model(self) -> LoadedModel | None:
+    def model(self) -> ServedModel | None:
         """Return the model if it is still there."""
         predictor = self._predictor()
         if predictor is None:
             return None
-        return LoadedModel(self.version, self._digest, predictor, *self._rest)
+        return ServedModel(self.version, self._digest, predictor, *self._rest)
 
     def wait(self, deadline: float) -> bool:
         """Return whether the model is gone by a point of `time.monotonic`."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Thread
 
+from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle, MapArrays
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.bundle.warmup_texts import read_probes
@@ -22,7 +23,7 @@ from longtail.models.predict.trial import WorkRunner, check_scorers, warmup_text
 from longtail.service.errors import ChangeError
 from longtail.service.process.memory import available_bytes, available_gpu_bytes
 from longtail.service.telemetry.model_metrics import ModelMetrics
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 from longtail.service.versions.sources import RegistrySource
 from longtail.service.versions.trial_thread import TrialThread
 from longtail.service.versions.warmup import best_labels, overlap, warm_up
@@ -47,7 +48,7 @@ class ModelLoader:
         memory_factor: float = 0.0,
         map_arrays: MapArrays = "auto",
         warmup_timeout_s: float = 600.0,
-        prepare_thread: Callable[[], object] = int,
+        prepare_thread: Callable[[], object] = ignore,
         available: Callable[[], int | None] = available_bytes,
         available_gpu: Callable[[], int | None] = available_gpu_bytes,
     ) -> None:
@@ -94,8 +95,8 @@ class ModelLoader:
         number: int,
         run: WorkRunner,
         metrics: ModelMetrics,
-        before: LoadedModel | None = None,
-    ) -> LoadedModel:
+        before: ServedModel | None = None,
+    ) -> ServedModel:
         """Return a model that has answered its first queries.
 
         Args:
@@ -114,7 +115,7 @@ class ModelLoader:
             self._check_memory(bundle)
             predictor = self._load(bundle)
             if before is not None:
-                _ = predictor.label_search  # made here, so that nobody waits for it
+                predictor.prepare_label_search()  # here, so that nobody waits for it
             texts = warmup_texts_of(bundle)
             with TrialThread(self._prepare_thread, self._warmup_timeout_s) as try_out:
                 warm_up(predictor, try_out)
@@ -131,11 +132,11 @@ class ModelLoader:
         digest, seconds = bundle.manifest.digest, time.monotonic() - started
         metrics.observe_load("loaded", seconds)
         if before is None:  # the first model answers texts first
-            Thread(target=getattr, args=(predictor, "label_search"), daemon=True).start()
+            Thread(target=predictor.prepare_label_search, daemon=True).start()
         logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
         example = next(iter(read_probes(bundle)), None)
         languages = tuple(bundle.manifest.training.get("languages") or ())
-        return LoadedModel(
+        return ServedModel(
             number, digest, predictor, bundle.manifest.thresholds, example, languages
         )
 

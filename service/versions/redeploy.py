@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from longtail.models.arguments import ignore
 from longtail.models.bundle.change_log import Author
 from longtail.models.bundle.registry import CURRENT, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError, LongtailError
@@ -36,7 +37,7 @@ from longtail.service.versions.changes import (
 )
 from longtail.service.versions.loader_thread import LoaderThread
 from longtail.service.versions.loading import ModelLoader, public_message
-from longtail.service.versions.serving import Canary, LoadedModel, ModelManager, Serving
+from longtail.service.versions.serving import Canary, ModelManager, ServedModel, Serving
 from longtail.service.versions.sources import RegistrySource
 
 logger = logging.getLogger(__name__)
@@ -199,7 +200,7 @@ class Redeployer:
         """Load the versions to start with, and serve them once all can answer."""
         if self._source is not None:
             self._source.refresh()
-        models: dict[int, LoadedModel] = {}
+        models: dict[int, ServedModel] = {}
         numbers = {each: self._load_first(each, models) for each in self._policy.versions}
         fixed = frozenset(each for each in self._policy.versions if isinstance(each, int))
         named = self._registry.current()
@@ -211,7 +212,7 @@ class Redeployer:
             with suppress(LongtailError):  # it is logged, and the others can answer
                 self._execute("canary", partial(self._set_canary, self._policy.canary))
 
-    def _load_first(self, version: int | str, models: dict[int, LoadedModel]) -> int:
+    def _load_first(self, version: int | str, models: dict[int, ServedModel]) -> int:
         """Load a version at the start, and return its number; the last good one for `current`."""
         try:
             number = self._loader.number_of(version)
@@ -260,20 +261,20 @@ class Redeployer:
         added = self._new(canary.version) if canary else ()
         self._publish(self._manager.serving().changed(*added, canary=canary))
 
-    def _new(self, number: int) -> Iterable[LoadedModel]:
+    def _new(self, number: int) -> Iterable[ServedModel]:
         """Return the model of a version, if it is not loaded yet."""
         serving = self._manager.serving()
         if number in serving.models:
             return ()
         return (self._load(number, serving.models[serving.default]),)
 
-    def _load(self, number: int, before: LoadedModel | None = None) -> LoadedModel:
+    def _load(self, number: int, before: ServedModel | None = None) -> ServedModel:
         if self._thread.is_stopped:
             raise CancelledError
         return self._loader.load(number, self._run, self._metrics, before)
 
     def _swap(
-        self, number: int, move_alias: Callable[[int], object] = int, **roles: int | None
+        self, number: int, move_alias: Callable[[int], object] = ignore, **roles: int | None
     ) -> None:
         """Give a version the roles of another one, which is unloaded.
 
@@ -356,7 +357,7 @@ class Redeployer:
         models = before.models.items() if before else ()
         self._let_drain([m for number, m in models if serving.models.get(number) is not m])
 
-    def _let_drain(self, models: Sequence[LoadedModel]) -> None:
+    def _let_drain(self, models: Sequence[ServedModel]) -> None:
         """Count models that are served no more until no request holds them."""
         for model in models:
             self._draining[model.version] += 1

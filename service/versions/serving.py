@@ -22,7 +22,7 @@ _GOLDEN_RATIO = 0.6180339887498949
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedModel:
+class ServedModel:
     """A version that can answer.
 
     Attributes:
@@ -64,7 +64,7 @@ class Serving:
         canary: Who else gets requests that name no version.
     """
 
-    models: Mapping[int, LoadedModel]
+    models: Mapping[int, ServedModel]
     default: int
     current: int | None
     kept: frozenset[int] = frozenset()
@@ -89,7 +89,7 @@ class Serving:
             return version
         return self.default if version is None else self.current
 
-    def changed(self, *added: LoadedModel, **changes: Any) -> Serving:
+    def changed(self, *added: ServedModel, **changes: Any) -> Serving:
         """Return a copy with models added and fields replaced, without models nothing refers to."""
         serving = replace(self, **changes)
         models = {**self.models, **{model.version: model for model in added}}
@@ -153,7 +153,7 @@ class ModelManager:
             raise NotReadyError(_STOPPING)
         self.serving()
 
-    def get(self, version: int | str | None = None) -> LoadedModel:
+    def get(self, version: int | str | None = None) -> ServedModel:
         """Return the model of a version: a number, `current`, or None for the default.
 
         The canary is returned only where it is named: label look-ups and feedback without a
@@ -165,7 +165,7 @@ class ModelManager:
         """
         return self._get(version, self.serving())
 
-    def get_to_predict(self, version: int | str | None = None) -> LoadedModel:
+    def get_to_predict(self, version: int | str | None = None) -> ServedModel:
         """Return the model that is to label a text, as `get` does but for the canary.
 
         The canary has its share of the calls that name no version: always of the same ones.
@@ -181,7 +181,7 @@ class ModelManager:
             return serving.models[canary.version if turn < canary.share else serving.default]
         return self._get(version, serving)
 
-    def _get(self, version: int | str | None, serving: Serving) -> LoadedModel:
+    def _get(self, version: int | str | None, serving: Serving) -> ServedModel:
         number = serving.number_of(version)
         if number is not None and number in serving.models:
             return serving.models[number]

@@ -31,7 +31,7 @@ def best_labels(
     predictor: Predictor, run: WorkRunner, texts: Sequence[str]
 ) -> list[frozenset[str]]:
     """Return the ids of the best labels of each text by the default scorer."""
-    predictions = predict_together(predictor, run, texts, predictor.default_scorer)
+    predictions = predict_together(predictor, run, texts, predictor.scorers.default)
     return [frozenset(label.id for label in prediction.labels) for prediction in predictions]
 
 
@@ -46,11 +46,11 @@ def _shapes(predictor: Predictor) -> Iterator[tuple[str, list[str]]]:
     words = predictor.max_tokens or _LONG_TEXT_WORDS
     long_text = "word " * words
     is_encoder_warm = False
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         yield scorer, [_SHORT_TEXT]
-        if is_encoder_warm and predictor.needs_encoder(scorer):
+        if is_encoder_warm and predictor.scorers.needs_encoder(scorer):
             continue  # what is left of it depends on no length
         yield scorer, [long_text]
-        if predictor.needs_encoder(scorer):
+        if predictor.scorers.needs_encoder(scorer):
             yield scorer, [long_text] * max(1, predictor.batch_tokens // words)
             is_encoder_warm = True

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from longtail.models.results import LabelScore, Prediction
+from longtail.models.results import Prediction, ScoredLabel
 from longtail.service.engine.engine import EngineAnswer
 from longtail.service.engine.queries import Query
 from longtail.service.schemas.predict import PredictRequest
@@ -58,7 +58,7 @@ async def answer_request(request: Request, service: Service, body: PredictReques
     return answer
 
 
-def score_of(label: LabelScore) -> float:
+def score_of(label: ScoredLabel) -> float:
     """Return the score of a label from 0 to 1, for protocols that have one number.
 
     The label's probability; else the logistic sigmoid of its score, which keeps the order.

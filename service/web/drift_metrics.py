@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from longtail.models.results import Prediction
 from longtail.service.engine.engine import EngineAnswer
 from longtail.service.engine.queries import Query
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 
 _COSINES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 _OUTCOMES = ("yes", "no", "unknown")
@@ -79,7 +79,7 @@ class DriftMetrics:
         if num_new:
             counted.num_predicted.inc(num_new)
 
-    def _begin(self, model: LoadedModel) -> _Version:
+    def _begin(self, model: ServedModel) -> _Version:
         """Return what is counted of a version that answers for the first time."""
         version, num_labels = str(model.version), len(model.predictor.catalogue)
         self._num_labels.labels(version).set(num_labels)

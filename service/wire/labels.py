@@ -1,64 +1,26 @@
-"""What answers say about labels: why they were found, and what is known of them."""
+"""What answers say about the labels of the catalogue."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import numpy as np
 
-import longtail.models.results
+from longtail.models.explain.label_facts import LabelDetails
 from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import ModelReference
 from longtail.service.schemas.labels import (
-    Keyword,
     LabelDetail,
     LabelQuality,
     LabelSummary,
-    NearLabel,
     RelatedLabel,
     Share,
 )
-from longtail.service.schemas.predict import (
-    BlendedScorer,
-    FoundName,
-    LabelExplanation,
-    ScoreExplanation,
-    SimilarDocument,
-    TokenContribution,
-    TokenExplanation,
-)
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 
 MAX_NARROWER = 1000
 """Labels right below one that an answer about it names."""
-
-
-def explanation_of(why: longtail.models.results.Explanation) -> LabelExplanation:
-    """Return why a label was found."""
-    return LabelExplanation(
-        tokens=None if why.sparse is None else _tokens(why.sparse),
-        keywords=_keywords(why.keywords),
-        nearest=near_labels(why.nearest),
-        training_count=why.training_count,
-        scores=[
-            ScoreExplanation(
-                scorer=parts.scorer,
-                score=parts.score,
-                base=parts.base,
-                correction=parts.correction,
-                tail_dial=parts.tail_dial,
-            )
-            for parts in why.scores
-        ],
-        name=None if why.evidence.name is None else FoundName(**asdict(why.evidence.name)),
-        documents=[
-            SimilarDocument(id=each.document_id, similarity=each.similarity, share=each.share)
-            for each in why.evidence.documents
-        ],
-        blend=[BlendedScorer(**asdict(each)) for each in why.evidence.blend],
-    )
 
 
 def summaries_of(
@@ -71,7 +33,7 @@ def summaries_of(
         rows: Of the labels in its catalogue.
         language: Of the names; None, or one that a label has no name in: that of the model.
     """
-    hierarchy = predictor.selector.hierarchy
+    hierarchy = predictor.scorers.selector.hierarchy
     labels = [predictor.catalogue[row] for row in rows]
     return [
         LabelSummary(
@@ -88,7 +50,7 @@ def summaries_of(
 
 
 def _qualities(predictor: Predictor, rows: Sequence[int]) -> list[LabelQuality | None]:
-    figures = LABEL_FIGURES.of(predictor)
+    figures = LABEL_FIGURES.of(predictor.parts)
     if figures is None:
         return [None] * len(rows)
     found = figures.of_labels(np.array(rows, dtype=np.int64))
@@ -112,12 +74,10 @@ def _share(bounded: Sequence[float]) -> Share | None:
     return None if share != share else Share(share=share, lower=lower, upper=upper)
 
 
-def detail_of(
-    model: LoadedModel, found: longtail.models.results.LabelDetails, language: str | None = None
-) -> LabelDetail:
+def detail_of(model: ServedModel, found: LabelDetails, language: str | None = None) -> LabelDetail:
     """Return all that a model knows of a label, names in a language where there are any in it."""
     predictor = model.predictor
-    hierarchy = predictor.selector.hierarchy
+    hierarchy = predictor.scorers.selector.hierarchy
 
     def related(rows: Sequence[int]) -> list[RelatedLabel]:
         labels = summaries_of(predictor, rows, language)
@@ -128,8 +88,8 @@ def detail_of(
         **dict(summary),
         model=ModelReference(version=model.version, digest=model.digest),
         pseudo_description=found.label.pseudo_description,
-        keywords=_keywords(found.keywords),
-        nearest=near_labels(found.nearest),
+        keywords=found.keywords,
+        nearest=found.nearest,
         scorers=list(found.scorers),
         names=dict(found.label.names),
         alternative_names=list(found.label.alternative_names),
@@ -138,25 +98,3 @@ def detail_of(
         narrower=related(hierarchy.narrower(found.index)[:MAX_NARROWER]),
         replaced_by=list(found.label.replaced_by),
     )
-
-
-def near_labels(labels: Sequence[longtail.models.results.NearLabel]) -> list[NearLabel]:
-    """Return labels that are like another one."""
-    return [NearLabel(id=each.id, name=each.name, similarity=each.similarity) for each in labels]
-
-
-def _tokens(parts: longtail.models.results.SparseParts) -> TokenExplanation:
-    return TokenExplanation(
-        tokens=[
-            TokenContribution(
-                token=part.token, contribution=part.contribution, spans=list(part.spans)
-            )
-            for part in parts.tokens
-        ],
-        rest=parts.rest,
-        bias=parts.bias,
-    )
-
-
-def _keywords(keywords: Sequence[longtail.models.results.Keyword]) -> list[Keyword]:
-    return [Keyword(token=each.token, weight=each.weight) for each in keywords]

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from longtail.models.errors import LongtailError
 from longtail.models.files.validation import without_text
-from longtail.models.results import Prediction, Review
+from longtail.models.results import Prediction
 from longtail.service.schemas.base import SURROGATE, Options
 from longtail.service.schemas.batch import (
     BatchEnd,
@@ -21,7 +21,6 @@ from longtail.service.schemas.batch import (
 )
 from longtail.service.schemas.problem import Problem, ProblemDetail
 from longtail.service.wire.json_text import check_elements, in_utf_8
-from longtail.service.wire.labels import explanation_of
 from longtail.service.wire.problems import (
     INVALID,
     MALFORMED,
@@ -33,6 +32,7 @@ from longtail.service.wire.problems import (
     problem_of,
 )
 
+_PREDICTION = TypeAdapter(Prediction)
 TOO_LONG = Kind("line-too-long", 413, "The line is too long")
 _MAX_ID_CHARACTERS = 1000
 _MAX_ERRORS = 5
@@ -144,9 +144,9 @@ def result_line(
     index: int, line: BatchLine, version: int, scorer: str, prediction: Prediction
 ) -> bytes:
     """Return the answer to a line."""
-    result = {"index": index, "id": line.id, "version": version}
-    result |= asked_fields(line, scorer, prediction) | text_fields(prediction)
-    return to_json(result) + b"\n"
+    head = {"index": index, "id": line.id, "version": version}
+    head |= asked_fields(line, scorer, prediction)
+    return to_json(head)[:-1] + b"," + text_json(prediction)[1:] + b"\n"
 
 
 def asked_fields(asked: Options, scorer: str, prediction: Prediction) -> dict[str, Any]:
@@ -159,49 +159,9 @@ def asked_fields(asked: Options, scorer: str, prediction: Prediction) -> dict[st
     return fields if asked.aim is None else {**fields, "aim": asked.aim}
 
 
-def text_fields(prediction: Prediction) -> dict[str, Any]:
-    """Return the fields of a `TextResult`; warnings only where there are some.
-
-    They are numbers, texts and lists, which are not validated again: scores are finite since they
-    left the engine.
-    """
-    labels: list[dict[str, Any]] = [
-        {"id": x.id, "name": x.name, "score": x.score, "probability": x.probability}
-        for x in prediction.labels
-    ]
-    for label, scored in zip(labels, prediction.labels, strict=True):
-        if scored.accepted is not None:
-            label["accepted"] = scored.accepted
-    for label, why in zip(labels, prediction.explanations, strict=False):
-        label["explanation"] = explanation_of(why)
-    fields: dict[str, Any] = {
-        "labels": labels,
-        "num_tokens": prediction.num_tokens,
-        "num_text_tokens": prediction.num_text_tokens,
-        "known_tokens": prediction.known_tokens,
-        "truncated": prediction.truncated,
-        "exact": prediction.exact,
-    }
-    if any(label.accepted is not None for label in prediction.labels):
-        fields["abstained"] = prediction.abstained_because is not None
-    if prediction.abstained_because is not None:
-        fields |= {"abstained": True, "abstained_because": prediction.abstained_because}
-    if prediction.review is not None:
-        fields |= _review_fields(prediction.review, labels)
-    if prediction.warnings:
-        fields["warnings"] = [
-            {"code": each.code, "detail": each.detail, "label_ids": each.label_ids}
-            for each in prediction.warnings
-        ]
-    return fields
-
-
-def _review_fields(review: Review, labels: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a text about its review, and add to its labels their ranks before it."""
-    for label, rank in zip(labels, review.ranks_before, strict=False):
-        label["rank_before"] = rank
-    is_reviewed = review.failure is None
-    return {"reviewed": is_reviewed} | ({} if is_reviewed else {"review_failed": review.failure})
+def text_json(prediction: Prediction) -> bytes:
+    """Return a `TextResult` as JSON, without the fields that have their defaults."""
+    return _PREDICTION.dump_json(prediction, exclude_defaults=True)
 
 
 def problem_of_error(error: LongtailError) -> Problem:

@@ -101,8 +101,8 @@ def published(registry: Path, data: Path) -> list[list[str]]:
     texts = list(islice(open_dataset(data).split("dev").texts(), NUM_QUERIES))
     batch = predictor.read(texts)
     rows = []
-    for name in (x for x in (HYBRID, FAST, ENSEMBLE) if x in predictor.scorers):
-        scorers = predictor._scorers  # a bench may look inside
+    for name in (x for x in (HYBRID, FAST, ENSEMBLE) if x in predictor.scorers.names):
+        scorers = predictor.scorers  # a bench may look inside
         blend = scorers._blends[name]
         for size in BATCH_SIZES:
             some = batch.take(range(size))

@@ -160,7 +160,7 @@ def _try(folder: Path) -> str:
     """
     predictor = Predictor.of_bundle(open_bundle(folder), device="cpu", num_threads=1)
     result = "answered"
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         for explain in (False, True):
             try:
                 batch = predictor.read(TEXTS)
@@ -170,7 +170,7 @@ def _try(folder: Path) -> str:
                 result = "refused to answer"
     for row in (0, len(predictor.catalogue) - 1):
         predictor.describe(row)
-    _ = predictor.label_search
+    predictor.prepare_label_search()
     return result
 
 

@@ -147,7 +147,7 @@ def published(registry: Path, data: Path) -> Model:
     """Return the scorer `linear` of the current version, and texts of the dev split."""
     bundle = Registry(registry).open("current")
     predictor = Predictor.of_bundle(bundle, device="cpu")
-    scorer = predictor._parts.models["linear"]
+    scorer = predictor.parts.models["linear"]
     texts = list(islice(open_dataset(data).split("dev").texts(), NUM_QUERIES))
     linear = scorer.model
     index = InnerProductIndex(np.column_stack([linear.weight, linear.bias]), linear.labels)

@@ -43,8 +43,8 @@ def main() -> None:
     )
     texts = list(islice(open_dataset(asked.corpus).split("test").texts(), NUM_TEXTS))
     kinds = {"documents": texts, "titles": [text.strip().splitlines()[0] for text in texts]}
-    blends = [name for name in (FAST, ENSEMBLE) if name in predictor.scorers]
-    alone = [name for name in predictor.scorers if name not in blends]
+    blends = [name for name in (FAST, ENSEMBLE) if name in predictor.scorers.names]
+    alone = [name for name in predictor.scorers.names if name not in blends]
     columns = {"texts": "", "words": ",.0f", "a call": "", "k": ""} | dict.fromkeys(alone, ".3f")
     for blend in blends:
         columns |= {blend: ".3f", f"{blend} / sum": ".2f", f"{blend}: scored": ",.0f"}
@@ -73,7 +73,7 @@ def measured(
             least[name] = min(least[name], spent)
     cells = [least[name] for name in alone]
     for name in blends:
-        members = predictor._scorers._blends[name].members  # a bench may look inside
+        members = predictor.scorers._blends[name].members  # a bench may look inside
         with mock.patch.object(scan, "_rank", _Counting(scan._rank)) as counted:
             for part in parts:
                 predictor.predict_batch(predictor.read(part), RankingOptions(k, name))

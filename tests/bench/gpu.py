@@ -42,7 +42,7 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
 from longtail.models.extras import has_faiss
 from longtail.models.label_tree.arrays import depth_of, one_sided_biases
-from longtail.models.label_tree.corrected_top_k import Correction, corrected_sources
+from longtail.models.label_tree.corrected_top_k import IndexCorrection, corrected_sources
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.names import IndexName
 from longtail.models.predict.predictor import Predictor
@@ -204,7 +204,7 @@ def tree_rows(device: Device, sizes: Sequence[int]) -> Iterator[Row]:
     for size in sizes:
         vectors, queries = vectors_of(size, 1), vectors_of(64, 2)
         index = InnerProductIndex(vectors, np.arange(size, dtype=np.int64), device=device.name)
-        tree = Correction(index, _tree_of(size))
+        tree = IndexCorrection(index, _tree_of(size))
         for batch in (1, 64):
             part = queries[:batch]
             shape = f"{size:,} labels, batch {batch}"
@@ -214,7 +214,9 @@ def tree_rows(device: Device, sizes: Sequence[int]) -> Iterator[Row]:
             yield Row("corrected by the tree", shape, _figure(both, batch), ratio)
 
 
-def _corrected_top(tree: Correction, vectors: Float32[np.ndarray, "row dim"], size: int) -> Ranking:
+def _corrected_top(
+    tree: IndexCorrection, vectors: Float32[np.ndarray, "row dim"], size: int
+) -> Ranking:
     return rank([corrected_sources(tree, vectors, vectors)], SUM, K, size)
 
 
@@ -250,7 +252,7 @@ def prediction_rows(device: Device, registry: Path | None, num_texts: int) -> It
             device=device.name,
             precision=precision,  # type: ignore[arg-type]
         )
-        for scorer in predictor.scorers:
+        for scorer in predictor.scorers.names:
             seconds = device.seconds(predictor.predict, texts, scorer=scorer).median
             shape = f"{len(texts)} documents, {predictor.max_tokens} tokens, {precision}"
             yield Row(

@@ -59,7 +59,7 @@ def main() -> None:
     for threads in sorted({1, chosen.threads}):
         limit_threads(threads)
         predictor = Predictor.of_bundle(bundle, num_threads=threads, precision="auto")
-        scorer = chosen.scorer or predictor.default_scorer
+        scorer = chosen.scorer or predictor.scorers.default
         costs[threads] = seconds_of(predictor, scorer)
         times = ", ".join(f"{n}: {1e3 * t:.1f}" for n, t in zip(SIZES, costs[threads], strict=True))
         print(f"{threads} threads, ms a batch of so many titles: {times}", flush=True)

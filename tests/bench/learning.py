@@ -235,7 +235,7 @@ def measure(bundle: Bundle, whole: Dataset, hidden: list[int]) -> Mapping[str, l
     predictor = Predictor(read_parts(bundle))
     column = {label.id: row for row, label in enumerate(whole.labels)}
     columns = np.array([column[label.id] for label in predictor.catalogue] + [NO_LABEL])
-    rankings: dict[str, list[np.ndarray]] = {name: [] for name in predictor.scorers}
+    rankings: dict[str, list[np.ndarray]] = {name: [] for name in predictor.scorers.names}
     for chunk in chunks(whole.split("test").texts()):
         batch = predictor.read(chunk)
         for name, found in rankings.items():

@@ -89,10 +89,10 @@ def load(registry: Path, name: str, num_threads: int, texts: list[str]) -> Way:
     bundle = Registry(registry).open()
     predictor = Predictor.of_bundle(bundle, num_threads=num_threads, precision=precision)
     if name == "compile":
-        assert predictor._parts.dense is not None
-        predictor._parts.dense.encoder.transformer.compile(dynamic=True)
+        assert predictor.parts.dense is not None
+        predictor.parts.dense.encoder.transformer.compile(dynamic=True)
     if name == OPENVINO:
-        dense = predictor._parts.dense
+        dense = predictor.parts.dense
         assert dense is not None
         batch = predictor.read(texts[:NUM_CALIBRATION])
         predictor.prepare(batch, "retrieval")
@@ -184,7 +184,7 @@ def tables_of(
     counts = {label.id: label.training_count for label in base.predictor.catalogue}
     rare = [x for x in set().union(*truths) if 1 <= counts.get(x, 0) <= 9]
     batches = {name: way.predictor.read(texts) for name, way in ways.items()}  # encoded but once
-    for scorer in filter(base.predictor.needs_encoder, base.predictor.scorers):
+    for scorer in filter(base.predictor.scorers.needs_encoder, base.predictor.scorers.names):
         tops = {name: top_ids(way.predictor, batches[name], scorer) for name, way in ways.items()}
         wanted = tops["float32"]
         for name, found in tops.items():

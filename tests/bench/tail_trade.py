@@ -45,7 +45,7 @@ def with_names(predictor: Predictor, blends: Mapping[str, RarityBlend], added: f
     blend = blends[ENSEMBLE]
     names = tuple(weight + added for weight in blend.weights[NAMES])
     mixed = replace(blend, weights={**blend.weights, NAMES: names})
-    return predictor.with_blending(predictor.calibrations, {**blends, ENSEMBLE: mixed})
+    return predictor.with_blending(predictor.parts.calibrations, {**blends, ENSEMBLE: mixed})
 
 
 def rows_of(
@@ -58,7 +58,7 @@ def rows_of(
     """
     own = RankingOptions(k=10, scorer=ENSEMBLE)
     yield ENSEMBLE, predictor, own
-    for aim in names_of(AIMS.of(predictor), ENSEMBLE)[1:]:
+    for aim in names_of(AIMS.of(predictor.parts), ENSEMBLE)[1:]:
         yield f"aim {aim}", predictor, replace(own, aim=aim)
     for dial in DIALS:
         yield f"tail dial {dial}", predictor, replace(own, tail_dial=dial)

@@ -1,6 +1,7 @@
 """The house stays one that a stranger can enter: small folders, short files."""
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,29 @@ def test_no_numbers_are_compared_by_a_relative_tolerance_alone():
         if isinstance(node, ast.Call) and _has_no_absolute_part(node)
     ]
     assert found == []
+
+
+def test_no_read_is_a_command():
+    """What a read prepares has a method of its own, such as `batch.prepare_features()`."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for package in (*PACKAGES, "tests", "docs")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Attribute)
+        and all(isinstance(each, ast.Name) and each.id == "_" for each in node.targets)
+    ]
+    assert found == []
+
+
+def test_public_class_names_are_unique():
+    found = defaultdict(list)
+    for package in ("models", "training", "service"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name].append(str(path.relative_to(ROOT)))
+    both_read_feedback = {"Entry", "ProposedLabel"}
+    several = {name: paths for name, paths in found.items() if len(paths) > 1}
+    assert {name: several[name] for name in several.keys() - both_read_feedback} == {}

@@ -11,14 +11,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from longtail.models.results import Familiarity, LabelScore, Prediction
+from longtail.models.results import Familiarity, Prediction, ScoredLabel
 from longtail.service.engine.engine import EngineAnswer
 from longtail.service.engine.jobs import Seconds
 from longtail.service.engine.queries import Query
 from longtail.service.server import _GRACE_S
 from longtail.service.settings import PREFIX, Settings
 from longtail.service.telemetry.metrics import Telemetry
-from longtail.service.versions.serving import Canary, LoadedModel, Serving
+from longtail.service.versions.serving import Canary, ServedModel, Serving
 from longtail.service.web.drift_metrics import DriftMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def samples():
     telemetry.count_line("result")
     telemetry.count_problem("overloaded")
     predictor = SimpleNamespace(catalogue=["a label"])
-    model = LoadedModel(1, "digest", predictor)  # type: ignore[arg-type]
+    model = ServedModel(1, "digest", predictor)  # type: ignore[arg-type]
     serving = Serving({1: model}, default=1, current=1, canary=Canary(2, 0.1))
     telemetry.models.set_models(serving.models, serving.shares, {3: 1})
     telemetry.models.observe_load("loaded", 1)
@@ -85,11 +85,11 @@ def samples():
     return found
 
 
-def answer_of(model: LoadedModel, familiarity: Familiarity) -> EngineAnswer:
-    label = LabelScore(0, "L0", "a label", score=1.0, probability=0.5)
+def answer_of(model: ServedModel, familiarity: Familiarity) -> EngineAnswer:
+    label = ScoredLabel("L0", "a label", score=1.0, probability=0.5, index=0)
     prediction = Prediction(
-        (label,), 1, truncated=False, exact=True, correction="none", num_text_tokens=1,
-        known_tokens=1, familiarity=familiarity,
+        (label,), 1, num_text_tokens=1, known_tokens=1, truncated=False, exact=True,
+        familiarity=familiarity,
     )  # fmt: skip
     return EngineAnswer(model, "sparse", [prediction], Seconds())
 

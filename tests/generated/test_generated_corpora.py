@@ -146,7 +146,7 @@ def journey(corpus: Corpus, folder: Path, tiny_content: dict[str, Any]) -> str:
     texts = [*corpus.queries, *(document.text for document in dataset.split("train"))]
     texts = [text for text in texts if text.strip()][:12]
     sent = [text for text in texts if len(text) <= LONGEST_TEXT and "\0" not in text]
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         check_answers(predictor, texts, scorer)
     check_file(bundle, version, predictor, sent, folder)
     if corpus.is_served:
@@ -219,7 +219,7 @@ def check_answers(predictor: Predictor, texts: list[str], scorer: str) -> None:
             wanted = [int(label) for label in order if scores[row, label] > -np.inf]
             assert [label.index for label in prediction.labels] == wanted
             check_probabilities([label.probability for label in prediction.labels])
-            check_spans(texts[row], prediction.explanations)
+            check_spans(texts[row], [label.explanation for label in prediction.labels])
 
 
 def check_probabilities(found: list[float | None]) -> None:
@@ -230,10 +230,10 @@ def check_probabilities(found: list[float | None]) -> None:
     assert found == sorted(found, reverse=True)
 
 
-def check_spans(text: str, explanations: tuple[Any, ...]) -> None:
+def check_spans(text: str, explanations: list[Any]) -> None:
     for explanation in explanations:
         assert len(explanation.nearest) <= 5
-        for token in explanation.sparse.tokens if explanation.sparse else ():
+        for token in explanation.tokens.tokens if explanation.tokens else ():
             assert math.isfinite(token.contribution)
             assert token.spans
             for start, stop in token.spans:

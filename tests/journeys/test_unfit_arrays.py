@@ -61,7 +61,7 @@ def test_an_array_of_the_largest_numbers_is_refused_or_answered(kind, request, t
                 refused.add((file, name))
                 continue
             predictor = Predictor.of_bundle(bundle, device="cpu")
-            for scorer in predictor.scorers:
+            for scorer in predictor.scorers.names:
                 (found,) = predictor.predict(["Olive oil and its duties"], k=5, scorer=scorer)
                 assert np.isfinite([label.score for label in found.labels]).all(), (file, name)
     assert ("sparse.safetensors", "bias") in refused

@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,26 +25,25 @@ from longtail.models.bundle.manifest import EncoderInfo, Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
 from longtail.models.errors import RequestError
+from longtail.models.explain.label_facts import LabelDetails
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.options import RankingOptions
 from longtail.models.ranking.top_k import IndexChoice
 from longtail.models.results import (
-    AnswerWarning,
-    BlendPart,
-    CarryingDocument,
-    Evidence,
-    Explanation,
-    Familiarity,
+    BlendedScorer,
+    FoundName,
     Keyword,
-    LabelDetails,
-    NameMatch,
+    LabelExplanation,
     NearLabel,
-    Review,
-    ScoreParts,
-    SparseParts,
-    TokenPart,
+    Prediction,
+    ScoredLabel,
+    ScoreExplanation,
+    SimilarDocument,
+    TokenContribution,
+    TokenExplanation,
+    with_explanations,
 )
 from longtail.service.app import create_app
 from longtail.service.server import uvicorn_options
@@ -52,17 +51,15 @@ from longtail.service.settings import Settings
 from longtail.service.web.api_keys import make_key
 
 NUM_LABELS = 8
-EXPLANATION = Explanation(
-    sparse=SparseParts((TokenPart("x", 0.5, ((0, 1),)),), rest=0.25, bias=-1.0),
+EXPLANATION = LabelExplanation(
+    tokens=TokenExplanation((TokenContribution("x", 0.5, ((0, 1),)),), rest=0.25, bias=-1.0),
     keywords=(Keyword("x", 2.0),),
-    nearest=(NearLabel(1, "L1", "Label 1", 0.75),),
+    nearest=(NearLabel("L1", "Label 1", 0.75),),
     training_count=3,
-    scores=(ScoreParts("retrieval", 1.0, base=0.5, correction=0.25, tail_dial=0.25),),
-    evidence=Evidence(
-        name=NameMatch("Name", is_own_name=False, manner="phrase", count=2, in_title=True),
-        documents=(CarryingDocument("D7", similarity=0.5, share=0.75),),
-        blend=(BlendPart("sparse", weight=1.5, contribution=-0.25),),
-    ),
+    scores=(ScoreExplanation("retrieval", 1.0, base=0.5, correction=0.25, tail_dial=0.25),),
+    name=FoundName("Name", is_own_name=False, manner="phrase", count=2, in_title=True),
+    documents=(SimilarDocument("D7", similarity=0.5, share=0.75),),
+    blend=(BlendedScorer("sparse", weight=1.5, contribution=-0.25),),
 )
 
 
@@ -84,32 +81,6 @@ def _without_libraries_and_settings(monkeypatch):
 
 
 @dataclass(frozen=True)
-class FakeLabelScore:
-    index: int
-    id: str
-    name: str
-    score: float
-    probability: float | None
-    accepted: bool | None = None
-
-
-@dataclass(frozen=True)
-class FakePrediction:
-    labels: tuple[FakeLabelScore, ...]
-    num_tokens: int
-    truncated: bool
-    exact: bool = True
-    correction: str = "none"
-    num_text_tokens: int = 0
-    known_tokens: int = 0
-    explanations: tuple[object, ...] = ()
-    warnings: tuple[AnswerWarning, ...] = ()
-    familiarity: Familiarity | None = None
-    abstained_because: str | None = None
-    review: Review | None = None
-
-
-@dataclass(frozen=True)
 class FakeBatch:
     texts: list[str]
 
@@ -121,15 +92,26 @@ class FakeBatch:
         return cls([text for batch in batches for text in batch.texts])
 
 
+@dataclass
+class FakeScorers:
+    selector: LabelSelector
+    names: tuple[str, ...] = ("retrieval", "sparse")
+    default: str = "retrieval"
+    index_choices: dict[str, IndexChoice] = field(
+        default_factory=lambda: {"retrieval": IndexChoice("torch", 1.5)}
+    )
+
+    def needs_encoder(self, scorer: str) -> bool:
+        return scorer == "retrieval"
+
+
 class FakePredictor:
     """Scores label i of a text of n characters with n - i, and keeps count of its calls.
 
     A text has as many tokens as words, of which 100 are read; all are known but "unknown".
     """
 
-    scorers = ("retrieval", "sparse")
-    default_scorer = "retrieval"
-    fitted: ClassVar[dict[str, object]] = {}
+    parts = SimpleNamespace(fitted={})
     max_tokens = 100
     batch_tokens = 64
     padding_cost = 1.0
@@ -137,15 +119,14 @@ class FakePredictor:
     encoder_precision = "float32"
 
     def __init__(self, bundle: Bundle) -> None:
-        self.index_choices = {"retrieval": IndexChoice("torch", 1.5)}
         self.catalogue = bundle.catalogue
-        self.selector = LabelSelector(self.catalogue)
+        self.scorers = FakeScorers(LabelSelector(self.catalogue))
         self.label_search = LabelSearch(self.catalogue)
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
 
-    def needs_encoder(self, scorer: str) -> bool:
-        return scorer == "retrieval"
+    def prepare_label_search(self) -> LabelSearch:
+        return self.label_search
 
     def cleaned(self, text: str) -> str:
         return text
@@ -159,30 +140,35 @@ class FakePredictor:
     def encode(self, batch: FakeBatch) -> None:
         pass
 
-    def predict_batch(self, batch: FakeBatch, options: RankingOptions) -> list[FakePrediction]:
+    def predict_batch(self, batch: FakeBatch, options: RankingOptions) -> list[Prediction]:
         keywords = {field.name: getattr(options, field.name) for field in fields(options)}
         return self.predict(batch.texts, **keywords)
 
-    def predict(self, texts: Sequence[str], **keywords: Any) -> list[FakePrediction]:
+    def predict(self, texts: Sequence[str], **keywords: Any) -> list[Prediction]:
         options = RankingOptions(**keywords)
         self.calls.append(list(texts))
         self.threads.add(threading.current_thread().name)
-        if options.scorer not in (None, *self.scorers):
-            raise RequestError(f"unknown scorer {options.scorer!r}; expected one of {self.scorers}")
+        names = self.scorers.names
+        if options.scorer not in (None, *names):
+            raise RequestError(f"unknown scorer {options.scorer!r}; expected one of {names}")
         if options.k > len(self.catalogue):
             raise RequestError(f"k is {options.k}; expected at most {len(self.catalogue)}")
-        selection = self.selector.select(options.label_filter)
+        selection = self.scorers.selector.select(options.label_filter)
         rows = range(len(self.catalogue)) if selection is None else selection.labels.tolist()
         least = 0.5 if options.threshold == "auto" else options.threshold or 0.0
         found = [self._predict_one(text, rows[: options.k], least) for text in texts]
         if options.explain:
-            return [replace(x, explanations=(EXPLANATION,) * len(x.labels)) for x in found]
+            return with_explanations(found, [[EXPLANATION] * len(x.labels) for x in found])
         return found
 
-    def _predict_one(self, text: str, rows: Sequence[int], threshold: float) -> FakePrediction:
+    def _predict_one(self, text: str, rows: Sequence[int], threshold: float) -> Prediction:
         labels = (
-            FakeLabelScore(
-                i, self.catalogue[i].id, self.catalogue[i].name, float(len(text) - i), 1 / (i + 1)
+            ScoredLabel(
+                self.catalogue[i].id,
+                self.catalogue[i].name,
+                float(len(text) - i),
+                1 / (i + 1),
+                index=i,
             )
             for i in rows
         )
@@ -190,9 +176,10 @@ class FakePredictor:
         words = text.split()
         read = words[: self.max_tokens]
         known = sum(word != "unknown" for word in read)
-        return FakePrediction(
+        return Prediction(
             kept,
             num_tokens=len(read),
+            exact=True,
             truncated=len(read) < len(words),
             num_text_tokens=len(words),
             known_tokens=known,
@@ -201,7 +188,11 @@ class FakePredictor:
     def describe(self, label: int) -> LabelDetails:
         self.threads.add(threading.current_thread().name)
         return LabelDetails(
-            label, self.catalogue[label], EXPLANATION.keywords, EXPLANATION.nearest, self.scorers
+            label,
+            self.catalogue[label],
+            EXPLANATION.keywords,
+            EXPLANATION.nearest,
+            self.scorers.names,
         )
 
 
@@ -392,11 +383,6 @@ def server(start_server, two_versions):
         _leave_out_the_libraries(monkeypatch)
         with start_server(registry=two_versions) as url:
             yield url
-
-
-@pytest.fixture
-def fake_label_score():
-    return FakeLabelScore
 
 
 @pytest.fixture

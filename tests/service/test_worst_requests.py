@@ -119,7 +119,7 @@ def many_labels(make_loader, fake_predictor):
         def __init__(self, bundle) -> None:
             super().__init__(bundle)
             self.catalogue = LabelCatalogue(Label(f"L{i}", f"Label {i}") for i in range(2000))
-            self.selector = LabelSelector(self.catalogue)
+            self.scorers.selector = LabelSelector(self.catalogue)
             self.label_search = LabelSearch(self.catalogue)
 
     return make_loader(predictor_class=ManyLabels)

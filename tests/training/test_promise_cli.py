@@ -53,7 +53,7 @@ def test_a_new_version_accepts_labels_by_its_promises(call, registry, tiny_corpu
     found = json.loads(result.stdout)["figures"]["promises"]
     assert [each["measure"] for each in found] == ["precision", "precision", "recall"]
     before, after = (longtail.load(registry, version=number) for number in (1, 2))
-    made = [each.name for each in PROMISES.of(after.predictor)]
+    made = [each.name for each in PROMISES.of(after.predictor.parts)]
     assert made == ["precision 0.1", "recall 0.05"]  # no band supports 0.999
     texts = [json.loads(line)["text"] for line in read_lines(tiny_corpus / "test.jsonl")]
     plain, marked = before.predict(texts), after.predict(texts, accept=True)

@@ -65,7 +65,7 @@ def test_corpora_of_few_labels_are_trained_with_all_scorers(
         f"{method!r} instead" in caplog.text
     )
     predictor = Predictor(read_parts(bundle))
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         (found,) = predictor.predict(["council regulation"], k=1, scorer=scorer)
         assert len(found.labels) == 1
 

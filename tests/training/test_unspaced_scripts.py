@@ -62,7 +62,7 @@ def test_it_is_trained_on_characters_and_the_log_says_so(run, texts, caplog):
 
 def test_its_answers_are_explained_by_places_in_the_text(run, texts):
     (found,) = Predictor.of_bundle(run.bundle, device="cpu").predict([texts[1]], k=1, explain=True)
-    tokens = found.explanations[0].sparse.tokens
+    tokens = found.labels[0].explanation.tokens.tokens
     assert tokens
     for token in tokens:
         assert {texts[1][start:stop] for start, stop in token.spans} == {token.token}

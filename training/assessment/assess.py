@@ -351,11 +351,11 @@ def assess(
     pairs = PairCollector(predictor, truth[:, :num_labels]) if reliability else None
     if batches is None:
         batches = split_batches(predictor, dataset, split_name, truth.shape[0])
-    scorer = predictor.default_scorer
+    scorer = predictor.scorers.default
     fitted = {
         fitting: value
         for fitting in FITTINGS.values()
-        if reliability and fitting.reads_answers(value := fitting.part.of(predictor), scorer)
+        if reliability and fitting.reads_answers(value := fitting.part.of(predictor.parts), scorer)
     }
     answered = None
     if answers or fitted:
@@ -404,7 +404,7 @@ def _hierarchical(
 ) -> Hierarchical | None:
     if not predictor.catalogue.has_hierarchy:
         return None
-    ancestors = predictor.selector.hierarchy.ancestors()
+    ancestors = predictor.scorers.selector.hierarchy.ancestors()
     alone = eye_array(truth.shape[1] - ancestors.shape[0], dtype=np.float32)
     whole = csr_array(block_diag([ancestors, alone]))
     return measure_hierarchical(rankings, truth, whole, ks)
@@ -442,7 +442,7 @@ def _rank_batches(
     collected: PairCollector | None,
 ) -> dict[str, Ranking]:
     """Return the rankings of all rows: those that are there, are collected, and are made here."""
-    there = {*ranked, *(predictor.scorers if collected is not None else ())}
+    there = {*ranked, *(predictor.scorers.names if collected is not None else ())}
     parts: dict[str, list[Ranking]] = {name: [] for name in rows if name not in there}
     for batch in batches:
         for name, rankings in parts.items():
@@ -457,8 +457,8 @@ def _rank_batches(
 
 def _check_aim(predictor: Predictor, query: RankingOptions) -> None:
     """Say which scorers lack the aim of a query, and refuse one that all lack."""
-    lacking = [x for x in predictor.scorers if not _has_aim(predictor, x, query.aim)]
-    if len(lacking) == len(predictor.scorers):
+    lacking = [x for x in predictor.scorers.names if not _has_aim(predictor, x, query.aim)]
+    if len(lacking) == len(predictor.scorers.names):
         raise RequestError(
             f"aim is {query.aim!r}, for which this model holds nothing that was fitted on a dev "
             "split for any of its scorers; leave the aim out, or train again with a dev split"
@@ -468,7 +468,7 @@ def _check_aim(predictor: Predictor, query: RankingOptions) -> None:
 
 
 def _has_aim(predictor: Predictor, scorer: str, aim: str | None) -> bool:
-    return aim is None or aim in names_of(AIMS.of(predictor), scorer)
+    return aim is None or aim in names_of(AIMS.of(predictor.parts), scorer)
 
 
 def _rows(predictor: Predictor, query: RankingOptions) -> dict[str, RankingOptions]:
@@ -476,12 +476,12 @@ def _rows(predictor: Predictor, query: RankingOptions) -> dict[str, RankingOptio
     rows: dict[str, RankingOptions] = {}
     suffix = f", tail dial {query.tail_dial:g}" if query.tail_dial else ""
     suffix += f", aim {query.aim}" if query.aim else ""
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         if not _has_aim(predictor, scorer, query.aim):
             continue
         options = replace(query, scorer=scorer)
         rows[scorer + suffix] = options
-        if predictor.correction_of(scorer) != "none" and query.aim is None:
+        if predictor.scorers.correction_of(scorer) != "none" and query.aim is None:
             rows[f"{scorer}, uncorrected{suffix}"] = replace(options, correction="none")
     return rows
 

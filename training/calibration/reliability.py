@@ -141,7 +141,7 @@ def _error(bins: Sequence[tuple[float, float, float]]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class LabelGroup:
     """Some labels, what was said of them and what is true.
 
     Attributes:
@@ -165,9 +165,9 @@ class BandReliability:
         confident: Those of them with a probability of at least `CONFIDENT`.
     """
 
-    best: Share
+    best: LabelGroup
     calibration_error: float | None
-    confident: Share
+    confident: LabelGroup
 
 
 def measure_bands(
@@ -205,10 +205,10 @@ def measure_bands(
     return found
 
 
-def _share(p: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]) -> Share:
+def _share(p: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]) -> LabelGroup:
     if not len(p):
-        return Share(0, None, None)
-    return Share(len(p), float(p.mean()), float(is_true.mean()))
+        return LabelGroup(0, None, None)
+    return LabelGroup(len(p), float(p.mean()), float(is_true.mean()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,24 +303,25 @@ def report_reliability(
         thresholds: Of scorers; None: no micro-F1 is measured.
         num_missed: True pairs of labels that the model lacks, which count in micro-F1.
     """
+    calibrations = predictor.parts.calibrations
     found = {
-        name: measure_threshold(pairs, name, predictor.calibrations[name], threshold, num_missed)
+        name: measure_threshold(pairs, name, calibrations[name], threshold, num_missed)
         for name, threshold in (thresholds or {}).items()
-        if name in predictor.calibrations
+        if name in calibrations
     }
     measured = [name for name in pairs.scores if len(pairs.of(name)[0])]
     counts = predictor.catalogue.training_counts
     return ReliabilityReport(
         before={name: measure_reliability(pairs, name, IDENTITY) for name in measured},
         after={
-            name: measure_reliability(pairs, name, predictor.calibrations[name])
+            name: measure_reliability(pairs, name, calibrations[name])
             for name in measured
-            if name in predictor.calibrations
+            if name in calibrations
         },
         bands={
-            name: measure_bands(pairs, name, predictor.calibrations[name], counts)
+            name: measure_bands(pairs, name, calibrations[name], counts)
             for name in measured
-            if name in predictor.calibrations
+            if name in calibrations
         },
         micro_f1=found,
     )

@@ -172,7 +172,7 @@ class PairCollector(Collector):
 def rank_best(predictor: Predictor, batch: TextBatch) -> dict[str, Ranking]:
     """Return the `NUM_BEST` best labels of documents, or all, by every scorer; of blends fewer."""
     found = {}
-    for name in predictor.scorers:
+    for name in predictor.scorers.names:
         wanted = NUM_BEST_BLENDED if name in (ENSEMBLE, FAST) else NUM_BEST
         k = min(wanted, len(predictor.catalogue))
         found[name] = predictor.rank(batch, RankingOptions(k=k, scorer=name))
@@ -211,7 +211,7 @@ def score_pairs(
         is_true=_is_among(labels, true_labels),
         is_best=_is_among(labels, list(best)),
         weights=weights,
-        scores=predictor.score_by_all(batch, labels),
+        scores=predictor.scorers.score_by_all(batch, labels),
     )
 
 

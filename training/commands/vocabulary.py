@@ -14,8 +14,8 @@ from longtail.training.commands.vocabulary_gaps import gaps
 from longtail.training.options import OverwriteOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from longtail.models.vocabulary.concept import Vocabulary
-    from longtail.models.vocabulary.inspection import Inspection
+    from longtail.models.vocabulary.concept import ConceptVocabulary
+    from longtail.models.vocabulary.inspection import VocabularyInspection
 
 vocabulary_app = typer.Typer(
     no_args_is_help=True,
@@ -98,7 +98,7 @@ def _check_form(output: Path | None, language: str | None, keep_deprecated: bool
 
 
 def _lines(
-    vocabulary: Vocabulary,
+    vocabulary: ConceptVocabulary,
     source: Path,
     output: Path | None,
     language: str | None,
@@ -120,7 +120,7 @@ def _lines(
     return {".jsonl": jsonl_lines, ".csv": csv_lines, ".tsv": tsv_lines}[form](labels)
 
 
-def _print_inspection(found: Inspection) -> None:
+def _print_inspection(found: VocabularyInspection) -> None:
     shape = found.hierarchy
     rows = {
         "concepts": f"{found.num_concepts:,}, {found.num_deprecated:,} of them deprecated",

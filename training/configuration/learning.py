@@ -19,23 +19,25 @@ Positive = Annotated[int, Field(ge=1)]
 WeightName = Literal["constant", "importance", "relative", "tail", "equalised", "adaptive"]
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """Base of all sections of a configuration: fields are described by their docstrings."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class UniformConfig(_Section):
+class UniformConfig(Section):
     """Independent uniform draws."""
 
     kind: Literal["uniform"] = "uniform"
 
 
-class UniformSubsetConfig(_Section):
+class UniformSubsetConfig(Section):
     """Uniform draws without replacement."""
 
     kind: Literal["uniform_subset"] = "uniform_subset"
 
 
-class FrequencyConfig(_Section):
+class FrequencyConfig(Section):
     """Draws in proportion to a power of the training frequency."""
 
     kind: Literal["frequency"] = "frequency"
@@ -43,19 +45,19 @@ class FrequencyConfig(_Section):
     """0 is uniform, 1 the training distribution."""
 
 
-class WithinBatchConfig(_Section):
+class WithinBatchConfig(Section):
     """The positives of the batch's other pairs."""
 
     kind: Literal["within_batch"] = "within_batch"
 
 
-class AllLabelsConfig(_Section):
+class AllLabelsConfig(Section):
     """Every label, without sampling."""
 
     kind: Literal["all"] = "all"
 
 
-class HardConfig(_Section):
+class HardConfig(Section):
     """A ranker's best wrong labels, mixed with uniform draws."""
 
     kind: Literal["hard"] = "hard"
@@ -63,19 +65,19 @@ class HardConfig(_Section):
     """Probability that a draw is one of them."""
 
 
-class SoftmaxConfig(_Section):
+class SoftmaxConfig(Section):
     """The softmax of the current scores of all labels."""
 
     kind: Literal["softmax"] = "softmax"
 
 
-class ClusterConfig(_Section):
+class ClusterConfig(Section):
     """Its approximation by clusters of labels."""
 
     kind: Literal["clusters"] = "clusters"
 
 
-class TreeFitConfig(_Section):
+class TreeFitConfig(Section):
     """How a label tree is fitted (Bamler & Mandt 2020, section 3)."""
 
     regulariser: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -105,7 +107,7 @@ _WITHOUT_NUMBER = ("within_batch", "all")
 _SHAREABLE = ("uniform", "uniform_subset", "frequency")
 
 
-class NegativesConfig(_Section):
+class NegativesConfig(Section):
     """Which labels a pair is contrasted with, and how much they weigh (Rawat et al. 2021)."""
 
     distribution: DistributionConfig
@@ -169,13 +171,13 @@ class NegativesConfig(_Section):
         return self.distribution.kind in {"uniform_subset", "all"}
 
 
-class SoftmaxLossConfig(_Section):
+class SoftmaxLossConfig(Section):
     """Softmax cross-entropy, sampled or not, with or without margins (Eq. 3, 4, 6, 7)."""
 
     kind: Literal["softmax"] = "softmax"
 
 
-class DecoupledLossConfig(_Section):
+class DecoupledLossConfig(Section):
     """A loss of each score by itself (Eq. 5, 8)."""
 
     kind: Literal["decoupled"] = "decoupled"
@@ -183,7 +185,7 @@ class DecoupledLossConfig(_Section):
     """Its parts; the contrastive one wants cosines as scores."""
 
 
-class OrderedLossConfig(_Section):
+class OrderedLossConfig(Section):
     """Stochastic negative mining (Reddi et al. 2019, Algorithm 1)."""
 
     kind: Literal["ordered"] = "ordered"
@@ -218,19 +220,19 @@ class OrderedLossConfig(_Section):
         return self.rank_weights if isinstance(self.rank_weights, int) else len(self.rank_weights)
 
 
-class DeplLossConfig(_Section):
+class DeplLossConfig(Section):
     """Binary cross-entropy over the batch's label subset (DEPL section 3.3)."""
 
     kind: Literal["depl"] = "depl"
 
 
-class DecoupledSoftmaxLossConfig(_Section):
+class DecoupledSoftmaxLossConfig(Section):
     """DEXML's decoupled softmax over the batch's label subset."""
 
     kind: Literal["decoupled_softmax"] = "decoupled_softmax"
 
 
-class SoftTopKLossConfig(_Section):
+class SoftTopKLossConfig(Section):
     """DEXML's soft top-k over the batch's label subset."""
 
     kind: Literal["soft_top_k"] = "soft_top_k"
@@ -245,7 +247,7 @@ LossConfig = Annotated[
 ]
 
 
-class LearningConfig(_Section):
+class LearningConfig(Section):
     """What a step scores and what the scores cost."""
 
     negatives: NegativesConfig | None = None

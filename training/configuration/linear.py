@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from longtail.models.names import CorrectionName
 from longtail.training.configuration.learning import (
@@ -13,6 +13,7 @@ from longtail.training.configuration.learning import (
     LearningConfig,
     LossConfig,
     NegativesConfig,
+    Section,
     SoftmaxLossConfig,
     TreeFitConfig,
     WithinBatchConfig,
@@ -28,11 +29,7 @@ WITH_REGULARISER: tuple[MethodName, ...] = ("adversarial", "uniform", "frequency
 WITH_DRAWS = tuple(name for name in get_args(MethodName) if name != "softmax")
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class LinearConfig(_Section):
+class LinearConfig(Section):
     """Linear scorers over the trained encoder's document vectors (Bamler & Mandt 2020).
 
     What a method has no use for is none, and is refused where it is given.

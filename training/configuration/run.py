@@ -22,13 +22,13 @@ from longtail.models.files.validation import problem_in_words
 from longtail.models.kinds.registry import keeping_documents, scorer_names, without_encoder
 from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, LINEAR, Pooling
 from longtail.models.scorers.word_forms import languages_of
+from longtail.training.configuration.learning import Section
 from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.sections import (
     ClassifierConfig,
     DescriptionConfig,
     RetrievalConfig,
     SparseConfig,
-    _Section,
 )
 
 _TUNED_SCORERS = scorer_names()
@@ -79,7 +79,7 @@ MAX_PREFIX = 1000
 """Characters of a prefix."""
 
 
-class TrainingConfig(_Section):
+class TrainingConfig(Section):
     """Everything that decides what a run learns."""
 
     seed: int = Field(default=0, ge=0, lt=2**32)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     model_validator,
 )
@@ -19,6 +17,7 @@ from longtail.training.configuration.learning import (
     LearningConfig,
     LossConfig,
     NegativesConfig,
+    Section,
     SoftTopKLossConfig,
     refuse_impossible,
 )
@@ -27,11 +26,7 @@ Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class SparseConfig(_Section):
+class SparseConfig(Section):
     """Tf-idf and the linear SVM of each label (DEPL section 3.2)."""
 
     analyzer: Literal["automatic", "word", "char"] = "automatic"
@@ -79,7 +74,7 @@ class SparseConfig(_Section):
         return self
 
 
-class DescriptionConfig(_Section):
+class DescriptionConfig(Section):
     """Pseudo label descriptions (DEPL section 3.2)."""
 
     num_keywords: int = Field(default=20, ge=0)
@@ -92,7 +87,7 @@ class DescriptionConfig(_Section):
     """Tokens that the label encoder reads, special ones included; the paper compares 8, 16, 32."""
 
 
-class StageConfig(_Section):
+class StageConfig(Section):
     """One stage of neural training: AdamW, whose rates rise and fall linearly, without dropout."""
 
     epochs: int = Field(default=0, ge=0)

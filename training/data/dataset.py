@@ -27,7 +27,7 @@ from longtail.training.data.splits import Document, Split, SplitScan, describe_p
 from longtail.training.formats.documents import columns_of
 from longtail.training.formats.forms import SPLIT_NAMES
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.formats.raw import Division, Source
+from longtail.training.formats.raw import Division, DocumentSource
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
 
@@ -208,7 +208,7 @@ class Dataset:
         how = "give a folder with" if self.folder.is_file() else "add"
         return f"measure on another with --split {other}{seen}, or {how} documents as {file!r}"
 
-    def _split_of(self, name: str, source: Source) -> Split:
+    def _split_of(self, name: str, source: DocumentSource) -> Split:
         return Split(
             source,
             lambda: self.labels,

@@ -25,7 +25,7 @@ from longtail.training.formats.forms import (
 )
 from longtail.training.formats.hashed_parts import LEAST_DIVIDED, LEAST_GROUPS, division_of
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.formats.raw import Division, RawDocument, Source
+from longtail.training.formats.raw import Division, DocumentSource, RawDocument
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class CorpusFiles:
 
     folder: Path
     form: Format
-    splits: Mapping[str, Source]
+    splits: Mapping[str, DocumentSource]
     labels: Path | None
     options: CorpusOptions = RECOGNISED
     remark: str | None = None
@@ -142,21 +142,23 @@ def either(names: tuple[str, ...]) -> str:
 # Folders with a file, or a folder, for each split.
 
 
-def _sources_in(folder: Path, options: CorpusOptions) -> Iterator[tuple[str, Source]]:
+def _sources_in(folder: Path, options: CorpusOptions) -> Iterator[tuple[str, DocumentSource]]:
     """Yield what is found of each format and split."""
     for form in FORMATS:
         for name in SPLIT_NAMES:
             if form.split_files:
                 found = _one_of(folder, form.split_files[name], is_text=form.is_text)
                 if found is not None:
-                    yield name, Source(found, form, (found,), options)
+                    yield name, DocumentSource(found, form, (found,), options)
             if form is PARQUET:
                 yield from _shards(folder, name, options)
             elif form in (ARROW, FULL_TEXT):
                 yield from _split_folders(folder, form, name, options)
 
 
-def _shards(folder: Path, name: str, options: CorpusOptions) -> Iterator[tuple[str, Source]]:
+def _shards(
+    folder: Path, name: str, options: CorpusOptions
+) -> Iterator[tuple[str, DocumentSource]]:
     for where in _SHARD_FOLDERS:
         for alias in ALIASES[name]:
             paths = sorted((folder / where).glob(f"{alias}-[0-9]*-of-[0-9]*.parquet"))
@@ -167,11 +169,11 @@ def _shards(folder: Path, name: str, options: CorpusOptions) -> Iterator[tuple[s
 
 def _split_folders(
     folder: Path, form: Format, name: str, options: CorpusOptions
-) -> Iterator[tuple[str, Source]]:
+) -> Iterator[tuple[str, DocumentSource]]:
     for alias in ALIASES[name]:
         paths = _arrow_files(folder / alias) if form is ARROW else _full_texts(folder / alias)
         if paths:
-            yield name, Source(folder / alias, form, tuple(paths), options)
+            yield name, DocumentSource(folder / alias, form, tuple(paths), options)
 
 
 def _arrow_files(folder: Path) -> list[Path]:
@@ -204,9 +206,9 @@ def _check_all_shards(paths: list[Path]) -> None:
         )
 
 
-def _source_of(paths: list[Path], form: Format, options: CorpusOptions) -> Source:
+def _source_of(paths: list[Path], form: Format, options: CorpusOptions) -> DocumentSource:
     shards = paths[0].with_name(f"{paths[0].name.split('-')[0]}-*{paths[0].suffix}")
-    return Source(paths[0] if len(paths) == 1 else shards, form, tuple(paths), options)
+    return DocumentSource(paths[0] if len(paths) == 1 else shards, form, tuple(paths), options)
 
 
 # One file, or a folder with documents and no splits.
@@ -240,22 +242,22 @@ def _one_source(data: Path, options: CorpusOptions, division: Division | None) -
     return CorpusFiles(data, source.form, splits, labels, options, remark)
 
 
-def _whole_source(data: Path, options: CorpusOptions) -> Source:
+def _whole_source(data: Path, options: CorpusOptions) -> DocumentSource:
     if data.is_file():
         if (_plain_name(data),) in EXTREME_CLASSIFICATION.split_files.values():
             raise DataError(f"{data}: its labels are in another file; give the folder of both")
         if form := _form_of_file(data):
-            return Source(data, form, (data,), options)
+            return DocumentSource(data, form, (data,), options)
         known = ", ".join(suffix for form in FORMATS for suffix in form.suffixes)
         raise DataError(
             f"{data}: not a corpus by its name; expected a folder, or a file in {known}"
         )
     for form, paths in ((ARROW, _arrow_files(data)), (FULL_TEXT, _full_texts(data))):
         if paths:
-            return Source(data, form, tuple(paths), options)
+            return DocumentSource(data, form, tuple(paths), options)
     others = _other_corpora(data) if data.is_dir() else []
     if len(others) == 1 and (form := _form_of_file(others[0])):
-        return Source(others[0], form, (others[0],), options)
+        return DocumentSource(others[0], form, (others[0],), options)
     looked_for = "; ".join(
         f"{form.name}: {', '.join(names[0] for names in form.split_files.values())}"
         for form in FORMATS

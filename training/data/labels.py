@@ -19,7 +19,7 @@ from longtail.models.labels.files import OWN_FORM, REPOSITORY_FORM, read_label_f
 from longtail.training.data.files import CorpusFiles, either
 from longtail.training.formats.documents import read_documents
 from longtail.training.formats.forms import EXTREME_CLASSIFICATION
-from longtail.training.formats.raw import RawDocument, Source
+from longtail.training.formats.raw import DocumentSource, RawDocument
 from longtail.training.runtime.progress import counted
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ def with_unseen(known: LabelCatalogue, files: CorpusFiles) -> LabelCatalogue:
     return LabelCatalogue([*known, *(Label(x, x) for x in unseen)]) if unseen else known
 
 
-def _count(source: Source, problems: ProblemList) -> Counter[str]:
+def _count(source: DocumentSource, problems: ProblemList) -> Counter[str]:
     """Return in how many documents of a split each label stands; bad lines go to the problems."""
     counts: Counter[str] = Counter()
     side_by_side: Counter[tuple[str, str]] = Counter()

@@ -26,7 +26,7 @@ from longtail.models.labels.cells import IsLabel
 from longtail.models.scorers.character_terms import has_word
 from longtail.training.formats.csr_builder import SparseRows
 from longtail.training.formats.documents import read_documents, recognised
-from longtail.training.formats.raw import RawDocument, Source
+from longtail.training.formats.raw import DocumentSource, RawDocument
 from longtail.training.runtime.progress import counted
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Split:
 
     def __init__(
         self,
-        source: Source,
+        source: DocumentSource,
         labels: Callable[[], LabelCatalogue],
         *,
         label_file: str | None,

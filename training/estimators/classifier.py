@@ -159,7 +159,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         model, scorer = self._loaded(), self._scorer
         found = _checked(texts)
-        if model.predictor.gives_probabilities(scorer):
+        if model.predictor.scorers.gives_probabilities(scorer):
             manifest = self.bundle_.manifest
             threshold = manifest.thresholds.get(scorer, _FALLBACK_THRESHOLD)
             predictions = self._passing(model, found, self._num_best, threshold)
@@ -181,7 +181,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             InvalidInputError: A text can't be labelled, or the scorer gives no probabilities.
         """
         model, scorer = self._loaded(), self._scorer
-        if not model.predictor.gives_probabilities(scorer):
+        if not model.predictor.scorers.gives_probabilities(scorer):
             raise InvalidInputError(
                 f"scorer {scorer!r} gives no probabilities: it was not calibrated, as there were "
                 "no held-out documents (fewer than 200 in all), or none with right and wrong ones "

@@ -56,12 +56,13 @@ def fit_short_texts(
         num_looked_for: As of `longtail.training.pipeline.dev_split.finish_on_dev`.
     """
     knots: list[int] = []
-    lines: dict[str, list[tuple[float, float]]] = {name: [] for name in predictor.calibrations}
+    calibrations = predictor.parts.calibrations
+    lines: dict[str, list[tuple[float, float]]] = {name: [] for name in calibrations}
     length = _SHORTEST
     while length < least_known_words:
         batch = predictor.read(cut(texts, length))
         pairs = score_pairs(predictor, batch, truth, 0, rank_best(predictor, batch))
-        found = _lines(pairs.of_first_labels(num_looked_for), predictor.calibrations)
+        found = _lines(pairs.of_first_labels(num_looked_for), calibrations)
         known = int(np.median(batch.word_counts[:, 1]))
         length *= 2
         if not found or known <= (knots or [0])[-1] or known >= least_known_words:

@@ -48,7 +48,7 @@ from longtail.training.formats.hashed_parts import part_of_document
 from longtail.training.formats.label_cells import label_key, labels_of_text, labels_of_value
 from longtail.training.formats.options import CorpusOptions
 from longtail.training.formats.pairs import grouped_rows
-from longtail.training.formats.raw import EmptyText, RawDocument, Source
+from longtail.training.formats.raw import DocumentSource, EmptyText, RawDocument
 
 _PEEKED = 100  # lines from which columns, and the form of labels, are told
 _PLAIN = ColumnNames(("text",), LABELS, "id")
@@ -60,7 +60,7 @@ class _EmptyTextError(DataError):
 
 
 def read_documents(
-    source: Source, is_label: IsLabel | None = None
+    source: DocumentSource, is_label: IsLabel | None = None
 ) -> Iterator[RawDocument | BadLine]:
     """Yield the documents of a split, line by line, and a problem for each line that breaks a rule.
 
@@ -94,7 +94,7 @@ def read_documents(
     )
 
 
-def columns_of(source: Source) -> ColumnNames:
+def columns_of(source: DocumentSource) -> ColumnNames:
     """Return the columns, or fields, that the documents of a split are read from.
 
     Raises:
@@ -112,7 +112,7 @@ def columns_of(source: Source) -> ColumnNames:
     return _PLAIN
 
 
-def recognised(source: Source) -> list[str]:
+def recognised(source: DocumentSource) -> list[str]:
     """Return what is recognised in the files of a split and not just read, for the log.
 
     Raises:
@@ -149,7 +149,7 @@ def _remarks_on_lists(rows: Iterable[Row], column: str) -> list[str]:
     return [f"cells of {column!r} are read as lists, as Python and pandas write them: ['a', 'b']"]
 
 
-def _documents(source: Source, is_label: IsLabel | None) -> Iterator[RawDocument | BadLine]:
+def _documents(source: DocumentSource, is_label: IsLabel | None) -> Iterator[RawDocument | BadLine]:
     form, options, path = source.form, source.options, source.paths[0]
     if form is EXTREME_CLASSIFICATION:
         return _parsed(json_rows(path), _parse_indexed)

@@ -135,7 +135,7 @@ class _Reader(io.RawIOBase):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DocumentSource:
     """Where the documents of a split lie, and how they are read.
 
     Attributes:

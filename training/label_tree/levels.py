@@ -15,6 +15,7 @@ from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
+from longtail.models.arguments import ignore
 from longtail.models.label_tree.arrays import depth_of, one_sided_biases
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.label_tree.splits import NodeBlock, split_nodes
@@ -54,7 +55,7 @@ def grow_tree(
     features: Float32[Tensor, "document k"],
     truth: Float32[csr_array, "document label"],
     regulariser: float,
-    progress: Callable[[int], object] = int,
+    progress: Callable[[int], object] = ignore,
 ) -> GrownTree:
     """Fit all nodes, from the root down.
 

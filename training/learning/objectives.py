@@ -110,6 +110,17 @@ class Objective(Protocol):
         ...
 
 
+def _drawn_cost(
+    objective: SampledObjective | MiningObjective,
+    pairs: Pairs,
+    score: Scorer,
+    generator: torch.Generator,
+) -> Float[Tensor, ""]:
+    """Draw negatives, score them and the positives, and return the mean loss."""
+    negatives = objective.distribution.draw(pairs, generator)
+    return objective.cost(pairs, negatives, score, generator)
+
+
 @dataclass(frozen=True, slots=True)
 class SampledObjective:
     """A pair loss over weighted negatives (Rawat et al. 2021, Eq. 7 and 8)."""
@@ -117,12 +128,7 @@ class SampledObjective:
     distribution: Distribution
     weight: Weight
     loss: PairLoss
-
-    def __call__(
-        self, pairs: Pairs, score: Scorer, generator: torch.Generator
-    ) -> Float[Tensor, ""]:
-        """Draw negatives, score them and the positives, and return the mean loss."""
-        return self.cost(pairs, self.distribution.draw(pairs, generator), score, generator)
+    __call__ = _drawn_cost
 
     def cost(
         self, pairs: Pairs, negatives: Negatives, score: Scorer, _: torch.Generator
@@ -145,12 +151,7 @@ class MiningObjective:
     distribution: Distribution
     loss: OrderedLoss
     rank_weights: Float32[Tensor, "1 rank"]
-
-    def __call__(
-        self, pairs: Pairs, score: Scorer, generator: torch.Generator
-    ) -> Float[Tensor, ""]:
-        """Draw negatives, score them and the positives, and return the mean loss."""
-        return self.cost(pairs, self.distribution.draw(pairs, generator), score, generator)
+    __call__ = _drawn_cost
 
     def cost(
         self, pairs: Pairs, negatives: Negatives, score: Scorer, _: torch.Generator

@@ -193,11 +193,11 @@ class DevSplit:
 
     def default(self, blending: Blending) -> DefaultScorer:
         """Return the default scorer."""
-        names = self.predictor.with_blending(blending.calibrations, blending.blends).scorers
+        blended = self.predictor.with_blending(blending.calibrations, blending.blends)
         choose = choose_default if self.heed is None else self.heed.default
         return kept(
             self.folder / "default.json",
-            lambda: choose(self._dev_ranking(), blending, names),
+            lambda: choose(self._dev_ranking(), blending, blended.scorers.names),
             lambda path: DefaultScorer(**read_json(path)),
             lambda path, chosen: write_json_durably(path, chosen._asdict()),
         )
@@ -217,7 +217,7 @@ class DevSplit:
         logger.info("dev split of %d documents:\n%s", evaluation.num_documents, table)
         return {
             name: {subset: dict(each.values) for subset, each in evaluation.scorers[name].items()}
-            for name in predictor.scorers
+            for name in predictor.scorers.names
         }
 
     def _fitted(

@@ -35,10 +35,10 @@ from longtail.ext.annif.schemas import (
 )
 from longtail.models.errors import RequestError
 from longtail.models.feedback import sha256_of
-from longtail.models.results import LabelScore
+from longtail.models.results import ScoredLabel
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.schemas.predict import PredictRequest
-from longtail.service.versions.serving import LoadedModel, Serving
+from longtail.service.versions.serving import ServedModel, Serving
 from longtail.service.web.answering import answer_request, score_of, written_off_the_loop
 from longtail.service.web.deps import Service, ServiceDep, media_type_of
 from longtail.service.web.feedback import store_feedback
@@ -71,7 +71,7 @@ class Project:
     """
 
     name: str
-    model: LoadedModel
+    model: ServedModel
     version: int | None
     scorer: str | None
     is_listed: bool
@@ -226,11 +226,11 @@ def _unescaped(value: bytes) -> bytes:
 
 
 def _named(
-    name: str, title: str, model: LoadedModel, version: int | None, *, lists_scorers: bool
+    name: str, title: str, model: ServedModel, version: int | None, *, lists_scorers: bool
 ) -> dict[str, Project]:
     """Return the project of a model and those of its scorers."""
     projects = {name: Project(title, model, version, None, is_listed=True)}
-    for scorer in model.predictor.scorers:
+    for scorer in model.predictor.scorers.names:
         projects[f"{name}-{scorer}"] = Project(
             f"{title}, {scorer}", model, version, scorer, is_listed=lists_scorers
         )
@@ -246,11 +246,12 @@ def _project(service: Service, project_id: str) -> Project:
 
 def _info(service: Service, project_id: str, project: Project) -> ProjectInfo:
     language = _language(service, project.model)
+    scorer = project.scorer or project.model.predictor.scorers.default
     return ProjectInfo(
         project_id=project_id,
         name=project.name,
         language=language,
-        backend=ProjectBackend(backend_id=project.scorer or project.model.predictor.default_scorer),
+        backend=ProjectBackend(backend_id=scorer),
         vocab=_vocabulary(service, project.model),
         vocab_language=language,
         is_trained=True,
@@ -258,13 +259,13 @@ def _info(service: Service, project_id: str, project: Project) -> ProjectInfo:
     )
 
 
-def _language(service: Service, model: LoadedModel) -> str:
+def _language(service: Service, model: ServedModel) -> str:
     """Return the language of a project: as the operator set it, else as the model tells."""
     shown = model.predictor.catalogue.shown_language
     return service.settings.language or shown or next(iter(model.languages), "en")
 
 
-def _vocabulary(service: Service, model: LoadedModel) -> Vocabulary:
+def _vocabulary(service: Service, model: ServedModel) -> Vocabulary:
     return Vocabulary(
         vocab_id=f"{NAME}-{model.version}",
         languages=sorted({_language(service, model), *model.predictor.catalogue.languages}),
@@ -325,7 +326,7 @@ def _feedback_of(document: IndexedDocument, version: int) -> FeedbackEntry:
     )
 
 
-def _suggestions(labels: Sequence[LabelScore], threshold: float) -> list[Suggestion]:
+def _suggestions(labels: Sequence[ScoredLabel], threshold: float) -> list[Suggestion]:
     return [
         Suggestion(uri=label.id, label=label.name, notation=None, score=score)
         for label in labels

@@ -23,6 +23,7 @@ from longtail.ext.editions.rows import (
     merged_sparse,
     with_merged_labels,
 )
+from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.edit.rewriting import (
@@ -67,7 +68,7 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitLabel:
     """A label that was split, and the documents that need new labels.
 
     Attributes:
@@ -105,7 +106,7 @@ class Applied:
     num_encoded: int
     can_find_new: bool
     merged: tuple[Merged, ...]
-    split: tuple[Split, ...]
+    split: tuple[SplitLabel, ...]
     unknown: tuple[str, ...]
     present: tuple[str, ...]
 
@@ -118,7 +119,7 @@ def apply_changes(
     bundle: Bundle,
     changes: VocabularyChanges,
     fit_rows: FitRows | None = None,
-    progress: Callable[[int], object] = int,
+    progress: Callable[[int], object] = ignore,
 ) -> tuple[Callable[[Path], Manifest], Applied]:
     """Return what writes a bundle with changes of its vocabulary, for `Registry.publish`.
 
@@ -248,7 +249,7 @@ class _Application:
             present=self._changed.present,
         )
 
-    def _split(self) -> tuple[Split, ...]:
+    def _split(self) -> tuple[SplitLabel, ...]:
         rows = sorted(self._changed.split)
         documents: Sequence[tuple[str, ...]] = [()] * len(rows)
         if self._memory is not None and rows:
@@ -256,5 +257,5 @@ class _Application:
         found = []
         for row, ids in zip(rows, documents, strict=True):
             label = self.catalogue[row]
-            found.append(Split(label.id, label.replaced_by, label.training_count, ids))
+            found.append(SplitLabel(label.id, label.replaced_by, label.training_count, ids))
         return tuple(found)

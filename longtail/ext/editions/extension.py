@@ -20,7 +20,7 @@ from longtail.training.commands.logs import configure_logging
 from longtail.training.options import OverwriteOption, RegistryOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
-    from longtail.ext.editions.applying import Applied, Split
+    from longtail.ext.editions.applying import Applied, SplitLabel
     from longtail.ext.editions.changes import VocabularyChanges
     from longtail.models.bundle.bundle import Bundle
 
@@ -170,7 +170,7 @@ def _print_applied(applied: Applied, made: int, number: int) -> None:
         )
     _print_more(len(applied.merged))
     for split in applied.split[:_MAX_IDS]:
-        print(f"Split: {split.id} into {_listed(split.by)}. {_documents_of(split)}")
+        print(f"SplitLabel: {split.id} into {_listed(split.by)}. {_documents_of(split)}")
     _print_more(len(applied.split))
     if applied.unknown:
         print(f"Not in this version: {_listed(applied.unknown)}.")
@@ -178,7 +178,7 @@ def _print_applied(applied: Applied, made: int, number: int) -> None:
         print(f"New, and there already: {_listed(applied.present)}.")
 
 
-def _documents_of(split: Split) -> str:
+def _documents_of(split: SplitLabel) -> str:
     """Return what is to be done with the documents of a split label."""
     if not split.training_count:
         return "No training document carried it."

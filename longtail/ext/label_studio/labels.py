@@ -18,7 +18,7 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import Listed, Text
 from longtail.service.schemas.feedback import MAX_LABELS
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 
 _MAX_CHOSEN = 3 * MAX_LABELS
 """Accepted, added and proposed."""
@@ -107,7 +107,7 @@ class ControlLabels:
         )
 
 
-def labels_of(config: str, model: LoadedModel) -> ControlLabels:
+def labels_of(config: str, model: ServedModel) -> ControlLabels:
     """Return the first control whose choices are all labels of a model.
 
     Raises:
@@ -120,7 +120,7 @@ def labels_of(config: str, model: LoadedModel) -> ControlLabels:
     return known[1]
 
 
-def _find_labels(config: str, model: LoadedModel) -> ControlLabels:
+def _find_labels(config: str, model: ServedModel) -> ControlLabels:
     browser = browser_of(model.predictor)
     problems = []
     for control in controls_of(config):
@@ -144,12 +144,12 @@ def browser_of(predictor: Predictor) -> LabelBrowser:
     """Return the browser of a model's labels; it is made once."""
     browser = _browsers.get(predictor)
     if browser is None:
-        browser = LabelBrowser(predictor.catalogue, predictor.selector.hierarchy)
+        browser = LabelBrowser(predictor.catalogue, predictor.scorers.selector.hierarchy)
         _browsers[predictor] = browser
     return browser
 
 
-def taxonomy_items(model: LoadedModel, path: Sequence[str], query: str) -> list[TaxonomyItem]:
+def taxonomy_items(model: ServedModel, path: Sequence[str], query: str) -> list[TaxonomyItem]:
     """Return what stands right below a path, or else the labels that a query finds.
 
     Raises:

@@ -42,12 +42,12 @@ from longtail.ext.label_studio.schemas import (
 )
 from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.results import LabelScore, Prediction
+from longtail.models.results import Prediction, ScoredLabel
 from longtail.service.engine.queries import Query as EngineQuery
 from longtail.service.schemas.base import Version, schemas_of
 from longtail.service.schemas.feedback import FeedbackEntry, NewLabel
 from longtail.service.schemas.predict import PredictRequest
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 from longtail.service.web.answering import answer_request, score_of
 from longtail.service.web.deps import Service, ServiceDep, require_known_query
 from longtail.service.web.feedback import replace_feedback, writer_of
@@ -210,7 +210,7 @@ def event_schemas() -> dict[str, Any]:
     return {"StudioEvent": {"description": about, "anyOf": names}, **schemas_of(*kinds)}
 
 
-def _default_model(service: Service) -> LoadedModel:
+def _default_model(service: Service) -> ServedModel:
     """Return who answers where no version is named; never a canary, whose labels may be others."""
     serving = service.manager.serving()
     return serving.models[serving.default]
@@ -220,7 +220,7 @@ async def _predicted(
     request: Request,
     service: Service,
     labels: ControlLabels,
-    model: LoadedModel,
+    model: ServedModel,
     texts: Sequence[str],
 ) -> PredictedTasks:
     """Return the labels of each text, asked for as many at a time as a request may have."""
@@ -253,7 +253,7 @@ async def _predicted(
 
 
 def _predicted_task(
-    labels: ControlLabels, model: LoadedModel, found: Sequence[LabelScore]
+    labels: ControlLabels, model: ServedModel, found: Sequence[ScoredLabel]
 ) -> PredictedTask:
     control = labels.control
     region = PredictedRegion(
@@ -269,7 +269,7 @@ def _predicted_task(
     )
 
 
-def _options_of(labels: ControlLabels, model: LoadedModel, service: Service) -> dict[str, Any]:
+def _options_of(labels: ControlLabels, model: ServedModel, service: Service) -> dict[str, Any]:
     """Return what a control asks for about a text."""
     control, catalogue = labels.control, model.predictor.catalogue
     most, wanted = service.settings.max_k, min(control.num_labels, len(catalogue))
@@ -360,7 +360,7 @@ def _judged(
     project: StudioProject,
     labels: ControlLabels,
     predicted: Iterable[tuple[str, ...]],
-    model: LoadedModel,
+    model: ServedModel,
     max_characters: int,
 ) -> FeedbackEntry | None:
     """Return what an annotation says of the labels of a text; None where it says nothing.

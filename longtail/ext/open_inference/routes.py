@@ -25,7 +25,7 @@ from longtail.ext.open_inference.tensors import (
 )
 from longtail.service.schemas.base import Answer
 from longtail.service.schemas.predict import PredictRequest
-from longtail.service.versions.serving import LoadedModel
+from longtail.service.versions.serving import ServedModel
 from longtail.service.web.answering import answer_request, written_off_the_loop
 from longtail.service.web.deps import Service, ServiceDep
 from longtail.service.web.encodings import accepts_gzip
@@ -231,7 +231,7 @@ def _check_name(model: str) -> None:
         raise KindError(_NO_MODEL, f"there is no model {model[:100]!r}; the only one is {MODEL!r}")
 
 
-def _loaded(service: Service, model: str, version: str) -> LoadedModel:
+def _loaded(service: Service, model: str, version: str) -> ServedModel:
     """Return the model of a version named in a path."""
     _check_name(model)
     if version == "current":

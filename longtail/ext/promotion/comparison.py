@@ -51,7 +51,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ArmComparison:
     """Both versions, by all measures.
 
     Attributes:
@@ -91,7 +91,7 @@ class Comparison:
 
 def compare_arms(
     canary: Arm, default: Arm, slow_bound_s: float, rules: PromotionRules
-) -> Comparison:
+) -> ArmComparison:
     """Compare what was counted since the canary began.
 
     The measures share the significance of the rules, so that an equal canary is called worse in
@@ -110,7 +110,7 @@ def compare_arms(
         return Measure(name, first, second, rate_difference(first, second, level), margin)
 
     slow = f"answers slower than {slow_bound_s:g} s"
-    return Comparison(
+    return ArmComparison(
         canary.requests,
         (
             measure("requests that fail", rules.failure_margin, *map(_failed, both)),

@@ -131,7 +131,7 @@ def answer(
     is_label = ranking.labels != NO_LABEL
     labels = np.where(is_label, numbering.rows_of(predictor.catalogue)[ranking.labels], NO_LABEL)
     padding = ((0, 0), (0, K - options.k))
-    calibration = predictor.calibrations.get(predictor.default_scorer)
+    calibration = predictor.parts.calibrations.get(predictor.scorers.default)
     probabilities = None
     if calibration is not None:
         probabilities = np.where(is_label, probabilities_of(calibration, ranking.scores), np.nan)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from longtail.ext.promotion.arms import Arm, read_arms
-from longtail.ext.promotion.comparison import Comparison, compare_arms
+from longtail.ext.promotion.comparison import ArmComparison, compare_arms
 from longtail.ext.promotion.decision import Decision, Pair
 from longtail.ext.promotion.log import PromotionLog
 from longtail.ext.promotion.rules import PromotionRules
@@ -299,7 +299,7 @@ class CanaryWatch:
         self._log.append(event, {**self._pair.to_json(), **fields, **rules})
 
 
-def _grounds(compared: Comparison) -> tuple[str, ...]:
+def _grounds(compared: ArmComparison) -> tuple[str, ...]:
     return tuple(f"not worse for certain: {each.in_words()}" for each in compared.measures)
 
 

@@ -60,10 +60,10 @@ def main() -> None:
     command = command_of(chosen)
     rankings = chosen.work / "leaderboard"
     rankings.mkdir(parents=True, exist_ok=True)
-    for scorer in chosen.scorers or predictor.scorers:
+    for scorer in chosen.scorers or predictor.scorers.names:
         test = rankings / f"{chosen.json.stem}-{scorer}.txt"
         milliseconds = write_ranking(predictor, bundle, dataset, scorer, test)
-        is_default = " (default)" if scorer == predictor.default_scorer else ""
+        is_default = " (default)" if scorer == predictor.scorers.default else ""
         about = {"name": f"{chosen.title}: {scorer}", "version": f"longtail {version}",
                  "settings": f"chosen on dev by the run{is_default}", "seeds": [0]}  # fmt: skip
         costs = training_costs(chosen.work) | {"milliseconds": milliseconds}
@@ -101,8 +101,8 @@ def write_ranking(
     ]
     seconds = time.process_time() - started
     ranking = Ranking.joined(parts)
-    if scorer in predictor.calibrations:
-        scores = probabilities_of(predictor.calibrations[scorer], ranking.scores)
+    if scorer in predictor.parts.calibrations:
+        scores = probabilities_of(predictor.parts.calibrations[scorer], ranking.scores)
         ranking = Ranking(ranking.labels, scores.astype(np.float32))
     write(ranking, bundle, dataset, path)
     return 1000 * seconds / len(ranking.labels)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.results import ScoredLabel
 from longtail.service.web.answering import score_of
 
 SUGGEST = "/v1/projects/longtail/suggest"
@@ -62,8 +63,8 @@ def test_limits_of_the_service_hold(open_client):
     assert "limit is 6; expected 0 to 5" in too_deep.json()["detail"]
 
 
-def test_scores_without_probability_become_their_sigmoid(fake_label_score):
-    scores = [score_of(fake_label_score(0, "a", "a", x, None)) for x in (-1e4, -1.0, 0.0, 1.0, 1e4)]
+def test_scores_without_probability_become_their_sigmoid():
+    scores = [score_of(ScoredLabel("a", "a", x, None)) for x in (-1e4, -1.0, 0.0, 1.0, 1e4)]
     assert scores == pytest.approx([0, 0.268941421, 0.5, 0.731058579, 1])
     assert scores == sorted(scores)
 

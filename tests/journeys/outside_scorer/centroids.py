@@ -15,7 +15,7 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from longtail.models.results import CarryingDocument, Evidence
+from longtail.models.results import Evidence, SimilarDocument
 from longtail.models.scorers.sparse import SparseModel
 
 CENTROIDS = "centroids"
@@ -69,9 +69,7 @@ class CentroidScorer(Scorer):
         cosines = self._cosines(batch)[text]
         return {
             label: Evidence(
-                documents=(
-                    CarryingDocument(self._model.nearest[label], float(cosines[label]), 1.0),
-                )
+                documents=(SimilarDocument(self._model.nearest[label], float(cosines[label]), 1.0),)
             )
             for label in labels
             if cosines[label] > 0

@@ -48,13 +48,14 @@ def test_the_parts_of_every_scorer_add_up_to_its_score(predictor, tail_dial, cor
                 TEXTS, k=NUM_LABELS, scorer=scorer, correction=chosen, tail_dial=tail_dial
             )
         ]
-        for scorer in predictor.scorers
+        for scorer in predictor.scorers.names
         for chosen in {correction, None}
     }
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         found = predictor.predict(TEXTS, k=3, scorer=scorer, explain=True, **asked)
         for row, prediction in enumerate(found):
-            for label, why in zip(prediction.labels, prediction.explanations, strict=True):
+            for label in prediction.labels:
+                why = label.explanation
                 own = next(parts for parts in why.scores if parts.scorer == scorer)
                 assert own.score == label.score
                 for parts in why.scores:
@@ -68,7 +69,8 @@ def test_the_parts_of_every_scorer_add_up_to_its_score(predictor, tail_dial, cor
 def test_each_part_is_what_it_says(predictor):
     options = {"k": NUM_LABELS, "scorer": "linear", "tail_dial": 2.0, "explain": True}
     (found,) = predictor.predict(TEXTS[:1], **options)
-    for label, why in zip(found.labels, found.explanations, strict=True):
+    for label in found.labels:
+        why = label.explanation
         parts = {each.scorer: each for each in why.scores}
         base = score_of(predictor, 0, label.index, "linear", correction="none")
         tree = score_of(predictor, 0, label.index, "linear") - base
@@ -140,11 +142,12 @@ def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
 def test_a_label_is_described_by_all_that_is_known_of_it(predictor, parts):
     found = predictor.describe(1)
     assert (found.index, found.label) == (1, parts.catalogue[1])
-    assert found.scorers == predictor.scorers
+    assert found.scorers == predictor.scorers.names
     assert predictor.describe(2).scorers == KNOWING_ALL
     assert len(found.nearest) == NUM_NEAREST
-    assert 1 not in {near.index for near in found.nearest}
-    assert all(near.name == parts.catalogue[near.index].name for near in found.nearest)
+    assert "L1" not in {near.id for near in found.nearest}
+    names = {label.id: label.name for label in parts.catalogue}
+    assert all(near.name == names[near.id] for near in found.nearest)
     similarities = [near.similarity for near in found.nearest]
     assert similarities == sorted(similarities, reverse=True)
     weights = [keyword.weight for keyword in found.keywords]

@@ -29,7 +29,7 @@ def test_a_label_is_explained_by_id_or_name(model):
     found = model.explain(TEXTS[0], label.name)
     assert found == model.explain(TEXTS[0], label.id, scorer="sparse")
     (expected,) = model.predictor.predict(TEXTS[:1], k=1, explain=True)
-    assert found.sparse == expected.explanations[0].sparse
+    assert found.tokens == expected.labels[0].explanation.tokens
     assert "<td>token</td>" in found._repr_html_()
     assert model.describe(label.id).label.name == label.name
     with pytest.raises(DataError, match="unknown label 'nothing'"):

@@ -67,7 +67,7 @@ def stored(sparse_parts, sparse_manifest, memory, tmp_path):
 
 
 def test_labels_of_the_nearest_documents_come_first(predictor):
-    assert predictor.scorers[-1] == "neighbours"
+    assert predictor.scorers.names[-1] == "neighbours"
     batch = predictor.read(TEXTS)
     ranking = predictor.rank(batch, OPTIONS)
     assert ranking.labels[:, 0].tolist() == [0, 4, NO_LABEL, 6]
@@ -117,12 +117,12 @@ def test_documents_that_carried_a_label_are_told(predictor, memory):
     scorer = NeighboursScorer(memory, predictor.catalogue.log_priors)
     batch = predictor.read(TEXTS)
     found = scorer.carried_by(batch, 0, 0)
-    assert [each.document_id for each in found] == ["doc-0", "doc-1"]
+    assert [each.id for each in found] == ["doc-0", "doc-1"]
     assert found[0].similarity > found[1].similarity > 0
     assert sum(each.share for each in found) == pytest.approx(1)
     weights = np.exp(np.array([each.similarity for each in found]) / 0.2)
     assert [each.share for each in found] == pytest.approx((weights / weights.sum()).tolist())
-    assert [each.document_id for each in scorer.carried_by(batch, 0, 3)] == ["doc-1"]
+    assert [each.id for each in scorer.carried_by(batch, 0, 3)] == ["doc-1"]
     assert scorer.carried_by(batch, 0, 5) == scorer.carried_by(batch, 2, 0) == []
 
 

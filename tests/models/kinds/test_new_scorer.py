@@ -17,13 +17,13 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
-from longtail.models.results import Evidence, NameMatch, SparseParts, TokenPart
+from longtail.models.results import Evidence, FoundName, TokenContribution, TokenExplanation
 
 TEXTS = ["a river policy", "the law and the river", "nothing"]
 NUM_LABELS = 7
 TOY = "toy"
-NAMED = NameMatch("toy", is_own_name=True, manner="phrase", count=1, in_title=False)
-OF_TOY = SparseParts((TokenPart("river", 1.0, ((2, 7),)),), rest=0.0, bias=0.0)
+NAMED = FoundName("toy", is_own_name=True, manner="phrase", count=1, in_title=False)
+OF_TOY = TokenExplanation((TokenContribution("river", 1.0, ((2, 7),)),), rest=0.0, bias=0.0)
 
 
 class MatrixSource:
@@ -60,7 +60,7 @@ class ToyScorer(Scorer):
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
-    ) -> Mapping[int, SparseParts]:
+    ) -> Mapping[int, TokenExplanation]:
         if batch.texts[text] == "nothing":
             return {}
         return dict.fromkeys(labels, OF_TOY)
@@ -89,7 +89,7 @@ def predictor(parts, request, monkeypatch):
 
 
 def test_a_new_scorer_ranks_predicts_and_is_explained(predictor):
-    assert predictor.scorers[-1] == TOY
+    assert predictor.scorers.names[-1] == TOY
     options = RankingOptions(NUM_LABELS, TOY, explain=True)
     batch = predictor.read(TEXTS)
     ranking = predictor.rank(batch, options)
@@ -98,12 +98,10 @@ def test_a_new_scorer_ranks_predicts_and_is_explained(predictor):
     first, _, last = predictor.predict_batch(batch, options)
     assert [label.index for label in first.labels] == ranking.labels[0].tolist()
     assert {label.probability for label in first.labels} == {None}
-    tokens = {
-        label.index: why.sparse for label, why in zip(first.labels, first.explanations, strict=True)
-    }
+    tokens = {label.index: label.explanation.tokens for label in first.labels}
     # The sparse model comes first, and does not know two of the labels.
     assert {label for label, of_label in tokens.items() if of_label == OF_TOY} == {2, 5}
-    scores = {parts.scorer: parts.score for parts in first.explanations[0].scores}
+    scores = {parts.scorer: parts.score for parts in first.labels[0].explanation.scores}
     assert scores[TOY] == 2
     assert (last.num_tokens, last.num_text_tokens, last.truncated) == (1, 1, False)
     assert TOY in predictor.describe(2).scorers

@@ -13,7 +13,7 @@ from longtail.models.label_tree import corrected_top_k
 from longtail.models.label_tree.arrays import depth_of, one_sided_biases
 from longtail.models.label_tree.corrected_top_k import (
     CorrectedSource,
-    Correction,
+    IndexCorrection,
     corrected_sources,
 )
 from longtail.models.label_tree.kernels import log_prob_of_all_leaves
@@ -96,8 +96,8 @@ class Problem:
         return found
 
     @property
-    def bound(self) -> tuple[Correction, np.ndarray, np.ndarray]:
-        return Correction(self.index, self.tree), self.vectors, self.vectors
+    def bound(self) -> tuple[IndexCorrection, np.ndarray, np.ndarray]:
+        return IndexCorrection(self.index, self.tree), self.vectors, self.vectors
 
 
 def assert_same(found: Ranking, wanted: Ranking) -> None:
@@ -183,7 +183,7 @@ def test_the_device_path_with_filters_and_a_tail_dial(as_on_gpu):
     for dial in (0.0, 1.5):
         queries = np.hstack([problem.vectors, np.full((3, 1), -dial, np.float32)])
         sources = corrected_sources(
-            Correction(problem.index, problem.tree), queries, problem.vectors
+            IndexCorrection(problem.index, problem.tree), queries, problem.vectors
         )
         everything = np.tile(problem.index.labels, (3, 1))
         scores = sources[0].score(np.arange(3), everything)
@@ -225,7 +225,7 @@ def test_a_gpu_answers_as_a_cpu_does(size, tied):
     """But for float64's logarithms, which libraries round differently in the last place."""
     problem = Problem(size, seed=size, tied=tied)
     index = InnerProductIndex(problem.index.vectors, problem.index.labels, device="cuda")
-    bound = Correction(index, problem.tree), problem.vectors, problem.vectors
+    bound = IndexCorrection(index, problem.tree), problem.vectors, problem.vectors
     found, wanted = rank([corrected_sources(*bound)], SUM, 5, size), problem.brute_force(5)
     assert_all_close(found.scores, wanted.scores, rtol=1e-6)
     if not tied:

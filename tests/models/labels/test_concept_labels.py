@@ -3,7 +3,7 @@
 from longtail.models.labels.catalogue import Label, with_names_of_parents
 from longtail.models.labels.concepts import labels_of, without_deprecated
 from longtail.models.labels.files import OWN_FORM, form_of, read_label_file
-from longtail.models.vocabulary.concept import Concept, LeftOut, Vocabulary
+from longtail.models.vocabulary.concept import Concept, ConceptVocabulary, LeftOutStatements
 
 RICH = Concept(
     "u:r",
@@ -22,7 +22,7 @@ CONCEPTS = (
     Concept("u:y", notations=("7",)),
     Concept("u:z"),
 )
-VOCABULARY = Vocabulary(CONCEPTS, 2, LeftOut(unknown_broader=3))
+VOCABULARY = ConceptVocabulary(CONCEPTS, 2, LeftOutStatements(unknown_broader=3))
 TURTLE = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <u:a> skos:prefLabel "A"@en, "Ä"@fi ; skos:broader <u:b> .
 <u:b> skos:prefLabel "B"@en ; skos:broader <u:a> .

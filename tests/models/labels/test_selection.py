@@ -159,8 +159,8 @@ def test_every_scorer_ranks_as_its_full_ranking_filtered(
     monkeypatch.setattr(exhaustive, "_SHARE", 1 if up_to else 10**9)
     selection = LabelSelector(predictor.catalogue).select(label_filter)
     assert selection is not None
-    for scorer in predictor.scorers:
-        for correction in {"none", predictor.correction_of(scorer)}:
+    for scorer in predictor.scorers.names:
+        for correction in {"none", predictor.scorers.correction_of(scorer)}:
             options = {"scorer": scorer, "correction": correction, "tail_dial": tail_dial}
             everything = predictor.predict(TEXTS, k=NUM_LABELS, **options)
             for k in (1, 3, NUM_LABELS):

@@ -134,7 +134,7 @@ def test_given_labels_get_the_gains_that_they_are_ranked_by(predictor, scorer):
 
 def test_explanations_tell_the_scores_without_the_aim(predictor):
     (found,) = predictor.predict(["river law"], k=1, scorer="sparse", aim="coverage", explain=True)
-    parts = {each.scorer: each for each in found.explanations[0].scores}["sparse"]
+    parts = {each.scorer: each for each in found.labels[0].explanation.scores}["sparse"]
     assert parts.score == pytest.approx(parts.base + parts.correction + parts.tail_dial)
     assert parts.score != found.labels[0].score
 

@@ -199,7 +199,7 @@ def test_what_can_not_be_answered_is_refused(
 
 
 def test_the_default_scorer_is_the_bundles(bundle: Bundle, parts: ModelParts) -> None:
-    assert Predictor.of_bundle(bundle, device="cpu").default_scorer == "retrieval"
+    assert Predictor.of_bundle(bundle, device="cpu").scorers.default == "retrieval"
     other = Predictor(parts, default_scorer="sparse", device="cpu")
     assert other.predict(TEXTS) == other.predict(TEXTS, scorer="sparse")
 
@@ -244,7 +244,8 @@ def sparse_predictor(sparse_parts: ModelParts) -> Predictor:
 def test_the_sparse_model_alone_predicts_what_it_predicts_in_company(
     predictor: Predictor, sparse_predictor: Predictor
 ) -> None:
-    assert (sparse_predictor.scorers, sparse_predictor.default_scorer) == (("sparse",), "sparse")
+    scorers = sparse_predictor.scorers
+    assert (scorers.names, scorers.default) == (("sparse",), "sparse")
     assert sparse_predictor.predict(TEXTS, k=4) == predictor.predict(TEXTS, k=4, scorer="sparse")
 
 
@@ -294,8 +295,9 @@ def test_the_code_for_gpus_answers_as_that_for_cpus(
     parts: ModelParts, predictor: Predictor, as_on_gpu: None, index: IndexName, dial: float
 ) -> None:
     there = Predictor(parts, device="cpu", index=index)
-    assert {choice.index for choice in there.index_choices.values()} == {index}
-    assert "sparse" not in there.index_choices and "retrieval" in there.index_choices
-    for scorer in predictor.scorers:
+    choices = there.scorers.index_choices
+    assert {choice.index for choice in choices.values()} == {index}
+    assert "sparse" not in choices and "retrieval" in choices
+    for scorer in predictor.scorers.names:
         options: dict[str, Any] = {"k": 4, "scorer": scorer, "tail_dial": dial}
         assert there.predict(TEXTS, **options) == predictor.predict(TEXTS, **options)

@@ -3,11 +3,11 @@
 import random
 
 from longtail.models.vocabulary.assembling import assemble
-from longtail.models.vocabulary.concept import CONCEPT, Concept, Facts, Vocabulary
+from longtail.models.vocabulary.concept import CONCEPT, Concept, ConceptVocabulary, Facts
 from longtail.models.vocabulary.inspection import hierarchy_of
 
 
-def random_vocabulary(rng) -> Vocabulary:
+def random_vocabulary(rng) -> ConceptVocabulary:
     facts: Facts = {str(i): [("type", CONCEPT, None)] for i in range(rng.randrange(1, 12))}
     for about in facts.values():
         for _ in range(rng.randrange(3)):

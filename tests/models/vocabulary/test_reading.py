@@ -7,7 +7,7 @@ import socket
 import pyoxigraph
 import pytest
 
-from longtail.models.vocabulary.concept import Concept, Vocabulary
+from longtail.models.vocabulary.concept import Concept, ConceptVocabulary
 from longtail.models.vocabulary.reading import is_vocabulary_file, read_vocabulary
 from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
 from tests.models.vocabulary.conftest import refusal, written
@@ -82,7 +82,7 @@ def test_what_is_written_reads_as_it_was(tmp_path):
             "u:a", {"": texts()[0]}, {"en-gb": texts()}, {"x-toolonglanguage": texts()}, texts(),
             {"fi": texts()}, broader=("u:b",), replaced_by=("u:b",), is_deprecated=True,
         )  # fmt: skip
-        vocabulary = Vocabulary((concept, Concept("u:b", narrower=("u:a",))))
+        vocabulary = ConceptVocabulary((concept, Concept("u:b", narrower=("u:a",))))
         for name, lines in {"w.nt": ntriples_lines, "w.ttl": turtle_lines}.items():
             again = written(tmp_path, "\n".join(lines(vocabulary)), name)
             assert read_vocabulary(again).concepts == vocabulary.concepts

@@ -2,6 +2,8 @@
 
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,8 +21,9 @@ class Predictor:
     batch_tokens: int = 100
     padding_cost: float = 1.0
 
-    def needs_encoder(self, scorer: str) -> bool:
-        return scorer != "sparse"
+    @property
+    def scorers(self) -> Any:
+        return SimpleNamespace(needs_encoder=lambda scorer: scorer != "sparse")
 
 
 @dataclass(frozen=True)

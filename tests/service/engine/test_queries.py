@@ -1,5 +1,7 @@
 """What becomes of the fields of a request."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from longtail.models.options import RankingOptions
@@ -11,7 +13,7 @@ from longtail.service.schemas.base import Options
 @pytest.mark.parametrize(("given", "k"), [({}, 3), ({"k": 5}, 5), ({"k": 2}, 2)])
 def test_only_a_k_that_nobody_asked_for_is_at_most_the_number_of_labels(given, k):
     class Model:
-        default_scorer = "sparse"
+        scorers = SimpleNamespace(default="sparse")
         catalogue = range(3)
 
     assert options_for(Options(**given), Model(), LabelSets()) == RankingOptions(k, "sparse")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
-from typing import ClassVar
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,7 +31,7 @@ def serve(open_client, make_loader, fake_predictor):
     """Start a service whose model was fitted to a reviewer on the loopback."""
 
     class Reviewed(fake_predictor):
-        fitted: ClassVar = {REVIEW.name: FITTED}
+        parts = SimpleNamespace(fitted={REVIEW.name: FITTED})
 
     def start(server, **settings):
         given = {"reviewer": "rerank", "review_address": server.url} | settings

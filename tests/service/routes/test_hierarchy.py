@@ -30,7 +30,7 @@ def client(open_client, make_loader, fake_predictor):
                 for label in self.catalogue
             )
             self.label_search = LabelSearch(self.catalogue)
-            self.selector = LabelSelector(self.catalogue)
+            self.scorers.selector = LabelSelector(self.catalogue)
 
     with open_client(make_loader(predictor_class=Arranged)) as client:
         yield client

@@ -203,7 +203,7 @@ def test_labels_have_their_quality_and_come_with_the_lowest_precision_first(
         [0, 2, 3, 0, 1, 0, 0, 0],
     )
     figures = LabelFigures(*map(np.array, (true, predicted, right)))
-    monkeypatch.setattr(fake_predictor, "fitted", {LABEL_FIGURES.name: figures})
+    monkeypatch.setitem(fake_predictor.parts.fitted, LABEL_FIGURES.name, figures)
     assert client.get("/v1/models").json()["models"][-1]["has_label_quality"]
     found = client.get("/v1/labels", params={"sort": "precision", "query": "label"}).json()[
         "labels"

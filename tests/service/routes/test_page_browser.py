@@ -9,7 +9,8 @@ from csv import reader as csv_reader
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import parse_qsl
 
 import httpx
@@ -22,16 +23,15 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.results import (
     AnswerWarning,
-    BlendPart,
-    CarryingDocument,
-    Evidence,
-    Explanation,
+    BlendedScorer,
+    FoundName,
     Keyword,
-    NameMatch,
+    LabelExplanation,
     NearLabel,
-    ScoreParts,
-    SparseParts,
-    TokenPart,
+    ScoreExplanation,
+    SimilarDocument,
+    TokenContribution,
+    TokenExplanation,
 )
 from longtail.service.errors import QueueFullError
 from longtail.service.feedback.store import FeedbackStore
@@ -190,9 +190,10 @@ def page_loader(make_loader, fake_predictor):
             ]
             labels = sorted(labels, key=lambda label: -label.score)[:k]
             is_explained = options.get("explain", False)
-            why = tuple(explanation(text, label.index) for label in labels if is_explained)
+            if is_explained:
+                labels = [replace(x, explanation=explanation(text, x.index)) for x in labels]
             warnings = (WARNING,) if "doubtful" in text else ()
-            return replace(found, labels=tuple(labels), explanations=why, warnings=warnings)
+            return replace(found, labels=tuple(labels), warnings=warnings)
 
     return make_loader(predictor_class=Dialled)
 
@@ -204,20 +205,18 @@ def page(browser, open_server, page_loader):
         yield browser
 
 
-def explanation(text: str, index: int) -> Explanation:
+def explanation(text: str, index: int) -> LabelExplanation:
     start = text.find("oil")
     spans = ((start, start + 3),) if start >= 0 else ()
-    return Explanation(
-        sparse=SparseParts((TokenPart(HOSTILE, 0.5, spans),), rest=0.25, bias=-1.0),
+    return LabelExplanation(
+        tokens=TokenExplanation((TokenContribution(HOSTILE, 0.5, spans),), rest=0.25, bias=-1.0),
         keywords=(Keyword(HOSTILE, 2.0),),
-        nearest=(NearLabel(1, "L1", HOSTILE, 0.75),),
+        nearest=(NearLabel("L1", HOSTILE, 0.75),),
         training_count=COUNTS[index],
-        scores=(ScoreParts("retrieval", 1.0, base=0.5, correction=0.25, tail_dial=0.25),),
-        evidence=Evidence(
-            name=NameMatch(HOSTILE, is_own_name=False, manner="phrase", count=2, in_title=True),
-            documents=(CarryingDocument(HOSTILE, similarity=0.5, share=0.75),),
-            blend=(BlendPart("sparse", weight=1.5, contribution=-0.25),),
-        ),
+        scores=(ScoreExplanation("retrieval", 1.0, base=0.5, correction=0.25, tail_dial=0.25),),
+        name=FoundName(HOSTILE, is_own_name=False, manner="phrase", count=2, in_title=True),
+        documents=(SimilarDocument(HOSTILE, similarity=0.5, share=0.75),),
+        blend=(BlendedScorer("sparse", weight=1.5, contribution=-0.25),),
     )
 
 
@@ -316,7 +315,7 @@ def test_accepted_labels_come_first_and_a_line_says_which_to_check(
     browser, open_server, page_loader
 ):
     class Promising(page_loader.predictor_class):
-        fitted: ClassVar = {PROMISES.name: (PROMISE,)}
+        parts = SimpleNamespace(fitted={PROMISES.name: (PROMISE,)})
 
         def _ranked(self, text: str, found: Any, k: int, options: dict[str, Any]) -> Any:
             found = super()._ranked(text, found, k, options)
@@ -325,7 +324,9 @@ def test_accepted_labels_come_first_and_a_line_says_which_to_check(
             is_likely = "olive" in text
             labels = [replace(x, accepted=is_likely and x.index == 2) for x in found.labels]
             reason = None if is_likely else "below-threshold"
-            return replace(found, labels=tuple(labels), abstained_because=reason)
+            return replace(
+                found, labels=tuple(labels), abstained=not is_likely, abstained_because=reason
+            )
 
     page_loader.predictor_class = Promising
     with open_server(page_loader) as url:

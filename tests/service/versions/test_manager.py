@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from longtail.models.errors import NotReadyError
-from longtail.service.versions.serving import Canary, LoadedModel, ModelManager, Serving
+from longtail.service.versions.serving import Canary, ModelManager, ServedModel, Serving
 
 
 def model(version):
-    return LoadedModel(version, f"digest {version}", SimpleNamespace())
+    return ServedModel(version, f"digest {version}", SimpleNamespace())
 
 
 def serving(*versions, default=1, current=None, **options):

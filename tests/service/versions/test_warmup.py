@@ -65,8 +65,8 @@ def test_a_scorer_that_finds_nothing_at_all_fails_the_trial(predictor):
 @pytest.mark.parametrize("reads", [False, True])
 @pytest.mark.parametrize("scorer", ["names", "neighbours", "fast", "ensemble"])
 def test_what_only_lists_what_it_finds_may_find_nothing(predictor, scorer, reads):
-    predictor.scorers = (scorer,)
-    predictor.needs_encoder = lambda asked: asked == "ensemble" and reads
+    predictor.scorers.names = (scorer,)
+    predictor.scorers.needs_encoder = lambda asked: asked == "ensemble" and reads
     predictor.predict = lambda texts, **_: [SimpleNamespace(labels=())] * len(texts)
     if scorer == "ensemble" and reads:
         with pytest.raises(LongtailError, match="found no label"):

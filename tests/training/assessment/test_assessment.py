@@ -58,7 +58,7 @@ def test_every_scorer_and_both_baselines_are_measured(found, predictor, dataset)
 
 def test_rankings_are_those_that_the_predictor_serves(found, predictor, dataset):
     text = next(dataset.split("test").texts())
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         [served] = predictor.predict([text], k=10, scorer=scorer)
         ranked = found.rankings[scorer].labels[0]
         assert [label.index for label in served.labels] == ranked.tolist()
@@ -80,9 +80,9 @@ def test_a_tail_dial_ranks_as_the_predictor_does_and_stands_in_the_names(predict
 
 def test_an_aim_ranks_as_the_predictor_does_and_stands_in_the_names(predictor, dataset):
     found = assess(predictor, dataset, "dev", num_training_documents=60, aim="rare_labels")
-    assert list(found.rankings) == [f"{name}, aim rare_labels" for name in predictor.scorers]
+    assert list(found.rankings) == [f"{name}, aim rare_labels" for name in predictor.scorers.names]
     batch = predictor.read(list(dataset.split("dev").texts()))
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         wanted = predictor.rank(batch, RankingOptions(k=10, scorer=scorer, aim="rare_labels"))
         ranked = found.rankings[f"{scorer}, aim rare_labels"]
         assert np.array_equal(ranked.labels, wanted.labels)
@@ -109,7 +109,7 @@ def test_data_with_some_of_the_labels_is_measured_over_all_of_them(
     path.write_text("".join(line for i, line in enumerate(lines) if i in used))
     some = assess(predictor, open_dataset(copied_corpus), "test", num_training_documents=60)
     assert some.evaluation.num_labels == len(lines) > len(used)
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         assert some.evaluation.scorers[scorer] == found.evaluation.scorers[scorer]
 
 
@@ -203,7 +203,7 @@ def test_within_a_band_only_its_labels_compete(predictor, grown):
     every = np.tile(np.arange(len(predictor.catalogue)), (len(texts), 1))
     gains = 1 / np.log2(np.arange(10) + 2)
     measured = 0
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         scores = predictor.score(predictor.read(texts), every, RankingOptions(scorer=scorer))
         for band, (least, most) in FREQUENCY_BINS.items():
             counts = enumerate(predictor.catalogue.training_counts)

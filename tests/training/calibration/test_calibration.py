@@ -9,7 +9,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 from longtail.training.calibration.fit import fit_calibration
 from longtail.training.calibration.reliability import (
-    Share,
+    LabelGroup,
     measure_bands,
     measure_reliability,
     report_reliability,
@@ -154,5 +154,5 @@ def test_bands_tell_mean_probability_share_of_right_and_error_by_frequency():
         assert found[name].confident.count == is_in.sum()
         assert found[name].confident.precision == pytest.approx(right[is_in].mean())
     assert found["0"].calibration_error > 0.4 > 0.1 > found["2-9"].calibration_error
-    assert found["100+"].best == Share(0, None, None) == found["100+"].confident
+    assert found["100+"].best == LabelGroup(0, None, None) == found["100+"].confident
     assert found["100+"].calibration_error is None

@@ -52,7 +52,7 @@ def test_the_weights_of_a_document_sum_to_the_number_of_labels(pairs, predictor)
 
 def test_scores_are_those_of_the_predictor(pairs, predictor, split):
     batch = predictor.read(list(split.texts()))
-    for name in predictor.scorers:
+    for name in predictor.scorers.names:
         found = predictor.score(batch, pairs.labels, RankingOptions(scorer=name))
         np.testing.assert_array_equal(pairs.scores[name], found)
 

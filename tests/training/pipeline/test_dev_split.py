@@ -54,7 +54,7 @@ def test_every_scorer_ranks_once_and_the_blends_last(dev, monkeypatch):
     monkeypatch.setattr(Predictor, "rank", counted)
     dev.metrics(dev.blending(BLENDS))
     assert len(ranked) == len(set(ranked))
-    assert {name for name, _ in ranked} == {*dev.predictor.scorers, "ensemble", "fast"}
+    assert {name for name, _ in ranked} == {*dev.predictor.scorers.names, "ensemble", "fast"}
     assert {name for name, _ in ranked[-2:]} == {"ensemble", "fast"}
 
 

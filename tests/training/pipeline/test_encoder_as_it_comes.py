@@ -97,7 +97,7 @@ def test_the_nearest_documents_are_the_evidence(predictor, parts):
     told = predictor.explain(batch, best[:, :1].tolist(), options)
     for text in range(len(TEXTS)):
         near = {memory.ids[row] for row in nearest.documents[text] if row != NO_LABEL}
-        found = {each.document_id for each in told[text][0].evidence.documents}
+        found = {each.id for each in told[text][0].documents}
         assert found and found <= near
 
 

@@ -68,7 +68,7 @@ def test_explanations_point_into_the_text_that_was_sent(marked):
     text = "<p>Eine Gie&szlig;<b>kanne</b>"
     predictor = Predictor.of_bundle(marked, device="cpu")
     (found,) = predictor.predict([text], scorer="sparse", k=1, explain=True)
-    spans = {part.token: part.spans for part in found.explanations[0].sparse.tokens}
+    spans = {part.token: part.spans for part in found.labels[0].explanation.tokens.tokens}
     ((start, stop),) = spans["gießkanne"]
     assert text[start:stop] == "Gie&szlig;<b>kanne"
 

@@ -197,7 +197,7 @@ def test_names_that_one_part_of_the_documents_does_not_teach(
     config = changed(tiny_config, scorers=["sparse", "names", "ensemble"], held_out_dev=0.5)
     bundle = train_in(tmp_path, config, copied_corpus).bundle
     scorers = ("sparse", "ensemble") if failing == 1 else ("sparse", "names", "ensemble")
-    assert bundle.manifest.scorers == Predictor.of_bundle(bundle).scorers == scorers
+    assert bundle.manifest.scorers == Predictor.of_bundle(bundle).scorers.names == scorers
     assert set(bundle.manifest.metrics["dev"]) == set(scorers)
     assert len(calls) == failing  # what was not learned first is not tried again
 
@@ -355,7 +355,7 @@ def test_the_ensembles_weights_and_every_calibration_are_published(trained):
 
 def test_all_scorers_of_a_published_bundle_give_probabilities(trained):
     predictor = Predictor.of_bundle(trained.bundle, device="cpu")
-    for scorer in predictor.scorers:
+    for scorer in predictor.scorers.names:
         (found,) = predictor.predict(["fish and the sea"], scorer=scorer)
         probabilities = [label.probability for label in found.labels]
         assert all(0 < each < 1 for each in probabilities)
