@@ -80,9 +80,9 @@ def encoded_label_texts(
         progress: Called with a number of texts whenever so many have been encoded.
     """
     # These bring PyTorch, which no bundle without an encoder needs.
+    from longtail.models.encoders.bert import load_tokenizer
     from longtail.models.encoders.dual_encoder import encode_all
     from longtail.models.encoders.families import num_positions
-    from longtail.models.encoders.pretrained import load_tokenizer
     from longtail.models.encoders.tokens import tokenize_texts
     from longtail.models.parts.dense_storage import read_dual_encoder
 

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from transformers import PretrainedConfig, PreTrainedModel
 
 from longtail.models.encoders.families import AutoClass, num_positions
+from longtail.models.encoders.types import Transformer, is_transformer
 from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.errors import ConfigError
 
@@ -53,13 +53,13 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line[:200]}"
 
 
-def num_token_ids(transformer: PreTrainedModel) -> int:
+def num_token_ids(transformer: Transformer) -> int:
     """Return how many token ids the encoder has embeddings for."""
     embeddings: Any = transformer.get_input_embeddings()
     return int(embeddings.weight.shape[0])
 
 
-def check_size(config: PretrainedConfig, auto_class: AutoClass, folder: Path) -> None:
+def check_size(config: Any, auto_class: AutoClass, folder: Path) -> None:
     """Refuse a configuration of a model that is far larger than its files.
 
     Weights that the files lack are made, so that a number in `config.json` could take any memory.
@@ -78,9 +78,7 @@ def check_size(config: PretrainedConfig, auto_class: AutoClass, folder: Path) ->
         described = f"{num_layers} layers"
     else:
         with torch.device("meta"):  # makes no numbers
-            model: PreTrainedModel = auto_class.from_config(  # type: ignore[no-untyped-call]
-                config, trust_remote_code=False
-            )
+            model: Transformer = auto_class.from_config(config, trust_remote_code=False)
         numbers = sum(each.numel() for each in (*model.parameters(), *model.buffers()))
         if 4 * numbers <= _MAX_GROWTH * num_bytes + _FREE_BYTES:
             return
@@ -91,7 +89,7 @@ def check_size(config: PretrainedConfig, auto_class: AutoClass, folder: Path) ->
     )
 
 
-def check_padding_id(transformer: PreTrainedModel, pad_id: int, folder: Path) -> None:
+def check_padding_id(transformer: Transformer, pad_id: int, folder: Path) -> None:
     """Refuse a tokenizer that pads with a token for which the encoder has no embedding.
 
     Raises:
@@ -105,7 +103,7 @@ def check_padding_id(transformer: PreTrainedModel, pad_id: int, folder: Path) ->
         )
 
 
-def check_weights(transformer: PreTrainedModel, missing: Collection[str], folder: Path) -> None:
+def check_weights(transformer: Transformer, missing: Collection[str], folder: Path) -> None:
     """Refuse files that lack most of an encoder's weights, which would start at random.
 
     A few may be missing: many files are without the pooler that BERT has behind its last layer.
@@ -122,7 +120,7 @@ def check_weights(transformer: PreTrainedModel, missing: Collection[str], folder
         )
 
 
-def check_last_layer(transformer: PreTrainedModel, folder: Path) -> None:
+def check_last_layer(transformer: Transformer, folder: Path) -> None:
     """Refuse a model that can't read token ids alone, or has no vector for each.
 
     Args:
@@ -154,7 +152,7 @@ def check_last_layer(transformer: PreTrainedModel, folder: Path) -> None:
         )
 
 
-def is_causal(transformer: PreTrainedModel) -> bool:
+def is_causal(transformer: Transformer) -> bool:
     """Return whether a model reads from left to right, so that its first token sees no other.
 
     Args:
@@ -166,7 +164,7 @@ def is_causal(transformer: PreTrainedModel) -> bool:
     return not bool((first - second).norm() > _LEAST_DIFFERENCE * first.norm())
 
 
-def check_pooling(transformer: PreTrainedModel, head: VectorHead, folder: Path) -> None:
+def check_pooling(transformer: Transformer, head: VectorHead, folder: Path) -> None:
     """Refuse to take the first token of a text for its vector where that token sees no other.
 
     Args:
@@ -202,7 +200,7 @@ def usable_dtype(transformer: nn.Module, dtype: torch.dtype, *, is_chosen: bool)
     Raises:
         ConfigError: It can't compute in the dtype, which a setting asks for.
     """
-    if not isinstance(transformer, PreTrainedModel):
+    if not is_transformer(transformer):
         return dtype
     failure = failure_in(transformer, dtype)
     if failure is None:
@@ -215,7 +213,7 @@ def usable_dtype(transformer: nn.Module, dtype: torch.dtype, *, is_chosen: bool)
     return torch.float32
 
 
-def failure_in(transformer: PreTrainedModel, dtype: torch.dtype) -> str | None:
+def failure_in(transformer: Transformer, dtype: torch.dtype) -> str | None:
     """Return why an encoder whose weights are turned into a dtype can't be used; None: it can."""
     if dtype == torch.float32:
         return None
@@ -229,7 +227,7 @@ def failure_in(transformer: PreTrainedModel, dtype: torch.dtype) -> str | None:
     return None if hidden.isfinite().all() else "its vectors are not finite numbers"
 
 
-def _trial_batch(transformer: PreTrainedModel) -> dict[str, Tensor]:
+def _trial_batch(transformer: Transformer) -> dict[str, Tensor]:
     """Return two texts of the same first token, and no other in common."""
     config = transformer.config
     num_ids = num_token_ids(transformer)
@@ -241,7 +239,7 @@ def _trial_batch(transformer: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def _last_layer(
-    transformer: PreTrainedModel,
+    transformer: Transformer,
     batch: dict[str, Tensor],
     weights: Mapping[str, Tensor] | None = None,
 ) -> Tensor:

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from longtail.models.arguments import ignore
 from longtail.models.encoders.check import num_token_ids
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
 from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer
 from longtail.models.encoders.tokens import TokenBatch, TokenizedTexts
+from longtail.models.encoders.types import Transformer, is_transformer
 from longtail.models.encoders.vector_head import VectorHead, pooled
 from longtail.models.names import Pooling
 
@@ -36,7 +36,7 @@ class DualEncoder(nn.Module):
 
     def __init__(
         self,
-        transformer: PreTrainedModel,
+        transformer: Transformer,
         head: VectorHead = DEPL_HEAD,
         dim: int | None = None,
     ) -> None:
@@ -51,7 +51,7 @@ class DualEncoder(nn.Module):
         super().__init__()
         self.transformer = transformer
         self.head = head
-        is_whole = isinstance(transformer, PreTrainedModel)
+        is_whole = is_transformer(transformer)
         self.num_token_ids = num_token_ids(transformer) if is_whole else sys.maxsize
         hidden_dim = int(transformer.config.hidden_size)
         self.dim = hidden_dim if dim is None else dim

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from torch import nn
-from transformers import AutoModel, AutoModelForTextEncoding, PretrainedConfig, PreTrainedModel
-from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
+from longtail.models.encoders.types import Transformer
 from longtail.models.errors import ConfigError
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
@@ -21,15 +21,19 @@ _READS_PIECES = "sentencepiece"
 BERT_LIKE = ("bert", "camembert", "roberta", "xlm-roberta")
 """Model types of BERT's architecture."""
 
-AutoClass = type[AutoModel] | type[AutoModelForTextEncoding]
+AutoClass = Any
+"""`AutoModel` of Transformers, or `AutoModelForTextEncoding`."""
 
 
-def auto_class_of(config: PretrainedConfig, folder: Path) -> AutoClass:
+def auto_class_of(config: Any, folder: Path) -> AutoClass:
     """Return what loads the encoder of a configuration: of T5 and its kin, the encoder half.
 
     Raises:
         ConfigError: It is an encoder-decoder whose encoder half can't be saved and loaded alone.
     """
+    from transformers import AutoModel, AutoModelForTextEncoding
+    from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
+
     if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:  # others than T5: the same as below
         return AutoModelForTextEncoding
     if not getattr(config, "is_encoder_decoder", False):
@@ -64,7 +68,7 @@ def check_tokenizer_files(folder: Path) -> None:
         )
 
 
-def num_positions(transformer: PreTrainedModel) -> int:
+def num_positions(transformer: Transformer) -> int:
     """Return how many tokens, special ones included, the encoder has positions for.
 
     Families that count positions from the padding id + 1 (RoBERTa and its kin) declare the padding

@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear, scaled_dot_product_attention
-from transformers import PreTrainedModel
 
 from longtail.models.encoders.families import BERT_LIKE
 from longtail.models.encoders.tokens import TokenBatch
+from longtail.models.encoders.types import is_transformer
 
 _MAX_TOKENS = 256
 """Of a text whose attention is computed by matrix products, whose gradients are the faster ones;
@@ -35,11 +35,11 @@ def can_pack(transformer: nn.Module, batch: TokenBatch) -> bool:
 
     Not where layers are computed twice to save memory, which the transformer does by itself.
     """
-    if not isinstance(transformer, PreTrainedModel) or batch.ids.device.type != "cpu":
+    if not is_transformer(transformer) or batch.ids.device.type != "cpu":
         return False
     names = ("is_activation_checkpointing", "is_gradient_checkpointing")  # the latter of before
-    name = next(each for each in names if hasattr(transformer, each))
-    return transformer.config.model_type in BERT_LIKE and not getattr(transformer, name)
+    name = next((each for each in names if hasattr(transformer, each)), "")
+    return transformer.config.model_type in BERT_LIKE and not getattr(transformer, name, False)
 
 
 def last_layer(transformer: Any, batch: TokenBatch) -> Float[Tensor, "batch token dim"]:

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, TokenizersBackend
-from transformers.utils import logging as transformers_logging
 
 from longtail.models.bundle.bundle import file_info
 from longtail.models.encoders.check import check_last_layer, check_size, check_weights, is_causal
 from longtail.models.encoders.families import auto_class_of, check_tokenizer_files
+from longtail.models.encoders.types import Tokenizer, Transformer
 from longtail.models.errors import ConfigError
 from longtail.models.extras import PACKAGED_ENCODER
 from longtail.models.names import Precision
@@ -75,12 +72,14 @@ def find_encoder(name: str) -> EncoderSource:
                          sha256=_sha256_of_weights(folder, name))  # fmt: skip
 
 
-def load_tokenizer(folder: Path) -> TokenizersBackend:
+def load_tokenizer(folder: Path) -> Tokenizer:
     """Return the tokenizer of an encoder, set to neither pad nor cut; it can run no code.
 
     Raises:
         ConfigError: The folder has none, it knows no words, or it is not one of the fast ones.
     """
+    from transformers import AutoTokenizer, TokenizersBackend
+
     check_tokenizer_files(folder)
     tokenizer = AutoTokenizer.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
@@ -101,20 +100,23 @@ def load_tokenizer(folder: Path) -> TokenizersBackend:
     return tokenizer
 
 
-def load_transformer(folder: Path) -> PreTrainedModel:
+def load_transformer(folder: Path) -> Transformer:
     """Return an encoder in float32, in evaluation mode; nothing of it can run code.
 
     Raises:
         ConfigError: The model can't serve as an encoder of texts (see
             `longtail.models.encoders.check`).
     """
+    from transformers import AutoConfig
+    from transformers.utils import logging as transformers_logging
+
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # noise
     safely: Any = {"local_files_only": True, "trust_remote_code": False}
     config = AutoConfig.from_pretrained(folder, **safely)
     config._attn_implementation = None  # else a file could name a package of native code
     auto_class = auto_class_of(config, folder)
     check_size(config, auto_class, folder)
-    transformer: PreTrainedModel
+    transformer: Transformer
     transformer, found = auto_class.from_pretrained(
         folder,
         **safely,
@@ -158,7 +160,7 @@ def _has_bfloat16() -> bool:
     return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
 
 
-def num_leading(tokenizer: TokenizersBackend) -> int:
+def num_leading(tokenizer: Tokenizer) -> int:
     """Return how many special tokens stand before a text: 1 in BERT ([CLS]), 0 in T5."""
     is_special = tokenizer.backend_tokenizer.encode("a").special_tokens_mask
     return is_special.index(0) if 0 in is_special else 1
@@ -182,6 +184,9 @@ def _packaged() -> EncoderSource:
 
 
 def _fetch(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
     try:
         return Path(snapshot_download(name, allow_patterns=list(_HUB_PATTERNS)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 from torch import Tensor
-from transformers import TokenizersBackend
 
 from longtail.models.encoders.pretrained import num_leading
+from longtail.models.encoders.types import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _boundaries(counts: Int64[np.ndarray, count]) -> Int64[np.ndarray, boundary]
 
 
 def tokenize_texts(
-    tokenizer: TokenizersBackend, texts: Sequence[str], max_tokens: int, prefix: str = ""
+    tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int, prefix: str = ""
 ) -> TokenizedTexts:
     """Return the token ids of texts, each cut to its first `max_tokens`.
 
@@ -160,7 +160,7 @@ def tokenize_texts(
     )
 
 
-def _num_known(tokenizer: TokenizersBackend, text: str) -> int:
+def _num_known(tokenizer: Tokenizer, text: str) -> int:
     """Return how many tokens of a text are neither special nor the unknown token.
 
     White space at its end is left out: tokenizers count it to the word behind.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float32
-from transformers import TokenizersBackend
 
 from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.encoders.types import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class DenseParts:
     """
 
     encoder: DualEncoder
-    tokenizer: TokenizersBackend
+    tokenizer: Tokenizer
     max_tokens: int
     label_vectors: Float32[np.ndarray, "label dim"]
     document_prefix: str = ""

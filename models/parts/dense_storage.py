@@ -10,9 +10,9 @@ from jaxtyping import Float32
 
 from longtail.models.bundle.bundle import ENCODER_FOLDER, Bundle
 from longtail.models.bundle.manifest import EncoderInfo
+from longtail.models.encoders.bert import load_encoder, load_tokenizer
 from longtail.models.encoders.check import check_padding_id, check_pooling
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.pretrained import load_tokenizer, load_transformer
 from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.errors import BundleCorruptError
 from longtail.models.matrices import ArrayRule, check_arrays
@@ -94,7 +94,7 @@ def read_dual_encoder(bundle: Bundle) -> DualEncoder:
     """
     head = _head(bundle)
     with reading(bundle, ENCODER_FOLDER):
-        transformer = load_transformer(bundle.encoder_folder)
+        transformer = load_encoder(bundle.encoder_folder)
         check_pooling(transformer, head, bundle.encoder_folder)
     with reading(bundle, _DUAL_ENCODER_FILE):
         arrays = bundle.tensors(_DUAL_ENCODER_FILE)

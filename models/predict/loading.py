@@ -75,12 +75,11 @@ def load_parts(
 
 def take_fastest_backend(encoder: DualEncoder) -> None:
     """Let the fastest backend that answers as a transformer on the CPU does replace it."""
-    from transformers import PreTrainedModel
-
     from longtail.models.encoders.cpu.backend import choose_backend
+    from longtail.models.encoders.types import is_transformer
 
     transformer = encoder.transformer
-    if isinstance(transformer, PreTrainedModel):
+    if is_transformer(transformer):
         backend = choose_backend(transformer)
         if backend is not None:
             encoder.transformer = backend  # type: ignore[assignment]  # only read from now on

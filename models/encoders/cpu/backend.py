@@ -16,17 +16,17 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from longtail.models.encoders.cpu.torch_internals import can_pack
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
 from longtail.models.encoders.families import num_positions
+from longtail.models.encoders.types import Transformer
 
 logger = logging.getLogger(__name__)
 
-_CHECKED = ((1, 3), (1, 40), (3, 12), (5, 33), (2, 130))
-"""Texts and tokens of the batches on which a backend is compared with the encoder, with padding and
-without."""
+_CHECKED = ((1, 3, False), (1, 40, True), (3, 12, True), (5, 33, False), (2, 130, True))
+"""Texts, tokens and whether there is padding, of the batches on which a backend is compared with
+the encoder."""
 
 _MAX_ERROR = 1.5
 """Distance from the vectors of float32 that a backend of other bits may have, as a multiple of the
@@ -38,7 +38,7 @@ own error is 0, that of `UnpaddedBert` is about 1e-6."""
 
 
 @torch.inference_mode()
-def choose_backend(transformer: PreTrainedModel) -> UnpaddedBert | None:
+def choose_backend(transformer: Transformer) -> UnpaddedBert | None:
     """Return the pass without padding; None where the transformer computes itself.
 
     Args:
@@ -57,7 +57,7 @@ def choose_backend(transformer: PreTrainedModel) -> UnpaddedBert | None:
     return None
 
 
-def _excess_error(transformer: PreTrainedModel, backend: UnpaddedBert) -> str | None:
+def _excess_error(transformer: Transformer, backend: UnpaddedBert) -> str | None:
     """Describe an output whose error against float32 exceeds what it may be; None if none does.
 
     That is `_MAX_ERROR` times the transformer's, or `_LEAST_ERROR` of the vectors' length. Errors
@@ -93,10 +93,9 @@ def _excess_error(transformer: PreTrainedModel, backend: UnpaddedBert) -> str | 
 
 def _checks(most_tokens: int) -> Iterator[dict[str, Tensor]]:
     """Yield batches that a backend is tried on."""
-    for num_texts, tokens in _CHECKED:
-        for is_padded in (False, True):
-            ids, mask = _batch(num_texts, min(tokens, most_tokens), is_padded=is_padded)
-            yield {"input_ids": ids, "attention_mask": mask}
+    for num_texts, tokens, is_padded in _CHECKED:
+        ids, mask = _batch(num_texts, min(tokens, most_tokens), is_padded=is_padded)
+        yield {"input_ids": ids, "attention_mask": mask}
 
 
 def _batch(num_texts: int, width: int, *, is_padded: bool) -> tuple[Tensor, Tensor]:

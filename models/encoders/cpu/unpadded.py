@@ -18,11 +18,10 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutput
 
 from longtail.models.encoders.cpu.torch_internals import held_outside_of_python, packed
 from longtail.models.encoders.families import BERT_LIKE
+from longtail.models.encoders.types import LastLayer, Transformer
 from longtail.models.errors import ConfigError
 
 PADDING_COST = 0.25
@@ -42,7 +41,7 @@ class UnpaddedBert(nn.Module):
         dtype: What it computes in.
     """
 
-    def __init__(self, transformer: PreTrainedModel) -> None:
+    def __init__(self, transformer: Transformer) -> None:
         """Take the weights of a transformer in float32 or bfloat16.
 
         Raises:
@@ -69,10 +68,10 @@ class UnpaddedBert(nn.Module):
 
     def forward(
         self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]
-    ) -> BaseModelOutput:
+    ) -> LastLayer:
         """Return the last layer, as the transformer itself does; zeros in place of padding."""
         hidden = self._states(input_ids, attention_mask, of_first=False)  # (batch, token, dim)
-        return BaseModelOutput(last_hidden_state=hidden)
+        return LastLayer(last_hidden_state=hidden)
 
     def first_states(
         self, input_ids: Int[Tensor, "batch token"], attention_mask: Int[Tensor, "batch token"]

@@ -106,7 +106,7 @@ def test_of_a_hub_encoder_all_that_is_needed_is_fetched_and_nothing_that_can_run
         asked[name] = allow_patterns
         return str(encoder_folder(tmp_path / "fetched", "model.safetensors"))
 
-    monkeypatch.setattr("longtail.models.encoders.pretrained.snapshot_download", fetch)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
     find_encoder("nobody/mine")
     files = HUB_FILES[kind]
     found = list(filter_repo_objects(files, allow_patterns=asked["nobody/mine"]))

@@ -198,7 +198,7 @@ def test_the_multilingual_encoder_of_the_hub_has_its_prefixes_under_all_of_its_n
         asked.append(name)
         return str(tiny_encoder)
 
-    monkeypatch.setattr("longtail.models.encoders.pretrained.snapshot_download", fetch)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
     if name == "a clone":
         name = str(shutil.copytree(tiny_encoder, tmp_path / "multilingual-e5-small"))
     source = find_encoder(name)
