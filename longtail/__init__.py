@@ -420,23 +420,18 @@ def _demo_command() -> Any:
     folder = typer.Option(Path("registry"), help="Folder of the registry.")
     run = typer.Option(Path("runs/demo"), help="Folder of the run's work.")
     number = typer.Option(8000, help="TCP port of the service.")
-    sparing = typer.Option(False, "--without-encoder", help="End with the first version.")
     serving = typer.Option(True, help="Go on serving at the end, until Ctrl-C.")
 
     def run_demo(
         registry: Path = folder,
         work: Path = run,
         port: int = number,
-        without_encoder: bool = sparing,
         serve: bool = serving,
     ) -> None:
         """Train, serve and measure a small model, and a better one while the first one serves."""
         from longtail.demo import demo
 
-        demo(
-            DEMO_DATA, registry, work, port,
-            without_encoder=without_encoder, keeps_serving=serve,
-        )  # fmt: skip
+        demo(DEMO_DATA, registry, work, port, keeps_serving=serve)
 
     return run_demo
 
