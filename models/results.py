@@ -230,6 +230,7 @@ class LabelScore:
             the tail dial or another correction has changed the scores.
         accepted: Whether it goes through without a person, by the promise of the query; None where
             the query has none.
+        scheme: The scheme that it was asked for as a label of; None where the query names none.
     """
 
     index: int
@@ -238,6 +239,7 @@ class LabelScore:
     score: float
     probability: float | None
     accepted: bool | None = None
+    scheme: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,8 +170,8 @@ def text_fields(prediction: Prediction) -> dict[str, Any]:
         for x in prediction.labels
     ]
     for label, scored in zip(labels, prediction.labels, strict=True):
-        if scored.accepted is not None:
-            label["accepted"] = scored.accepted
+        optional = {"accepted": scored.accepted, "scheme": scored.scheme}
+        label |= {name: value for name, value in optional.items() if value is not None}
     for label, why in zip(labels, prediction.explanations, strict=False):
         label["explanation"] = explanation_of(why)
     fields: dict[str, Any] = {
