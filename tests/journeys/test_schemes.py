@@ -72,7 +72,8 @@ def test_each_scheme_has_its_best_labels_by_every_scorer(model):
         asked = ASKED
         if model.predict(TEXTS[0], scorer=scorer).labels[0].probability is None:
             asked = {"topic": {"k": 3}, "genre": {"k": 2}}
-        for text, found in zip(TEXTS, model.predict(TEXTS, scorer=scorer, schemes=asked)):
+        answers = model.predict(TEXTS, scorer=scorer, schemes=asked)
+        for text, found in zip(TEXTS, answers, strict=True):
             for scheme, own in asked.items():
                 ids = [label.id for label in found.labels if label.scheme == scheme]
                 assert ids == best_of_scheme(model, text, scorer, scheme, **own), (scorer, text)

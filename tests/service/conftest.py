@@ -91,6 +91,7 @@ class FakeLabelScore:
     score: float
     probability: float | None
     accepted: bool | None = None
+    scheme: str | None = None
 
 
 @dataclass(frozen=True)
