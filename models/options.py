@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from types import NoneType
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from longtail.models.errors import RequestError
 from longtail.models.labels.filters import LabelFilter
@@ -47,6 +47,7 @@ class RankingOptions:
             label is marked. Not with an aim, which ranks labels by something else.
         label_filter: Whose labels are returned; None: all.
         explain: Whether to say why a text got each label; some milliseconds a label.
+        schemes: What to answer of each of several schemes instead (see `with_schemes`).
     """
 
     k: int = DEFAULT_K
@@ -58,6 +59,7 @@ class RankingOptions:
     accept: bool | float | str | None = None
     label_filter: LabelFilter | None = None
     explain: bool = False
+    schemes: tuple[RankingOptions, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no model could answer.
@@ -112,8 +114,37 @@ _FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "accept": ((bool, Real, str, NoneType), "true, false, a precision or the name of a promise"),
     "label_filter": ((LabelFilter, NoneType), "a LabelFilter or None"),
     "explain": ((bool,), "true or false"),
+    "schemes": ((tuple,), "options by `with_schemes`"),
 }
 """Types of the fields of `RankingOptions`, the usual one first, and what is expected in words."""
+
+
+_OF_A_SCHEME = ("k", "threshold", "accept")
+
+
+def with_schemes(
+    options: RankingOptions, schemes: Mapping[str, Mapping[str, Any]]
+) -> RankingOptions:
+    """Return options that ask for the best labels of each of several schemes.
+
+    Each scheme's labels are ranked among themselves, and a label of two of them is answered twice.
+
+    Args:
+        options: What holds of all schemes, and what a scheme leaves out.
+        schemes: By the name of the scheme, its own `k`, `threshold` and `accept`.
+
+    Raises:
+        RequestError: A scheme has another key, or a value is not as it should be.
+    """
+    parts = []
+    for name, given in schemes.items():
+        if unknown := [key for key in given if key not in _OF_A_SCHEME]:
+            raise RequestError(
+                f"schemes: {name!r} has {unknown[0]!r}; expected some of {', '.join(_OF_A_SCHEME)}"
+            )
+        only = replace(options.label_filter or LabelFilter(), scheme=name)
+        parts.append(replace(options, label_filter=only, explain=False, schemes=(), **given))
+    return replace(options, schemes=tuple(parts))
 
 
 def default_k(threshold: object, num_labels: int) -> int:

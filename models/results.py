@@ -189,6 +189,8 @@ class ScoredLabel(AnswerPart):
     accepted: bool | None = None
     """Whether it goes through without a person, by the promise of the request; only where `accept`
     names one. A review does not change it."""
+    scheme: str | None = None
+    """The scheme that it was found in; only where the request has `schemes`."""
     rank_before: int | None = None
     """Its rank before the review, from 1; only in a reviewed answer, whose `score` and
     `probability` are those after it."""

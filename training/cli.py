@@ -55,7 +55,10 @@ def add_commands(app: typer.Typer) -> None:
 def train(
     data: DataArgument,
     config: Annotated[
-        Path | None, typer.Option(help="YAML file of the run; see training/configs.")
+        Path | None,
+        typer.Option(
+            help="YAML file of the run; or full (fine-tuned), gpu, phrases, sparse or demo."
+        ),
     ] = None,
     registry: RegistryOption = DEFAULT_REGISTRY,
     work: Annotated[
@@ -64,10 +67,6 @@ def train(
     seed: Annotated[
         int | None, typer.Option(help="Replaces the seed of the configuration.")
     ] = None,
-    only_sparse: Annotated[
-        bool,
-        typer.Option("--only-sparse", help="Train the sparse model alone, without an encoder."),
-    ] = False,
     without_encoder: Annotated[
         bool,
         typer.Option(
@@ -100,7 +99,7 @@ def train(
     from longtail.training.runtime.claims import RUN_NAME
     from longtail.training.runtime.ray import checked_engine
 
-    settings = _settings(config, seed, only_sparse=only_sparse, without_encoder=without_encoder)
+    settings = _settings(config, seed, without_encoder=without_encoder)
     computing = checked_engine(engine, workers)
     seconds = None if budget is None else seconds_of(budget, "--budget")
     with _launched_processes() as processes:
@@ -140,22 +139,14 @@ def _launched_processes() -> AbstractContextManager[Processes | None]:
     return joined_processes()
 
 
-def _settings(
-    config: Path | None, seed: int | None, *, only_sparse: bool, without_encoder: bool
-) -> TrainingConfig:
+def _settings(config: Path | None, seed: int | None, *, without_encoder: bool) -> TrainingConfig:
     """Return the configuration of a run, with what options replace of it."""
-    from longtail.models.errors import ConfigError
     from longtail.models.files.outputs import check_readable_file
-    from longtail.models.names import SPARSE
-    from longtail.training.configuration.run import read_config
+    from longtail.training.configuration.run import file_of_config, read_config
 
-    if only_sparse and without_encoder:
-        raise ConfigError("--only-sparse and --without-encoder: choose one of the two")
     if config is not None:
-        check_readable_file(config, "--config")
+        check_readable_file(file_of_config(config), "--config")
     overrides: dict[str, Any] = {} if seed is None else {"seed": seed}
-    if only_sparse:
-        overrides["scorers"] = [SPARSE]
     settings = read_config(config, overrides)
     if without_encoder:
         settings = read_config(config, overrides | {"scorers": settings.encoder_free_scorers})

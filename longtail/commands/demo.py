@@ -12,16 +12,10 @@ def demo(
     registry: Annotated[Path, typer.Option(help="Folder of the registry.")] = Path("registry"),
     work: Annotated[Path, typer.Option(help="Folder of the run's work.")] = Path("runs/demo"),
     port: Annotated[int, typer.Option(help="TCP port of the service.")] = 8000,
-    without_encoder: Annotated[
-        bool, typer.Option("--without-encoder", help="End with the first version.")
-    ] = False,
     serve: Annotated[bool, typer.Option(help="Go on serving at the end, until Ctrl-C.")] = True,
 ) -> None:
     """Train, serve and measure a small model, and a better one while the first one serves."""
     from longtail.demo import DEMO_DATA
     from longtail.demo import demo as run
 
-    run(
-        DEMO_DATA, registry, work, port,
-        without_encoder=without_encoder, keeps_serving=serve,
-    )  # fmt: skip
+    run(DEMO_DATA, registry, work, port, keeps_serving=serve)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NoReturn, Unpack, overload
 
 from longtail.models.bundle.bundle import Bundle
@@ -12,7 +13,13 @@ from longtail.models.interface.given_texts import names_of_rows, texts_of
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.filters import LabelFilter
-from longtail.models.options import RankingKeywords, RankingOptions, default_k, ranking_options
+from longtail.models.options import (
+    RankingKeywords,
+    RankingOptions,
+    default_k,
+    ranking_options,
+    with_schemes,
+)
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import LABEL_COLUMNS, LabelExplanation, Prediction, cells_of
 from longtail.models.tables import frame_of, html_table
@@ -124,6 +131,7 @@ class LoadedModel:
         *,
         under: Sequence[str] = ...,
         language: str | None = ...,
+        schemes: Mapping[str, Mapping[str, Any]] = ...,
         **options: Unpack[RankingKeywords],
     ) -> Prediction: ...
 
@@ -134,6 +142,7 @@ class LoadedModel:
         *,
         under: Sequence[str] = ...,
         language: str | None = ...,
+        schemes: Mapping[str, Mapping[str, Any]] = ...,
         **options: Unpack[RankingKeywords],
     ) -> Predictions: ...
 
@@ -143,6 +152,7 @@ class LoadedModel:
         *,
         under: Sequence[str] = (),
         language: str | None = None,
+        schemes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
         **options: Unpack[RankingKeywords],
     ) -> Prediction | Predictions:
         """Return the best labels of a text, or of each of several.
@@ -152,6 +162,8 @@ class LoadedModel:
                 `text`, or with `title` and `content`. None of them blank.
             under: Ids of labels: only these and those below them in the vocabulary.
             language: Of the labels' names, where the vocabulary has them in it; None: the model's.
+            schemes: Of each of these schemes the best labels instead, by its own `k`, `threshold`
+                and `accept`, else those below: `{"topic": {"k": 3}, "genre": {}}`.
             **options: The fields of `RankingOptions`: k (5 by default, 50 with the threshold
                 "auto", or all of fewer), scorer,
                 threshold, correction, tail_dial, aim, accept, label_filter, explain.
@@ -171,6 +183,7 @@ class LoadedModel:
         if under:
             chosen = replace(asked.label_filter or LabelFilter(), under=tuple(under))
             asked = replace(asked, label_filter=chosen)
+        asked = with_schemes(asked, schemes)
         if isinstance(texts, str):
             return in_language(self._ranked(texts_of([texts]), asked)[0], self.labels, language)
         found = texts_of(texts)

@@ -44,6 +44,7 @@ class Label:
         is_retired: Whether a change of the vocabulary has taken it out of use: no scorer answers it
             any more, but it is still known by its id.
         replaced_by: Ids of the labels that are to be used instead of it.
+        scheme: Names of the schemes that it belongs to, such as "topic" or "genre".
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
@@ -60,6 +61,7 @@ class Label:
     is_deprecated: bool = False
     is_retired: bool = False
     replaced_by: tuple[str, ...] = ()
+    scheme: tuple[str, ...] = ()
 
 
 class LabelCatalogue:
@@ -139,6 +141,12 @@ class LabelCatalogue:
     @cached_property
     def _indices_by_name(self) -> _Rows:
         return _rows_by((label.name, row) for row, label in enumerate(self._labels))
+
+    @cached_property
+    def rows_of_schemes(self) -> Mapping[str, Int64[np.ndarray, member]]:
+        """The rows of each scheme's labels, rising; of a catalogue without schemes empty."""
+        pairs = ((name, row) for row, label in enumerate(self._labels) for name in label.scheme)
+        return {name: np.array(rows, dtype=np.int64) for name, rows in _rows_by(pairs).items()}
 
     def row_of_id(self, label_id: str) -> int | None:
         """Return the row of the label with this id; None where there is none."""

@@ -129,6 +129,7 @@ def _label(concept: Concept, ranks: Mapping[str, int]) -> Label:
         broader=concept.broader,
         is_deprecated=concept.is_deprecated,
         replaced_by=concept.replaced_by,
+        scheme=concept.scheme,
     )
 
 

@@ -5,8 +5,8 @@ has the fields `id`, `name` and, where given, `description`, `alternative_names`
 which are ids; in the form of the Extreme Classification Repository they are `uid`, `title`,
 `content`, `alt` and `parents`.
 Files of our own form may also have `names` (an object: preferred names by language), `notation`,
-`broader` (ids; `parents` are the same where they are not given), `is_deprecated` and `replaced_by`
-(ids).
+`broader` (ids; `parents` are the same where they are not given), `is_deprecated`, `replaced_by`
+(ids) and `scheme` (names of the schemes that the label belongs to).
 A list is a JSON list of strings, or one string with semicolons between. White space around ids
 and names does not count, and blank lines hold nothing.
 
@@ -57,7 +57,7 @@ class LabelForm:
         parents: Of the ids of broader labels.
         unread: Fields that may stand there and are not read.
         of_vocabularies: Further fields: preferred names by language, notation, ids of broader
-            labels, whether it is deprecated, ids of the labels that replace it.
+            labels, whether it is deprecated, ids of the labels that replace it, its schemes.
         is_strict: Whether a field of any other name is an error.
         is_indexed: Whether a label's index is its line, so that a blank line is an error: it would
             shift the labels below it.
@@ -87,7 +87,7 @@ OWN_FORM = LabelForm(
     "alternative_names",
     # What `longtail describe --all` writes besides.
     unread=("pseudo_description", "training_count", "keywords", "keywords_read", "is_retired"),
-    of_vocabularies=("names", "notation", "broader", "is_deprecated", "replaced_by"),
+    of_vocabularies=("names", "notation", "broader", "is_deprecated", "replaced_by", "scheme"),
 )
 REPOSITORY_FORM = LabelForm(
     "uid", "title", "content", "alt", unread=("ntrn",), is_strict=False, is_indexed=True
@@ -226,6 +226,7 @@ def _with_vocabulary_fields(label: Label, fields: Fields) -> Label:
         broader=broader,
         is_deprecated=_truth_of(fields, "is_deprecated"),
         replaced_by=_strings_of(fields, "replaced_by"),
+        scheme=_strings_of(fields, "scheme"),
     )
 
 

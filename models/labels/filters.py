@@ -47,6 +47,7 @@ class LabelFilter:
         exclude_set: Labels not to return besides `exclude`.
         under: Ids of labels: of all that is let through, only these and what stands below them in
             the vocabulary; empty: no such condition.
+        scheme: Of these, only the labels of this scheme; None: no such condition.
     """
 
     include: tuple[str, ...] | None = None
@@ -54,13 +55,14 @@ class LabelFilter:
     include_set: LabelSet | None = None
     exclude_set: LabelSet | None = None
     under: tuple[str, ...] = ()
+    scheme: str | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether it lets every label through."""
         includes_all = self.include is None and self.include_set is None
         excludes_none = not self.exclude and self.exclude_set is None
-        return includes_all and excludes_none and not self.under
+        return includes_all and excludes_none and not self.under and self.scheme is None
 
 
 def check_ids(ids: Iterable[str], known: Iterable[str], field: str) -> None:

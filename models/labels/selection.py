@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.filters import (
     LabelFilter,
@@ -55,7 +56,7 @@ class LabelSelector:
 
         Raises:
             RequestError: An id that the filter names is unknown, or all ids of the set to include
-                are.
+                are; or no label is of the scheme.
         """
         if requested is None or requested.is_empty:
             return self._in_use
@@ -70,6 +71,8 @@ class LabelSelector:
             is_selected[self._rows_of_set(requested.exclude_set)] = False
         if requested.under:
             is_selected &= self._is_under(requested.under)
+        if requested.scheme is not None:
+            is_selected &= self._is_of_scheme(requested.scheme)
         return Selection(is_selected & ~self._catalogue.is_retired)
 
     @cached_property
@@ -88,6 +91,17 @@ class LabelSelector:
         for row in self._rows(ids, "under"):
             is_under[self.hierarchy.below(row)] = True
         return is_under
+
+    def _is_of_scheme(self, name: str) -> Bool[np.ndarray, label]:
+        known = self._catalogue.rows_of_schemes
+        if name not in known:
+            there = ", ".join(map(repr, sorted(known)[:10])) or "none: its labels have no schemes"
+            raise RequestError(
+                f"schemes: this version has no label of {name[:100]!r}; expected some of {there}"
+            )
+        is_of_scheme = np.zeros(len(self._catalogue), dtype=bool)
+        is_of_scheme[known[name]] = True
+        return is_of_scheme
 
     def _rows(self, ids: Iterable[str], field: str) -> list[int]:
         rows = [self._catalogue.row_of_id(label_id) for label_id in ids]

@@ -11,7 +11,7 @@ from longtail.models.labels.catalogue import Label
 
 _COLUMNS = (
     "id", "name", "description", "alternative_names", "names", "notation", "broader",
-    "is_deprecated", "replaced_by",
+    "is_deprecated", "replaced_by", "scheme",
 )  # fmt: skip
 """What is written of a label that no model has seen; `parents` follow from `broader`."""
 

@@ -46,6 +46,9 @@ class Presenter:
             DataError: The vector of a text is not finite.
             LongtailError: A score is not finite.
         """
+        if options.schemes:
+            parts = [self.predict(batch, each) for each in options.schemes]
+            return [_joined(options.schemes, found) for found in zip(*parts, strict=True)]
         query = self._scorers.resolve(options)
         calibration = self._calibration(query)
         if options.threshold is not None and calibration is None:
@@ -191,6 +194,23 @@ class Presenter:
             f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
             "leave the threshold out" + (f", or use one of {others}" if others else "")
         )
+
+
+def _joined(schemes: Sequence[RankingOptions], found: Sequence[Prediction]) -> Prediction:
+    """Return the labels of all schemes as one answer, best first; they have the same scorer."""
+    labels = [
+        replace(label, scheme=None if each.label_filter is None else each.label_filter.scheme)
+        for each, of_scheme in zip(schemes, found, strict=True)
+        for label in of_scheme.labels
+    ]
+    reasons = [x.abstained_because for each, x in zip(schemes, found, strict=True) if each.accept]
+    return replace(
+        found[0],
+        labels=tuple(sorted(labels, key=lambda x: (-x.score, x.index))),
+        warnings=tuple(dict.fromkeys(x for of_scheme in found for x in of_scheme.warnings)),
+        abstained=all(reasons) if reasons else None,
+        abstained_because=reasons[0] if all(reasons) and reasons else None,
+    )
 
 
 def _checked(labels: tuple[ScoredLabel, ...], scorer: str) -> tuple[ScoredLabel, ...]:

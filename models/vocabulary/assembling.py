@@ -23,7 +23,7 @@ _RELATIONS = ("broader", "narrower", "related")
 _INVERSE = {"broader": "narrower", "narrower": "broader", "related": "related"}
 _REPLACEMENTS = ("replaced_by", "exact_matches")
 """Properties that may name what is used instead of a deprecated concept: the first that does."""
-_IS_IRI = frozenset({"type", "extended_names", *_RELATIONS, *_REPLACEMENTS})
+_IS_IRI = frozenset({"type", "extended_names", "scheme", *_RELATIONS, *_REPLACEMENTS})
 _EITHER = frozenset({"definitions"})
 """Properties whose objects may be texts or resources; only the texts are read."""
 _Relations: TypeAlias = dict[str, dict[str, set[str]]]
@@ -149,6 +149,7 @@ def _concept(
         related=tuple(sorted(relations["related"].pop(id_, ()))),
         is_deprecated=_is_deprecated(about),
         replaced_by=replacements.get(id_, ()),
+        scheme=tuple(sorted({x for name, x, kind in about if name == "scheme" and kind is None})),
     )
 
 

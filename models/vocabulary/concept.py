@@ -32,6 +32,7 @@ class Concept:
         is_deprecated: Whether it is no longer to be used (owl:deprecated).
         replaced_by: Ids of concepts of the same file that are to be used instead
             (dcterms:isReplacedBy; where a deprecated concept has none, its skos:exactMatch).
+        scheme: Ids of the schemes that it is in (skos:inScheme).
     """
 
     id: str
@@ -45,6 +46,7 @@ class Concept:
     related: tuple[str, ...] = ()
     is_deprecated: bool = False
     replaced_by: tuple[str, ...] = ()
+    scheme: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class ConceptVocabulary:
 Property: TypeAlias = Literal[
     "type", "names", "other_names", "hidden_names", "notations", "definitions", "broader",
     "narrower", "related", "deprecated", "replaced_by", "exact_matches", "extended_names",
+    "scheme",
 ]  # fmt: skip
 Fact: TypeAlias = tuple[Property, str, str | None]
 """A property, a text or an IRI, and the language: empty where a text has none, None for an IRI."""
@@ -133,6 +136,7 @@ PROPERTY_OF: Final[dict[str, Property]] = {
     f"{SKOS}narrower": "narrower",
     f"{SKOS}related": "related",
     f"{SKOS}exactMatch": "exact_matches",
+    f"{SKOS}inScheme": "scheme",
     DEPRECATED: "deprecated",
     REPLACED_BY: "replaced_by",
     f"{SKOS_XL}prefLabel": "extended_names",

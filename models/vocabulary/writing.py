@@ -69,6 +69,7 @@ def _statements(concept: Concept) -> Iterator[tuple[str, str]]:
     if concept.is_deprecated:
         yield DEPRECATED, f'"true"^^{_iri(_BOOLEAN)}'
     yield from ((REPLACED_BY, _iri(other)) for other in concept.replaced_by)
+    yield from ((f"{SKOS}inScheme", _iri(other)) for other in concept.scheme)
 
 
 def _iri(iri: str) -> str:

@@ -119,6 +119,10 @@ def predict(
             help="Id of a label: only it and the labels below it are returned; repeat it for more."
         ),
     ] = None,
+    schemes: Annotated[
+        str | None,
+        typer.Option(help='Best labels by scheme: {"topic": {"k": 5}, "genre": {"k": 2}}.'),
+    ] = None,
     language: Annotated[
         str | None,
         typer.Option(help="Of the labels' names, where the vocabulary has it."),
@@ -173,6 +177,7 @@ def predict(
         "include_set": include_set,
         "exclude_set": exclude_set,
         "under": under or None,
+        "schemes": schemes,
         "language": language,
         "explain": explain or None,
     }
@@ -254,8 +259,8 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
     from longtail.service.offline.predict import keywords_of
 
     computing, defaults = asked.computing, asked.defaults
-    if "explain" in defaults:
-        raise ConfigError("--explain: Parquet files have no column for it; ask with JSON lines")
+    if lacking := {"explain", "schemes"} & defaults.keys():
+        raise ConfigError(f"--{min(lacking)}: Parquet has no column for it; ask with JSON lines")
     form, target = form_of(Path(asked.target)), asked.target
     is_file = form == ".parquet" and not {*"*?["} & {*asked.source}
     if not is_file and form in {".parquet", ".jsonl", ".ndjson", ".csv", ".tsv"}:

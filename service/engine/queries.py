@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from longtail.models.errors import RequestError
-from longtail.models.options import RankingOptions, default_k
+from longtail.models.options import RankingOptions, default_k, with_schemes
 from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.label_sets import LabelSets
 from longtail.service.schemas.base import Options
@@ -53,7 +53,7 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
     """
     has_own_k = "k" in asked.model_fields_set
     label_filter = label_sets.filter_of(asked) if asked.filters_labels else None
-    return RankingOptions(
+    options = RankingOptions(
         k=asked.k if has_own_k else default_k(asked.threshold, len(predictor.catalogue)),
         scorer=predictor.scorers.default if asked.scorer is None else asked.scorer,
         threshold=asked.threshold,
@@ -64,6 +64,9 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
         label_filter=label_filter,
         explain=asked.explain,
     )
+    schemes = asked.schemes or {}
+    own = {name: each.model_dump(exclude_none=True) for name, each in schemes.items()}
+    return with_schemes(options, own)
 
 
 def check_query(query: Query, limits: Limits) -> None:
@@ -84,15 +87,16 @@ def check_query(query: Query, limits: Limits) -> None:
                 f"{limits.max_text_characters}; shorten it"
             )
     asked = query.asked
-    if asked.k > limits.max_k:
-        raise RequestError(f"k is {asked.k}; expected 1 to {limits.max_k}")
+    k = asked.num_labels
+    if k > limits.max_k:
+        raise RequestError(f"k is {k}; expected 1 to {limits.max_k}")
     num_labels = len(asked.include or ()) + len(asked.exclude) + len(asked.under)
     if num_labels > MAX_FILTER_LABELS:
         raise RequestError(
             f"include, exclude and under name {num_labels} labels; expected at most "
             f"{MAX_FILTER_LABELS}; let the service store them as a set, and name that"
         )
-    num_explained = asked.k * len(query.texts)
+    num_explained = k * len(query.texts)
     if asked.explain and num_explained > MAX_EXPLAINED_LABELS:
         raise RequestError(
             f"{num_explained} labels are to be explained (k times texts); expected at most "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from dataclasses import is_dataclass
@@ -117,6 +118,33 @@ Threshold = Annotated[
 """Least probability of a label."""
 
 
+def _object_of(value: object) -> object:
+    """Return the object that a string holds: a query and a command line have nothing else."""
+    if not isinstance(value, str):
+        return value
+    with suppress(ValueError, RecursionError):
+        return json.loads(value)
+    return value
+
+
+class SchemeOptions(BaseModel):
+    """What to answer of one scheme; fields that are absent are those of the request."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True
+    )
+
+    k: Annotated[WholeNumber, Field(ge=1)] | None = None
+    """Labels to return of the scheme."""
+    threshold: Threshold | None = None
+    """Least probability of its labels."""
+    accept: Accept | None = None
+    """Promise by which its labels are marked."""
+
+
+SchemeName = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
 class Options(BaseModel):
     """What to answer about a text."""
 
@@ -166,6 +194,17 @@ class Options(BaseModel):
     under: Listed[str] = Field(default_factory=list, examples=[["5360"]])
     """Ids of labels: only these are returned, and those that stand below them in the vocabulary, of
     what the fields above let through."""
+    schemes: (
+        Annotated[
+            dict[SchemeName, SchemeOptions],
+            Field(min_length=1, max_length=20),
+            BeforeValidator(_object_of),
+        ]
+        | None
+    ) = Field(None, examples=[{"topic": {"k": 5}, "genre": {"k": 2, "threshold": 0.5}}])
+    """Of each of these schemes the best labels, by its own `k`, `threshold` and `accept`, where a
+    label file has schemes. The answer is exact in each; every label says its `scheme`. Not together
+    with a review."""
     language: Annotated[str, Field(max_length=100)] | None = None
     """Language of the labels' names, one of the model's `languages`; a label that has no name in it
     keeps its own. Absent: the language that was chosen in training."""
@@ -173,6 +212,11 @@ class Options(BaseModel):
     """Whether to explain why each label was found."""
     version: Version | None = None
     """Model version, a number or `current`; the service's first where absent."""
+
+    @property
+    def num_labels(self) -> int:
+        """Labels to return for each text, of all schemes together."""
+        return sum(x.k or self.k for x in self.schemes.values()) if self.schemes else self.k
 
     @property
     def filters_labels(self) -> bool:

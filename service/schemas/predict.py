@@ -49,13 +49,15 @@ class PredictRequest(Options):
     review: bool | None = None
     """Whether the best labels of each text are sent to the reviewer of this service (a language
     model or a cross-encoder), whose scores then count beside the model's; absent: as the operator
-    has set it, false: never. Not together with `aim`, `tail_dial`, `correction` or `explain`."""
+    has set it, false: never. Not together with `aim`, `tail_dial`, `correction`, `explain` or
+    `schemes`."""
 
     @model_validator(mode="after")
     def _review_of_plain_scores(self) -> Self:
         if self.review and not self.can_be_reviewed:
             raise PydanticCustomError(
-                "review", "Leave out 'aim', 'tail_dial', 'correction' and 'explain', or 'review'"
+                "review",
+                "Leave out 'aim', 'tail_dial', 'correction', 'explain', 'schemes', or 'review'",
             )
         return self
 
@@ -63,7 +65,7 @@ class PredictRequest(Options):
     def can_be_reviewed(self) -> bool:
         """Whether nothing else is asked for that a review does not know."""
         is_other = self.tail_dial > 0 or self.aim is not None or self.correction is not None
-        return not (is_other or self.explain)
+        return not (is_other or self.explain or self.schemes)
 
     @model_validator(mode="after")
     def _one_of_text_and_texts(self) -> Self:

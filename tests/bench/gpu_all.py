@@ -66,7 +66,7 @@ def steps(options: argparse.Namespace, work: Path) -> Iterator[Step]:
     yield Step("searches", 150, [*searches, *rounds, "--json", str(record)], record)
     registry, train = str(work / "registry"), ["-m", "longtail", "train", str(DEMO)]
     train += ["--registry", registry, "--work", str(work / "demo")]
-    train += ["--only-sparse"] if is_quick else ["--config", "training/configs/demo.yaml"]
+    train += ["--config", "sparse"] if is_quick else ["--config", "training/configs/demo.yaml"]
     yield Step("demo", 100, train)
     record = work / "service.json"
     load = ["--swaps", "2" if is_quick else "6", "--without", "3" if is_quick else "10"]
@@ -80,7 +80,7 @@ def last_steps(options: argparse.Namespace, work: Path, left_s: float) -> Iterat
     minutes = (left_s - _EVALUATION_S) / 60
     registry = ["--registry", str(work / "corpus")]
     train = ["-m", "longtail", "train", str(options.data), *registry, "--work", str(work / "run")]
-    train += ["--only-sparse"] if options.quick else [
+    train += ["--config", "sparse"] if options.quick else [
         "--config", "training/configs/gpu.yaml", "--budget", f"{minutes:.1f}m",
     ]  # fmt: skip
     yield Step("training", left_s, train)

@@ -81,7 +81,6 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=1000, help="that are held back")
     parser.add_argument("--config", type=Path, help="YAML file of the training")
     parser.add_argument("--without-encoder", action="store_true")
-    parser.add_argument("--only-sparse", action="store_true")
     parser.add_argument("--seed", type=int, default=0, help="of what is hidden")
     parser.add_argument("--work", type=Path, help="kept, so that trainings resume")
     add_json_option(parser)
@@ -89,8 +88,6 @@ def main() -> None:
     overrides: dict[str, object] = {}
     if options.without_encoder:
         overrides["scorers"] = [*without_encoder(), ENSEMBLE]
-    if options.only_sparse:
-        overrides["scorers"] = ["sparse"]
     config = read_config(options.config, overrides)
     whole = open_dataset(options.corpus)
     parts = divide(whole, options.labels, options.documents, options.seed)

@@ -158,14 +158,14 @@ def test_what_is_installed_needs_nothing_of_the_checkout(run, tmp_path):
         "print(longtail.__file__)\n"
     )
     assert "site-packages" in run("-c", code).stdout
-    assert "--without-encoder" in run("-m", "longtail", "demo", "--help").stdout
+    assert "--serve" in run("-m", "longtail", "demo", "--help").stdout
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_it_trains_predicts_and_serves_beside_modules_of_others(run, tmp_path, tiny_corpus):
     text = "imports of olive oil"
     (tmp_path / "texts.txt").write_text(text, "utf-8")
-    run("-m", "longtail", "train", str(tiny_corpus), "--only-sparse")
+    run("-m", "longtail", "train", str(tiny_corpus), "--config", "sparse")
     run("-m", "longtail", "predict", "--input", "texts.txt", "--output", "labels.jsonl")
     predicted = json.loads((tmp_path / "labels.jsonl").read_text("utf-8"))
     served = run("-c", SERVE, text).stdout.splitlines()

@@ -88,10 +88,10 @@ def test_a_reader_that_goes_away_is_no_error_to_tell(place, words):
 def test_two_runs_never_train_in_one_folder(place, run):
     Path("work").mkdir()
     with held(Path("work/.lock"), "busy"):
-        outcome = run("train", "data", "--only-sparse", "--work", "work")
+        outcome = run("train", "data", "--config", "sparse", "--work", "work")
     assert outcome.status == 1
     assert "--work 'work': another run works in it; wait for it, or choose another" in outcome.err
-    assert run("train", "data", "--only-sparse", "--work", "work").status == 0
+    assert run("train", "data", "--config", "sparse", "--work", "work").status == 0
     assert not Path("work/.lock").exists()
 
 
@@ -113,7 +113,7 @@ def test_a_lock_ends_with_its_process(tmp_path):
 
 
 READ_ONLY = [
-    ("train data --only-sparse --registry DISK/registry", "--registry 'DISK/registry'"),
+    ("train data --config sparse --registry DISK/registry", "--registry 'DISK/registry'"),
     ("predict --input docs.jsonl --output DISK/out", "--output 'DISK'"),
     ("evaluate data --output DISK/out", "--output 'DISK/out'"),
     ("registry activate 1 --registry DISK/registry", "changing the registry: 'DISK/registry"),

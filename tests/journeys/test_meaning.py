@@ -406,7 +406,7 @@ def test_a_dev_split_that_lies_in_train_is_refused(world, tmp_path):
     write(tmp_path / "data" / "dev.csv", world.rows[:200])
     words = ("--registry", tmp_path / "registry", "--work", tmp_path / "work")
     columns = [f"--{each}" for each in WORDS if each != "--read"]
-    done = run("train", tmp_path / "data", *columns, "--only-sparse", *words)
+    done = run("train", tmp_path / "data", *columns, "--config", "sparse", *words)
     assert isinstance(done.exception, LongtailError)
     assert "200 of 200 documents of dev" in str(done.exception)
 

@@ -16,8 +16,8 @@ LENIENT = (
 )
 # Of the README, training/README.md, models/README.md and service/README.md, with a small corpus.
 STEPS = [
-    ("train data --only-sparse --work runs/mine", "Version 1 of 'registry' is trained"),
-    ("train data --only-sparse --work runs/mine", "Version 1 of 'registry' is trained"),  # again
+    ("train data --config sparse --work runs/mine", "Version 1 of 'registry' is trained"),
+    ("train data --config sparse --work runs/mine", "Version 1 of 'registry' is trained"),  # again
     ("evaluate data --output runs/mine/evaluation", "Written: runs/mine/evaluation/evaluation.md"),
     ("evaluate data --predictions -k 20", "Written: runs/evaluation/predictions/sparse.txt"),
     (f"compare {RANKED}/sparse.txt {RANKED}/label-names.txt data --split test", "micro sign test"),
@@ -26,13 +26,13 @@ STEPS = [
     ("describe --all --output runs/mine/labels.jsonl", "a line for each label"),
     ("predict --input docs.jsonl --output out.jsonl -k 10", "2 documents: 2 answered"),
     ("predict --input data/test.jsonl --output test.jsonl", "20 documents: 20 answered"),
-    ("train data --only-sparse --work runs/other --seed 7 --config small.yaml", "Version 2"),
+    ("train data --work runs/other --seed 7 --config small.yaml", "Version 2"),
     ("registry list", "*"),
     ("registry show", "default scorer:  sparse"),
     ("registry verify 1", "Version 1 is whole"),
     ("registry activate 1", "Current is version 1 (before: 2)"),
     ("registry rollback", "Current is version 2 (before: 1)"),
-    ("train data --only-sparse --work runs/third --seed 8 --no-activate", "Version 3"),
+    ("train data --config sparse --work runs/third --seed 8 --no-activate", "Version 3"),
     ("registry activate 2", "Current is version 2 (before: 2)"),
     (
         f"promote --candidate 1 --data data --split test {LENIENT}",
@@ -46,7 +46,7 @@ STEPS = [
 
 def test_the_steps_of_the_readmes_work_one_after_the_other(place, run):
     shutil.rmtree("registry")
-    Path("small.yaml").write_text("descriptions: {num_keywords: 5}\n")
+    Path("small.yaml").write_text("scorers: [sparse]\ndescriptions: {num_keywords: 5}\n")
     for words, told in STEPS:
         outcome = run(*words.split())
         assert outcome.status == 0, (words, outcome)

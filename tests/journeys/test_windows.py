@@ -51,7 +51,7 @@ def test_it_trains_publishes_loads_predicts_and_serves(run, tmp_path, tiny_corpu
     told = run(*train, "work").stderr.decode()
     assert "pretended: lock memory replace" in told
     run(
-        "train", tiny_corpus, "--only-sparse", "--work", "other-work"
+        "train", tiny_corpus, "--config", "sparse", "--work", "other-work"
     )  # `current` is moved, over the file that says so
     run(*train, "plain-work", "--registry", "plain", start=like_linux)
     registry, plain = Registry("registry"), Registry("plain")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import block_diag, csr_array, eye_array
 
 from longtail.models.bundle.bundle import Bundle
@@ -22,7 +22,7 @@ from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking.top_k import Ranking
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.tables import frame_of, html_table
 from longtail.training.assessment.baselines import (
@@ -33,7 +33,7 @@ from longtail.training.assessment.baselines import (
 from longtail.training.assessment.summary import Summary, summarise
 from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
-from longtail.training.assessment.within_bands import BandCollector
+from longtail.training.assessment.within_bands import GroupCollector
 from longtail.training.calibration.reliability import (
     ReliabilityReport,
     draw_reliability,
@@ -43,7 +43,13 @@ from longtail.training.calibration.scored_pairs import NUM_BEST_BLENDED, PairCol
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.languages import language_of, name_of
-from longtail.training.evaluation.by_frequency import ALL_LABELS, Evaluation, evaluate
+from longtail.training.evaluation.by_frequency import (
+    ALL_LABELS,
+    FREQUENCY_BINS,
+    Evaluation,
+    evaluate,
+    label_subsets,
+)
 from longtail.training.evaluation.figures import can_draw, write_figure
 from longtail.training.evaluation.hierarchical import (
     Hierarchical,
@@ -65,6 +71,7 @@ MAX_K = _KS[-1]
 """Labels of a document that the metrics need."""
 
 _LANGUAGE_NOTE = "Languages of at least 5 % of the documents, told by their most common words."
+_SCHEME_NOTE = "The labels of each scheme ranked among themselves, on documents that carry one."
 _JSON, _MARKDOWN = "evaluation.json", "evaluation.md"
 _BY_FREQUENCY, _RELIABILITY = "by_frequency.png", "reliability.png"
 
@@ -87,6 +94,8 @@ class Assessment:
         answers: Of the default scorer; None where nobody needs them.
         languages: Metrics of the documents of each language, by its ISO 639 code; empty where
             fewer than two make 5 % of the documents.
+        schemes: Metrics of the labels of each scheme, ranked among themselves, on documents that
+            carry one; empty where the model has fewer than two.
     """
 
     evaluation: Evaluation
@@ -101,6 +110,7 @@ class Assessment:
     fitted: Mapping[str, MeasuredPart] = field(default_factory=dict)
     answers: AnsweredDocuments | None = None
     languages: Mapping[str, Evaluation] = field(default_factory=dict)
+    schemes: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -142,14 +152,13 @@ class Assessment:
         return " ".join(filter(None, (self.evaluation.measured_on(), *notes)))
 
     @property
-    def language_tables(self) -> list[Table]:
-        """A table with a row for each language and scorer; none where there are no figures."""
-        rows, header = list[list[str]](), list[str]()
-        for language, measured in self.languages.items():
-            header, cells = measured.overall_cells()
-            rows += [[name_of(language), f"{measured.num_documents:,}", *row] for row in cells]
-        table = Table("By language", _LANGUAGE_NOTE, (["language", "documents", *header], rows))
-        return [table] if rows else []
+    def group_tables(self) -> list[Table]:
+        """Tables with a row for each language, or scheme, and scorer; none without figures."""
+        languages = {name_of(language): each for language, each in self.languages.items()}
+        return [
+            *_tables_by("language", _LANGUAGE_NOTE, languages),
+            *_tables_by("scheme", _SCHEME_NOTE, self.schemes),
+        ]
 
     def summary(self, manifest: Manifest) -> Summary:
         """Return what the figures say of the model with this manifest, in a few sentences."""
@@ -171,7 +180,7 @@ class Assessment:
             beginning: What evaluation.md begins with.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        tables = [*self.evaluation.tables(), *self.language_tables, *self.evaluation.bin_tables()]
+        tables = [*self.evaluation.tables(), *self.group_tables, *self.evaluation.bin_tables()]
         if self.hierarchical is not None:
             tables.append(hierarchical_table(self.hierarchical))
         if self.reliability is not None:
@@ -203,6 +212,7 @@ class Assessment:
             "probabilities": self.reliability and self.reliability.to_json(),
             **{name: each.content for name, each in self.fitted.items()},
             "languages": {name: each.to_json() for name, each in self.languages.items()},
+            "schemes": {name: each.to_json() for name, each in self.schemes.items()},
         }
         return self.evaluation.to_json() | {name: x for name, x in measured.items() if x}
 
@@ -274,6 +284,14 @@ def assess_bundle(
         found, dataset.split(split_name).texts(), bundle.manifest.training_document_count
     )
     return replace(found, left_out=left_out, languages=languages)
+
+
+def _tables_by(what: str, note: str, measured: Mapping[str, Evaluation]) -> list[Table]:
+    rows, header = list[list[str]](), list[str]()
+    for name, each in measured.items():
+        header, cells = each.overall_cells()
+        rows += [[name, f"{each.num_documents:,}", *row] for row in cells]
+    return [Table(f"By {what}", note, ([what, "documents", *header], rows))] if rows else []
 
 
 def _by_language(
@@ -363,23 +381,27 @@ def assess(
         batches = answered.watch(batches)
     watched = batches if pairs is None else pairs.watch(batches)
     rows = _rows(predictor, replace(query, k=k))
-    bands = BandCollector(predictor, rows, truth) if within_bands else None
-    watched = watched if bands is None else bands.watch(watched)
+    counts = np.pad(predictor.catalogue.training_counts, (0, truth.shape[1] - num_labels))
+    groups = label_subsets(counts) if within_bands else {}
+    bands = {name: groups[name] for name in groups if name in FREQUENCY_BINS}
+    of_schemes = predictor.catalogue.rows_of_schemes if within_bands else {}
+    masks = {name: np.isin(np.arange(len(counts)), own) for name, own in of_schemes.items()}
+    schemes = {x: own for x, own in masks.items() if len(masks) > 1 and truth[:, own].nnz}
+    within, in_schemes = (GroupCollector(predictor, rows, truth, x) for x in (bands, schemes))
+    watched = in_schemes.watch(within.watch(watched))
     is_plain = pairs is not None and aim is None and not tail_dial and k <= NUM_BEST_BLENDED
     collected = pairs if is_plain else None
     rankings = _rank_batches(predictor, watched, rows, ranked or {}, collected)
     if tfidf is not None:
         rankings |= _baselines(predictor, dataset, split_name, k, tfidf)
-    counts = np.pad(predictor.catalogue.training_counts, (0, truth.shape[1] - num_labels))
     ks = [each for each in _KS if each <= k]
     trusted = None
     if pairs is not None:
         num_missed = 0 if unseen is None else unseen.num_missed
         trusted = report_reliability(predictor, pairs.pairs, thresholds, num_missed)
-    within = {} if bands is None else bands.rankings
     measured_on = documents_of(dataset, split_name)
     return Assessment(
-        evaluation=evaluate(rankings, truth, counts, num_training_documents, ks, within),
+        evaluation=evaluate(rankings, truth, counts, num_training_documents, ks, within.rankings),
         rankings=rankings,
         truth=truth,
         training_counts=counts,
@@ -393,7 +415,33 @@ def assess(
             if answered is not None
         },
         answers=None if answered is None else answered.documents,
+        schemes={
+            name: _of_scheme(
+                in_schemes.rankings[name], is_in, truth, counts, num_training_documents
+            )
+            for name, is_in in schemes.items()
+        },
     )
+
+
+def _of_scheme(
+    rankings: Mapping[str, Ranking],
+    is_in: Bool[np.ndarray, label_or_unseen],
+    truth: Float32[csr_array, "document label_or_unseen"],
+    counts: Int64[np.ndarray, label_or_unseen],
+    num_training_documents: int,
+) -> Evaluation:
+    """Measure the labels of a scheme, ranked among themselves, on documents that carry one."""
+    own = truth[:, is_in]
+    documents = np.flatnonzero(np.diff(own.indptr))
+    rows = np.cumsum(is_in) - 1
+    within = {
+        name: Ranking(
+            np.where(x.labels == NO_LABEL, NO_LABEL, rows[x.labels])[documents], x.scores[documents]
+        )
+        for name, x in rankings.items()
+    }
+    return evaluate(within, own[documents], counts[is_in], num_training_documents, _KS)
 
 
 def _hierarchical(

@@ -1,4 +1,4 @@
-"""Rankings of the labels of one frequency band among themselves."""
+"""Rankings of the labels of a frequency band, or of a scheme, among themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.labels.filters import LabelFilter, LabelSet
@@ -15,14 +15,14 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking, nothing
 from longtail.training.calibration.scored_pairs import Collector
-from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, WITHIN_K, label_subsets
+from longtail.training.evaluation.by_frequency import WITHIN_K
 
 
-class BandCollector(Collector):
-    """Ranks each band's labels for the documents that carry one.
+class GroupCollector(Collector):
+    """Ranks each group's labels for the documents that carry one.
 
     Attributes:
-        rankings: By band, then by the name of the row; of documents without a label of the band
+        rankings: By group, then by the name of the row; of documents without a label of the group
             empty.
     """
 
@@ -31,6 +31,7 @@ class BandCollector(Collector):
         predictor: Predictor,
         rows: Mapping[str, RankingOptions],
         truth: Float32[csr_array, "document label_or_unseen"],
+        groups: Mapping[str, Bool[np.ndarray, label_or_unseen]],
     ) -> None:
         """Begin without any document.
 
@@ -38,36 +39,32 @@ class BandCollector(Collector):
             predictor: The model.
             rows: What is ranked by, by name.
             truth: The labels of all documents; those that the model lacks after all others.
+            groups: Which labels each group has, such as those of a band.
         """
         self._predictor, self._rows, self._truth, self._num_seen = predictor, rows, truth, 0
         ids = np.array([label.id for label in predictor.catalogue], dtype=object)
-        counts = np.pad(predictor.catalogue.training_counts, (0, truth.shape[1] - len(ids)))
-        self._is_in = {
-            band: is_in.astype(np.float32)
-            for band, is_in in label_subsets(counts).items()
-            if band in FREQUENCY_BINS
-        }
-        known = {band: ids[is_in[: len(ids)] > 0] for band, is_in in self._is_in.items()}
+        self._is_in = {group: is_in.astype(np.float32) for group, is_in in groups.items()}
+        known = {group: ids[is_in[: len(ids)]] for group, is_in in groups.items()}
         self._filters = {
-            band: LabelFilter(include_set=LabelSet(band, tuple(of_band)))
-            for band, of_band in known.items()
-            if len(of_band)
+            group: LabelFilter(include_set=LabelSet(group, tuple(of_group)))
+            for group, of_group in known.items()
+            if len(of_group)
         }
         self.rankings: dict[str, dict[str, Ranking]] = {
-            band: {name: nothing(truth.shape[0], WITHIN_K) for name in rows} for band in self._is_in
+            group: {name: nothing(truth.shape[0], WITHIN_K) for name in rows} for group in groups
         }
 
     def _note(self, batch: TextBatch) -> None:
         start, self._num_seen = self._num_seen, self._num_seen + len(batch.texts)
         truth = self._truth[start : self._num_seen]
-        for band in self._filters:
-            documents = np.flatnonzero(truth @ self._is_in[band])
+        for group in self._filters:
+            documents = np.flatnonzero(truth @ self._is_in[group])
             if len(documents):
-                self._rank(batch.take(documents.tolist()), band, start + documents)
+                self._rank(batch.take(documents.tolist()), group, start + documents)
 
-    def _rank(self, batch: TextBatch, band: str, documents: Int64[np.ndarray, document]) -> None:
+    def _rank(self, batch: TextBatch, group: str, documents: Int64[np.ndarray, document]) -> None:
         k = min(WITHIN_K, len(self._predictor.catalogue))
         for name, options in self._rows.items():
-            of_band = replace(options, k=k, label_filter=self._filters[band])
-            found = self._predictor.rank(batch, of_band)
-            self.rankings[band][name].labels[documents, :k] = found.labels
+            of_group = replace(options, k=k, label_filter=self._filters[group])
+            found = self._predictor.rank(batch, of_group)
+            self.rankings[group][name].labels[documents, :k] = found.labels

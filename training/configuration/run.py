@@ -317,11 +317,18 @@ def _has_epochs(stage: Any) -> bool:
     return isinstance(found, int) and found > 0
 
 
+def file_of_config(path: Path) -> Path:
+    """Return the file that is meant: itself, or the one of `training/configs` with this name."""
+    packaged = Path(__file__).parents[1] / "configs" / f"{path}.yaml"
+    return packaged if not path.exists() and packaged.is_file() else path
+
+
 def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> TrainingConfig:
     """Read a run configuration.
 
     Args:
-        path: A YAML file; None for the defaults.
+        path: A YAML file, or the name of one that the package has, such as "full"; None for the
+            defaults.
         overrides: Top-level keys that replace those of the file.
 
     Raises:
@@ -330,7 +337,8 @@ def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
     """
     where = "configuration" if path is None else f"configuration {path}"
     try:
-        content = {} if path is None else yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = "{}" if path is None else file_of_config(path).read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{where}: can't be read: {error}") from error
     if not isinstance(content, dict):

@@ -180,7 +180,7 @@ def _check_languages(trial: EncoderTrial, sample: Sequence[str]) -> None:
         f"{trial.name}: {sum(foreign.values()):.0%} of the training texts are in {names}, but its "
         f"tokenizer takes even the most common words of {names} apart"
     )
-    advice = f"'encoder: {MULTILINGUAL}', an encoder for {names}, or --without-encoder"
+    advice = f"'encoder: {MULTILINGUAL}', or an encoder for {names}"
     if not trial.config.is_tuned:
         message += ", so blends count it as far as it helps on dev"
     if sum(foreign.values()) >= _MOST_FOREIGN and trial.config.is_tuned:

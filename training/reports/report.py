@@ -199,7 +199,7 @@ def _metrics(found: Assessment) -> str:
     return html.section(
         "Metrics",
         html.note(found.measured_on),
-        *_shown([*evaluation.tables(), *found.language_tables]),
+        *_shown([*evaluation.tables(), *found.group_tables]),
         _picture(draw, "F1, recall and nDCG of each scorer by frequency"),
         *folded,
         *_shown(deep),

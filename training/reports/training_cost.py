@@ -84,8 +84,7 @@ def forecast(config: TrainingConfig, dataset: Dataset) -> str:
         return f"Fine-tunes an encoder: {tuned.time} for an epoch on an {said}."
     return (
         f"Trains with the encoder as it comes: {whole.time} on an {said}. Without one: "
-        f"{light.time}. Fine-tuned (--config training/configs/full.yaml): "
-        f"{tuned.time}."
+        f"{light.time}. Fine-tuned (--config full): {tuned.time}."
     )
 
 

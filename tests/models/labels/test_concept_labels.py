@@ -13,6 +13,7 @@ RICH = Concept(
     ("1.2", "1.3"),
     {"fi": ("vesi",), "en": ("water.", "flows.")},
     broader=("u:w",),
+    scheme=("u:s", "u:t"),
 )
 CONCEPTS = (
     RICH,
@@ -41,6 +42,7 @@ def test_the_language_of_most_concepts_is_shown_and_all_else_is_kept(caplog):
         names={"en": "river", "fi": "joki"},
         notation="1.2",
         broader=("u:w",),
+        scheme=("u:s", "u:t"),
     )
     assert [label.name for label in labels] == ["river", "vesi", "old", "x", "7", "u:z"]
     assert labels[1].alternative_names == ("vatten",) and labels[2].is_deprecated

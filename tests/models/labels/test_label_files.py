@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from longtail.models.errors import DataError
+from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.files import OWN_FORM, form_of, read_label_file
 
 
@@ -19,6 +20,21 @@ def refusal(path: Path, form=OWN_FORM) -> str:
     with pytest.raises(DataError) as caught:
         read_label_file(path, form)
     return str(caught.value)
+
+
+def test_a_label_may_have_schemes(tmp_path):
+    rows = [{"scheme": "topic"}, {"scheme": ["genre", " topic "]}, {"scheme": None}, {}]
+    lines = ({"id": number, "name": "a", **row} for number, row in enumerate(rows))
+    expected = [("topic",), ("genre", "topic"), (), ()]
+    labels = read_label_file(written(tmp_path, *lines), OWN_FORM)
+    assert [label.scheme for label in labels] == expected
+    catalogue = LabelCatalogue(labels)
+    assert [x.scheme for x in LabelCatalogue.from_jsonl(catalogue.to_jsonl())] == expected
+    rows_of_schemes = {name: x.tolist() for name, x in catalogue.rows_of_schemes.items()}
+    assert rows_of_schemes == {"topic": [0, 1], "genre": [1]}
+    table = tmp_path / "labels.csv"
+    table.write_text("id,name,scheme\n0,a,topic\n1,a,genre; topic\n2,a,\n3,a,\n")
+    assert [label.scheme for label in read_label_file(table, OWN_FORM)] == expected
 
 
 def test_equal_ids_are_refused_with_both_lines(tmp_path):

@@ -41,6 +41,7 @@ NTRIPLES = f"""<u:a> <{TYPE}> <{SKOS}Concept> .  # comment
 <u:b c> <http://www.w3.org/2002/07/owl#deprecated> "true"^^<u:boolean> .
 _:c <{TYPE}> <{SKOS}Concept> .
 <u:a> <u:other> _:c .
+<u:a> <{SKOS}inScheme> <u:scheme> .
 <u:scheme> <{TYPE}> <{SKOS}ConceptScheme> .
 <u:scheme> <{SKOS}prefLabel> "all" .
 """
@@ -52,6 +53,7 @@ CONCEPTS = (
         {"en": ("a b",)},
         ("007",),
         broader=("u:b c",),
+        scheme=("u:scheme",),
     ),
     Concept("u:b c", {"en": "B"}, narrower=("u:a",), is_deprecated=True),
 )
@@ -81,6 +83,7 @@ def test_what_is_written_reads_as_it_was(tmp_path):
         concept = Concept(
             "u:a", {"": texts()[0]}, {"en-gb": texts()}, {"x-toolonglanguage": texts()}, texts(),
             {"fi": texts()}, broader=("u:b",), replaced_by=("u:b",), is_deprecated=True,
+            scheme=("u:s", "u:t"),
         )  # fmt: skip
         vocabulary = ConceptVocabulary((concept, Concept("u:b", narrower=("u:a",))))
         for name, lines in {"w.nt": ntriples_lines, "w.ttl": turtle_lines}.items():

@@ -136,7 +136,7 @@ def test_languages_of_a_twentieth_of_the_documents_have_figures_of_their_own(
             is_right = np.take_along_axis(found.truth.toarray()[rows[name]], best, 1)
             values = measured.scorers[scorer]["all"].values
             assert values["P@1"] == pytest.approx(is_right.mean())
-    (table,) = found.language_tables
+    (table,) = found.group_tables
     assert [row[:3] for row in table.cells[1]] == [
         [language, number, scorer]
         for language, number in (("English", "26"), ("German", "12"))
@@ -147,7 +147,7 @@ def test_languages_of_a_twentieth_of_the_documents_have_figures_of_their_own(
 
 
 def test_one_language_has_no_table(found):
-    assert found.languages == {} and found.language_tables == []
+    assert found.languages == {} and found.group_tables == []
 
 
 @pytest.fixture

@@ -22,6 +22,16 @@ def test_every_configuration_that_we_give_can_be_read(path):
     assert read_config(path) != TrainingConfig()
 
 
+def test_the_name_of_a_configuration_that_we_give_is_enough(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_config(Path("full")) == read_config(CONFIGS / "full.yaml")
+    assert read_config(Path("full")).is_tuned
+    Path("full").write_text("seed: 4\n")  # a file that is there is meant
+    assert read_config(Path("full")) == TrainingConfig(seed=4)
+    with pytest.raises(ConfigError, match="can't be read"):
+        read_config(Path("fuller"))
+
+
 def test_a_file_sets_what_it_names_and_leaves_the_rest(tmp_path):
     config = read_config(write(tmp_path, "seed: 4\nclassifier:\n  epochs: 7\n"))
     assert (config.seed, config.classifier.epochs) == (4, 7)
