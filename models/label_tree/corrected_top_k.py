@@ -1,9 +1,9 @@
 """Inner products plus log p_n of a label tree as sources (Bamler & Mandt 2020, Eq. 5).
 
 Either two sources, one of inner products and one of log p_n, for the Threshold Algorithm, which is
-certified after it has scored few labels; or, of few labels and on a GPU, one source that scores all
-of them: by two float32 products and a sum of log-probabilities level by level, which propose, and
-float64, which decides. The labels and scores are the same, to the bit.
+certified after it has scored few labels; or, for batches over few labels and on a GPU, one source
+that scores all of them: by two float32 products and a sum of log-probabilities level by level,
+which propose, and float64, which decides. The labels and scores are the same, to the bit.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from longtail.models.ranking.device_rows import Found, has_kernels, memory_error
 from longtail.models.ranking.exhaustive import scores_all
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource, ProductScores
 from longtail.models.ranking.top_k import Ranking, Source
+
+_FEW = 4
+"""Queries, on a CPU, for which a search of even few labels takes less time than to score all."""
 
 
 class Correction:
@@ -78,7 +81,8 @@ def corrected_sources(
     index = correction.index
     if len(index) == 0:
         return [InnerProductSource(index, queries)]  # there is nothing to correct
-    if not has_kernels(index.device) or scores_all(len(index), len(index), by_matrix=True):
+    is_small = len(queries) > _FEW and scores_all(len(index), len(index), by_matrix=True)
+    if not has_kernels(index.device) or is_small:
         return [CorrectedSource(correction, queries, vectors)]
     return [InnerProductSource(index, queries), TreeSource(correction.tree, vectors)]
 

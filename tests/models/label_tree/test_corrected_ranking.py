@@ -89,6 +89,7 @@ class Problem:
             with (
                 mock.patch("longtail.models.ranking.exhaustive._BY_MATRIX_UP_TO", most),
                 mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+                mock.patch("longtail.models.label_tree.corrected_top_k._FEW", 0),
             ):
                 sources = corrected_sources(*self.bound)
                 assert len(sources) == (1 if most else 2)
