@@ -1,9 +1,9 @@
 """Inner products plus log p_n of a label tree as sources (Bamler & Mandt 2020, Eq. 5).
 
 Either two sources, one of inner products and one of log p_n, for the Threshold Algorithm, which is
-certified after it has scored few labels; or, for batches over few labels and on a GPU, one source
-that scores all of them: by two float32 products and a sum of log-probabilities level by level,
-which propose, and float64, which decides. The labels and scores are the same, to the bit.
+certified after it has scored few labels; or, of few labels and on a GPU, one source that scores all
+of them: by two float32 products and a sum of log-probabilities level by level, which propose, and
+float64, which decides. The labels and scores are the same, to the bit.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from longtail.models.ranking.certified import largest
 from longtail.models.ranking.device_rows import Found, has_kernels, memory_errors
 from longtail.models.ranking.exhaustive import scores_all
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource, ProductScores
+from longtail.models.ranking.threshold_algorithm import SUM, search
 from longtail.models.ranking.top_k import Ranking, Source
 
 _FEW = 4
-"""Queries, on a CPU, for which a search of even few labels takes less time than to score all."""
+"""Queries, on a CPU, for which the Threshold Algorithm takes less time than to score all labels."""
 
 
 class Correction:
@@ -81,14 +82,13 @@ def corrected_sources(
     index = correction.index
     if len(index) == 0:
         return [InnerProductSource(index, queries)]  # there is nothing to correct
-    is_small = len(queries) > _FEW and scores_all(len(index), len(index), by_matrix=True)
-    if not has_kernels(index.device) or is_small:
+    if not has_kernels(index.device) or scores_all(len(index), len(index), by_matrix=True):
         return [CorrectedSource(correction, queries, vectors)]
     return [InnerProductSource(index, queries), TreeSource(correction.tree, vectors)]
 
 
 class CorrectedSource:
-    """The `Source` of corrected scores, which scores all labels."""
+    """The `Source` of corrected scores, which scores all labels of more than a few queries."""
 
     def __init__(
         self,
@@ -103,6 +103,7 @@ class CorrectedSource:
         """
         self._index, self._correction = correction.index, correction
         self._queries = queries
+        self._products = InnerProductSource(self._index, queries)
         self._log_probs = TreeSource(correction.tree, vectors)
 
     @property
@@ -117,6 +118,8 @@ class CorrectedSource:
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
+        if len(rows) <= _FEW and has_kernels(self._index.device):
+            return search([[self._products, self._log_probs]], SUM, m, rows)
         products = self._index.scores(self._queries[rows])
         features = self._log_probs.features_of(rows)
         return self._index.best(CorrectedScores(self._correction, products, features), m)
@@ -125,7 +128,7 @@ class CorrectedSource:
         self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
         """Return the scores of given labels (see `Source.score`)."""
-        products = self._index.score(self._queries[rows], labels)
+        products = self._products.score(rows, labels)
         scores: Float32[np.ndarray, "row m"] = products + self._log_probs.score(rows, labels)
         return scores
 

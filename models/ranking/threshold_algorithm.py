@@ -146,7 +146,7 @@ def rank(
     rows = np.arange(scorers[0][0].num_queries, dtype=np.int64)
     if is_sorted:
         return scorers[0][0].top(rows, k)
-    return _search(scorers, combine, k, rows)
+    return search(scorers, combine, k, rows)
 
 
 def rank_given(
@@ -196,10 +196,10 @@ def _sums(
     return totals
 
 
-def _search(
+def search(
     scorers: Sequence[Sources], combine: Combination, k: int, rows: Int64[np.ndarray, row]
 ) -> Ranking:
-    """Return the best labels by rounds of the Threshold Algorithm, each four times as deep."""
+    """Return the best labels of some queries by rounds of `rank`, each four times as deep."""
     best = nothing(len(rows), k)
     depth = max(k, _FIRST_DEPTH)
     while len(rows):
