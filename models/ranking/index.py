@@ -60,7 +60,7 @@ class InnerProductIndex:
         norms = _norms(vectors)
         _check_finite(norms, "label")
         self._largest_norm = float(norms.max(initial=0))
-        self._rows = rows = DeviceRows(vectors, norms, _chosen_device(device), index)
+        self._rows = rows = DeviceRows(vectors, norms, chosen_device(device), index)
         self.dim, self.device, self.choice = rows.dim, rows.device, rows.choice
         self._label_of_row = np.append(labels, NO_LABEL)  # which row -1 is
         self._row_of_label = np.full(int(labels.max(initial=0)) + 1, NO_LABEL, dtype=np.int64)
@@ -241,7 +241,12 @@ def _check_finite(norms: Float64[np.ndarray, row], whose: str) -> None:
         )
 
 
-def _chosen_device(device: str) -> str:
+def chosen_device(device: str) -> str:
+    """Return "cpu" or "cuda" for a device's name, which may be "auto".
+
+    Raises:
+        ConfigError: A GPU is asked for and there is none.
+    """
     if device == "cuda" and not sees_gpu():
         raise ConfigError(
             f"device {device!r}: PyTorch sees no GPU; install the extra 'gpu' on a machine with an "
