@@ -113,6 +113,33 @@ class NeighboursScorer(Scorer):
 class DenseNeighboursScorer(NeighboursScorer):
     """The same by the cosines of the encoder's vectors; it reads a text as the encoder does."""
 
+    def __init__(
+        self,
+        memory: VectorMemory,
+        log_priors: Float32[np.ndarray, label],
+        num_threads: int = 1,
+        index_device: str = "cpu",
+    ) -> None:
+        """Take the documents.
+
+        Args:
+            memory: The documents with their labels.
+            log_priors: log pi of each label of the catalogue, in nats.
+            num_threads: That search for many texts at the same time, on a CPU.
+            index_device: Where vectors are searched (see `InnerProductIndex`); those that are
+                divided into clusters are searched on the CPU.
+
+        Raises:
+            ConfigError: There is no such device, or the GPU's memory is too small.
+        """
+        from longtail.models.memory.device_vectors import DeviceVectors  # brings PyTorch
+        from longtail.models.ranking.index import chosen_device
+
+        super().__init__(memory, log_priors, num_threads)
+        device, self._on_device = chosen_device(index_device), None
+        if device != "cpu" and memory.clusters is None:
+            self._on_device = DeviceVectors(memory.vectors, device)
+
     def prepare(self, batch: TextBatch) -> None:
         """Do nothing: it reads the encoder's vectors alone."""
 
@@ -126,6 +153,8 @@ class DenseNeighboursScorer(NeighboursScorer):
             memory = self._memory
             assert isinstance(memory, VectorMemory)
             queries = ByteVectors.rounded(batch.vectors)
+            if self._on_device is not None:
+                return self._on_device.nearest(queries, memory.num_neighbours)
             return memory.nearest(queries, num_threads=self._num_threads)
 
         return batch.once(DENSE_NEIGHBOURS, find)
@@ -194,4 +223,5 @@ class DenseNeighboursKind(_MemoryKind):
     def make(self, model: VectorMemory, parts: ModelParts, placement: Placement) -> Scorer:
         """Return the scorer."""
         log_priors = parts.catalogue.log_priors
-        return DenseNeighboursScorer(model, log_priors, placement.num_threads)
+        threads, device = placement.num_threads, placement.index_device
+        return DenseNeighboursScorer(model, log_priors, threads, device)

@@ -23,7 +23,11 @@ from longtail.models.ranking.certified import largest
 from longtail.models.ranking.device_rows import Found, has_kernels, memory_errors
 from longtail.models.ranking.exhaustive import scores_all
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource, ProductScores
+from longtail.models.ranking.threshold_algorithm import SUM, search
 from longtail.models.ranking.top_k import Ranking, Source
+
+_FEW = 4
+"""Queries, on a CPU, for which the Threshold Algorithm takes less time than to score all labels."""
 
 
 class IndexCorrection:
@@ -84,7 +88,7 @@ def corrected_sources(
 
 
 class CorrectedSource:
-    """The `Source` of corrected scores, which scores all labels."""
+    """The `Source` of corrected scores, which scores all labels of more than a few queries."""
 
     def __init__(
         self,
@@ -99,6 +103,7 @@ class CorrectedSource:
         """
         self._index, self._correction = correction.index, correction
         self._queries = queries
+        self._products = InnerProductSource(self._index, queries)
         self._log_probs = TreeSource(correction.tree, vectors)
 
     @property
@@ -113,6 +118,8 @@ class CorrectedSource:
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
+        if len(rows) <= _FEW and has_kernels(self._index.device):
+            return search([[self._products, self._log_probs]], SUM, m, rows)
         products = self._index.scores(self._queries[rows])
         features = self._log_probs.features_of(rows)
         return self._index.best(CorrectedScores(self._correction, products, features), m)
@@ -121,7 +128,7 @@ class CorrectedSource:
         self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
         """Return the scores of given labels (see `Source.score`)."""
-        products = self._index.score(self._queries[rows], labels)
+        products = self._products.score(rows, labels)
         scores: Float32[np.ndarray, "row m"] = products + self._log_probs.score(rows, labels)
         return scores
 

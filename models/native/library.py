@@ -42,7 +42,8 @@ class ArrayOf:
 
 
 F16, F32, F64 = ArrayOf(np.float16), ArrayOf(np.float32), ArrayOf(np.float64)
-I32, I64, U64 = ArrayOf(np.int32), ArrayOf(np.int64), ArrayOf(np.uint64)
+I16, I32 = ArrayOf(np.int16), ArrayOf(np.int32)
+I64, U64 = ArrayOf(np.int64), ArrayOf(np.uint64)
 I8, U8, BOOL = ArrayOf(np.int8), ArrayOf(np.uint8), ArrayOf(np.bool_)
 INT: Converter = int
 FLOAT: Converter = float

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 from longtail.models.errors import ConfigError
@@ -28,6 +28,7 @@ from longtail.models.ranking.certified import largest
 from longtail.models.ranking.device_products import products_on_device
 from longtail.models.ranking.inner_products import products_with_rows
 from longtail.models.ranking.top_k import IndexChoice
+from longtail.models.ranking.whole_products import WholeRows, pays
 
 COLUMN_MULTIPLE = 8
 """On a GPU rows begin at multiples of 32 bytes, as the fastest kernels want."""
@@ -53,15 +54,21 @@ class DeviceRows:
         device: Where they lie.
         dim: Their length, zeros not counted.
         choice: What searches them.
+        whole: They in whole numbers, which propose rows on a CPU; None: float32 does.
     """
 
     def __init__(
-        self, vectors: Float32[np.ndarray, "row dim"], device: str, index: IndexName
+        self,
+        vectors: Float32[np.ndarray, "row dim"],
+        norms: Float64[np.ndarray, row],
+        device: str,
+        index: IndexName,
     ) -> None:
         """Copy vectors to a device, and choose what searches them.
 
         Args:
             vectors: Finite; on a CPU they are not copied.
+            norms: Their lengths.
             device: "cpu" or "cuda" (the current GPU of PyTorch).
             index: "faiss", "torch", or "auto" for the faster one.
 
@@ -73,7 +80,11 @@ class DeviceRows:
         with memory_errors(f"an index of {len(vectors)} label vectors"):
             self.rows = self._padded(rows.to(device))
             self.device = self.rows.device
+            whole_pays = has_kernels(self.device) and index != "faiss" and pays(vectors)
+            self.whole = WholeRows(vectors, float(norms.max())) if whole_pays else None
             self.choice = self._choose(index)
+        if self.choice.index == "faiss":
+            self.whole = None
 
     def on_device(self, queries: Float32[np.ndarray, "query dim"]) -> Float32[Tensor, "query row"]:
         """Return queries on the device, as long as the rows there."""
@@ -140,7 +151,11 @@ class DeviceRows:
 
     def _seconds(self, name: IndexName, queries: Float32[Tensor, "query stored"], m: int) -> float:
         started = time.perf_counter()
-        _ = self.propose(queries, m, name)[1].cpu()  # waits for the device
+        if name == "torch" and self.whole is not None:
+            lengths = np.linalg.norm(queries.numpy().astype(np.float64), axis=1)
+            self.whole.propose(queries.numpy(), lengths, m)
+        else:
+            _ = self.propose(queries, m, name)[1].cpu()  # waits for the device
         return time.perf_counter() - started
 
 

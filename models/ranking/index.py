@@ -15,10 +15,11 @@ from torch import Tensor
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.names import IndexName
 from longtail.models.processor import sees_gpu
-from longtail.models.ranking.certified import Scores, certified_top, product_error
+from longtail.models.ranking.certified import SLACK, Scores, certified_top, product_error
 from longtail.models.ranking.device_rows import DeviceRows, Found, memory_errors
 from longtail.models.ranking.exhaustive import row_parts
-from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.ranking.inner_products import products_with_rows
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
 
 _BLOCK_NUMBERS = 2**22  # of vectors that are turned into float64 at a time: 32 MiB
 
@@ -59,7 +60,7 @@ class InnerProductIndex:
         norms = _norms(vectors)
         _check_finite(norms, "label")
         self._largest_norm = float(norms.max(initial=0))
-        self._rows = rows = DeviceRows(vectors, _chosen_device(device), index)
+        self._rows = rows = DeviceRows(vectors, norms, chosen_device(device), index)
         self.dim, self.device, self.choice = rows.dim, rows.device, rows.choice
         self._label_of_row = np.append(labels, NO_LABEL)  # which row -1 is
         self._row_of_label = np.full(int(labels.max(initial=0)) + 1, NO_LABEL, dtype=np.int64)
@@ -80,7 +81,19 @@ class InnerProductIndex:
             DataError: A query is not finite.
             ConfigError: The memory of the GPU is too small for it.
         """
-        return self.best(self.scores(queries), k)
+        whole, m = self._rows.whole, k + SLACK
+        if whole is None or m >= len(self):
+            return self.best(self.scores(queries), k)
+        norms = _norms(queries)
+        _check_finite(norms, "text")
+        found = whole.propose(queries, norms, m)
+        exact = products_with_rows(queries, self._rows.rows.numpy(), found.rows)
+        best = top_of_candidates(self.labels[found.rows], exact, k)
+        rest = np.flatnonzero(~(best.scores[:, -1] > found.least + found.margins))
+        if len(rest):
+            others = self.best(self.scores(queries[rest]), k)
+            best.labels[rest], best.scores[rest] = others.labels, others.scores
+        return best
 
     def best(self, scores: Scores, k: int) -> Ranking:
         """Return the exact k best labels of each query by scores of this index's rows.
@@ -228,7 +241,12 @@ def _check_finite(norms: Float64[np.ndarray, row], whose: str) -> None:
         )
 
 
-def _chosen_device(device: str) -> str:
+def chosen_device(device: str) -> str:
+    """Return "cpu" or "cuda" for a device's name, which may be "auto".
+
+    Raises:
+        ConfigError: A GPU is asked for and there is none.
+    """
     if device == "cuda" and not sees_gpu():
         raise ConfigError(
             f"device {device!r}: PyTorch sees no GPU; install the extra 'gpu' on a machine with an "

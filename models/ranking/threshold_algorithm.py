@@ -28,8 +28,8 @@ from longtail.models.ranking.top_k import (
 Sources: TypeAlias = Sequence[Source]
 """Of one scorer, for one batch of queries: its score is their sum, in float32, in their order."""
 
-_FIRST_DEPTH = 128
-"""Labels that each source names in the first round, at least; half as many in a blend.
+_FIRST_DEPTH = 64
+"""Labels that each source names in the first round, at least.
 
 A round costs more than labels do: see tests/bench/corrected_ranking.py and blended_ranking.py.
 """
@@ -146,7 +146,7 @@ def rank(
     rows = np.arange(scorers[0][0].num_queries, dtype=np.int64)
     if is_sorted:
         return scorers[0][0].top(rows, k)
-    return _search(scorers, combine, k, rows)
+    return search(scorers, combine, k, rows)
 
 
 def rank_given(
@@ -196,12 +196,12 @@ def _sums(
     return totals
 
 
-def _search(
+def search(
     scorers: Sequence[Sources], combine: Combination, k: int, rows: Int64[np.ndarray, row]
 ) -> Ranking:
-    """Return the best labels by rounds of the Threshold Algorithm, each four times as deep."""
+    """Return the best labels of some queries by rounds of `rank`, each four times as deep."""
     best = nothing(len(rows), k)
-    depth = _first_depth(scorers, k)
+    depth = max(k, _FIRST_DEPTH)
     while len(rows):
         found, is_certified = _round(scorers, combine, rows, k, depth)
         done = rows[is_certified]
@@ -210,10 +210,6 @@ def _search(
         rows = rows[~is_certified]
         depth *= 4
     return best
-
-
-def _first_depth(scorers: Sequence[Sources], k: int) -> int:
-    return max(k, _FIRST_DEPTH if len(scorers) == 1 else _FIRST_DEPTH // 2)
 
 
 def _round(

@@ -85,10 +85,11 @@ class Problem:
 
     def both_ways(self, k: int) -> list[Ranking]:
         found = []
-        for most in (0, len(self.index)):
+        for most, few in ((0, 0), (len(self.index), 0), (len(self.index), len(self.vectors))):
             with (
                 mock.patch("longtail.models.ranking.exhaustive._BY_MATRIX_UP_TO", most),
                 mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+                mock.patch("longtail.models.label_tree.corrected_top_k._FEW", few),
             ):
                 sources = corrected_sources(*self.bound)
                 assert len(sources) == (1 if most else 2)

@@ -8,6 +8,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
+from longtail.models.memory import device_vectors
+from longtail.models.memory.device_vectors import DeviceVectors
 from longtail.models.memory.search_kernels import NO_DOCUMENT
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.memory.vectors import ByteVectors, VectorMemory
@@ -54,6 +56,35 @@ def test_the_nearest_are_those_of_brute_force_in_any_batch(
         alone = rows.nearest(queries.take([num_queries - 1]), min(k, size))
         np.testing.assert_array_equal(alone.documents[0], documents[-1])
         np.testing.assert_array_equal(alone.similarities[0], similarities[-1])
+
+
+@pytest.mark.parametrize("kind", ["random", "equal", "tiny", "huge", "zeros", "opposite"])
+@pytest.mark.parametrize(("size", "dim", "num_queries"), [(1, 1, 1), (300, 7, 9), (150, 1100, 13)])
+@pytest.mark.parametrize("most", [1, 2000, 2**26])
+def test_pytorch_finds_what_the_compiled_loop_finds(
+    monkeypatch, kind, size, dim, num_queries, most
+):
+    monkeypatch.setattr(device_vectors, "_MAX_NUMBERS", most)
+    rng = np.random.default_rng(size + dim)
+    rows = ByteVectors.rounded(vectors_of(kind, rng, size, dim))
+    queries = ByteVectors.rounded(vectors_of(kind, rng, num_queries, dim))
+    on_device = DeviceVectors(rows, "cpu")
+    for k in (1, 5, 40, size + 2):
+        found, wanted = on_device.nearest(queries, k), rows.nearest(queries, k)
+        np.testing.assert_array_equal(found.documents, wanted.documents)
+        np.testing.assert_array_equal(found.similarities, wanted.similarities)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["random", "equal", "zeros"])
+@pytest.mark.parametrize("dim", [7, 384, 1100])
+def test_a_gpu_finds_the_documents_that_a_cpu_finds(kind, dim):
+    rng = np.random.default_rng(dim)
+    rows = ByteVectors.rounded(vectors_of(kind, rng, 20_000, dim))
+    queries = ByteVectors.rounded(vectors_of(kind, rng, 70, dim))
+    found, wanted = DeviceVectors(rows, "cuda").nearest(queries, 40), rows.nearest(queries, 40)
+    np.testing.assert_array_equal(found.documents, wanted.documents)
+    np.testing.assert_array_equal(found.similarities, wanted.similarities)
 
 
 def test_where_there_are_fewer_the_rest_says_so():

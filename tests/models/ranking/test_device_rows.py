@@ -234,7 +234,7 @@ def test_rows_that_faiss_does_not_find_are_no_proposals():
         RuntimeError("StandardGpuResources: alloc fail type FlatData dev 0 space Device"),
     ],
 )
-def test_too_little_memory_is_told(monkeypatch, error):
+def test_too_little_memory_is_told(monkeypatch, as_on_gpu, error):
     index = index_of(random(0, 50, 8))
 
     def fail(*_: object) -> None:
@@ -252,7 +252,7 @@ def test_too_little_memory_is_told(monkeypatch, error):
         index_of(random(0, 50, 8))
 
 
-def test_other_errors_stay_as_they_are(monkeypatch):
+def test_other_errors_stay_as_they_are(monkeypatch, as_on_gpu):
     def fail(*_: object) -> None:
         raise RuntimeError("an illegal memory access was encountered")
 
