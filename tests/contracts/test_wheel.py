@@ -1,11 +1,8 @@
 """The wheel holds all that works outside the checkout: code, page, configurations, demo data."""
 
-import hashlib
 import json
 import os
-import shutil
 import subprocess
-import sys
 import sysconfig
 import venv
 import zipfile
