@@ -68,8 +68,10 @@ def _missing(extra: str) -> list[str]:
 
 def _is_found(name: str) -> bool:
     try:
-        return find_spec(name) is not None
+        found = find_spec(name)
     except ModuleNotFoundError:  # the package around it is missing, too
         return False
     except ValueError:  # it is loaded, and has no specification
         return True
+    # A folder of the same name, such as one that is worked in, is a package without a file.
+    return found is not None and (found.origin is not None or "." in name)

@@ -14,6 +14,10 @@ from longtail.models.review.reviewer import PassingReviewError, ReviewError, num
 
 T = TypeVar("T")
 _MAX_ANSWER_BYTES = 2**18
+_MAX_RECEIVED_BYTES = _MAX_ANSWER_BYTES + 2**16
+"""For each request, with all heads: of answers with status 1xx there may be any number."""
+_READ_BYTES = 2**11
+"""Received at once; other requests wait while they are parsed."""
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which another attempt may succeed."""
 _MAX_RANKED = 32
@@ -59,7 +63,8 @@ class Endpoint:
         """
         content = bytearray()
         try:
-            async with self._http.stream("POST", self._url, json=body) as response:
+            options = {"json": body, "extensions": {"trace": _limit_received}}
+            async with self._http.stream("POST", self._url, **options) as response:
                 if (status := response.status_code) != httpx.codes.OK:
                     kind = PassingReviewError if status in _PASSING else ReviewError
                     raise kind(f"{self._url} answers with {status}")
@@ -78,6 +83,29 @@ class Endpoint:
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+
+
+async def _limit_received(event: str, info: Mapping[str, Any]) -> None:
+    """Bound the bytes that a new connection receives for each request (`trace` of httpcore)."""
+    if not event.endswith(("connect_tcp.complete", "start_tls.complete")):
+        return
+    stream, received = info["return_value"], 0
+    read, write = stream.read, stream.write
+
+    async def limited_read(max_bytes: int, **options: Any) -> bytes:
+        nonlocal received
+        content: bytes = await read(min(max_bytes, _READ_BYTES), **options)
+        received += len(content)
+        if received > _MAX_RECEIVED_BYTES:
+            raise httpx.ReadError(f"more than {_MAX_RECEIVED_BYTES} bytes")
+        return content
+
+    async def counting_write(content: bytes, **options: Any) -> None:
+        nonlocal received
+        received = 0
+        await write(content, **options)
+
+    stream.read, stream.write = limited_read, counting_write
 
 
 class RerankReviewer(Endpoint):

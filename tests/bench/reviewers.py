@@ -24,7 +24,7 @@ LIES = (
     "nested", "huge", "gzip", "redirect", "refused",
 )  # fmt: skip
 """Faults after which another attempt is in vain."""
-BREAKS = ("close", "half", "reset", "broken", "busy", "no-http")
+BREAKS = ("close", "half", "reset", "broken", "busy", "no-http", "informs")
 """Faults that may pass."""
 SLOW = ("silent", "drip", "endless-head")
 FAULTS = (*LIES, *BREAKS, *SLOW)
@@ -82,6 +82,9 @@ class StandIn:
             connection.sendall(b"HTTP/1.1 200 OK\r\n" + b"\r\n" * (fault == "drip"))
             while not self._is_over.wait(0.02):
                 connection.sendall(b"X-More: 1\r\n")
+        elif fault == "informs":
+            while not self._is_over.is_set():
+                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
         elif fault == "reset":
             linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # on, for no second
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

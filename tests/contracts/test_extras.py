@@ -102,6 +102,15 @@ def test_what_is_missing_is_said_with_the_command_that_installs_it(monkeypatch, 
         read_parts(trained.bundle)
 
 
+def test_a_folder_of_the_name_of_a_package_is_none(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(PACKAGES, "mcp", ("not_a_package",))
+    (tmp_path / "not_a_package").mkdir()
+    assert not is_installed("mcp")
+    (tmp_path / "not_a_package" / "__init__.py").write_text("", "utf-8")
+    assert is_installed("mcp")
+
+
 def test_every_extra_installs_the_packages_that_it_is_asked_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = {

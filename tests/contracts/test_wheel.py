@@ -1,11 +1,8 @@
 """The wheel holds all that works outside the checkout: code, page, configurations, demo data."""
 
-import hashlib
 import json
 import os
-import shutil
 import subprocess
-import sys
 import sysconfig
 import venv
 import zipfile
@@ -19,68 +16,10 @@ pytestmark = pytest.mark.slow  # it is built, and installed
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("longtail", "models", "training", "service")
-OTHERS = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 DATA = ("models/native/*.c", "models/native/*.h",
         "service/page/*.html", "service/page/*.js", "service/page/*.css", "service/page/*.svg",
         "service/api_docs/*",
         "training/configs/*.yaml", "training/demo_data/*")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Build it from a source distribution of a copy, so that nothing is left in the checkout."""
-    pytest.importorskip("setuptools", minversion="77")
-    source, built = (tmp_path_factory.mktemp(name) for name in ("source", "built"))
-    for name in PACKAGES:
-        left_out = shutil.ignore_patterns("__pycache__", "kernels-*")
-        shutil.copytree(ROOT / name, source / name, ignore=left_out, symlinks=True)
-    for name in OTHERS:
-        shutil.copy(ROOT / name, source)
-    code = f"import setup; setup.build_sdist({str(built)!r})"
-    subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
-    return build_wheel(built, built)
-
-
-def build_wheel(source, target):
-    (packed,) = source.glob("longtail-*.tar.gz")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
-    command += ["--no-build-isolation", "--wheel-dir", str(target), str(packed)]
-    environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
-    subprocess.run(command, check=True, capture_output=True, env=environment)
-    (path,) = target.glob("longtail-*.whl")
-    return path
-
-
-def test_a_second_build_has_the_same_bytes(wheel, tmp_path):
-    assert build_wheel(wheel.parent, tmp_path).read_bytes() == wheel.read_bytes()
-
-
-def test_it_says_what_was_compiled(wheel):
-    with zipfile.ZipFile(wheel) as file:
-        (name,) = (name for name in file.namelist() if "/sboms/" in name)
-        told = {
-            part["name"]: part["hashes"][0]["content"]
-            for part in json.loads(file.read(name))["components"]
-        }
-        held = {
-            Path(name).name: hashlib.sha256(file.read(name)).hexdigest()
-            for name in file.namelist()
-            if "kernels-" in name
-        }
-    assert told == held != {}
-
-
-def test_a_checkout_without_links_says_so(tmp_path):
-    """As of git on Windows: a link is a file that holds where it leads."""
-    shutil.copy(ROOT / "setup.py", tmp_path)
-    (tmp_path / "longtail").mkdir()
-    (tmp_path / "longtail" / "models").write_text("../models")
-    done = subprocess.run(
-        [sys.executable, "-c", "import setup"], cwd=tmp_path, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 1 and "git config core.symlinks true" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_it_holds_all_code_and_data(wheel):

@@ -6,13 +6,17 @@ import asyncio
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
+import httpx
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 from longtail.models.errors import ConfigError
+from longtail.models.review import endpoint
 from longtail.models.review.chat import _log_odds
 from longtail.models.review.endpoint import _ranked_scores
 from longtail.models.review.registry import open_reviewer
@@ -65,6 +69,22 @@ def test_a_failure_that_may_pass_gets_a_second_attempt(fault):
         assert len(ask("rerank", server.url, attempts=2, limit_s=30)) == len(CANDIDATES)
     with standing_in(number_in, [fault] * 2) as server, pytest.raises(ReviewError):
         ask("rerank", server.url, attempts=2, limit_s=30)
+
+
+def test_what_a_connection_receives_is_bounded_for_each_request():
+    sent = endpoint._MAX_RECEIVED_BYTES
+    stream = SimpleNamespace(read=AsyncMock(return_value=bytes(sent)), write=AsyncMock())
+
+    async def work():
+        info = {"return_value": stream}
+        await endpoint._limit_received("connection.connect_tcp.complete", info)
+        for _ in range(2):
+            await stream.write(b"a request", timeout=None)
+            assert len(await stream.read(2**16, timeout=None)) == sent
+        with pytest.raises(httpx.ReadError):
+            await stream.read(2**16, timeout=None)
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize("fault", SLOW)
