@@ -9,13 +9,17 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from longtail.models.native.library import F32, F64, I64, INT, function
+from longtail.models.native.library import F32, F64, I64, INT, Converter, function
 from longtail.models.ranking.top_k import NO_LABEL
 
 Nodes = tuple[Float32[np.ndarray, "node k"], Float32[np.ndarray, "node"]]
 """Weights and biases of the inner nodes, numbered as in `LabelTree`."""
 
-NODES = {"weights": F32["num_nodes num_features"], "biases": F32["num_nodes"], "num_nodes": INT}
+NODES: dict[str, Converter] = {
+    "weights": F32["num_nodes num_features"],
+    "biases": F32["num_nodes"],
+    "num_nodes": INT,
+}
 _log_prob_of_leaves = function(
     "label_tree_log_prob_of_leaves", **NODES, features=F32["document num_features"],
     num_features=INT, documents=I64["num_pairs"], leaves=I64["num_pairs"], num_pairs=INT,

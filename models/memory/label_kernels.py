@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.native.library import CSR, F32, F64, FLOAT, I64, INT, function
+from longtail.models.native.library import CSR, F32, F64, FLOAT, I64, INT, Converter, function
 
-_NEIGHBOURS = {
+_NEIGHBOURS: dict[str, Converter] = {
     "documents": I64["num_rows num_neighbours"], "similarities": F32["num_rows num_neighbours"],
     "num_neighbours": INT, "temperature": FLOAT, "carried": CSR, "raised": F64["num_labels"],
     "num_labels": INT, "num_rows": INT, "m": INT,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -57,7 +58,8 @@ class ArrayOf:
         """Name the type, the axes, and whether the function writes."""
         self.dtype, self.axes, self.is_written = np.dtype(dtype), axes, is_written
         self._type = self.dtype.str
-        self._lengths = tuple(map(_Axis.read, axes.split()))
+        self._names = axes.split()
+        self._lengths = tuple(map(_Axis.read, self._names))
 
     def __getitem__(self, axes: str) -> ArrayOf:
         """Return the same for arrays with these axes."""
@@ -88,14 +90,14 @@ class ArrayOf:
         if self.is_written and is_read_only:
             raise ValueError("a read-only array, expected one that can be written to")
         if self._lengths and sizes is not None:
-            self._check_shape(described["shape"], sizes)
+            shape = described["shape"]
+            if shape != tuple([sizes.get(name) for name in self._names]):  # most are seen by this
+                self._check_shape(shape, sizes)
         return address
 
     def _check_shape(self, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
-        is_right = len(shape) == len(self._lengths)
-        expected = tuple(
-            axis.length(given, sizes) for axis, given in zip(self._lengths, shape, strict=is_right)
-        )
+        lengths = shape + (0,) * (len(self._lengths) - len(shape))
+        expected = tuple(map(_Axis.length, self._lengths, lengths, repeat(sizes)))
         if expected != shape:
             raise ValueError(f"an array of shape {shape}, expected {expected} ({self.axes})")
 
@@ -144,6 +146,7 @@ class CsrOf:
     def __init__(self, values: ArrayOf | None) -> None:
         """Name the type; None: the values are not read."""
         self.values = values
+        self._sized = values and values["entry"]
 
     def __call__(self, matrix: RowsLike | Csr) -> Csr:
         """Return the arrays of a matrix for a call; kept by who passes a matrix often.
@@ -156,7 +159,7 @@ class CsrOf:
             return matrix
         indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
         index, sizes = I32 if indptr.dtype == np.int32 else I64, {"entry": len(indices)}
-        values = self.values["entry"](data, sizes) if self.values else None
+        values = self._sized(data, sizes) if self._sized else None
         found = Csr(index(indptr), index(indices), values, index is I64, len(indptr) - 1)
         found.arrays = (indptr, indices, data)  # they live as long as their addresses
         return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from longtail.models.native.library import BOOL, F64, I64, INT, function
+from longtail.models.native.library import BOOL, F64, I64, INT, Converter, function
 
-_PAIRS = {
+_PAIRS: dict[str, Converter] = {
     "evidence": F64["num_pairs num_terms"], "knots": I64["num_pairs"], "shares": F64["num_pairs"],
     "weights": F64["num_pairs"], "at_knots": F64["num_knots num_terms"], "num_pairs": INT,
     "num_knots": INT, "num_terms": INT,
