@@ -46,7 +46,7 @@ def _arguments(**others):
     ("argument", "message"),
     [
         ({"x": np.zeros((2, 2), np.float32)}, r"f: x is .* shape \(2, 2\), expected \(3, 2\)"),
-        ({"x": np.zeros(6, np.float32)}, r"of shape \(6,\), expected \(3,\) \(matrix.num_rows k\)"),
+        ({"x": np.zeros(6, np.float32)}, r"shape \(6,\), expected \(3, 2\) \(matrix.num_rows k\)"),
         ({"k": 3}, r"expected \(3, 3\)"),
         ({"starts": np.broadcast_to(np.float64(0), (1,))}, "f: starts is a read-only array"),
     ],
