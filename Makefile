@@ -17,7 +17,7 @@ PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 QUICK := tests/contracts tests/models tests/service tests/training
 TYPED := longtail.models,longtail.training,research,beartype.beartype
 
-.PHONY: bundles demo demo-loop serve test test-all check docs fuzz format clean formatting lint types layers
+.PHONY: bundles demo demo-loop serve test test-all sanitize check docs fuzz format clean formatting lint types layers
 
 demo: $(VENV)/.installed
 	$(BIN)/longtail demo --port $(PORT)
@@ -45,6 +45,16 @@ fuzz: $(VENV)/.installed-dev
 	FUZZ_SEED=$(FUZZ_SEED) FUZZ_CORPORA=2000 FUZZ_REQUESTS=20000 $(BIN)/pytest -s \
 		tests/generated tests/service/test_state_machine.py tests/service/test_schema_fuzzing.py
 	FUZZ_SEED=$(FUZZ_SEED) FUZZ_BUNDLES=20000 $(BIN)/pytest -s tests/bench/test_bundle_fuzz.py
+
+# The kernels stop at a bad address or at undefined behaviour. The tests run in one process, as the
+# library of the sanitizer has to come first; torch and SciPy leak on purpose.
+sanitize: $(VENV)/.installed-dev
+	LONGTAIL_SANITIZE=1 $(BIN)/python -c 'from longtail.models.native.build import build; build()'
+	LONGTAIL_SANITIZE=1 ASAN_OPTIONS=detect_leaks=0 \
+		LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so) $$($${CC:-cc} -print-file-name=libubsan.so)" \
+		$(BIN)/pytest -m 'not slow and not gpu and not bench and not ray and not browser' \
+		$(SANITIZED)
+SANITIZED ?= tests/models tests/training
 
 # Two models ready to be shared, each a zip file in runs/ with its card; see docs/how-to/share.md.
 LONGTAIL_DATA ?= ../shared/data

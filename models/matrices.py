@@ -19,13 +19,29 @@ from jaxtyping import Float16, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.files.arrays import forget_pages
-from longtail.models.native.library import CSR, F32, F64, HALF_CSR, I32, INT, Csr, function
+from longtail.models.native.library import (
+    CSR,
+    CSR_PLACES,
+    F32,
+    F64,
+    HALF_CSR,
+    I32,
+    INT,
+    Csr,
+    function,
+)
 
-_first_odd = function("rows_first_odd", CSR, INT)
-_largest = function("rows_largest", HALF_CSR, F32)
-_longest = function("rows_longest", HALF_CSR, F64)
-_add_squares = function("rows_add_squares", CSR, F64, INT)
-_of_columns = function("rows_of_columns", CSR, I32, INT, I32, I32, F32, INT)
+_first_odd = function("rows_first_odd", matrix=CSR_PLACES, num_columns=INT)
+_largest = function("rows_largest", matrix=HALF_CSR, largest=F32.out["matrix.num_rows"])
+_longest = function("rows_longest", matrix=HALF_CSR, longest=F64.out["1"])
+_add_squares = function(
+    "rows_add_squares", matrix=CSR, squares=F64.out["num_columns"], num_columns=INT
+)
+_of_columns = function(
+    "rows_of_columns", matrix=CSR, places=I32["num_columns"], num_columns=INT,
+    found_places=I32.out["capacity"], found_rows=I32.out["capacity"], values=F32.out["capacity"],
+    capacity=INT,
+)  # fmt: skip
 _NO_INTS, _NO_FLOATS = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
 _CHUNK = 2**20
 """Elements checked at a time, so that a check holds little memory."""

@@ -150,10 +150,15 @@ def tiny_content(tiny_encoder):
         "classifier": {**stage, "encoder_learning_rate": 1e-3},
         "retrieval": {**stage, "label_subset_size": 40, "hard_negatives": 3},
         "linear": {
-            "method": "adversarial",
+            "negatives": {
+                "distribution": {"kind": "tree", "regulariser": 1.0},
+                "weighting": "constant",
+                "num_negatives": 8,
+                "exclude": "none",
+            },
+            "loss": {"kind": "decoupled"},
             "epochs": 2,
             "batch_size": 50,
-            "tree": {"regulariser": 1.0},
         },
     }
 

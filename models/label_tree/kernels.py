@@ -9,18 +9,31 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from longtail.models.native.library import F32, F64, I64, INT, function
+from longtail.models.native.library import F32, F64, I64, INT, Converter, function
 from longtail.models.ranking.top_k import NO_LABEL
 
 Nodes = tuple[Float32[np.ndarray, "node k"], Float32[np.ndarray, "node"]]
 """Weights and biases of the inner nodes, numbered as in `LabelTree`."""
 
-_NODES = (F32, F32, INT)  # weights, biases, number of nodes
+NODES: dict[str, Converter] = {
+    "weights": F32["num_nodes num_features"],
+    "biases": F32["num_nodes"],
+    "num_nodes": INT,
+}
 _log_prob_of_leaves = function(
-    "label_tree_log_prob_of_leaves", *_NODES, F32, INT, I64, I64, INT, F64
-)
-_log_reach = function("label_tree_log_reach", *_NODES, F32, INT, INT, F64)
-_best_leaves = function("label_tree_best_leaves", *_NODES, I64, F32, INT, INT, INT, I64, F32)
+    "label_tree_log_prob_of_leaves", **NODES, features=F32["document num_features"],
+    num_features=INT, documents=I64["num_pairs"], leaves=I64["num_pairs"], num_pairs=INT,
+    found=F64.out["num_pairs"],
+)  # fmt: skip
+_log_reach = function(
+    "label_tree_log_reach", **NODES, features=F32["num_documents num_features"], num_features=INT,
+    num_documents=INT, reach=F64.out["num_documents 2*num_nodes+1"],
+)  # fmt: skip
+_best_leaves = function(
+    "label_tree_best_leaves", **NODES, label_of_leaf=I64["num_nodes+1"],
+    features=F32["num_documents num_features"], num_features=INT, num_documents=INT, m=INT,
+    labels=I64.out["num_documents m"], scores=F32.out["num_documents m"],
+)  # fmt: skip
 
 
 def log_prob_of_leaves(

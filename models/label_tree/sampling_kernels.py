@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from longtail.models.label_tree.kernels import Nodes
+from longtail.models.label_tree.kernels import NODES, Nodes
 from longtail.models.native.library import F32, F64, I64, INT, function
 
-_draw = function("tree_draw_leaves", F32, F32, INT, F32, INT, I64, INT, F64, I64, F32)
-_quick_log_prob = function("tree_quick_log_prob", F32, F32, INT, F32, INT, I64, INT, F32)
+_draw = function(
+    "tree_draw_leaves", **NODES, features=F32["document num_features"], num_features=INT,
+    rows=I64["num_draws"], num_draws=INT, uniform=F64.out["num_draws"],
+    leaves=I64.out["num_draws"], log_probs=F32.out["num_draws"],
+)  # fmt: skip
+_quick_log_prob = function(
+    "tree_quick_log_prob", **NODES, features=F32["num_leaves num_features"], num_features=INT,
+    leaves=I64["num_leaves"], num_leaves=INT, log_probs=F32.out["num_leaves"],
+)  # fmt: skip
 
 
 def draw_leaves(

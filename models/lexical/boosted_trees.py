@@ -17,8 +17,14 @@ LEAF = -1
 _MAX_TREES, _MAX_DEPTH = 2000, 64
 """What is stored may ask for no more steps than this for each row."""
 _NODE = np.dtype([("threshold", np.float32), ("feature", np.int32), ("ways", np.int32, 2)])
-_as_record = RecordOf(nodes=ArrayOf(_NODE), values=F64, roots=I64, depths=I64, num_trees=INT)
-_add_leaves = function("boosted_trees_add", _as_record, F32, INT, INT, F64)
+_as_record = RecordOf(
+    "trees", nodes=ArrayOf(_NODE)["node"], values=F64["node"], roots=I64["num_trees"],
+    depths=I64["num_trees"], num_trees=INT,
+)  # fmt: skip
+_add_leaves = function(
+    "boosted_trees_add", trees=_as_record, rows=F32["num_rows width"], num_rows=INT, width=INT,
+    totals=F64.out["num_rows"],
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

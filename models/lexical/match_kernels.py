@@ -17,6 +17,7 @@ from longtail.models.native.library import (
     BOOL,
     F32,
     FLOAT,
+    GROWN,
     I32,
     I64,
     INT,
@@ -78,13 +79,20 @@ class NameIndex(NamedTuple):
 
 
 as_record = RecordOf(
-    starts=I64, words=I32, is_preferred=BOOL, is_code=BOOL, num_alike=I64, starts_of_labels=I64,
-    relatives=I64, starts_of_relatives=I64, weights=F32, idf=F32, pair_keys=I64, pair_idf=F32,
-    key_starts=I64, key_labels=I64, vector_starts=I64, vector_features=I64, vector_weights=F32,
-    num_words=INT, num_pairs=INT, num_labels=INT,
+    "name_index", starts=I64["term+1"], words=I32["word"], is_preferred=BOOL["term"],
+    is_code=BOOL["term"], num_alike=I64["term"], starts_of_labels=I64["num_labels+1"],
+    relatives=I64["relative"], starts_of_relatives=I64["num_labels+1"], weights=F32["term"],
+    idf=F32["num_words"], pair_keys=I64["num_pairs"], pair_idf=F32["num_pairs"],
+    key_starts=I64["num_words+1"], key_labels=I64["key"], vector_starts=I64["num_labels+1"],
+    vector_features=I64["entry"], vector_weights=F32["entry"], num_words=INT, num_pairs=INT,
+    num_labels=INT,
 )  # fmt: skip
 """Makes of an index what `match_texts` takes; done once, for all texts."""
-_match_texts = function("match_texts", I32, I64, INT, I64, as_record, FLOAT, INT, I64, I64)
+_match_texts = function(
+    "match_texts", pieces=I32["piece"], starts=I64["num_texts+1"], num_texts=INT,
+    title_lengths=I64["num_texts"], index=as_record, least_share=FLOAT, num_nearest=INT,
+    match_starts=I64.out["num_texts+1"], found=GROWN,
+)  # fmt: skip
 
 NUM_SEEN = 16
 """Features of a match that the text alone tells; see `longtail.models.lexical.matcher.FEATURES`."""

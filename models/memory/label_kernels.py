@@ -12,12 +12,23 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.native.library import CSR, F32, F64, FLOAT, I64, INT, function
+from longtail.models.native.library import CSR, F32, F64, FLOAT, I64, INT, Converter, function
 
-_NEIGHBOURS = (I64, F32, INT, FLOAT, CSR, F64, INT, INT)
-_label_best = function("label_best", *_NEIGHBOURS, INT, I64, F32)
-_label_scores = function("label_scores", *_NEIGHBOURS, INT, I64, F32)
-_label_shares = function("label_shares", I64, F32, INT, FLOAT, F64)
+_NEIGHBOURS: dict[str, Converter] = {
+    "documents": I64["num_rows num_neighbours"], "similarities": F32["num_rows num_neighbours"],
+    "num_neighbours": INT, "temperature": FLOAT, "carried": CSR, "raised": F64["num_labels"],
+    "num_labels": INT, "num_rows": INT, "m": INT,
+}  # fmt: skip
+_label_best = function(
+    "label_best", **_NEIGHBOURS, labels=I64.out["num_rows m"], scores=F32.out["num_rows m"]
+)
+_label_scores = function(
+    "label_scores", **_NEIGHBOURS, labels=I64["num_rows m"], scores=F32.out["num_rows m"]
+)
+_label_shares = function(
+    "label_shares", documents=I64["num_neighbours"], similarities=F32["num_neighbours"],
+    num_neighbours=INT, temperature=FLOAT, shares=F64.out["num_neighbours"],
+)  # fmt: skip
 
 
 def best_labels(

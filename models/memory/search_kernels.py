@@ -14,7 +14,11 @@ from longtail.models.native.library import CSR, F32, FLOAT, HALF_CSR, I64, INT, 
 
 NO_DOCUMENT = -1
 """Fills a row where fewer documents than asked for share a feature with it."""
-_search_nearest = function("search_nearest", CSR, HALF_CSR, HALF_CSR, F32, FLOAT, INT, I64, F32)
+_search_nearest = function(
+    "search_nearest", queries=CSR, documents=HALF_CSR, postings=HALF_CSR,
+    largest=F32["postings.num_rows"], longest=FLOAT, k=INT, found=I64.out["queries.num_rows k"],
+    similarities=F32.out["queries.num_rows k"],
+)  # fmt: skip
 
 
 def nearest_of_rows(

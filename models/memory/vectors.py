@@ -29,9 +29,18 @@ MAX_DIM = 2**16
 """Dimensions of a vector, so that a sum of products fits 32 bits."""
 _FEWEST_TOGETHER, _MOST_TOGETHER = 4, 64
 """Queries that a thread takes: each vector is read once for all of them."""
-_ROWS = RecordOf(bytes=I8, scales=F32, num_rows=INT, dim=INT)
-_nearest = function("dense_nearest", _ROWS, _ROWS, INT, I64, F32)
-_nearest_probed = function("dense_nearest_probed", _ROWS, _ROWS, I64, INT, I64, INT, INT, I64, F32)
+_ROWS = RecordOf(
+    "byte_rows", bytes=I8["num_rows dim"], scales=F32["num_rows"], num_rows=INT, dim=INT
+)
+_nearest = function(
+    "dense_nearest", queries=_ROWS, rows=_ROWS, k=INT, found=I64.out["queries.num_rows k"],
+    similarities=F32.out["queries.num_rows k"],
+)  # fmt: skip
+_nearest_probed = function(
+    "dense_nearest_probed", queries=_ROWS, rows=_ROWS, starts=I64["num_clusters+1"],
+    num_clusters=INT, probed=I64["queries.num_rows num_probed"], num_probed=INT, k=INT,
+    found=I64.out["queries.num_rows k"], similarities=F32.out["queries.num_rows k"],
+)  # fmt: skip
 _RULES = {
     "bytes": ArrayRule(("int8",), 2),
     "scales": ArrayRule(("float32",), 1, least=0, most=1),

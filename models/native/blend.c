@@ -141,7 +141,7 @@ static int64_t note_lists(const int64_t *labels, const float *scores, const int6
 // listed, listed_scores: (row, width), NO_LABEL where there is none; member_of: of each column.
 KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *features,
                   const int64_t *listed, const float *listed_scores, const int64_t *member_of,
-                  int64_t width, const uint8_t *is_allowed, int64_t num_labels, double tail_dial,
+                  int64_t width, const bool *is_allowed, int64_t num_labels, double tail_dial,
                   int64_t k, int64_t *labels, float *scores) {
     const int64_t members = of->num_members, covered = sparse->num_covered;
     scratch memory = {calloc(covered + 1, sizeof(float)),

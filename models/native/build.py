@@ -25,6 +25,15 @@ _FLAGS = ("-std=c11", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 _EXACT = ("-ffp-contract=off",)
 # Sources `fast_*.c`: sums may be taken in another order, so that loops become vector instructions.
 _FAST = ("-ffp-contract=fast", "-fassociative-math", "-fno-signed-zeros")
+# For those who change the sources; the compiler of a user may warn of more.
+_STRICT = ("-Wall", "-Wextra", "-Werror")
+_SANITIZED = (
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+)
 _ENDINGS = {"win32": "dll", "windows": "dll", "darwin": "dylib", "macos": "dylib"}
 
 
@@ -51,6 +60,11 @@ def levels(target: str | None = None) -> tuple[str, ...]:
     return ("v1", "v3") if machine in {"x86_64", "amd64"} else ("v1",)
 
 
+def is_sanitized() -> bool:
+    """Return whether the kernels stop at an address or behaviour that C forbids."""
+    return os.environ.get("LONGTAIL_SANITIZE") == "1"
+
+
 def library_path(folder: Path, level: str, target: str | None = None) -> Path:
     """Return where the library of a level belongs; its name changes with the sources."""
     digest = hashlib.sha256()
@@ -58,7 +72,8 @@ def library_path(folder: Path, level: str, target: str | None = None) -> Path:
         digest.update(source.read_bytes())
     system = target.split("-")[1].split(".")[0] if target else sys.platform
     ending = _ENDINGS.get(system, "so")
-    return folder / f"kernels-{digest.hexdigest()[:12]}-{level}.{ending}"
+    name = "sanitized" if is_sanitized() else "kernels"
+    return folder / f"{name}-{digest.hexdigest()[:12]}-{level}.{ending}"
 
 
 def build(folder: Path = FOLDER, target: str | None = None) -> None:
@@ -79,11 +94,15 @@ def build(folder: Path = FOLDER, target: str | None = None) -> None:
         )
     folder.mkdir(parents=True, exist_ok=True)
     current = {level: library_path(folder, level, target) for level in levels(target)}
-    for old in set(folder.glob("kernels-*-v*")) - set(current.values()):
+    kind = next(iter(current.values())).name.split("-")[0]
+    for old in set(folder.glob(f"{kind}-*-v*")) - set(current.values()):
         old.unlink(missing_ok=True)
+    is_checkout = folder == FOLDER and (FOLDER.resolve().parents[1] / "pyproject.toml").exists()
+    more = [*(_STRICT if is_checkout else ()), *(_SANITIZED if is_sanitized() else ())]
     for level, path in current.items():
         if not path.exists():
-            _compile(compiler, [] if level == "v1" else [_flag_of(level, compiler)], path)
+            flags = [] if level == "v1" else [_flag_of(level, compiler)]
+            _compile(compiler, [*flags, *more], path)
 
 
 def _flag_of(level: str, compiler: list[str]) -> str:

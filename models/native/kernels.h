@@ -13,6 +13,9 @@
 #define KERNEL __attribute__((visibility("default"))) int64_t
 #endif
 
+// Sizes of arrays are int64 and become size_t when memory is asked for.
+_Static_assert(sizeof(size_t) == 8, "the kernels need a processor of 64 bits");
+
 // What a kernel returns where malloc gave nothing; library.py raises MemoryError then.
 #define OUT_OF_MEMORY (-(INT64_C(1) << 62))
 #define NO_LABEL (-1)

@@ -1,13 +1,15 @@
 """Calls of the C functions: the library for this processor, and what may be passed to it.
 
 A function releases the interpreter's lock while it runs. Arrays are passed as pointers, so their
-type and layout are checked here; shapes are the callers' to get right.
+type, layout, shape and writability are checked here, where their addresses are taken.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,36 +17,97 @@ import numpy as np
 from longtail.models.native import build
 
 Converter = Callable[[Any], Any]
-"""Makes what a function takes out of an argument, or raises TypeError."""
+"""Makes what a function takes out of an argument, or raises TypeError or ValueError."""
+
+
+class _Axis(NamedTuple):
+    """The length of an axis: `factor` times the size of a name and `more`; without a name `more`.
+
+    Written as `6`, `num_rows`, `num_rows+1`, `2*num_nodes+1`, `features.num_rows`.
+    """
+
+    factor: int
+    name: str
+    more: int
+
+    @classmethod
+    def read(cls, text: str) -> _Axis:
+        if text.isdecimal():
+            return cls(0, "", int(text))
+        factor, name, more = re.fullmatch(r"(?:(\d+)\*)?([\w.]+)(?:\+(\d+))?", text).groups()  # type: ignore[union-attr]
+        return cls(int(factor or 1), name, int(more or 0))
+
+    def length(self, given: int, sizes: dict[str, int]) -> int:
+        """Return the expected length; a name without a size gets that of the given length."""
+        if not self.name:
+            return self.more
+        if self.name not in sizes:
+            sizes[self.name] = (given - self.more) // self.factor
+        return self.factor * sizes[self.name] + self.more
 
 
 class ArrayOf:
-    """Passes arrays of one type as a pointer to their first element."""
+    """Passes arrays of one type as a pointer to their first element.
 
-    def __init__(self, dtype: Any) -> None:
-        """Name the type."""
-        self._type = np.dtype(dtype).str
+    `F32["num_rows k"]` has these axes, whose lengths are integers among the other arguments or, for
+    other names, the same wherever the name stands. `F32.out` is written to. Without axes, any shape
+    is passed.
+    """
 
-    def __call__(self, array: np.ndarray) -> int:
+    def __init__(self, dtype: Any, axes: str = "", *, is_written: bool = False) -> None:
+        """Name the type, the axes, and whether the function writes."""
+        self.dtype, self.axes, self.is_written = np.dtype(dtype), axes, is_written
+        self._type = self.dtype.str
+        self._names = axes.split()
+        self._lengths = tuple(map(_Axis.read, self._names))
+
+    def __getitem__(self, axes: str) -> ArrayOf:
+        """Return the same for arrays with these axes."""
+        return ArrayOf(self.dtype, axes, is_written=self.is_written)
+
+    @property
+    def out(self) -> ArrayOf:
+        """The same for arrays that are written to."""
+        return ArrayOf(self.dtype, self.axes, is_written=True)
+
+    def __call__(self, array: np.ndarray, sizes: dict[str, int] | None = None) -> int:
         """Return the address of the elements.
+
+        Args:
+            array: What to pass.
+            sizes: Lengths of axes by name; new names are added.
 
         Raises:
             TypeError: The array has another type, or its elements are not one after the other.
+            ValueError: It has another shape, or is written to and read-only.
         """
-        described = (
-            array.__array_interface__
-        )  # one look: an attribute costs as much as a short loop
+        described = array.__array_interface__  # one look: an attribute costs as much as a loop
         if described["typestr"] != self._type or described["strides"] is not None:
             layout = "" if described["strides"] is None else ", not contiguous"
             raise TypeError(f"an array of {array.dtype}{layout}, expected {self._type} in C order")
-        address: int = described["data"][0]
+        address: int
+        address, is_read_only = described["data"]
+        if self.is_written and is_read_only:
+            raise ValueError("a read-only array, expected one that can be written to")
+        if self._lengths and sizes is not None:
+            shape = described["shape"]
+            if shape != tuple([sizes.get(name) for name in self._names]):  # most are seen by this
+                self._check_shape(shape, sizes)
         return address
+
+    def _check_shape(self, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
+        lengths = shape + (0,) * (len(self._lengths) - len(shape))
+        expected = tuple(map(_Axis.length, self._lengths, lengths, repeat(sizes)))
+        if expected != shape:
+            raise ValueError(f"an array of shape {shape}, expected {expected} ({self.axes})")
 
 
 F16, F32, F64 = ArrayOf(np.float16), ArrayOf(np.float32), ArrayOf(np.float64)
 I16, I32 = ArrayOf(np.int16), ArrayOf(np.int32)
 I64, U64 = ArrayOf(np.int64), ArrayOf(np.uint64)
 I8, U8, BOOL = ArrayOf(np.int8), ArrayOf(np.uint8), ArrayOf(np.bool_)
+GROWN = ArrayOf(np.int64, "array 2", is_written=True)
+"""Takes what a function allocates: `grown` in kernels.h, see `taken`."""
 INT: Converter = int
 FLOAT: Converter = float
 
@@ -81,37 +144,83 @@ class RowsLike(Protocol):
 class CsrOf:
     """Passes matrices by rows with values of one type."""
 
-    def __init__(self, values: ArrayOf) -> None:
-        """Name the type."""
-        self._values = values
+    def __init__(self, values: ArrayOf | None) -> None:
+        """Name the type; None: the values are not read."""
+        self.values = values
+        self._sized = values and values["entry"]
 
     def __call__(self, matrix: RowsLike | Csr) -> Csr:
         """Return the arrays of a matrix for a call; kept by who passes a matrix often.
 
         Raises:
             TypeError: Its values have another type, or its arrays of indices different ones.
+            ValueError: It has not as many values as indices.
         """
         if isinstance(matrix, Csr):
             return matrix
         indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
-        index = I32 if indptr.dtype == np.int32 else I64
-        addresses = (index(indptr), index(indices), self._values(data))
-        found = Csr(*addresses, index is I64, len(indptr) - 1)
+        index, sizes = I32 if indptr.dtype == np.int32 else I64, {"entry": len(indices)}
+        values = self._sized(data, sizes) if self._sized else None
+        found = Csr(index(indptr), index(indices), values, index is I64, len(indptr) - 1)
         found.arrays = (indptr, indices, data)  # they live as long as their addresses
         return found
 
 
 csr = CSR = CsrOf(F32)
 HALF_CSR = CsrOf(F16)
+CSR_PLACES = CsrOf(None)
+
+
+class Signature:
+    """How the arguments of a function, or the fields of a struct, are passed.
+
+    Attributes:
+        parameters: How each is passed, by name, in the order of C.
+    """
+
+    def __init__(self, parameters: Mapping[str, Converter]) -> None:
+        """Sort out the arrays, which are checked when all sizes are known."""
+        self.parameters = parameters
+        numbered = [(i, name, convert) for i, (name, convert) in enumerate(parameters.items())]
+        self._arrays = [(i, name, x) for i, name, x in numbered if isinstance(x, ArrayOf)]
+        self._others = [each for each in numbered if not isinstance(each[2], ArrayOf)]
+
+    def passed(self, arguments: Sequence[Any], where: str) -> list[Any]:
+        """Return what is passed.
+
+        Args:
+            arguments: In the order of the parameters.
+            where: Name of the function or struct, for messages.
+
+        Raises:
+            TypeError: There are more or fewer arguments, or one is of another type or layout.
+            ValueError: An array has another shape, or is written to and read-only.
+        """
+        found = list(arguments)
+        if len(found) != len(self.parameters):
+            raise TypeError(f"{where}: {len(found)} arguments, expected {len(self.parameters)}")
+        sizes: dict[str, int] = {}
+        for i, name, convert in self._others:
+            found[i] = convert(found[i])
+            if convert is INT:
+                sizes[name] = found[i]
+            elif hasattr(found[i], "num_rows"):
+                sizes[f"{name}.num_rows"] = found[i].num_rows
+        for i, name, into in self._arrays:
+            try:
+                found[i] = into(found[i], sizes)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{where}: {name} is {error}") from None
+        return found
 
 
 class RecordOf:
     """Passes objects, such as named tuples of arrays, as a pointer to a C struct."""
 
-    def __init__(self, **fields: Converter) -> None:
-        """Say how each attribute is passed, in the order of the struct's fields."""
-        self._fields = fields
-        kinds = [(name, _kind(convert)) for name, convert in fields.items()]
+    def __init__(self, name: str, /, **fields: Converter) -> None:
+        """Say how each attribute is passed, in the order of the fields of the struct."""
+        self.name, self.signature = name, Signature(fields)
+        kinds = [(field, _kind(convert)) for field, convert in fields.items()]
         self.struct: Any = type("Record", (ctypes.Structure,), {"_fields_": kinds})
 
     def __call__(self, source: Any) -> ctypes.Structure:
@@ -119,11 +228,13 @@ class RecordOf:
 
         Raises:
             TypeError: An array has another type or layout than its field.
+            ValueError: An array has another shape than its field.
         """
         if isinstance(source, ctypes.Structure):
             return source
-        values = [convert(getattr(source, name)) for name, convert in self._fields.items()]
-        pointed = [ctypes.pointer(x) if isinstance(x, ctypes.Structure) else x for x in values]
+        values = [getattr(source, name) for name in self.signature.parameters]
+        passed = self.signature.passed(values, self.name)
+        pointed = [ctypes.pointer(x) if isinstance(x, ctypes.Structure) else x for x in passed]
         found: ctypes.Structure = self.struct(*pointed)
         found.source = source  # its arrays live as long as their addresses
         return found
@@ -139,23 +250,30 @@ def _kind(convert: Converter) -> Any:
     return ctypes.POINTER(convert.struct if isinstance(convert, RecordOf) else Csr)
 
 
-def function(name: str, *parameters: Converter) -> Callable[..., int]:
+DECLARED: dict[str, Signature] = {}
+"""What each function takes; the contract tests compare it with the C sources."""
+
+
+def function(name: str, /, **parameters: Converter) -> Callable[..., int]:
     """Return a C function that returns an int64: a number from 0, or `OUT_OF_MEMORY`.
 
     Args:
         name: Of the C function.
-        parameters: How each argument is passed: arrays as pointers, matrices and records as
-            pointers to structs, ints as int64 and floats as double.
+        parameters: How each argument is passed, by its name in C and in the same order: arrays as
+            pointers, matrices and records as pointers to structs, ints as int64 and floats as
+            double.
 
     Returns:
-        The function. It raises MemoryError where memory was missing.
+        The function, which takes its arguments by position. It raises MemoryError where memory was
+        missing, and the errors of `Signature.passed`.
     """
     native = getattr(_library(), name)
     native.restype = ctypes.c_int64
-    native.argtypes = [_kind(convert) for convert in parameters]
+    native.argtypes = [_kind(convert) for convert in parameters.values()]
+    signature = DECLARED[name] = Signature(parameters)
 
     def call(*arguments: Any) -> int:
-        found: int = native(*[into(x) for into, x in zip(parameters, arguments, strict=True)])
+        found: int = native(*signature.passed(arguments, name))
         if found == OUT_OF_MEMORY:
             raise MemoryError(f"{name}: not enough memory")
         return found

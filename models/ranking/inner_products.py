@@ -11,7 +11,11 @@ from jaxtyping import Float32, Int64
 
 from longtail.models.native.library import F32, I64, INT, function
 
-_products_with_rows = function("products_with_rows", F32, INT, INT, F32, INT, I64, INT, F32)
+_products_with_rows = function(
+    "products_with_rows", queries=F32["num_queries dim"], num_queries=INT, dim=INT,
+    vectors=F32["covered stored"], stored=INT, rows=I64["num_queries m"], m=INT,
+    products=F32.out["num_queries m"],
+)  # fmt: skip
 
 
 def products_with_rows(

@@ -9,7 +9,10 @@ from scipy.sparse import csr_array
 from longtail.models.native.library import F32, I64, INT, function
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing
 
-_listed_scores = function("listed_scores", I64, I64, F32, I64, INT, I64, INT, F32)
+_listed_scores = function(
+    "listed_scores", starts=I64, listed=I64["entry"], scores=F32["entry"], rows=I64["num_rows"],
+    num_rows=INT, labels=I64["num_rows m"], m=INT, found=F32.out["num_rows m"],
+)  # fmt: skip
 
 
 class ListedSource:

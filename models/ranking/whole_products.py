@@ -26,7 +26,10 @@ _BLOCK_NUMBERS = 2**22
 _ALONE = 2**24
 """Multiplications that one thread does by itself."""
 _is_fast = function("whole_is_fast")
-_nearest = function("whole_nearest", I16, INT, I16, INT, INT, INT, INT, I64, F32)
+_nearest = function(
+    "whole_nearest", queries=I16["num_queries dim"], num_queries=INT, packs=I16, begin=INT, end=INT,
+    dim=INT, m=INT, found=I64.out["num_queries m"], sums=F32.out["num_queries m"],
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,10 @@ class Endpoint:
         """
         content = bytearray()
         try:
-            options = {"json": body, "extensions": {"trace": _limit_received}}
-            async with self._http.stream("POST", self._url, **options) as response:
+            trace = {"trace": _limit_received}
+            async with self._http.stream(
+                "POST", self._url, json=body, extensions=trace
+            ) as response:
                 if (status := response.status_code) != httpx.codes.OK:
                     kind = PassingReviewError if status in _PASSING else ReviewError
                     raise kind(f"{self._url} answers with {status}")

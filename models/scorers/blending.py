@@ -113,10 +113,15 @@ class _Arrays(NamedTuple):
 
 
 BLEND = RecordOf(
-    rows=F64, row_of=I64, log_priors=F32, intercepts=F64, floors=F64, knots=F64, slopes=F64,
-    bends=F64, num_knots=I64, num_members=INT, num_bends=INT, num_terms=INT,
+    "blend", rows=F64["row num_terms"], row_of=I64["label"], log_priors=F32["label"],
+    intercepts=F64["num_members"], floors=F64["num_members"], knots=F64["knot"],
+    slopes=F64["piece"], bends=F64["num_bends"], num_knots=I64["num_members"], num_members=INT,
+    num_bends=INT, num_terms=INT,
 )  # fmt: skip
-_log_odds = function("blend_log_odds", BLEND, F32, I64, INT, INT, INT, F64)
+_log_odds = function(
+    "blend_log_odds", of=BLEND, scores=F32["member num_rows m"], labels=I64["label_rows m"],
+    label_rows=INT, num_rows=INT, m=INT, found=F64.out["num_rows m"],
+)  # fmt: skip
 
 
 class FittedBlend:

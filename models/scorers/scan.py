@@ -48,12 +48,17 @@ class _Classifiers(NamedTuple):
 
 
 _CLASSIFIERS = RecordOf(
-    weights=CSR, bias=F32, labels=I64, at_floor=F32, order=I64, num_covered=INT, num_ordered=INT,
+    "classifiers", weights=CSR, bias=F32["num_covered"], labels=I64["num_covered"],
+    at_floor=F32["num_covered"], order=I64["num_ordered"], num_covered=INT, num_ordered=INT,
     member=INT,
 )  # fmt: skip
 _rank = function(
-    "blend_rank", BLEND, _CLASSIFIERS, CSR, I64, F32, I64, INT, BOOL, INT, FLOAT, INT, I64, F32
-)
+    "blend_rank", of=BLEND, sparse=_CLASSIFIERS, features=CSR,
+    listed=I64["features.num_rows width"], listed_scores=F32["features.num_rows width"],
+    member_of=I64["width"], width=INT, is_allowed=BOOL["num_labels"], num_labels=INT,
+    tail_dial=FLOAT, k=INT, labels=I64.out["features.num_rows k"],
+    scores=F32.out["features.num_rows k"],
+)  # fmt: skip
 
 
 def scan(

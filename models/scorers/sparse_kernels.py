@@ -13,10 +13,23 @@ from scipy.sparse import csr_array
 
 from longtail.models.native.library import CSR, F32, I64, INT, Csr, function
 
-_best_of_rows = function("sparse_best_of_rows", CSR, CSR, F32, INT, INT, I64, F32)
-_scores_of_labels = function("sparse_scores_of_labels", CSR, CSR, F32, INT, I64, INT, F32)
-_sum_up = function("sparse_sum_up", CSR, CSR, I64, INT, F32, INT)
-_best_of_sums = function("sparse_best_of_sums", F32, I64, INT, F32, INT, INT, I64, F32)
+_best_of_rows = function(
+    "sparse_best_of_rows", features=CSR, weights=CSR, bias=F32["num_labels"], num_labels=INT,
+    k=INT, labels=I64.out["features.num_rows k"], scores=F32.out["features.num_rows k"],
+)  # fmt: skip
+_scores_of_labels = function(
+    "sparse_scores_of_labels", features=CSR, weights=CSR, bias=F32["num_labels"], num_labels=INT,
+    labels=I64["features.num_rows m"], m=INT, scores=F32.out["features.num_rows m"],
+)  # fmt: skip
+_sum_up = function(
+    "sparse_sum_up", features=CSR, weights=CSR, rows=I64["num_rows"], num_rows=INT,
+    sums=F32.out["place num_labels"], num_labels=INT,
+)  # fmt: skip
+_best_of_sums = function(
+    "sparse_best_of_sums", sums=F32["place num_labels"], rows=I64["num_rows"], num_rows=INT,
+    bias=F32["num_labels"], num_labels=INT, k=INT, labels=I64.out["num_rows k"],
+    scores=F32.out["num_rows k"],
+)  # fmt: skip
 
 
 def best_of_rows(

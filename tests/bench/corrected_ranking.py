@@ -44,8 +44,8 @@ from longtail.models.ranking.threshold_algorithm import SUM, Sources, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.training.data.dataset import open_dataset
 from longtail.training.label_tree.fit import fit_tree
-from longtail.training.linear.methods import make_method
 from longtail.training.linear.trainer import LinearOptions, train_linear
+from research.experiments.adversarial.methods import make_method
 
 DIM = 384
 NUM_COMPONENTS = 16

@@ -24,8 +24,8 @@ from scipy.sparse import csr_array
 
 from longtail.models.label_tree.arrays import depth_of, one_sided_biases
 from longtail.models.label_tree.tree import LabelTree
-from longtail.training.linear.methods import make_method
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer
+from research.experiments.adversarial.methods import make_method
 
 NUM_COMPONENTS = 16
 METHODS = ("uniform", "frequency", "adversarial", "nce", "one_versus_each", "augment_and_reduce")

@@ -61,7 +61,16 @@ CONFIG = {
     "descriptions": {"max_tokens": 24},
     "classifier": {"epochs": 0},
     "retrieval": {"epochs": 1, "max_steps": 100, "batch_size": 64, "label_subset_size": 256},
-    "linear": {"method": "adversarial", "epochs": 1},
+    "linear": {
+        "negatives": {
+            "distribution": {"kind": "tree"},
+            "weighting": "constant",
+            "num_negatives": 8,
+            "exclude": "none",
+        },
+        "loss": {"kind": "decoupled"},
+        "epochs": 1,
+    },
 }
 
 

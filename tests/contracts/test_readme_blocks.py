@@ -190,6 +190,24 @@ def test_every_name_of_the_map_of_the_code_is_defined_in_its_file():
     assert checked >= 15
 
 
+def test_both_lives_have_eight_steps_whose_files_and_functions_exist():
+    text = (DOCS / "explanation" / "code-map.md").read_text("utf-8")
+    lives = [
+        part.split("\n## ")[0] for part in re.split(r"^## A \w+'s life$", text, flags=re.M)[1:]
+    ]
+    assert len(lives) == 2
+    for life in lives:
+        steps = re.findall(r"^(\d)\. (.*)$", life, re.MULTILINE)
+        assert [number for number, _ in steps] == list("12345678")
+        for _, step in steps:
+            named = re.findall(r"`([\w/]+\.py)`, `([\w.]+)`", step)
+            assert named, step
+            for path, name in named:
+                code = (ROOT / path).read_text("utf-8")
+                for part in name.split("."):
+                    assert re.search(rf"\b(def|class) {part}\b", code), f"{path}: {name}"
+
+
 def wrong_pages(find: Callable[[Path], Collection[str]]) -> dict[str, list[str]]:
     """Return what is wrong with each page, without the pages where nothing is."""
     return {name_of(path): sorted(wrong) for path in PAGES if (wrong := find(path))}

@@ -5,7 +5,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from longtail.models.native import build
-from longtail.models.native.library import CSR, F32, I64, INT, csr, function
+from longtail.models.native.library import CSR, F32, F64, INT, Signature, csr
+from longtail.models.scorers.sparse_kernels import sum_up
 from tests.closeness import assert_all_close
 
 
@@ -26,9 +27,73 @@ def test_a_matrix_is_passed_with_indices_of_either_width():
     assert (csr(sparse_matrix).is_wide, csr(wide).is_wide) == (0, 1)
     for matrix in (sparse_matrix, wide):
         sums = np.zeros((4, 4), dtype=np.float32)
-        rows = np.arange(4)
-        function("sparse_sum_up", CSR, CSR, I64, INT, F32, INT)(matrix, matrix, rows, 4, sums, 4)
+        sum_up(matrix, matrix, np.arange(4), sums)
         assert_all_close(sums, (sparse_matrix @ sparse_matrix).toarray(), rtol=1e-6)
+
+
+TWO_ARRAYS = Signature(
+    {"matrix": CSR, "x": F32["matrix.num_rows k"], "k": INT, "starts": F64.out["row+1"]}
+)
+
+
+def _arguments(**others):
+    matrix = csr_array(np.eye(3, dtype=np.float32))
+    given = {"matrix": matrix, "x": np.zeros((3, 2), np.float32), "k": 2, "starts": np.zeros(5)}
+    return list((given | others).values())
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ({"x": np.zeros((2, 2), np.float32)}, r"f: x is .* shape \(2, 2\), expected \(3, 2\)"),
+        ({"x": np.zeros(6, np.float32)}, r"shape \(6,\), expected \(3, 2\) \(matrix.num_rows k\)"),
+        ({"k": 3}, r"expected \(3, 3\)"),
+        ({"starts": np.broadcast_to(np.float64(0), (1,))}, "f: starts is a read-only array"),
+    ],
+)  # fmt: skip
+def test_arrays_of_another_shape_or_read_only_are_refused(argument, message):
+    TWO_ARRAYS.passed(_arguments(), "f")
+    with pytest.raises(ValueError, match=message):
+        TWO_ARRAYS.passed(_arguments(**argument), "f")
+
+
+def test_a_name_that_stands_twice_has_one_length():
+    signature = Signature({"first": F32["n 2"], "second": F64["2*n+1"]})
+    rows = np.zeros((3, 2), np.float32)
+    signature.passed([rows, np.zeros(7)], "f")
+    with pytest.raises(ValueError, match=r"second is an array of shape \(6,\), expected \(7,\)"):
+        signature.passed([rows, np.zeros(6)], "f")
+    with pytest.raises(TypeError, match="f: 1 arguments, expected 2"):
+        signature.passed([rows], "f")
+
+
+def test_a_matrix_without_a_value_for_each_index_is_refused():
+    matrix = csr_array(np.eye(3, dtype=np.float32))
+    matrix.data = matrix.data[:2]
+    with pytest.raises(ValueError, match=r"shape \(2,\), expected \(3,\)"):
+        csr(matrix)
+
+
+def test_only_a_checkout_takes_a_warning_for_an_error(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(build, "find_compiler", lambda *_: ["cc"])
+    monkeypatch.setattr(build, "_compile", lambda _, flags, path: commands.append(flags))
+    build.build(tmp_path)
+    assert commands and not any("-Werror" in flags for flags in commands)
+    monkeypatch.setattr(
+        build, "library_path", lambda _, level, *__: tmp_path / f"kernels-0-{level}"
+    )
+    monkeypatch.setattr(build, "FOLDER", tmp_path)  # as if it had been installed here
+    commands.clear()
+    build.build(tmp_path)
+    assert commands and not any("-Werror" in flags for flags in commands)
+    source = tmp_path / "checkout" / "models" / "native"
+    source.mkdir(parents=True)
+    (tmp_path / "checkout" / "pyproject.toml").touch()
+    monkeypatch.setattr(build, "FOLDER", source)
+    commands.clear()
+    build.build(source)
+    assert commands and all("-Werror" in flags for flags in commands)
 
 
 def test_a_checkout_without_a_compiler_says_how_to_get_one(tmp_path, monkeypatch):

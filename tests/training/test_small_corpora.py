@@ -2,13 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.training.configuration.linear import MethodName
 from longtail.training.configuration.run import TrainingConfig
 
 WORDS = (
@@ -58,11 +57,10 @@ def test_corpora_of_few_labels_are_trained_with_all_scorers(
     assert len(bundle.catalogue) == num_labels
     there = tuple(x for x in default_config.scorers if x != "names")  # no text has a name
     assert bundle.manifest.scorers == there
-    method = "uniform" if num_labels == 1 else "softmax"
     assert f"linear: {num_labels} labels have training documents, of which one doc" in caplog.text
     assert (
-        "too few others for the default of 256 negatives a step; trained with method "
-        f"{method!r} instead" in caplog.text
+        "too few others for the default of 256 negatives a step; all labels are scored instead"
+        in caplog.text
     )
     predictor = Predictor(read_parts(bundle))
     for scorer in predictor.scorers.names:
@@ -89,11 +87,23 @@ def test_bounds_of_tokens_give_way_where_none_is_left(
     assert len(read_parts(trained.bundle).sparse.tfidf.tokens) > 0
 
 
-@pytest.mark.parametrize("method", get_args(MethodName))
-def test_methods_of_the_linear_scorer_work_with_two_labels(
-    method, default_config, train_in, tmp_path
+_TREE = {"distribution": {"kind": "tree"}, "num_negatives": 2, "exclude": "none"}
+_UNIFORM = {"distribution": {"kind": "uniform"}, "num_negatives": 2, "exclude": "none"}
+
+
+@pytest.mark.parametrize(
+    "linear",
+    [
+        {},
+        {"negatives": _TREE | {"weighting": "constant"}, "loss": {"kind": "decoupled"}},
+        {"negatives": _TREE | {"weighting": "importance"}},
+        {"negatives": _UNIFORM | {"weighting": "constant"}, "loss": {"kind": "decoupled"}},
+    ],
+)
+def test_negatives_of_the_linear_scorer_work_with_two_labels(
+    linear, default_config, train_in, tmp_path
 ):
-    content = default_config.model_dump(exclude={"linear"}) | {"linear": {"method": method}}
+    content = default_config.model_dump(exclude={"linear"}) | {"linear": linear}
     content["scorers"] = ["retrieval", "linear", "sparse"]
     corpus = write(tmp_path / "corpus", train=documents(9, 2))
     train_in(tmp_path, TrainingConfig.model_validate(content), corpus)

@@ -5,11 +5,21 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from longtail.models.native.library import BOOL, F64, I64, INT, function
+from longtail.models.native.library import BOOL, F64, I64, INT, Converter, function
 
-_PAIRS = (F64, I64, F64, F64, F64, INT, INT, INT)
-_add_up = function("log_loss_add_up", *_PAIRS, BOOL, F64, F64)
-_add_curvature = function("log_loss_add_curvature", *_PAIRS, F64, F64)
+_PAIRS: dict[str, Converter] = {
+    "evidence": F64["num_pairs num_terms"], "knots": I64["num_pairs"], "shares": F64["num_pairs"],
+    "weights": F64["num_pairs"], "at_knots": F64["num_knots num_terms"], "num_pairs": INT,
+    "num_knots": INT, "num_terms": INT,
+}  # fmt: skip
+_add_up = function(
+    "log_loss_add_up", **_PAIRS, is_true=BOOL["num_pairs"],
+    gradient=F64.out["num_knots num_terms"], total=F64.out["1"],
+)  # fmt: skip
+_add_curvature = function(
+    "log_loss_add_curvature", **_PAIRS, own=F64.out["num_knots num_terms num_terms"],
+    next_one=F64.out["num_knots num_terms num_terms"],
+)  # fmt: skip
 
 
 def log_loss_and_gradient(

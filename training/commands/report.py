@@ -13,7 +13,6 @@ from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,
     BaselinesOption,
-    ConfidentialOption,
     DataArgument,
     JsonOption,
     OverwriteOption,
@@ -36,11 +35,10 @@ def report(
     output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("runs/report.html"),
     baselines: BaselinesOption = True,
     json_file: JsonOption = None,
-    confidential: ConfidentialOption = False,
     overwrite: OverwriteOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
-    """Write one page about a model: how good it is, figures, examples, losses, configuration."""
+    """Write one page about a model: how good it is, figures, losses, configuration."""
     configure_logging()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.durable import write_lines_durably
@@ -62,7 +60,7 @@ def report(
     log = None if work is None else read_run_log(work, bundle.manifest)
     has_threshold = bundle.manifest.default_scorer in bundle.manifest.thresholds
     found = assess_bundle(bundle, dataset, split, baselines=baselines, answers=has_threshold)
-    page = report_page(bundle, number, dataset, split, found, log, is_confidential=confidential)
+    page = report_page(bundle, number, split, found, log)
     with doing("writing the report", output):
         output.parent.mkdir(parents=True, exist_ok=True)
         write_lines_durably(output, [page], is_private=True)

@@ -34,7 +34,7 @@ from longtail.training.evaluation.metrics import (
     precision_at,
     propensity_scale,
 )
-from longtail.training.fitted.fitting import DevDocuments, PartFitting
+from longtail.training.fitted.fitting import PartFitting, RankedDevDocuments
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class AimsFitting(PartFitting[Aims]):
 
     part = AIMS
 
-    def fit(self, dev: DevDocuments, blending: Blending, default: str) -> Aims:
+    def fit(self, dev: RankedDevDocuments, blending: Blending, default: str) -> Aims:
         """Return the aims."""
         del default
         counts = dev.predictor.catalogue.training_counts

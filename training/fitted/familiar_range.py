@@ -27,7 +27,7 @@ from longtail.training.calibration.scored_pairs import (
     score_pairs,
     spread_rows,
 )
-from longtail.training.fitted.fitting import DevDocuments, PartFitting
+from longtail.training.fitted.fitting import PartFitting, RankedDevDocuments
 
 MOST_CUT = 500
 """Documents; each length is read and ranked once more."""
@@ -123,7 +123,9 @@ class FamiliarRangeFitting(PartFitting[FamiliarRange | None]):
 
     part = FAMILIAR_RANGE
 
-    def fit(self, dev: DevDocuments, blending: Blending, default: str) -> FamiliarRange | None:
+    def fit(
+        self, dev: RankedDevDocuments, blending: Blending, default: str
+    ) -> FamiliarRange | None:
         """Return what the documents are like; None: there are too few."""
         del default
         batches = dev.batches()

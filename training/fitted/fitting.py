@@ -30,7 +30,7 @@ NUM_ANSWERED = 64
 
 
 @runtime_checkable
-class DevDocuments(Protocol):
+class RankedDevDocuments(Protocol):
     """The documents of a dev split, ranked by a model that is trained to its end.
 
     Attributes:
@@ -181,7 +181,7 @@ class PartFitting(Generic[Value]):
     part: FittedPart[Value]
     has_picture: bool = False
 
-    def fit(self, dev: DevDocuments, blending: Blending, default: str) -> Value | None:
+    def fit(self, dev: RankedDevDocuments, blending: Blending, default: str) -> Value | None:
         """Return the part; None, or an empty value, where there is none. By default there is none.
 
         Args:

@@ -16,7 +16,7 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.fitted.aims import AimsFitting
 from longtail.training.fitted.familiar_range import FamiliarRangeFitting
-from longtail.training.fitted.fitting import DevDocuments, PartFitting
+from longtail.training.fitted.fitting import PartFitting, RankedDevDocuments
 from longtail.training.fitted.promises import PromisesFitting
 from longtail.training.runtime.kept import kept_text
 
@@ -26,7 +26,7 @@ class LabelCountsFitting(PartFitting[LabelCounts]):
 
     part = LABEL_COUNTS
 
-    def fit(self, dev: DevDocuments, blending: Blending, default: str) -> LabelCounts:
+    def fit(self, dev: RankedDevDocuments, blending: Blending, default: str) -> LabelCounts:
         """Return the thresholds by place."""
         del dev, default
         return blending.label_counts
@@ -37,7 +37,7 @@ class LabelFiguresFitting(PartFitting[LabelFigures | None]):
 
     part = LABEL_FIGURES
 
-    def fit(self, dev: DevDocuments, blending: Blending, default: str) -> LabelFigures | None:
+    def fit(self, dev: RankedDevDocuments, blending: Blending, default: str) -> LabelFigures | None:
         """Return the figures; None: the default scorer has no threshold."""
         if (threshold := blending.thresholds.get(default)) is None:
             return None
@@ -69,7 +69,7 @@ def register(fitting: PartFitting[Any]) -> None:
 
 
 def with_fitted(
-    parts: ModelParts, dev: DevDocuments, blending: Blending, default: str, folder: Path
+    parts: ModelParts, dev: RankedDevDocuments, blending: Blending, default: str, folder: Path
 ) -> ModelParts:
     """Return a model with all parts that are fitted on a dev split, in place of those it had.
 

@@ -48,16 +48,15 @@ class NodeArrays(NamedTuple):
 
 
 _NODES = RecordOf(
-    features=F32,
-    row_starts=I64,
-    row_documents=I64,
-    pair_starts=I64,
-    pair_labels=I64,
-    pair_weights=F32,
-    label_starts=I64,
-    label_sums=F64,
-)
-_fit_nodes = function("tree_fit_nodes", _NODES, INT, INT, INT, FLOAT, INT, F64, BOOL, F64)
+    "node_arrays", features=F32["document feature"], row_starts=I64["node+1"],
+    row_documents=I64["row"], pair_starts=I64["row+1"], pair_labels=I64["pair"],
+    pair_weights=F32["pair"], label_starts=I64["node+1"], label_sums=F64["label feature"],
+)  # fmt: skip
+_fit_nodes = function(
+    "tree_fit_nodes", nodes=_NODES, num_nodes=INT, num_features=INT, capacity=INT, strength=FLOAT,
+    most_rounds=INT, weights=F64.out["num_nodes num_features"], goes_right=BOOL.out["label"],
+    log_likelihoods=F64.out["num_nodes"],
+)  # fmt: skip
 
 
 def fit_nodes(

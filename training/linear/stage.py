@@ -12,13 +12,10 @@ import numpy as np
 from jaxtyping import Float32, Float64
 from scipy.sparse import csr_array
 
-from longtail.models.label_tree.tree import LabelTree
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 from longtail.training.configuration.linear import LinearConfig
 from longtail.training.label_tree.kept import kept_tree
-from longtail.training.learning.objectives import Objective
-from longtail.training.learning.pairs import Exclude
-from longtail.training.linear.methods import make_method, make_pair_objective
+from longtail.training.linear.objective import make_pair_objective
 from longtail.training.linear.trainer import LinearOptions, train_linear
 
 logger = logging.getLogger(__name__)
@@ -54,13 +51,13 @@ def train_linear_scorer(
     tree = None
     if config.tree_fit is not None:
         tree = kept_tree(lambda: vectors, truth, config.tree_fit, seed=seed, folder=folder)
-    objective, exclude = _objective(vectors, truth, config, tree, device)
+    objective = make_pair_objective(config.learning, vectors, truth, tree=tree, device=device)
     options = LinearOptions(
         learning_rate=config.learning_rate,
         batch_size=config.batch_size,
         epochs=config.epochs,
         storage=config.storage,
-        exclude=exclude,
+        exclude=config.negatives.exclude,
         seed=seed,
         device=device,
     )
@@ -81,41 +78,16 @@ def _fitted_to_corpus(
     num_labels = int(np.count_nonzero(counts))
     carried = (truth @ np.sqrt(counts)).max() / np.sqrt(counts).sum()
     fitted = config.fitted_to(num_labels, float(carried))
-    if fitted != config and config.negatives is not None:
+    if fitted != config:
         logger.warning(
             "linear: %d labels have training documents, of which one document carries up to "
-            "%.0f%%: too few others for the default of %d negatives a step; trained with method "
-            "%r instead",
+            "%.0f%%: too few others for the default of %d negatives a step; all labels are scored "
+            "instead",
             num_labels,
             100 * carried,
             config.negatives.num_negatives,
-            fitted.method,
         )
     return fitted
-
-
-def _objective(
-    vectors: Float32[np.ndarray, "document dim"],
-    truth: Float32[csr_array, "document label"],
-    config: LinearConfig,
-    tree: LabelTree | None,
-    device: str,
-) -> tuple[Objective, Exclude]:
-    """Return what is minimised, and which labels are no negatives of a pair."""
-    if config.learning is not None and config.negatives is not None:
-        objective = make_pair_objective(config.learning, vectors, truth, tree=tree, device=device)
-        return objective, config.negatives.exclude
-    assert config.method is not None
-    method = make_method(
-        config.method,
-        vectors,
-        truth,
-        num_negatives=config.num_negatives or 1,
-        regulariser=config.regulariser or 0.0,
-        tree=tree,
-        device=device,
-    )
-    return method.objective, method.exclude
 
 
 def standardise(

@@ -2,7 +2,7 @@
 
 Bamler & Mandt 2020, section 5, by Adagrad. A step changes the rows of the labels that it scored
 alone, so with sampled negatives it costs O(batch x (1 + negatives) x dim), however many labels
-there are. `longtail.training.linear.methods` makes what is minimised.
+there are. `longtail.training.linear.objective` makes what is minimised.
 
 Everything random in a step is drawn from (seed, step), so a run that was stopped and resumed takes
 the same steps as one that was not. On a GPU, sums over a label that occurs more than once in a

@@ -41,9 +41,9 @@ _POLICY = (
 _NO_BREAK_HYPHEN = "&#8209;"
 _STYLE = """
 :root { color-scheme: light dark; --text: #1b1f24; --page: #ffffff; --soft: #57606a;
-  --line: #d0d7de; --card: #f6f8fa; --good: #116329; --bad: #a40e26; }
+  --line: #d0d7de; --card: #f6f8fa; }
 @media (prefers-color-scheme: dark) { :root { --text: #e6e6e6; --page: #171717; --soft: #a3a3a3;
-  --line: #3d3d3d; --card: #222222; --good: #5fd07f; --bad: #ff8f8f; }
+  --line: #3d3d3d; --card: #222222; }
   img { filter: invert(.91) hue-rotate(180deg); } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 76rem; padding: 1.5rem; color: var(--text);
@@ -65,7 +65,7 @@ p { max-width: 45rem; }
   .wide { overflow: visible; background: none; }
   table { width: 100%; font-size: .6rem; } th, td { padding: .15rem .2rem; }
   th:first-child, td:first-child { white-space: normal; }
-  img, .card, tr { break-inside: avoid; } }
+  img, tr { break-inside: avoid; } }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .87rem; }
 th, td { padding: .3rem .45rem; border-bottom: 1px solid var(--line); text-align: right;
   vertical-align: bottom; }
@@ -79,12 +79,6 @@ img { max-width: 100%; height: auto; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: 0; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: 1rem; }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: 6px;
-  padding: .8rem 1rem; font-size: .87rem; overflow-wrap: anywhere; }
-.card h4 { margin: 0 0 .4rem; font-size: .95rem; }
-.card dl { grid-template-columns: 5.5rem 1fr; }
-.found h4 { color: var(--good); } .missed h4, .wrong h4 { color: var(--bad); }
 details { margin: .5rem 0; } summary { cursor: pointer; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: 1rem;
   overflow-x: auto; font-size: .82rem; }
@@ -180,16 +174,6 @@ def picture(png: bytes, description: str) -> str:
     """
     data = base64.b64encode(png).decode("ascii")
     return f'<img src="data:image/png;base64,{data}" alt="{escape(description)}">'
-
-
-def card(kind: str, heading: str, found: Mapping[str, str]) -> str:
-    """Return a small box; `kind` is its CSS class, all else is plain text."""
-    return f'<article class="card {kind}"><h4>{escape(heading)}</h4>{facts(found)}</article>'
-
-
-def cards(boxes: Iterable[str]) -> str:
-    """Return boxes side by side."""
-    return f'<div class="cards">{"".join(boxes)}</div>'
 
 
 def folded(summary: str, content: str) -> str:

@@ -1,7 +1,7 @@
 """A report of one model: a self-contained HTML page with all that there is to look at.
 
-Tables and figures of an evaluation, examples of rare labels right and wrong, and from the run's
-folder its losses, its time and its memory.
+Tables and figures of an evaluation, and from the run's folder its losses, time and memory. It
+quotes no document.
 """
 
 from __future__ import annotations
@@ -21,25 +21,15 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import ConfigError
 from longtail.models.extras import is_installed
 from longtail.models.files.durable import read_json
-from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.assessment.assess import Assessment
 from longtail.training.assessment.per_label import label_cells, measure_labels
 from longtail.training.assessment.summary import Summary
 from longtail.training.calibration.reliability import draw_reliability
-from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.figures import can_draw, new_figure, png_of
 from longtail.training.evaluation.hierarchical import hierarchical_table
 from longtail.training.evaluation.plots import draw_by_frequency
 from longtail.training.evaluation.tables import Table
 from longtail.training.reports import html
-from longtail.training.reports.labels import LabelReport, report_labels
-from longtail.training.reports.tail_examples import (
-    FOUND,
-    MISSED,
-    WRONG,
-    TailExample,
-    choose_tail_examples,
-)
 from longtail.training.runtime.claims import RUN_NAME
 from longtail.training.runtime.run_log import (
     ProgressPoint,
@@ -52,21 +42,13 @@ from longtail.training.runtime.run_log import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_NUM_KEYWORDS = 10
 _MAX_LABELS = 1000
 """Of the table of single labels."""
-_MAX_CHARACTERS = 320
-"""Shown of a document."""
 _CHECKPOINTS = {"classifier": "classifier", "retrieval": "retrieval", "linear": "linear/steps"}
 """Where the stages that have losses keep their checkpoints, in a run's folder."""
 _TIMES = ("wall_s", "cpu_s")
 _SMOOTHED_SHARE = 0.05
 """Of a stage's points, that are averaged into one of the smooth curve."""
-_KINDS = {
-    FOUND: "Right: carried by the document, and among the first five",
-    MISSED: "Missed: carried by the document, and not among the ranked labels",
-    WRONG: "Wrong: among the first five, and not carried by the document",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,27 +111,19 @@ def _has_made(found: Mapping[str, Any], manifest: Manifest) -> bool:
 def report_page(
     bundle: Bundle,
     version: int,
-    dataset: Dataset,
     split_name: str,
     found: Assessment,
     log: RunLog | None = None,
-    *,
-    is_confidential: bool = False,
 ) -> str:
     """Return the page; without matplotlib it has no pictures, which a warning says.
 
     Args:
         bundle: The model.
         version: Its number.
-        dataset: What was ranked.
-        split_name: The split of it.
+        split_name: The split that was ranked.
         found: Rankings and metrics, with the reliability of the probabilities.
         log: What the run wrote down; None: the page has no curves and no costs.
-        is_confidential: Whether no document is shown, as always where the model is confidential.
     """
-    is_confidential = is_confidential or bundle.manifest.is_confidential
-    if found.left_out is not None:
-        dataset = found.left_out.view(dataset, split_name)
     can_draw()
     sections = [
         _in_short(found.summary(bundle.manifest)),
@@ -157,7 +131,6 @@ def report_page(
         _metrics(found),
         _probabilities(found),
         *_labels(bundle, found),
-        *([] if is_confidential else [_examples(bundle, dataset, split_name, found)]),
         *([] if log is None else [_training(log)]),
         _configuration(bundle.manifest),
     ]
@@ -244,74 +217,6 @@ def _labels(bundle: Bundle, found: Assessment) -> list[str]:
         "longtail evaluate --per-label writes all. A heading sorts by its column."
     )
     return [html.section("Label by label", html.note(about), html.table(cells, is_sortable=True))]
-
-
-def _examples(bundle: Bundle, dataset: Dataset, split_name: str, found: Assessment) -> str:
-    """Return rare labels that the default scorer found, missed and got wrong."""
-    scorer = bundle.manifest.default_scorer
-    ranked = next(name for name in found.rankings if name.split(",")[0] == scorer)
-    chosen = choose_tail_examples(found.rankings[ranked], found.truth, found.training_counts)
-    examples = [example for some in chosen.values() for example in some]
-    texts = _texts(dataset, split_name, {example.document for example in examples})
-    labels = sorted({example.label for example in examples})
-    reports = dict(zip(labels, report_labels(bundle, labels, _NUM_KEYWORDS), strict=True))
-    parts = [
-        html.note(
-            f"Labels with 1-9 training documents, by the scorer {ranked}: of all that there are, "
-            "each label once, spread evenly over the documents. Keywords are the words that weigh "
-            "most in the label's sparse classifier."
-        )
-    ]
-    for kind, some in chosen.items():
-        boxes = (
-            html.card(kind, reports[each.label].name, _facts(bundle, scorer, each, reports, texts))
-            for each in some
-        )
-        parts += [f"<h3>{_KINDS[kind]}</h3>", html.cards(boxes) if some else html.note("None.")]
-    return html.section("Rare labels, right and wrong", *parts)
-
-
-def _facts(
-    bundle: Bundle,
-    scorer: str,
-    example: TailExample,
-    reports: Mapping[int, LabelReport],
-    texts: Mapping[int, str],
-) -> dict[str, str]:
-    report = reports[example.label]
-    found = {
-        "Trained on": _documents(report.training_count),
-        "Keywords": ", ".join(token for token, _ in report.keywords) or "none",
-        "Text": texts[example.document],
-        "Its labels": _names(bundle, example.true_labels) or "none",
-        "Predicted": _names(bundle, example.best_labels),
-    }
-    if example.rank is not None and example.score is not None:
-        found["Rank"] = f"{example.rank}, score {example.score:.2f}"
-        if (calibration := bundle.manifest.calibrations.get(scorer)) is not None:
-            score = np.array([example.score], dtype=np.float32)
-            found["Rank"] += f", probability {probabilities_of(calibration, score)[0]:.2f}"
-    return found
-
-
-def _documents(count: int) -> str:
-    return "1 document" if count == 1 else f"{count} documents"
-
-
-def _names(bundle: Bundle, labels: Iterable[int]) -> str:
-    names = [label.name for label in bundle.catalogue]
-    return "; ".join(names[x] if x < len(names) else "one that the model lacks" for x in labels)
-
-
-def _texts(dataset: Dataset, split_name: str, rows: set[int]) -> dict[int, str]:
-    """Return the beginnings of some documents, on one line each."""
-    documents = enumerate(dataset.split(split_name).texts())
-    return {row: _cut(text) for row, text in documents if row in rows}
-
-
-def _cut(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= _MAX_CHARACTERS else f"{words[:_MAX_CHARACTERS].rstrip()} ..."
 
 
 def _training(log: RunLog) -> str:

@@ -17,6 +17,7 @@ from jaxtyping import Float32, Int32, Int64
 from longtail.models.native.library import (
     F32,
     FLOAT,
+    GROWN,
     I32,
     I64,
     INT,
@@ -70,11 +71,19 @@ class Plan(NamedTuple):
     seed: int
 
 
-_ROWS = RecordOf(indptr=I64, indices=I32, data=F32, squares=F32, num_rows=INT, num_columns=INT)
+_ROWS = RecordOf(
+    "sparse_rows", indptr=I64["num_rows+1"], indices=I32["entry"], data=F32["entry"],
+    squares=F32["num_rows"], num_rows=INT, num_columns=INT,
+)  # fmt: skip
 _PLAN = RecordOf(
-    **{name: FLOAT if name in ("cost", "prune_below") else INT for name in Plan._fields}
+    "fit_plan",
+    **{name: FLOAT if name in ("cost", "prune_below") else INT for name in Plan._fields},
 )
-_fit = function("descent_fit", _ROWS, _ROWS, _ROWS, I64, INT, _PLAN, I64, F32, I64)
+_fit = function(
+    "descent_fit", by_document=_ROWS, by_feature=_ROWS, by_label=_ROWS, labels=I64["num_labels"],
+    num_labels=INT, plan=_PLAN, starts=I64.out["num_labels+1"], bias=F32.out["num_labels"],
+    results=GROWN,
+)  # fmt: skip
 
 
 def fit_chunk(

@@ -14,11 +14,10 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64
 
-from longtail.training.configuration.linear import MethodName
+from research.experiments.adversarial.methods import WITH_TREE, MethodName
 from research.experiments.adversarial.trial_runner import (
     TREE,
     TRUE,
-    WITH_TREE,
     Criterion,
     name_at,
 )

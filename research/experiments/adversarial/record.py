@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from longtail.training.configuration.linear import MethodName
 from research.experiments.adversarial.curves import (
     BASELINE,
     SHARES,
@@ -16,6 +15,7 @@ from research.experiments.adversarial.curves import (
     levels,
     time_to_level,
 )
+from research.experiments.adversarial.methods import MethodName
 from research.experiments.adversarial.run import best_candidates
 from research.experiments.adversarial.trial_runner import CRITERIA, TREE, TRUE, Criterion
 from research.experiments.adversarial.tuning import METHODS, Candidate

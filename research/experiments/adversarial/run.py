@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from longtail.models.errors import ConfigError
-from longtail.training.configuration.linear import MethodName
 from research.experiments.adversarial.curves import (
     BASELINE,
     SHARES,
@@ -24,11 +23,11 @@ from research.experiments.adversarial.curves import (
     quickest,
     seconds_to,
 )
+from research.experiments.adversarial.methods import WITH_TREE, MethodName
 from research.experiments.adversarial.trial_runner import (
     CRITERIA,
     TREE,
     TRUE,
-    WITH_TREE,
     Criterion,
     TrialRunner,
     tuning_name,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from longtail.training.learning.document_distributions import TreeNegatives
 from longtail.training.learning.sampling import Pairs
-from longtail.training.linear.losses import NoiseContrast
+from research.experiments.adversarial.losses import NoiseContrast
 
 Table = Float64[Tensor, "document label"]
 """Probabilities or scores: a row a document."""

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.scorers.linear import Correction, LinearModel, TreeCorrection
-from longtail.training.configuration.linear import MethodName
 from longtail.training.label_tree.fit import FittedTree, fit_tree
-from longtail.training.linear.methods import Method, make_method
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer
 from research.experiments.adversarial.measures import LinearMetrics, measure_linear
+from research.experiments.adversarial.methods import WITH_TREE, Method, MethodName, make_method
 from research.experiments.adversarial.tasks import EvaluationSet, LearningTask
 from research.experiments.adversarial.tuning import METHODS, Candidate
 from research.experiments.trials import Values
@@ -28,7 +27,6 @@ from research.experiments.trials import Values
 TREE, TRUE = "tree", "true"
 """Settings beside those of the candidates: the tree alone, and p_D where it is known."""
 SETTINGS = (TREE, *METHODS)
-WITH_TREE: tuple[MethodName, ...] = ("adversarial", "nce")
 FIGURES = ("steps", "cpu_s", "wall_s", "log_likelihood", "accuracy")
 """Of a point of a curve."""
 Criterion = Literal["accuracy", "log_likelihood"]

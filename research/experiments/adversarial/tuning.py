@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from longtail.training.configuration.linear import MethodName
+from research.experiments.adversarial.methods import MethodName
 
 _REGULARISERS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 _PRIOR_VARIANCES = (None, 1000.0, 100.0, 10.0, 1.0, 0.1, 0.01)

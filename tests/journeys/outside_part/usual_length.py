@@ -10,9 +10,9 @@ from longtail.training.calibration.ensemble import Blending
 from longtail.training.evaluation.tables import Table
 from longtail.training.fitted.fitting import (
     AnsweredDocuments,
-    DevDocuments,
     MeasuredPart,
     PartFitting,
+    RankedDevDocuments,
 )
 from longtail.training.fitted.registry import register
 
@@ -54,7 +54,7 @@ class UsualLengthFitting(PartFitting[UsualLength | None]):
 
     part = UsualLengthPart()
 
-    def fit(self, dev: DevDocuments, blending: Blending, default: str) -> UsualLength:
+    def fit(self, dev: RankedDevDocuments, blending: Blending, default: str) -> UsualLength:
         return UsualLength(max(len(x.split()) for batch in dev.batches() for x in batch.texts))
 
     def reads_answers(self, value: UsualLength | None, scorer: str) -> bool:

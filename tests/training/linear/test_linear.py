@@ -12,9 +12,9 @@ from torch.utils._pytree import tree_leaves
 from longtail.models.errors import DataError
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.linear import trainer as linear
-from longtail.training.linear.methods import make_method
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
 from longtail.training.runtime.checkpoints import is_done
+from research.experiments.adversarial.methods import make_method
 
 N, DIM, L = 60, 5, 12
 METHODS = [

@@ -13,8 +13,7 @@ from longtail.models.scorers.linear import LinearScorer
 from longtail.training.configuration.linear import LinearConfig
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.learning.document_distributions import PartlyUniform
-from longtail.training.linear.losses import ProjectedTree
-from longtail.training.linear.methods import make_pair_objective
+from longtail.training.linear.objective import ProjectedTree, make_pair_objective
 from longtail.training.linear.stage import train_linear_scorer
 
 TREE = {"kind": "tree", "regulariser": 0.1}
@@ -111,16 +110,29 @@ def test_scores_lack_log_q_where_weights_are_constant(name, w, exclude, loss, co
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({**parts(), "method": "uniform"}, "method 'uniform' has its own negatives and loss"),
-        ({"method": None}, "there is no method"),
-        ({"loss": SOFTMAX}, "go together; one of them is missing"),
+        ({"loss": {"kind": "ordered"}}, "loss 'ordered' weighs by rank"),
         ({**parts(), "loss": {"kind": "depl"}}, "loss 'depl' is taken over the batch's label"),
         (parts(weighting=None), "loss 'softmax' needs weighting"),
         (parts(distribution={"kind": "hard"}), "distribution 'hard' is not for linear scorers"),
         ({**parts(), "loss": {"kind": "decoupled", "part": "cosine_contrastive"}}, "wants cosines"),
-        ({**parts(), "num_negatives": 3}, "num_negatives decides nothing"),
+        ({"learning_rate": float("inf")}, "finite"),
+        ({"rate": 1}, "Extra inputs"),
     ],
 )
 def test_what_can_not_be_is_refused(content, words):
     with pytest.raises(ValidationError, match=words):
         LinearConfig.model_validate(content)
+
+
+def test_few_labels_are_all_scored_by_default_and_other_settings_stay():
+    default = LinearConfig(epochs=3)
+    assert default.fitted_to(257) == default
+    fitted = default.fitted_to(256)
+    assert (fitted.negatives.distribution.kind, fitted.correction, fitted.epochs) == (
+        "all", "none", 3,
+    )  # fmt: skip
+    assert default.fitted_to(1000, most_carried=0.99) == fitted
+    assert default.fitted_to(1).negatives.exclude == "none"
+    given = LinearConfig.model_validate(parts())
+    assert given.fitted_to(2) == given
+    assert LinearConfig.model_validate(default.model_dump()) == default

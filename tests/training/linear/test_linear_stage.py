@@ -28,8 +28,12 @@ def made_up() -> tuple[np.ndarray, csr_array]:
 
 
 def config(**changes: object) -> LinearConfig:
-    tree = {"regulariser": 1.0}
-    content = {"method": "adversarial", "epochs": 3, "batch_size": 20, "tree": tree}
+    tree = {"kind": "tree", "regulariser": 1.0}
+    negatives = {
+        "distribution": tree, "weighting": "constant", "num_negatives": 4, "exclude": "none"
+    }  # fmt: skip
+    loss = {"kind": "decoupled"}
+    content = {"negatives": negatives, "loss": loss, "epochs": 3, "batch_size": 20}
     return LinearConfig.model_validate(content | changes)
 
 

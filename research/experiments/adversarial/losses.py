@@ -5,7 +5,7 @@ Bamler & Mandt 2020, and the baselines of its section 5. Each takes the mean ove
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,8 +15,6 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from longtail.models.errors import DataError
-from longtail.models.label_tree.tree import LabelTree
-from longtail.training.learning.document_distributions import TreeNegatives, TreeSampler
 from longtail.training.learning.margin_losses import logistic
 from longtail.training.learning.objectives import Scorer
 from longtail.training.learning.pair_losses import at_least_float32
@@ -192,60 +190,3 @@ class AugmentAndReduce:
         self.log_eta[positions] = log_eta.to(self.log_eta)
         self.num_seen.add_(len(positions))
         return log_eta
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectedTree:
-    """Draws of a label tree for documents that were projected beforehand.
-
-    As `TreeNegatives`, but faster: the projection, which would cost more than all the rest of a
-    step, is done once for each document, and where nothing is excluded log p_n of the draws is
-    known from drawing them.
-
-    Attributes:
-        tree: Draws.
-        features: Of every document, from `tree.project`.
-        num_draws: m, a pair.
-    """
-
-    tree: TreeSampler
-    features: Float32[Tensor, "document k"]
-    num_draws: int
-
-    def draw(self, pairs: Pairs, generator: torch.Generator) -> Negatives:
-        """Draw m labels for each pair, with replacement."""
-        features = self.features.index_select(0, pairs.documents)  # (batch, k)
-        if pairs.excluded.shape[1] or not isinstance(self.tree, LabelTree):
-            projected = replace(pairs, vectors=features)
-            return TreeNegatives(_Unprojecting(self.tree), self.num_draws).draw(
-                projected, generator
-            )
-        # Nothing excluded: the walk down the tree that draws a label adds up its log p_n as well.
-        labels, log_q = self.tree.sample_with_log_prob(features, self.num_draws, generator)
-        return Negatives(
-            positives=pairs.labels,
-            labels=labels,
-            is_drawn=torch.ones_like(labels, dtype=torch.bool),
-            log_q=log_q,
-            log_q_positive=self.tree.quick_log_prob(features, pairs.labels).unsqueeze(1),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Unprojecting:
-    """A tree that takes features where vectors are wanted."""
-
-    tree: TreeSampler
-
-    def project(self, vectors: Float32[Tensor, "batch k"]) -> Float32[Tensor, "batch k"]:
-        return vectors
-
-    def sample(
-        self, features: Float32[Tensor, "batch k"], num: int, generator: torch.Generator
-    ) -> Int64[Tensor, "batch num"]:
-        return self.tree.sample(features, num, generator)
-
-    def log_prob(
-        self, features: Float32[Tensor, "batch k"], labels: Int64[Tensor, "batch m"]
-    ) -> Float32[Tensor, "batch m"]:
-        return self.tree.log_prob(features, labels)

@@ -10,10 +10,10 @@ from torch.nn.functional import cross_entropy
 
 from longtail.models.scorers.linear import LinearModel, PriorCorrection
 from longtail.training.label_tree.fit import fit_tree
-from longtail.training.linear.methods import make_method
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
 from research.experiments.adversarial import measures
 from research.experiments.adversarial.measures import corrected_log_probs, measure_linear
+from research.experiments.adversarial.methods import make_method
 from research.experiments.adversarial.signal_to_noise import random_table
 
 NUM_DOCUMENTS, NUM_LABELS = 3, 5

@@ -7,13 +7,12 @@ tree alone as a classifier is `adversarial` before its first step: all scores ar
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-import torch
 from jaxtyping import Float32
 from scipy.sparse import csr_array
-from torch import Tensor
 
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.scorers.linear import (
@@ -21,26 +20,22 @@ from longtail.models.scorers.linear import (
     PriorCorrection,
     TreeCorrection,
 )
-from longtail.training.configuration.learning import LearningConfig
-from longtail.training.configuration.linear import MethodName
 from longtail.training.learning.distributions import AllLabels, Frequency, Uniform
-from longtail.training.learning.document_distributions import UNIFORM_SHARE, PartlyUniform
-from longtail.training.learning.objectives import (
-    Objective,
-    PairObjective,
-    SampledObjective,
-    SamplerInputs,
-    make_objective,
-)
+from longtail.training.learning.objectives import Objective, SampledObjective
 from longtail.training.learning.pair_losses import softmax_loss
 from longtail.training.learning.pairs import Exclude, label_counts
 from longtail.training.learning.weights import importance
-from longtail.training.linear.losses import (
+from longtail.training.linear.objective import ProjectedTree, project
+from research.experiments.adversarial.losses import (
     AugmentAndReduce,
     NoiseContrast,
-    ProjectedTree,
     one_versus_each_loss,
 )
+
+MethodName = Literal[
+    "adversarial", "uniform", "frequency", "nce", "one_versus_each", "augment_and_reduce", "softmax"
+]
+WITH_TREE: tuple[MethodName, ...] = ("adversarial", "nce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +83,7 @@ def make_method(
         case "adversarial" | "nce":
             assert tree is not None
             tree = tree.to(device)
-            drawn = ProjectedTree(tree, _project(tree, vectors, device), num_negatives)
+            drawn = ProjectedTree(tree, project(tree, vectors, device), num_negatives)
             if name == "nce":
                 nce = NoiseContrast(drawn, regulariser, log_normaliser=math.log(num_labels))
                 return Method(nce, "none", None)
@@ -107,46 +102,3 @@ def make_method(
         case "softmax":
             full = SampledObjective(AllLabels(num_labels), importance, softmax_loss)
             return Method(full, "positive", None)
-
-
-def make_pair_objective(
-    config: LearningConfig,
-    vectors: Float32[np.ndarray, "document dim"],
-    truth: Float32[csr_array, "document label"],
-    *,
-    tree: LabelTree | None = None,
-    device: str = "cpu",
-) -> PairObjective:
-    """Make the objective of any negatives and loss over pairs for these training documents.
-
-    Args:
-        config: With negatives.
-        vectors: Document vectors; what the tree was fitted to.
-        truth: Labels of the documents.
-        tree: Of the distribution 'tree'.
-        device: Where to train.
-
-    Raises:
-        ConfigError: The distribution is the tree and there is none, or it is made from what linear
-            scorers lack.
-    """
-    tree = None if tree is None else tree.to(device)
-    objective = make_objective(config, SamplerInputs(label_counts(truth), device, tree=tree))
-    negatives = config.negatives
-    if tree is None or negatives is None or negatives.num_negatives is None:
-        return objective
-    # Nothing is left of a good tree's draws where all labels of a document are excluded.
-    sampler = (
-        tree if negatives.exclude == "none" else PartlyUniform(tree, UNIFORM_SHARE, truth.shape[1])
-    )
-    features = _project(tree, vectors, device)
-    return replace(
-        objective, distribution=ProjectedTree(sampler, features, negatives.num_negatives)
-    )
-
-
-def _project(
-    tree: LabelTree, vectors: Float32[np.ndarray, "document dim"], device: str
-) -> Float32[Tensor, "document k"]:
-    rows = np.array_split(np.arange(len(vectors)), len(vectors) // 2**14 + 1)
-    return torch.cat([tree.project(torch.from_numpy(vectors[part]).to(device)) for part in rows])

@@ -1,0 +1,124 @@
+"""The objectives of linear scorers: any negatives and loss over pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from longtail.models.label_tree.tree import LabelTree
+from longtail.training.configuration.learning import LearningConfig
+from longtail.training.learning.document_distributions import (
+    UNIFORM_SHARE,
+    PartlyUniform,
+    TreeNegatives,
+    TreeSampler,
+)
+from longtail.training.learning.objectives import PairObjective, SamplerInputs, make_objective
+from longtail.training.learning.pairs import label_counts
+from longtail.training.learning.sampling import Negatives, Pairs
+
+
+def make_pair_objective(
+    config: LearningConfig,
+    vectors: Float32[np.ndarray, "document dim"],
+    truth: Float32[csr_array, "document label"],
+    *,
+    tree: LabelTree | None = None,
+    device: str = "cpu",
+) -> PairObjective:
+    """Make the objective of any negatives and loss over pairs for these training documents.
+
+    Args:
+        config: With negatives.
+        vectors: Document vectors; what the tree was fitted to.
+        truth: Labels of the documents.
+        tree: Of the distribution 'tree'.
+        device: Where to train.
+
+    Raises:
+        ConfigError: The distribution is the tree and there is none, or it is made from what linear
+            scorers lack.
+    """
+    tree = None if tree is None else tree.to(device)
+    objective = make_objective(config, SamplerInputs(label_counts(truth), device, tree=tree))
+    negatives = config.negatives
+    if tree is None or negatives is None or negatives.num_negatives is None:
+        return objective
+    # Nothing is left of a good tree's draws where all labels of a document are excluded.
+    sampler = (
+        tree if negatives.exclude == "none" else PartlyUniform(tree, UNIFORM_SHARE, truth.shape[1])
+    )
+    features = project(tree, vectors, device)
+    return replace(
+        objective, distribution=ProjectedTree(sampler, features, negatives.num_negatives)
+    )
+
+
+def project(
+    tree: LabelTree, vectors: Float32[np.ndarray, "document dim"], device: str
+) -> Float32[Tensor, "document k"]:
+    """Return what a tree reads of vectors."""
+    rows = np.array_split(np.arange(len(vectors)), len(vectors) // 2**14 + 1)
+    return torch.cat([tree.project(torch.from_numpy(vectors[part]).to(device)) for part in rows])
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedTree:
+    """Draws of a label tree for documents that were projected beforehand.
+
+    As `TreeNegatives`, but faster: the projection, which would cost more than all the rest of a
+    step, is done once for each document, and where nothing is excluded log p_n of the draws is
+    known from drawing them.
+
+    Attributes:
+        tree: Draws.
+        features: Of every document, from `tree.project`.
+        num_draws: m, a pair.
+    """
+
+    tree: TreeSampler
+    features: Float32[Tensor, "document k"]
+    num_draws: int
+
+    def draw(self, pairs: Pairs, generator: torch.Generator) -> Negatives:
+        """Draw m labels for each pair, with replacement."""
+        features = self.features.index_select(0, pairs.documents)  # (batch, k)
+        if pairs.excluded.shape[1] or not isinstance(self.tree, LabelTree):
+            projected = replace(pairs, vectors=features)
+            return TreeNegatives(_Unprojecting(self.tree), self.num_draws).draw(
+                projected, generator
+            )
+        # Nothing excluded: the walk down the tree that draws a label adds up its log p_n as well.
+        labels, log_q = self.tree.sample_with_log_prob(features, self.num_draws, generator)
+        return Negatives(
+            positives=pairs.labels,
+            labels=labels,
+            is_drawn=torch.ones_like(labels, dtype=torch.bool),
+            log_q=log_q,
+            log_q_positive=self.tree.quick_log_prob(features, pairs.labels).unsqueeze(1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Unprojecting:
+    """A tree that takes features where vectors are wanted."""
+
+    tree: TreeSampler
+
+    def project(self, vectors: Float32[Tensor, "batch k"]) -> Float32[Tensor, "batch k"]:
+        return vectors
+
+    def sample(
+        self, features: Float32[Tensor, "batch k"], num: int, generator: torch.Generator
+    ) -> Int64[Tensor, "batch num"]:
+        return self.tree.sample(features, num, generator)
+
+    def log_prob(
+        self, features: Float32[Tensor, "batch k"], labels: Int64[Tensor, "batch m"]
+    ) -> Float32[Tensor, "batch m"]:
+        return self.tree.log_prob(features, labels)
