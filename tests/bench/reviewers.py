@@ -78,13 +78,11 @@ class StandIn:
             return
         if fault == "silent":
             self._is_over.wait(60)
-        elif fault in {"drip", "endless-head"}:
-            connection.sendall(b"HTTP/1.1 200 OK\r\n" + b"\r\n" * (fault == "drip"))
+        elif fault in {"drip", "endless-head", "informs"}:
+            inform, head = b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n"
+            connection.sendall({"drip": head + b"\r\n", "informs": inform}.get(fault, head))
             while not self._is_over.wait(0.02):
-                connection.sendall(b"X-More: 1\r\n")
-        elif fault == "informs":
-            while not self._is_over.is_set():
-                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+                connection.sendall(inform * 1000 if fault == "informs" else b"X-More: 1\r\n")
         elif fault == "reset":
             linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # on, for no second
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
