@@ -63,10 +63,9 @@ class Endpoint:
         """
         content = bytearray()
         try:
-            trace = {"trace": _limit_received}
-            async with self._http.stream(
-                "POST", self._url, json=body, extensions=trace
-            ) as response:
+            limits = {"trace": _limit_received}
+            post = self._http.stream("POST", self._url, json=body, extensions=limits)
+            async with post as response:
                 if (status := response.status_code) != httpx.codes.OK:
                     kind = PassingReviewError if status in _PASSING else ReviewError
                     raise kind(f"{self._url} answers with {status}")

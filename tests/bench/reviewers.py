@@ -18,12 +18,6 @@ from typing import Any
 Score = Callable[[str, str], float]
 """Of a text and a candidate."""
 
-ENDLESS = {
-    "drip": (b"HTTP/1.1 200 OK\r\n\r\n", b"X-More: 1\r\n", 0.02),
-    "endless-head": (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n", 0.02),
-    "informs": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, 0),
-}
-"""What is sent first, what again and again, and the seconds between."""
 RIGHT = "right"
 LIES = (
     "garbage", "html", "nan", "huge-number", "words", "too-few", "too-many", "twice", "empty",
@@ -84,11 +78,11 @@ class StandIn:
             return
         if fault == "silent":
             self._is_over.wait(60)
-        elif fault in ENDLESS:
-            first, again, pause = ENDLESS[fault]
-            connection.sendall(first)
-            while not self._is_over.wait(pause):
-                connection.sendall(again)
+        elif fault in {"drip", "endless-head", "informs"}:
+            inform, head = b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n"
+            connection.sendall({"drip": head + b"\r\n", "informs": inform}.get(fault, head))
+            while not self._is_over.wait(0.02):
+                connection.sendall(inform * 1000 if fault == "informs" else b"X-More: 1\r\n")
         elif fault == "reset":
             linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # on, for no second
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
