@@ -82,9 +82,10 @@ class _Cosines:
     def _part(self, queries: Int64[Tensor, asked], part: slice, m: int) -> Found:
         rows, asked = self._vectors.rows[part], self._bytes[queries]
         sums = self._scales.new_zeros((len(asked), len(rows)))
-        for some, others in zip(
-            asked.split(_EXACT_DIM, 1), rows.split(_EXACT_DIM, 1), strict=True
-        ):  # beyond that, the sum of the parts is rounded
+        pairs = zip(
+            torch.split(asked, _EXACT_DIM, 1), torch.split(rows, _EXACT_DIM, 1), strict=True
+        )
+        for some, others in pairs:  # of more than one, the sum is rounded
             sums += some.float() @ others.float().T
         near = sums.mul_(self._vectors.scales[part]).mul_(self._scales[queries, None])
         values, found = largest(near, min(m, len(rows)))
@@ -95,7 +96,7 @@ class _Cosines:
     ) -> Float32[Tensor, "asked m"]:
         """Return the products with given vectors (see `Scores.exact`)."""
         size = max(1, _MAX_NUMBERS // max(1, rows.shape[1] * self._bytes.shape[1]))
-        pairs = zip(queries.split(size), rows.split(size), strict=True)
+        pairs = zip(torch.split(queries, size), torch.split(rows, size), strict=True)
         return torch.cat([self._exact_part(x, y) for x, y in pairs])
 
     def _exact_part(
@@ -109,4 +110,5 @@ class _Cosines:
 
 def lengths_of(vectors: ByteVectors) -> Float64[np.ndarray, row]:
     """Return the lengths of vectors in bytes, scales not counted."""
-    return np.sqrt(np.square(vectors.bytes, dtype=np.float64).sum(axis=1))
+    lengths: Float64[np.ndarray, row] = np.linalg.norm(vectors.bytes.astype(np.float64), axis=1)
+    return lengths
