@@ -82,9 +82,10 @@ class _Cosines:
     def _part(self, queries: Int64[Tensor, asked], part: slice, m: int) -> Found:
         rows, asked = self._vectors.rows[part], self._bytes[queries]
         sums = self._scales.new_zeros((len(asked), len(rows)))
-        for some, others in zip(
+        pairs = zip(
             torch.split(asked, _EXACT_DIM, 1), torch.split(rows, _EXACT_DIM, 1), strict=True
-        ):  # beyond that, the sum of the parts is rounded
+        )
+        for some, others in pairs:  # of more than one, the sum is rounded
             sums += some.float() @ others.float().T
         near = sums.mul_(self._vectors.scales[part]).mul_(self._scales[queries, None])
         values, found = largest(near, min(m, len(rows)))
@@ -109,7 +110,5 @@ class _Cosines:
 
 def lengths_of(vectors: ByteVectors) -> Float64[np.ndarray, row]:
     """Return the lengths of vectors in bytes, scales not counted."""
-    lengths: Float64[np.ndarray, row] = np.sqrt(
-        np.square(vectors.bytes, dtype=np.float64).sum(axis=1)
-    )
+    lengths: Float64[np.ndarray, row] = np.linalg.norm(vectors.bytes.astype(np.float64), axis=1)
     return lengths

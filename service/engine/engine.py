@@ -159,7 +159,7 @@ class Engine:
         Raises:
             RequestError: The query breaks a limit, or asks for what the model can't do.
             BundleNotFoundError: The version is not loaded.
-            NotReadyError: No model is loaded yet, or the service is stopping.
+            NotReadyError: No model is loaded yet, the service is stopping, or the GPU is lost.
             QueueFullError: Too much work is waiting.
             DeadlineError: The answer was not there in time; what had not begun is dropped.
         """
@@ -256,6 +256,7 @@ class Engine:
 
     def _examine(self, query: Query) -> tuple[ServedModel, RankingOptions, int]:
         """Return who is to answer, what, and about how many tokens that is."""
+        self.gpu.check()
         check_query(query, self._limits)
         model = self._manager.get_to_predict(query.asked.version)
         predictor = model.predictor

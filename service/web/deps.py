@@ -84,8 +84,9 @@ class Service:
 
         Raises:
             NotReadyError: They should not: no model is served, the service is about to stop, or
-                requests can't be answered.
+                requests can't be answered, as after the GPU was lost.
         """
+        self.engine.gpu.check()
         self.manager.check_ready()
         self.self_check.check_ready()
 

@@ -35,7 +35,7 @@ from recording import add_json_option, keep
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.label_tree.corrected_top_k import CorrectedSource
+from longtail.models.label_tree.corrected_top_k import CorrectedSource, Correction
 from longtail.models.label_tree.search import TreeSource
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.predict.predictor import Predictor
@@ -164,9 +164,7 @@ def measure(model: Model, rounds: int) -> list[Measured]:
             vectors, queries = model.vectors[rows], model.queries[rows]
             ways: dict[str, Callable[[], object]] = {
                 "certified": lambda v=vectors, q=queries, k=k: certified(model, q, v, k),
-                "scoring_all": lambda v=vectors, q=queries, k=k: CorrectedSource(
-                    model.index, q, model.tree, v
-                ).top(np.arange(len(q)), k),
+                "scoring_all": lambda v=vectors, q=queries, k=k: scoring_all(model, q, v, k),
                 "uncorrected": lambda q=queries, k=k: model.index.top(q, k),
                 "plain": lambda q=queries, k=k: plain(model.index, q, k),
             }
@@ -188,6 +186,13 @@ def certified(model: Model, queries: np.ndarray, vectors: np.ndarray, k: int) ->
     """Rank by the Threshold Algorithm."""
     products = InnerProductSource(model.index, queries)
     return _certified([products, TreeSource(model.tree, vectors)], model, k)
+
+
+def scoring_all(model: Model, queries: np.ndarray, vectors: np.ndarray, k: int) -> Ranking:
+    """Rank by the scores of all labels."""
+    with mock.patch("longtail.models.label_tree.corrected_top_k._FEW", 0):
+        source = CorrectedSource(Correction(model.index, model.tree), queries, vectors)
+        return source.top(np.arange(len(queries)), k)
 
 
 def _certified(sources: Sources, model: Model, k: int) -> Ranking:

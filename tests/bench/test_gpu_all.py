@@ -60,3 +60,45 @@ def test_the_record_is_written_after_each_step(tmp_path, monkeypatch):
     kept = json.loads(record.read_text("utf-8"))["figures"]["steps"]
     assert [each["last lines"] for each in kept[:2]] == ["False\n", "True\n"]
     assert kept[2]["end"] == "failed with exit status 1"
+
+
+def test_searches_of_both_indexes_are_recorded(tmp_path):
+    """The step of the script itself, at sizes of which one is corrected by a tree of two levels."""
+    options = argparse.Namespace(quick=True, device="cpu", data=tmp_path)
+    step = next(each for each in steps(options, tmp_path) if each.name == "searches")
+    sizes = step.command.index("--sizes")
+    small = Step(step.name, 60, [*step.command[:sizes], "--sizes", "4", "300",
+                                 *step.command[sizes + 3 :]], step.record)  # fmt: skip
+    found = measured(small, 60, tmp_path)
+    assert found["end"] == "done", found["last lines"]
+    rows = found["figures"]["figures"]["rows"]
+    for what in ("torch, exact top 10", "faiss, exact top", "corrected by the tree"):
+        assert any(row["what"].startswith(what) for row in rows), what
+    assert all("ms" in row["figure"] for row in rows if row["what"].startswith("torch"))
+
+
+@pytest.mark.slow
+def test_all_steps_run_on_a_cpu(tmp_path):
+    """Half a minute to two on two cores: the demo is trained, served, trained again, evaluated."""
+    record = tmp_path / "all.json"
+    command = ["tests/bench/gpu_all.py", "--device", "cpu", "--quick", "--minutes", "20"]
+    found = measured(
+        Step("all", 900, [*command, "--patience", "4", "--json", str(record)], record),
+        900,
+        tmp_path,
+    )
+    assert found["end"] == "done", found["last lines"]
+    ended = {each["step"]: each for each in found["figures"]["figures"]["steps"]}
+    names = ["searches", "demo", "service under load", "training", "dev table"]
+    assert [*ended] == names and {each["end"] for each in ended.values()} == {"done"}
+    service = {
+        x["what"]: x["figure"] for x in ended["service under load"]["figures"]["figures"]["swaps"]
+    }
+    assert (service["swaps"], service["failures"], service["answers of mixed versions"]) == (
+        2,
+        0,
+        0,
+    )
+    assert (
+        ended["dev table"]["figures"]["figures"]["scorers"]["sparse"]["all"]["values"]["P@5"] > 0.3
+    )

@@ -10,6 +10,7 @@ from longtail.models import processor
     ("error", "problem"),
     [
         (RuntimeError("CUDA error: device-side assert\nmore"), "CUDA error: device-side assert"),
+        (torch.AcceleratorError("CUDA error: device lost"), "CUDA error: device lost"),
         (RuntimeError(""), "RuntimeError"),
         (torch.OutOfMemoryError("CUDA out of memory"), None),
         (None, None),

@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
+from longtail.models.kinds.neighbours import DenseNeighboursScorer
 from longtail.models.memory import device_vectors
 from longtail.models.memory.device_vectors import DeviceVectors
 from longtail.models.memory.search_kernels import NO_DOCUMENT
@@ -222,3 +224,21 @@ def test_documents_beyond_the_exact_search_are_divided_and_new_ones_join(monkeyp
     np.testing.assert_allclose(stored, units, atol=0.01, rtol=0)
     np.testing.assert_array_equal(then.clusters.centroids.bytes, first.clusters.centroids.bytes)
     assert then.clusters.starts[-1] == 120
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_the_scorer_searches_where_label_vectors_are_searched(memory, monkeypatch, device):
+    monkeypatch.setattr("longtail.models.ranking.index.chosen_device", lambda given: given)
+    asked = []
+    nearest = DeviceVectors.nearest
+    monkeypatch.setattr(
+        DeviceVectors, "nearest", lambda *given: asked.append(given[2]) or nearest(*given)
+    )
+    scorer = DenseNeighboursScorer(memory, np.zeros(6, dtype=np.float32), index_device=device)
+    vectors = np.random.default_rng(6).normal(size=(4, 8)).astype(np.float32)
+    batch = SimpleNamespace(vectors=vectors, once=lambda key, find: find())
+    found = scorer._nearest(batch)
+    wanted = memory.nearest(ByteVectors.rounded(vectors))
+    np.testing.assert_array_equal(found.documents, wanted.documents)
+    np.testing.assert_array_equal(found.similarities, wanted.similarities)
+    assert asked == ([] if device == "cpu" else [7])

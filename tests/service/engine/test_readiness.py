@@ -6,6 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from longtail.models.errors import BundleCorruptError
 from longtail.service.engine import self_check
@@ -341,12 +342,14 @@ def test_alone_work_that_waits_without_any_answer_starts_a_check():
     ("device", "error", "found", "status"),
     [
         ("cuda", RuntimeError("CUDA error: an illegal memory access"), "CUDA error", 503),
+        ("cuda", torch.AcceleratorError("CUDA error: device lost"), "CUDA error", 503),
+        ("cuda", torch.OutOfMemoryError("CUDA out of memory"), None, 200),
         ("cuda", RuntimeError("of another kind"), None, 200),
         ("cuda", BundleCorruptError("of ours"), "is not asked", 200),
         ("cpu", RuntimeError("CUDA error"), "is not asked", 200),
     ],
 )
-def test_a_process_that_lost_its_gpu_is_not_alive(
+def test_a_process_that_lost_its_gpu_is_neither_alive_nor_ready(
     open_client, make_loader, fake_predictor, monkeypatch, device, error, found, status
 ):
     class Failing(fake_predictor):
@@ -359,9 +362,11 @@ def test_a_process_that_lost_its_gpu_is_not_alive(
     with open_client(make_loader(predictor_class=Failing)) as client:
         assert client.get("/livez").status_code == 200
         assert client.post("/v1/predict", json={"text": "bad"}).status_code >= 500
-        alive = client.get("/livez")
-    assert alive.status_code == status
+        alive, ready = client.get("/livez"), client.get("/readyz")
+        good = client.post("/v1/predict", json={"text": "good"})
+    assert alive.status_code == ready.status_code == good.status_code == status
     if status == 503:
-        assert alive.json()["detail"] == (
-            "the GPU can't be used by this process any more (CUDA error); restart the service"
-        )
+        for each in (alive, ready, good):
+            assert each.json()["detail"] == (
+                "the GPU can't be used by this process any more (CUDA error); restart the service"
+            )
