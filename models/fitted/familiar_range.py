@@ -25,7 +25,7 @@ from pydantic import ConfigDict, Field
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.fitted.part import Answered, Asked, FittedPart
-from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity
+from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity, Prediction
 
 FALSE_ALARMS = 0.01
 """Most of the documents of the corpus's kind that are warned of, as a share."""
@@ -183,13 +183,19 @@ class FamiliarRangePart(FittedPart[FamiliarRange | None]):
         own = [short.of_text(asked.calibration, known) for known in known_words]
         return replace(asked, of_texts=own)
 
-    def annotated(self, value: FamiliarRange | None, answered: Answered) -> Answered:
-        """Return the labels with a warning about each text that is unlike documents."""
+    def concluded(
+        self, value: FamiliarRange | None, predictions: list[Prediction], answered: Answered
+    ) -> list[Prediction]:
+        """Return the predictions with a warning about each text that is unlike documents."""
+        del answered
         if value is None:
-            return answered
-        texts = zip(answered.warnings, answered.asked.batch.familiarities(), strict=True)
-        warnings = [before + value.warnings_about(text) for before, text in texts]
-        return replace(answered, warnings=warnings)
+            return predictions
+        warned = []
+        for each in predictions:
+            assert each.familiarity is not None  # every text is compared
+            unlike = value.warnings_about(each.familiarity)
+            warned.append(replace(each, warnings=unlike + each.warnings) if unlike else each)
+        return warned
 
 
 FAMILIAR_RANGE = FamiliarRangePart()

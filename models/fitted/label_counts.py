@@ -71,7 +71,7 @@ class LabelCountsPart(FittedPart[LabelCounts]):
                 f"threshold is 'auto', which was not fitted for scorer {asked.scorer!r}; expected "
                 f"one of {there}; give a number, or train with a dev split"
             )
-        return replace(asked, depth=max(asked.depth, min(AUTO_K, asked.num_labels)))
+        return replace(asked, depth=max(asked.depth, min(AUTO_K, len(asked.training_counts))))
 
     def annotated(self, value: LabelCounts, answered: Answered) -> Answered:
         """Return the labels with the probability of the last one that each text needs."""

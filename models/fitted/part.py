@@ -24,7 +24,7 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.consistency import reading
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Combination
-from longtail.models.results import AnswerWarning, Prediction
+from longtail.models.results import Prediction
 
 Value = TypeVar("Value")
 
@@ -75,7 +75,7 @@ class Asked:
         calibration: What makes log-odds of its scores; None: nothing does.
         of_texts: By text, another calibration than that; None: there is no other.
         depth: Labels of each text that are ranked; at least `options.k`.
-        num_labels: Labels of the model.
+        training_counts: Training documents of each label of the model.
     """
 
     batch: TextBatch
@@ -84,7 +84,7 @@ class Asked:
     calibration: Calibration | None
     of_texts: Sequence[Calibration | None]
     depth: int
-    num_labels: int
+    training_counts: Int64[np.ndarray, label]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +94,16 @@ class Answered:
     Attributes:
         asked: The query.
         labels: Rows in the catalogue, the best k first; `NO_LABEL` behind the last one.
-        counts: Training documents of these labels.
         probabilities: Of all ranked labels, as calibrated; None where there are none.
         least: By text, the least probability of a label that is answered; None: any.
         accepted: Which of the labels go through without a person; None where nobody asked.
-        warnings: By text.
     """
 
     asked: Asked
     labels: Int64[np.ndarray, "text k"]
-    counts: Int64[np.ndarray, "text k"]
     probabilities: Float64[np.ndarray, "text depth"] | None
     least: Sequence[float | None]
     accepted: Bool[np.ndarray, "text k"] | None
-    warnings: Sequence[tuple[AnswerWarning, ...]]
 
 
 class FittedPart(Generic[Value]):

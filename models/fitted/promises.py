@@ -219,7 +219,8 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
         assert answered.probabilities is not None  # as was checked
         promise = promise_of(value, answered.asked.scorer, accept)
         first = answered.probabilities[:, : answered.labels.shape[1]]
-        marks = promise.accepted(answered.labels, answered.counts, first)
+        counts = answered.asked.training_counts[answered.labels]
+        marks = promise.accepted(answered.labels, counts, first)
         return replace(answered, accepted=marks)
 
     def concluded(
