@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, Asked, FittedPart
 from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity, Prediction
 
@@ -172,7 +173,7 @@ class FamiliarRangePart(FittedPart[FamiliarRange | None]):
     """Warns of texts that are unlike documents, and gives short ones their own probabilities."""
 
     name = "familiar"
-    form = FamiliarRange
+    forms = json_forms(FamiliarRange)
 
     def prepared(self, value: FamiliarRange | None, asked: Asked) -> Asked:
         """Return the query with the calibrations of texts that are shorter than documents."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -18,7 +17,6 @@ from jaxtyping import Bool, Float64, Int64
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.files.typed_json import json_forms
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.consistency import reading
@@ -111,14 +109,14 @@ class FittedPart(Generic[Value]):
 
     Attributes:
         name: Its key in `ModelParts.fitted`; its file is NAME.json.
-        form: The type of its values, as pydantic knows it.
+        forms: What writes its values as JSON, and what reads them (see `json_forms`).
         lacking: The value where a model does not have the part.
         if_lost: The warning where a new version of other labels or scores can't keep the part;
             empty: every version keeps it.
     """
 
     name: str
-    form: Any
+    forms: tuple[Callable[[Any], str], Callable[[str | bytes], Any]]
     lacking: Any = None
     if_lost: str = ""
 
@@ -136,14 +134,9 @@ class FittedPart(Generic[Value]):
         """Return a model with this value."""
         return replace(parts, fitted={**parts.fitted, self.name: value})
 
-    @cached_property
-    def _forms(self) -> tuple[Any, Any]:
-        return json_forms(self.form)
-
     def to_json(self, value: Value) -> str:
         """Return the text of its file."""
-        text: str = self._forms[0](value)
-        return text
+        return self.forms[0](value)
 
     def from_json(self, text: str, num_labels: int) -> Value:
         """Read the result of `to_json`.
@@ -156,7 +149,7 @@ class FittedPart(Generic[Value]):
             ValueError: The text is something else.
         """
         del num_labels
-        value: Value = self._forms[1](text)
+        value: Value = self.forms[1](text)
         return value
 
     def read(self, bundle: Bundle) -> Value:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, FittedPart
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Prediction
@@ -28,7 +29,7 @@ class UsualLengthPart(FittedPart[UsualLength | None]):
     """Warns of longer texts."""
 
     name = "usual_length"
-    form = UsualLength
+    forms = json_forms(UsualLength)
     if_lost = "bundle %s: its usual length is lost"
 
     def problem(self, value: UsualLength | None, parts: ModelParts) -> str:
