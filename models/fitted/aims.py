@@ -21,6 +21,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
+from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import AskedGain, FittedPart
 from longtail.models.labels.selection import Selection
 from longtail.models.names import AIM_NAMES, PRECISION, AimName
@@ -236,7 +237,7 @@ class AimsPart(FittedPart[Aims]):
     """Ranks labels by their gains for an aim."""
 
     name = "aims"
-    form = dict[str, dict[Literal["rare_labels", "coverage", "propensity"], Aim]]
+    forms = json_forms(dict[str, dict[Literal["rare_labels", "coverage", "propensity"], Aim]])
     lacking = MappingProxyType({})
 
     def problem(self, value: Aims, parts: ModelParts) -> str:

@@ -24,8 +24,9 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, Asked, FittedPart
-from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity
+from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity, Prediction
 
 FALSE_ALARMS = 0.01
 """Most of the documents of the corpus's kind that are warned of, as a share."""
@@ -172,7 +173,7 @@ class FamiliarRangePart(FittedPart[FamiliarRange | None]):
     """Warns of texts that are unlike documents, and gives short ones their own probabilities."""
 
     name = "familiar"
-    form = FamiliarRange
+    forms = json_forms(FamiliarRange)
 
     def prepared(self, value: FamiliarRange | None, asked: Asked) -> Asked:
         """Return the query with the calibrations of texts that are shorter than documents."""
@@ -183,13 +184,19 @@ class FamiliarRangePart(FittedPart[FamiliarRange | None]):
         own = [short.of_text(asked.calibration, known) for known in known_words]
         return replace(asked, of_texts=own)
 
-    def annotated(self, value: FamiliarRange | None, answered: Answered) -> Answered:
-        """Return the labels with a warning about each text that is unlike documents."""
+    def concluded(
+        self, value: FamiliarRange | None, predictions: list[Prediction], answered: Answered
+    ) -> list[Prediction]:
+        """Return the predictions with a warning about each text that is unlike documents."""
+        del answered
         if value is None:
-            return answered
-        texts = zip(answered.warnings, answered.asked.batch.familiarities(), strict=True)
-        warnings = [before + value.warnings_about(text) for before, text in texts]
-        return replace(answered, warnings=warnings)
+            return predictions
+        warned = []
+        for each in predictions:
+            assert each.familiarity is not None  # every text is compared
+            unlike = value.warnings_about(each.familiarity)
+            warned.append(replace(each, warnings=unlike + each.warnings) if unlike else each)
+        return warned
 
 
 FAMILIAR_RANGE = FamiliarRangePart()

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 from scipy.special import expit
 
 from longtail.models.errors import RequestError
+from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, Asked, FittedPart
 from longtail.models.options import AUTO, AUTO_K
 
@@ -54,7 +55,7 @@ class LabelCountsPart(FittedPart[LabelCounts]):
     """Answers with as many labels as each text needs, where the threshold is "auto"."""
 
     name = "label_counts"
-    form = dict[str, PlaceThreshold]
+    forms = json_forms(dict[str, PlaceThreshold])
     lacking = MappingProxyType({})
 
     def prepared(self, value: LabelCounts, asked: Asked) -> Asked:
@@ -71,7 +72,7 @@ class LabelCountsPart(FittedPart[LabelCounts]):
                 f"threshold is 'auto', which was not fitted for scorer {asked.scorer!r}; expected "
                 f"one of {there}; give a number, or train with a dev split"
             )
-        return replace(asked, depth=max(asked.depth, min(AUTO_K, asked.num_labels)))
+        return replace(asked, depth=max(asked.depth, min(AUTO_K, len(asked.training_counts))))
 
     def annotated(self, value: LabelCounts, answered: Answered) -> Answered:
         """Return the labels with the probability of the last one that each text needs."""

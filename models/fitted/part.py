@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -18,13 +17,12 @@ from jaxtyping import Bool, Float64, Int64
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.files.typed_json import json_forms
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.consistency import reading
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Combination
-from longtail.models.results import AnswerWarning, Prediction
+from longtail.models.results import Prediction
 
 Value = TypeVar("Value")
 
@@ -75,7 +73,7 @@ class Asked:
         calibration: What makes log-odds of its scores; None: nothing does.
         of_texts: By text, another calibration than that; None: there is no other.
         depth: Labels of each text that are ranked; at least `options.k`.
-        num_labels: Labels of the model.
+        training_counts: Training documents of each label of the model.
     """
 
     batch: TextBatch
@@ -84,7 +82,7 @@ class Asked:
     calibration: Calibration | None
     of_texts: Sequence[Calibration | None]
     depth: int
-    num_labels: int
+    training_counts: Int64[np.ndarray, label]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +92,16 @@ class Answered:
     Attributes:
         asked: The query.
         labels: Rows in the catalogue, the best k first; `NO_LABEL` behind the last one.
-        counts: Training documents of these labels.
         probabilities: Of all ranked labels, as calibrated; None where there are none.
         least: By text, the least probability of a label that is answered; None: any.
         accepted: Which of the labels go through without a person; None where nobody asked.
-        warnings: By text.
     """
 
     asked: Asked
     labels: Int64[np.ndarray, "text k"]
-    counts: Int64[np.ndarray, "text k"]
     probabilities: Float64[np.ndarray, "text depth"] | None
     least: Sequence[float | None]
     accepted: Bool[np.ndarray, "text k"] | None
-    warnings: Sequence[tuple[AnswerWarning, ...]]
 
 
 class FittedPart(Generic[Value]):
@@ -115,14 +109,14 @@ class FittedPart(Generic[Value]):
 
     Attributes:
         name: Its key in `ModelParts.fitted`; its file is NAME.json.
-        form: The type of its values, as pydantic knows it.
+        forms: What writes its values as JSON, and what reads them (see `json_forms`).
         lacking: The value where a model does not have the part.
         if_lost: The warning where a new version of other labels or scores can't keep the part;
             empty: every version keeps it.
     """
 
     name: str
-    form: Any
+    forms: tuple[Callable[[Any], str], Callable[[str | bytes], Any]]
     lacking: Any = None
     if_lost: str = ""
 
@@ -140,14 +134,9 @@ class FittedPart(Generic[Value]):
         """Return a model with this value."""
         return replace(parts, fitted={**parts.fitted, self.name: value})
 
-    @cached_property
-    def _forms(self) -> tuple[Any, Any]:
-        return json_forms(self.form)
-
     def to_json(self, value: Value) -> str:
         """Return the text of its file."""
-        text: str = self._forms[0](value)
-        return text
+        return self.forms[0](value)
 
     def from_json(self, text: str, num_labels: int) -> Value:
         """Read the result of `to_json`.
@@ -160,7 +149,7 @@ class FittedPart(Generic[Value]):
             ValueError: The text is something else.
         """
         del num_labels
-        value: Value = self._forms[1](text)
+        value: Value = self.forms[1](text)
         return value
 
     def read(self, bundle: Bundle) -> Value:

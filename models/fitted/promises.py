@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float64, Int64
 from pydantic import ConfigDict, Field
 
 from longtail.models.errors import RequestError
+from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, Asked, FittedPart
 from longtail.models.names import Abstention
 from longtail.models.parts.model_parts import ModelParts
@@ -179,7 +180,7 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
     """
 
     name = "promises"
-    form = tuple[Promise, ...]
+    forms = json_forms(tuple[Promise, ...])
     lacking = ()
     if_lost = (
         "the new version makes no promises: those of bundle %s hold for its own labels and "
@@ -219,7 +220,8 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
         assert answered.probabilities is not None  # as was checked
         promise = promise_of(value, answered.asked.scorer, accept)
         first = answered.probabilities[:, : answered.labels.shape[1]]
-        marks = promise.accepted(answered.labels, answered.counts, first)
+        counts = answered.asked.training_counts[answered.labels]
+        marks = promise.accepted(answered.labels, counts, first)
         return replace(answered, accepted=marks)
 
     def concluded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import FittedPart
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.review.fitted import FittedReview
@@ -11,7 +12,7 @@ class ReviewPart(FittedPart[FittedReview | None]):
     """Read by the service, which asks the reviewer."""
 
     name = "review"
-    form = FittedReview
+    forms = json_forms(FittedReview)
 
     def problem(self, value: FittedReview | None, parts: ModelParts) -> str:
         """Return that it is of a scorer that the model lacks."""

@@ -55,7 +55,7 @@ class Presenter:
             self._refuse_threshold(options.threshold, query.scorer)
         asked = Asked(
             batch, options, query.scorer, calibration, [None] * len(batch.texts), options.k,
-            self._scorers.num_labels,
+            self._catalogue.training_counts,
         )  # fmt: skip
         for part, value in self._fitted:
             asked = part.prepared(value, asked)
@@ -99,28 +99,29 @@ class Presenter:
         self, asked: Asked, query: Resolved
     ) -> tuple[Answered, Float32[np.ndarray, "text depth"]]:
         """Return the ranked labels of the texts, and their scores."""
-        ranking = self._scorers.rank(asked.batch, replace(asked.options, k=asked.depth), query)
+        options = asked.options
+        if asked.depth != options.k:
+            options = replace(options, k=asked.depth)
+        ranking = self._scorers.rank(asked.batch, options, query)
         calibrated = None
         if asked.calibration is not None:
             scores = ranking.scores
             if query.gain is not None:  # else they are scores
                 scores = self._scorers.score(
-                    asked.batch, ranking.labels, asked.options, replace(query, gain=None)
+                    asked.batch, ranking.labels, options, replace(query, gain=None)
                 )
             calibrated = probabilities_of(asked.calibration, scores)
             for row, own in enumerate(asked.of_texts):
                 if own is not None:
                     calibrated[row] = probabilities_of(own, scores[row])
-        num_texts, threshold = len(ranking.labels), asked.options.threshold
+        num_texts, threshold = len(ranking.labels), options.threshold
         first = ranking.labels[:, : asked.options.k]
         answered = Answered(
             asked=asked,
             labels=first,
-            counts=self._catalogue.training_counts[first],
             probabilities=calibrated,
             least=[None if isinstance(threshold, str) else threshold] * num_texts,
             accepted=None,
-            warnings=[()] * num_texts,
         )
         return answered, ranking.scores
 
@@ -131,15 +132,15 @@ class Presenter:
         asked = answered.asked
         warns = asked.calibration is not None and self._scorers.is_overconfident(query.scorer)
         found = []
-        for own, least, warnings, extent, familiarity in zip(
-            labels, answered.least, answered.warnings,
+        for own, least, extent, familiarity in zip(
+            labels, answered.least,
             self._scorers.extents(asked.batch, query.scorer), asked.batch.familiarities(),
             strict=True,
         ):  # fmt: skip
-            doubts: tuple[AnswerWarning, ...] = ()
+            warnings: tuple[AnswerWarning, ...] = ()
             if warns:
                 scored = ((label.index, label.probability) for label in own)
-                doubts = warnings_about(query.scorer, scored, self._catalogue, least)
+                warnings = warnings_about(query.scorer, scored, self._catalogue, least)
             found.append(
                 Prediction(
                     labels=own,
@@ -149,7 +150,7 @@ class Presenter:
                     correction=query.correction,
                     num_text_tokens=extent.num_text_tokens,
                     known_tokens=extent.known_tokens,
-                    warnings=warnings + doubts,
+                    warnings=warnings,
                     familiarity=familiarity,
                 )
             )

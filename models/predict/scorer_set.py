@@ -123,7 +123,7 @@ class ScorerSet:
         """
         scorer = self.default if options.scorer is None else options.scorer
         correction = self.correction_of(scorer, options.correction)
-        is_as_trained = correction == self.correction_of(scorer)
+        is_as_trained = options.correction is None or correction == self.correction_of(scorer)
         gains = (asked(options, scorer, is_as_trained) for asked in self._gains)
         gain = next(filter(None, gains), None)
         return Resolved(scorer, correction, options.tail_dial, gain)

@@ -17,6 +17,7 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import BundleCorruptError, ConfigError
 from longtail.models.fitted.promises import PROMISES
+from longtail.models.fitted.review import REVIEW
 from longtail.models.kinds.storage import read_parts
 from longtail.models.review.fitted import REVIEW_NAME
 from longtail.service.app import create_app
@@ -61,7 +62,7 @@ def test_a_perfect_reviewer_is_fitted_and_served(call, registry, oracle, tiny_co
         before, after = figures["evaluation"]["scorers"].values()
         assert after["all"]["values"]["P@1"] >= before["all"]["values"]["P@1"]
         bundle = Registry(registry).open("current")
-        assert read_parts(bundle).review.num_candidates == 30
+        assert REVIEW.of(read_parts(bundle)).num_candidates == 30
         assert PROMISES.read(bundle)
         settings = Settings(registry=registry, reviewer="rerank", review_address=server.url)
         with TestClient(create_app(settings)) as client:

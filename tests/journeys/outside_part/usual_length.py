@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, FittedPart
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.results import UNLIKE_TRAINING, AnswerWarning
+from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Prediction
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.evaluation.tables import Table
 from longtail.training.fitted.fitting import (
@@ -28,21 +29,23 @@ class UsualLengthPart(FittedPart[UsualLength | None]):
     """Warns of longer texts."""
 
     name = "usual_length"
-    form = UsualLength
+    forms = json_forms(UsualLength)
     if_lost = "bundle %s: its usual length is lost"
 
     def problem(self, value: UsualLength | None, parts: ModelParts) -> str:
         return "" if value is None or value.most > 0 else f"most {value.most}, expected above 0"
 
-    def annotated(self, value: UsualLength | None, answered: Answered) -> Answered:
+    def concluded(
+        self, value: UsualLength | None, predictions: list[Prediction], answered: Answered
+    ) -> list[Prediction]:
         if value is None:
-            return answered
+            return predictions
         warning = AnswerWarning(UNLIKE_TRAINING, f"more than {value.most} words", ())
-        texts = zip(answered.warnings, answered.asked.batch.texts, strict=True)
-        warnings = [
-            before + (warning,) * (len(text.split()) > value.most) for before, text in texts
+        texts = zip(predictions, answered.asked.batch.texts, strict=True)
+        return [
+            replace(each, warnings=each.warnings + (warning,) * (len(text.split()) > value.most))
+            for each, text in texts
         ]
-        return replace(answered, warnings=warnings)
 
     def card(self, value: UsualLength | None) -> Iterator[str]:
         if value is not None:

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from longtail.models.fitted.label_figures import LABEL_FIGURES
+from longtail.models.fitted.registry import fitted_texts
 from longtail.models.kinds.registry import KINDS, without_encoder
 from longtail.models.kinds.storage import read_parts
 from longtail.models.parts.batches import TextBatch
@@ -12,6 +14,7 @@ from longtail.training.assessment.assess import assess
 from longtail.training.assessment.per_label import measure_labels
 from longtail.training.assessment.promised import answer_split
 from longtail.training.data.dataset import open_dataset
+from longtail.training.fitted.registry import FITTINGS, with_fitted
 from longtail.training.pipeline import dev_split as module
 from longtail.training.pipeline.dev_split import DevSplit
 
@@ -59,7 +62,7 @@ def test_every_scorer_ranks_once_and_the_blends_last(dev, monkeypatch):
 
 
 def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
-    dev, trained, tiny_corpus
+    dev, trained, tiny_corpus, tmp_path
 ):
     manifest = trained.bundle.manifest
     blending = dev.blending(BLENDS)
@@ -67,16 +70,18 @@ def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
     assert manifest.thresholds == blending.thresholds
     assert set(manifest.thresholds) == set(manifest.scorers)
     parts = read_parts(trained.bundle)
-    assert dev.aims(blending) == parts.aims
-    for _ in range(2):  # counted, then read
-        figures = dev.figures(blending, manifest.default_scorer)
-        assert figures.to_json() == parts.figures.to_json()
-    assert dev.figures(replace(blending, thresholds={}), "sparse") is None
+    bare = replace(parts, fitted={})
+    for _ in range(2):  # fitted, then read
+        fitted = with_fitted(bare, dev, blending, manifest.default_scorer, tmp_path)
+        assert fitted_texts(fitted) == fitted_texts(parts)
+    assert {"aims.json", "label_figures.json"} <= fitted_texts(fitted).keys()
+    without = replace(blending, thresholds={})
+    assert FITTINGS[LABEL_FIGURES.name].fit(dev, without, "sparse") is None
     answers = answer_split(
         trained.bundle, open_dataset(tiny_corpus), "dev", manifest.default_scorer
     )
     threshold = manifest.thresholds[manifest.default_scorer]
-    assert measure_labels(answers, threshold).to_json() == parts.figures.to_json()
+    assert measure_labels(answers, threshold).to_json() == LABEL_FIGURES.of(parts).to_json()
     metrics = dev.metrics(blending)
     assert metrics == manifest.metrics["dev"]
     predictor = Predictor(parts)
