@@ -142,8 +142,8 @@ def test_explanations_tell_the_scores_without_the_aim(predictor):
 
 def test_an_aim_that_was_not_fitted_is_refused(aimed_parts):
     some = Predictor(replace(aimed_parts, aims={"sparse": FITTED}), device="cpu")
-    assert some.aims_of("sparse") == ("precision", "rare_labels", "coverage", "propensity")
-    assert some.aims_of("retrieval") == ("precision",)
+    assert some.scorers.aims_of("sparse") == ("precision", "rare_labels", "coverage", "propensity")
+    assert some.scorers.aims_of("retrieval") == ("precision",)
     with pytest.raises(RequestError, match=r"for scorer 'retrieval'; .*, or use one of sparse"):
         some.predict(TEXTS, scorer="retrieval", aim="coverage")
     none = Predictor(replace(aimed_parts, aims={}), device="cpu")
