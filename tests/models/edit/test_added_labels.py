@@ -62,10 +62,10 @@ def same_scores(old: Predictor, new: Predictor, texts: Sequence[str], scorer: st
 def test_of_a_trained_bundle_every_scorer_keeps_its_scores(trained, add, tiny_texts) -> None:
     texts = [document["text"] for document in tiny_texts["dev"][:3]]
     old, new = (Predictor.of_bundle(each) for each in (trained.bundle, add(trained.bundle)))
-    assert {"hybrid", "ensemble"} <= set(new.scorers)
-    for scorer in set(old.scorers) - {"names", "fast", "ensemble"}:
+    assert {"hybrid", "ensemble"} <= set(new.scorers.names)
+    for scorer in set(old.scorers.names) - {"names", "fast", "ensemble"}:
         assert same_scores(old, new, texts, scorer)
-    assert new.calibrations == old.calibrations
+    assert new.parts.calibrations == old.parts.calibrations
 
 
 def test_a_text_about_a_new_label_gets_it_first(parts, manifest, dense, add, tmp_path) -> None:

@@ -141,13 +141,13 @@ def test_explanations_tell_the_scores_without_the_aim(predictor):
 
 def test_an_aim_that_was_not_fitted_is_refused(aimed_parts):
     some = Predictor(AIMS.added_to(aimed_parts, {"sparse": FITTED}), device="cpu")
-    assert names_of(AIMS.of(some), "sparse") == (
+    assert names_of(AIMS.of(some.parts), "sparse") == (
         "precision",
         "rare_labels",
         "coverage",
         "propensity",
     )
-    assert names_of(AIMS.of(some), "retrieval") == ("precision",)
+    assert names_of(AIMS.of(some.parts), "retrieval") == ("precision",)
     with pytest.raises(RequestError, match=r"for scorer 'retrieval'; .*, or use one of sparse"):
         some.predict(TEXTS, scorer="retrieval", aim="coverage")
     none = Predictor(AIMS.added_to(aimed_parts, {}), device="cpu")

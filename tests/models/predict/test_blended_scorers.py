@@ -217,7 +217,7 @@ def test_a_blend_reads_what_its_scorers_read(predictor, parts, constant_blend):
     assert "features" not in vars(prepared)
     blends = {"ensemble": constant_blend({"sparse": 1.0})}
     alone = Predictor(replace(parts, calibrations=CALIBRATIONS, blends=blends), device="cpu")
-    assert not alone.needs_encoder("ensemble")
+    assert not alone.scorers.needs_encoder("ensemble")
     (found,) = alone.predict(TEXTS[:1], scorer="ensemble")
     assert found.num_tokens == 2
     (other,) = alone.predict(TEXTS[:1], scorer="sparse")
@@ -248,6 +248,6 @@ def test_a_bundle_brings_its_blends_back(write, predictor, blended_parts):
     bundle = open_bundle(write())
     assert read_parts(bundle).calibrations == blended_parts.calibrations
     loaded = Predictor.of_bundle(bundle, device="cpu")
-    assert loaded.default_scorer == "ensemble"
+    assert loaded.scorers.default == "ensemble"
     for scorer in ALL:
         assert_same_answers(*(each.predict(TEXTS, scorer=scorer) for each in (loaded, predictor)))
