@@ -214,7 +214,7 @@ def test_a_blend_reads_what_its_scorers_read(predictor, parts, constant_blend):
     assert lengths == predictor.prepare(predictor.read(TEXTS), "retrieval")
     prepared = predictor.read(TEXTS)
     predictor.prepare(prepared, "hybrid")
-    assert "features" not in vars(prepared)
+    assert "features" not in prepared._kept
     blends = {"ensemble": constant_blend({"sparse": 1.0})}
     alone = Predictor(replace(parts, calibrations=CALIBRATIONS, blends=blends), device="cpu")
     assert not alone.scorers.needs_encoder("ensemble")

@@ -275,7 +275,7 @@ TEXT = "Regulation of the Council on imports of fish and olive oil"
 
 
 def test_a_real_model_ranks_and_explains_over_http(real_client, real):
-    for scorer in real.scorers:
+    for scorer in real.scorers.names:
         (full,) = real.predict([TEXT], k=len(real.catalogue), scorer=scorer)
         excluded = [label.id for label in full.labels[:2]]
         body = {"text": TEXT, "k": 3, "scorer": scorer, "exclude": excluded, "explain": True}
