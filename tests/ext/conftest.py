@@ -3,7 +3,6 @@
 from tests.service.conftest import (  # noqa: F401  # fixtures
     _without_libraries_and_settings,
     client,
-    fake_label_score,
     fake_predictor,
     fresh_client,
     keys,
