@@ -41,7 +41,10 @@ the demo with ids like codes, "Diagnosis: N53.77" is answered by its label first
 _USUAL = 0.95
 """Share of labels that are found in no more documents than a new one may be without harm. Of 200
 labels held back from the demo and added again, R@10 is 61 % with 0.95, 54 with 0.9, 68 without any
-such count. Without, "in the" takes 22 % of first places; what is left `edit.effect` measures."""
+such count. Without, "in the" takes 22 % of first places; what is left `edit.effect` measures. On
+6,000 documents of Tate: 21.4 % with 0.9, 21.7 with 0.95, 22.4 with 0.99, 23.0 without (standard
+error about 2 points), and P@1 of other documents is 71.7 % with each. Labels such as "in the" are
+in the first ten of 0, 0, 1.6 and 73 % of the texts."""
 
 
 @dataclass(frozen=True)
