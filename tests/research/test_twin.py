@@ -14,8 +14,7 @@ TWIN = ROOT / "docs" / "explanation" / "longtail_in_300_lines.py"
 DEMO = ROOT / "training" / "demo_data"
 CLOSE = {"sparse": 1.5, "names": 7.5, "blend": 2.0}
 """Points of P@1 and P@5. Measured: the SVMs are 0.4 and 0.9 apart (80.9 and 57.5 of the twin),
-names 4.3 and 6.5 (77.1 and 42.5), the blends 0.7 and 1.2 (85.7 and 60.2); the product is
-better in all."""
+names 4.3 and 6.5 (77.1 and 42.5), blends 0.7 and 1.2 (85.7 and 60.2); the product is better."""
 
 
 def test_the_twin_can_be_read_in_a_quarter_of_an_hour():
