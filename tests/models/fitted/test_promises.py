@@ -18,6 +18,7 @@ from longtail.models.ranking.top_k import NO_LABEL
 
 RULES = (BandRule(0, (), refusal="too few"), BandRule(1, (0.6,), 40, 39), BandRule(9, (0.4, 0.5)))
 PRECISE = Promise("precision", 0.95, 0.9, "sparse", 200, RULES)
+CURVE = Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=1.0)
 COMPLETE = replace(PRECISE, measure="recall", level=0.9, label_thresholds={17: 0.25})
 
 
@@ -82,7 +83,7 @@ def test_a_query_names_a_promise_by_its_precision_by_its_name_or_takes_the_defau
 
 @pytest.fixture
 def predictor(parts):
-    calibrations = {"sparse": Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=1.0)}
+    calibrations = {"sparse": CURVE}
     rules = (BandRule(0, (0.0,) * 7),)
     promise = Promise("precision", 0.95, 0.9, "sparse", 200, rules)
     promises = (promise, replace(promise, level=0.99, bands=(BandRule(0, (1.0,)),)))
@@ -112,8 +113,8 @@ def test_a_promise_of_other_scores_or_that_nobody_made_is_refused(predictor, opt
         predictor.predict(["river law"], **{"scorer": "sparse", "accept": True} | options)
 
 
-def test_promises_of_no_such_scorer_or_label_contradict_their_model(predictor, parts):
-    calibrated = replace(parts, calibrations=predictor.calibrations)
+def test_promises_of_no_such_scorer_or_label_contradict_their_model(parts):
+    calibrated = replace(parts, calibrations={"sparse": CURVE})
     assert PROMISES.problem((PRECISE,), calibrated) == ""
     assert PROMISES.problem((PRECISE,), parts).startswith("promises of ['sparse']")
     assert PROMISES.problem((COMPLETE,), calibrated) == (
