@@ -131,12 +131,12 @@ def lazily_imported() -> list[str]:
     """Return the modules of this package that commands import when they run, not before."""
     found = set()
     folders = ("training/commands", "service/commands", "longtail", "longtail/commands")
-    for folder in (*folders, *(ROOT / "longtail" / "ext").iterdir()):
-        for path in (ROOT / folder).glob("*.py"):
-            for function in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(function, ast.FunctionDef):
-                    imports = (x for x in ast.walk(function) if isinstance(x, ast.ImportFrom))
-                    found |= {x.module or "" for x in imports}
+    paths = [path for folder in folders for path in (ROOT / folder).glob("*.py")]
+    for path in (*paths, *ROOT.glob("longtail/ext/*/extension.py")):
+        for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(function, ast.FunctionDef):
+                imports = (x for x in ast.walk(function) if isinstance(x, ast.ImportFrom))
+                found |= {x.module or "" for x in imports}
     return sorted(name for name in found if name.startswith("longtail."))
 
 
