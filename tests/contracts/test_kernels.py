@@ -28,7 +28,8 @@ SOURCES = {
     for path in sorted((ROOT / "models/native").glob("*.[ch]"))
 }
 C_TYPES = {
-    "float32": "float", "float64": "double", "int8": "int8_t", "int32": "int32_t",
+    "float32": "float", "float64": "double", "int8": "int8_t", "int16": "int16_t",
+    "int32": "int32_t",
     "int64": "int64_t", "bool": "bool",
 }  # fmt: skip
 OF_NO_ARRAYS = {"longtail_level", "longtail_free"}
@@ -47,6 +48,8 @@ def _declared_everywhere():
 
 def _variables(text):
     """Yield type and name of what a C declaration declares: `const float *data, *squares`."""
+    if text.strip() == "void":
+        return
     constant, base, names = re.fullmatch(r"(const )?(\w+) (.*)", text.strip(), re.S).groups()
     for name in names.split(","):
         stars, bare, length = re.fullmatch(r"\s*(\**)(\w+)(?:\[([^]]+)\])?\s*", name).groups()
