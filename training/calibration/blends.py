@@ -3,8 +3,9 @@
 One logistic regression for all pairs of documents and labels: its weights are functions of the
 label's number of training documents, given at a few knots (see `RarityBlend`). Weights that don't
 know how rare a label is either distrust what finds labels without documents, or trust it for
-frequent ones; weights of single labels overfit. The pairs stand for all pairs of the split, so
-that the probabilities of rare and frequent labels compare.
+frequent ones; weights of single labels overfit. The pairs stand for all pairs of the split, but
+those that no scorer lists count less: the fit would else care more for what never ranks high than
+for the order of the labels that do.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ _LEAST_BELOW = 100
 """Training documents of labels for which scores below a scorer's floor count; of rarer labels such
 scores say little, and counting them orders the first ten of such labels worse. They count for
 labels without documents, which few scorers know, so that these labels keep their order."""
+_OTHERS = 0.1
+"""Share that a wrong pair which no scorer lists counts of the pairs that it stands for.
+
+Less ranks the first ten labels better still, but fills the places from 20 on with labels that no
+scorer lists."""
 _NEVER = 1e9
 """Ridge that keeps a coefficient where it starts."""
 
@@ -219,10 +225,11 @@ def _looked_at(
     """Return scores, truth, weight and training documents of the pairs that somebody scores."""
     is_scored = np.any([pairs.scores[name] > -np.inf for name in members], axis=0)
     is_used = (pairs.weights > 0) & is_scored
+    counted = np.where(pairs.is_best | pairs.is_true, 1, _OTHERS)
     return (
         np.stack([pairs.scores[name][is_used] for name in members]),
         pairs.is_true[is_used],
-        pairs.weights[is_used].astype(np.float64),
+        counted[is_used] * pairs.weights[is_used].astype(np.float64),
         training_counts[pairs.labels[is_used]],
     )
 

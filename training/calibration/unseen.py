@@ -78,7 +78,7 @@ def pairs_without_documents(
     return ScoredPairs(
         labels=of_labels,
         is_true=taken(pairs.is_true, 0.0).astype(np.bool_),
-        is_best=np.zeros(of_labels.shape, dtype=np.bool_),
+        is_best=taken(pairs.is_best, 0.0).astype(np.bool_),
         weights=taken(pairs.weights, 0.0).astype(np.float32),
         scores=scores,
     )

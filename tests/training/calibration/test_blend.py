@@ -132,6 +132,36 @@ def test_a_weighted_sample_of_the_wrong_pairs_gives_about_the_weights_of_all():
         np.testing.assert_allclose(sampled.weights[name], everything.weights[name], atol=0.12)
 
 
+def test_a_wrong_pair_that_no_scorer_lists_counts_a_tenth():
+    """The oracle: the same pairs as if they were listed, with a tenth of their weight."""
+    pairs = drawn({"a": [1.0] * 6, "b": [0.5] * 6}, [-2.0] * 6, 2000)
+    pairs.scores["a"][::3] = -np.inf
+    is_listed = np.random.default_rng(1).random(pairs.labels.shape) < 0.5
+    drawn_ones = replace(pairs, is_best=is_listed, weights=np.where(is_listed, 1, 7).astype("f4"))
+    counted = np.where(is_listed | pairs.is_true, 1, 0.1) * drawn_ones.weights
+    found = fitted(drawn_ones)
+    expected = fitted(replace(pairs, weights=counted.astype(np.float32)))
+    np.testing.assert_allclose(found.intercepts, expected.intercepts, rtol=1e-4)
+    for name in ("a", "b"):
+        assert found.floors[name] == pytest.approx(expected.floors[name], rel=1e-5)
+        np.testing.assert_allclose(found.weights[name], expected.weights[name], rtol=1e-4)
+    assert found.intercepts != fitted(replace(drawn_ones, is_best=pairs.is_best)).intercepts
+
+
+def test_what_no_scorer_lists_does_not_move_the_order_of_what_they_list():
+    """Listed pairs follow `b` alone; the many others, of low scores, would follow `a`."""
+    rng = np.random.default_rng(0)
+    shape = (1500, len(COUNTS))
+    is_listed = np.arange(len(COUNTS)) % 2 == np.arange(1500)[:, None] % 2
+    scores = {"a": rng.normal(np.where(is_listed, 0, -3), 1), "b": rng.normal(size=shape)}
+    is_true = is_listed & (rng.random(shape) < expit(2 * scores["b"]))
+    weights = np.where(is_listed, 1, 100).astype(np.float32)
+    pairs = replace(pairs_of(is_true, scores), is_best=is_listed, weights=weights)
+    found, whole = fitted(pairs), fitted(replace(pairs, is_best=np.ones_like(is_listed)))
+    ratio, of_whole = (np.array(x.weights["a"]) / np.array(x.weights["b"]) for x in (found, whole))
+    assert (ratio < of_whole).all()
+
+
 def test_scores_below_the_floor_order_frequent_labels_and_those_without_documents():
     """Every other pair of a label is scored by nobody but `b`, which sets a high floor."""
     pairs = drawn({"a": [1.0] * 6, "b": [0.5] * 6}, [-1.0] * 6, 4000)

@@ -58,13 +58,13 @@ def test_every_pair_of_a_label_with_one_document_comes_again_without_it(parts, c
     seen = 0
     for row in range(len(pairs.labels)):
         wanted = [
-            (label, pairs.is_true[row, at], pairs.weights[row, at],
+            (label, pairs.is_true[row, at], pairs.is_best[row, at], pairs.weights[row, at],
              pairs.scores[RETRIEVAL][row, at], named[row, at])
             for at, label in enumerate(pairs.labels[row])
             if label != NO_LABEL and counts[label] == 1
         ]  # fmt: skip
         there = found.labels[row] != NO_LABEL
-        columns = (found.labels, found.is_true, found.weights)
+        columns = (found.labels, found.is_true, found.is_best, found.weights)
         scores = (found.scores[RETRIEVAL], found.scores[NAMES])
         got = list(zip(*(each[row, there] for each in (*columns, *scores)), strict=True))
         assert got == wanted
