@@ -141,10 +141,10 @@ def test_a_wrong_pair_that_no_scorer_lists_counts_a_tenth():
     counted = np.where(is_listed | pairs.is_true, 1, 0.1) * drawn_ones.weights
     found = fitted(drawn_ones)
     expected = fitted(replace(pairs, weights=counted.astype(np.float32)))
-    np.testing.assert_allclose(found.intercepts, expected.intercepts, rtol=1e-4)
+    np.testing.assert_allclose(found.intercepts, expected.intercepts, rtol=0, atol=1e-3)
     for name in ("a", "b"):
         assert found.floors[name] == pytest.approx(expected.floors[name], rel=1e-5)
-        np.testing.assert_allclose(found.weights[name], expected.weights[name], rtol=1e-4)
+        np.testing.assert_allclose(found.weights[name], expected.weights[name], rtol=0, atol=1e-3)
     assert found.intercepts != fitted(replace(drawn_ones, is_best=pairs.is_best)).intercepts
 
 
