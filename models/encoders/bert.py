@@ -208,6 +208,10 @@ class PlainTokenizer:
     pad_token_id: int | None
     all_special_ids: list[int]
 
+    def __len__(self) -> int:
+        """Return the number of tokens."""
+        return self.backend_tokenizer.get_vocab_size()
+
     def num_special_tokens_to_add(self) -> int:
         """Return the number of special tokens around one text."""
         return self.backend_tokenizer.num_special_tokens_to_add(is_pair=False)

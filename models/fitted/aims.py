@@ -237,6 +237,7 @@ class AimsPart(FittedPart[Aims]):
     """Ranks labels by their gains for an aim."""
 
     name = "aims"
+    option = "aim"
     forms = json_forms(dict[str, dict[Literal["rare_labels", "coverage", "propensity"], Aim]])
     lacking = MappingProxyType({})
 

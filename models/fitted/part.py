@@ -111,6 +111,8 @@ class FittedPart(Generic[Value]):
         name: Its key in `ModelParts.fitted`; its file is NAME.json.
         forms: What writes its values as JSON, and what reads them (see `json_forms`).
         lacking: The value where a model does not have the part.
+        option: The option (see `RankingOptions`) without which a query has nothing to do with the
+            part; empty: the part sees every query.
         if_lost: The warning where a new version of other labels or scores can't keep the part;
             empty: every version keeps it.
     """
@@ -118,6 +120,7 @@ class FittedPart(Generic[Value]):
     name: str
     forms: tuple[Callable[[Any], str], Callable[[str | bytes], Any]]
     lacking: Any = None
+    option: str = ""
     if_lost: str = ""
 
     @property

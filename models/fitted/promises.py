@@ -180,6 +180,7 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
     """
 
     name = "promises"
+    option = "accept"
     forms = json_forms(tuple[Promise, ...])
     lacking = ()
     if_lost = (

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -36,14 +35,6 @@ class _Axis(NamedTuple):
             return cls(0, "", int(text))
         factor, name, more = re.fullmatch(r"(?:(\d+)\*)?([\w.]+)(?:\+(\d+))?", text).groups()  # type: ignore[union-attr]
         return cls(int(factor or 1), name, int(more or 0))
-
-    def length(self, given: int, sizes: dict[str, int]) -> int:
-        """Return the expected length; a name without a size gets that of the given length."""
-        if not self.name:
-            return self.more
-        if self.name not in sizes:
-            sizes[self.name] = (given - self.more) // self.factor
-        return self.factor * sizes[self.name] + self.more
 
 
 class ArrayOf:
@@ -96,10 +87,14 @@ class ArrayOf:
         return address
 
     def _check_shape(self, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
-        lengths = shape + (0,) * (len(self._lengths) - len(shape))
-        expected = tuple(map(_Axis.length, self._lengths, lengths, repeat(sizes)))
-        if expected != shape:
-            raise ValueError(f"an array of shape {shape}, expected {expected} ({self.axes})")
+        """Refuse another shape; a name without a size gets that of the given length."""
+        expected = []
+        given_lengths = shape + (0,) * (len(self._lengths) - len(shape))
+        for (factor, name, more), given in zip(self._lengths, given_lengths, strict=False):
+            size = sizes.setdefault(name, (given - more) // factor) if name else 0
+            expected.append(factor * size + more)
+        if (*expected,) != shape:
+            raise ValueError(f"an array of shape {shape}, expected {(*expected,)} ({self.axes})")
 
 
 F16, F32, F64 = ArrayOf(np.float16), ArrayOf(np.float32), ArrayOf(np.float64)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
+from longtail.models.arguments import ignore
 from longtail.models.errors import LongtailError
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.results import Familiarity
@@ -131,7 +132,8 @@ class TextBatch:
 
     def _features(self) -> Float32[csr_array, "text feature"]:
         rows, self._kept["words"] = self._parts.sparse.tfidf.read(self.texts)
-        if self._parts.dense is None:  # else the encoder, which takes longer, tells the progress
+        # An encoder takes longer, and tells the progress itself.
+        if self._parts.dense is None and self._progress is not ignore:
             self._progress(len(self.texts))
         return rows
 

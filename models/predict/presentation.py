@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from jaxtyping import Float32
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import LongtailError, RequestError
-from longtail.models.fitted.part import Answered, Asked
+from longtail.models.fitted.part import Answered, Asked, FittedPart
 from longtail.models.fitted.registry import PARTS
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.predict.scorer_set import Resolved, ScorerSet
+from longtail.models.predict.scorer_set import Resolved, ScorerSet, concerned
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import AnswerWarning, Prediction, ScoredLabel
 from longtail.models.scorers.calibration import probabilities_of
@@ -31,7 +31,10 @@ class Presenter:
     def __init__(self, scorers: ScorerSet, catalogue: LabelCatalogue, parts: ModelParts) -> None:
         self._scorers = scorers
         self._catalogue = catalogue
-        self._fitted = [(part, part.of(parts)) for part in PARTS.values()]
+        fitted = [(part, part.of(parts)) for part in PARTS.values()]
+        self._prepared = _overridden(fitted, "prepared")
+        self._annotated = _overridden(fitted, "annotated")
+        self._concluded = _overridden(fitted, "concluded")
 
     def predict(self, batch: TextBatch, options: RankingOptions) -> list[Prediction]:
         """Return the best labels of each text, without explanations.
@@ -57,8 +60,8 @@ class Presenter:
             batch, options, query.scorer, calibration, [None] * len(batch.texts), options.k,
             self._catalogue.training_counts,
         )  # fmt: skip
-        for part, value in self._fitted:
-            asked = part.prepared(value, asked)
+        for prepared, value in concerned(self._prepared, options):
+            asked = prepared(value, asked)
         if not batch.texts:
             return []
         if query.gain is None or not any(asked.of_texts):
@@ -72,8 +75,8 @@ class Presenter:
     def _predictions(self, asked: Asked, query: Resolved) -> list[Prediction]:
         """Return the predictions of a prepared query."""
         answered, scores = self._answered(asked, query)
-        for part, value in self._fitted:
-            answered = part.annotated(value, answered)
+        for annotated, value in concerned(self._annotated, asked.options):
+            answered = annotated(value, answered)
         num_texts, k = answered.labels.shape
         marks = (
             [[None] * k] * num_texts if answered.accepted is None else answered.accepted.tolist()
@@ -91,8 +94,8 @@ class Presenter:
             )
         ]  # fmt: skip
         predictions = self._with_extents(answered, query, labels)
-        for part, value in self._fitted:
-            predictions = part.concluded(value, predictions, answered)
+        for concluded, value in concerned(self._concluded, asked.options):
+            predictions = concluded(value, predictions, answered)
         return predictions
 
     def _answered(
@@ -195,6 +198,18 @@ class Presenter:
             f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
             "leave the threshold out" + (f", or use one of {others}" if others else "")
         )
+
+
+def _overridden(
+    fitted: Sequence[tuple[FittedPart[Any], Any]], name: str
+) -> list[tuple[str, Callable[..., Any], Any]]:
+    """Return option, method and value of each part that has this method of its own."""
+    default = getattr(FittedPart, name)
+    return [
+        (part.option, getattr(part, name), value)
+        for part, value in fitted
+        if getattr(type(part), name) is not default
+    ]
 
 
 def _joined(schemes: Sequence[RankingOptions], found: Sequence[Prediction]) -> Prediction:

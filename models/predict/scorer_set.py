@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -53,6 +54,22 @@ class Resolved:
     tail_dial: float
     gain: Gain | None = None
     calibration: Calibration | None = None
+
+
+def concerned(
+    hooks: Iterable[tuple[str, Callable[..., Any], Any]], options: RankingOptions
+) -> list[tuple[Callable[..., Any], Any]]:
+    """Return the methods of parts, with their values, that a query has to do with.
+
+    Args:
+        hooks: `FittedPart.option`, a method, and the value of the part.
+        options: Of the query.
+    """
+    return [
+        (hook, value)
+        for option, hook, value in hooks
+        if not option or getattr(options, option) is not None
+    ]
 
 
 class ScorerSet:
@@ -105,8 +122,8 @@ class ScorerSet:
         return other
 
     def _take_gains(self, parts: ModelParts) -> None:
-        gains = (part.gains(part.of(parts), parts) for part in PARTS.values())
-        self._gains = [each for each in gains if each is not None]
+        gains = ((part.option, part.gains(part.of(parts), parts)) for part in PARTS.values())
+        self._gains = [(option, asked, None) for option, asked in gains if asked is not None]
 
     @property
     def index_choices(self) -> dict[str, IndexChoice]:
@@ -124,7 +141,8 @@ class ScorerSet:
         scorer = self.default if options.scorer is None else options.scorer
         correction = self.correction_of(scorer, options.correction)
         is_as_trained = options.correction is None or correction == self.correction_of(scorer)
-        gains = (asked(options, scorer, is_as_trained) for asked in self._gains)
+        hooks = concerned(self._gains, options)
+        gains = (asked(options, scorer, is_as_trained) for asked, _ in hooks)
         gain = next(filter(None, gains), None)
         return Resolved(scorer, correction, options.tail_dial, gain)
 

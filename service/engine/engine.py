@@ -256,7 +256,8 @@ class Engine:
 
     def _examine(self, query: Query) -> tuple[ServedModel, RankingOptions, int]:
         """Return who is to answer, what, and about how many tokens that is."""
-        self.gpu.check()
+        if self.gpu.problem is not None:
+            self.gpu.check()
         check_query(query, self._limits)
         model = self._manager.get_to_predict(query.asked.version)
         predictor = model.predictor

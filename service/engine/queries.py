@@ -64,8 +64,9 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
         label_filter=label_filter,
         explain=asked.explain,
     )
-    schemes = asked.schemes or {}
-    own = {name: each.model_dump(exclude_none=True) for name, each in schemes.items()}
+    if not asked.schemes:
+        return options
+    own = {name: each.model_dump(exclude_none=True) for name, each in asked.schemes.items()}
     return with_schemes(options, own)
 
 
@@ -87,7 +88,7 @@ def check_query(query: Query, limits: Limits) -> None:
                 f"{limits.max_text_characters}; shorten it"
             )
     asked = query.asked
-    k = asked.num_labels
+    k = asked.num_labels if asked.schemes else asked.k
     if k > limits.max_k:
         raise RequestError(f"k is {k}; expected 1 to {limits.max_k}")
     num_labels = len(asked.include or ()) + len(asked.exclude) + len(asked.under)

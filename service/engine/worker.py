@@ -44,18 +44,22 @@ class Hooks:
 
 
 class GpuWatch:
-    """Knows whether the GPU can still be used by this process."""
+    """Knows whether the GPU can still be used by this process.
+
+    Attributes:
+        problem: Why only a new process can answer; None: there is no such reason.
+    """
 
     def __init__(self) -> None:
-        self._problem: str | None = None
+        self.problem: str | None = None
 
     def note_errors(self, predictor: Predictor, errors: Sequence[Exception]) -> None:
         """Look at the GPU after errors of a batch, unless they are of our own kinds."""
         is_ours = all(isinstance(error, LongtailError) for error in errors)
-        if predictor.device != "cpu" and not is_ours and self._problem is None:
-            self._problem = gpu_problem()
-            if self._problem is not None:
-                logger.error("not alive any more: %s", self._problem)
+        if predictor.device != "cpu" and not is_ours and self.problem is None:
+            self.problem = gpu_problem()
+            if self.problem is not None:
+                logger.error("not alive any more: %s", self.problem)
 
     def check(self) -> None:
         """Do nothing unless only a new process can answer.
@@ -63,9 +67,9 @@ class GpuWatch:
         Raises:
             NotReadyError: CUDA refuses all further work, as it does after a kernel that failed.
         """
-        if self._problem is not None:
+        if self.problem is not None:
             raise NotReadyError(
-                f"the GPU can't be used by this process any more ({self._problem}); restart the "
+                f"the GPU can't be used by this process any more ({self.problem}); restart the "
                 "service"
             )
 

@@ -138,8 +138,8 @@ def entry(name: str) -> Entry:
     """Return an entry with a text of a page or more."""
     text = name * 500
     return Entry(
-        name, now(), None, 1, "d", None, text, sha256_of(text),
-        accepted=("L1",), rejected=(), added=(),
+        id=name, given_at=now(), version=1, model_digest="d", text=text,
+        text_sha256=sha256_of(text), accepted=("L1",),
     )  # fmt: skip
 
 

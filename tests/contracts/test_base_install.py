@@ -73,7 +73,7 @@ ONCE = {
     "feedback report": [Line("--feedback kept")],
     "feedback delete": [Line(f"{UNKNOWN} --feedback kept", "no feedback with the id")],
     "mcp": [Line("", extra("mcp"))],
-    "demo": [Line("--without-encoder --no-serve --registry demo --work demo-work --port PORT")],
+    "demo": [Line("--no-serve --registry demo --work demo-work --port PORT")],
     "serve": [Line("")],  # by `SERVE`
 }
 """The lines of each command, in the order in which they are run."""

@@ -134,6 +134,7 @@ def test_where_there_is_a_gpu_transformers_read_it(folder, monkeypatch):
 def test_token_ids_are_those_of_transformers(tiny_encoder, which):
     where = tiny_encoder if which == "tiny" else pretrained.find_encoder("packaged").folder
     own, theirs = read_tokenizer(where), pretrained.load_tokenizer(where)
+    assert len(own) == len(theirs)
     assert own.pad_token_id == theirs.pad_token_id
     assert own.all_special_ids == sorted(theirs.all_special_ids)
     assert own.num_special_tokens_to_add() == theirs.num_special_tokens_to_add()

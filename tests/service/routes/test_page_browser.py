@@ -353,7 +353,7 @@ def test_the_catalogue_shows_how_good_labels_are_and_the_worst_first(
 ):
     counts = [np.full(len(COUNTS), 8) for _ in range(3)]
     counts[2] = np.arange(len(COUNTS))[::-1]
-    monkeypatch.setattr(fake_predictor, "fitted", {LABEL_FIGURES.name: LabelFigures(*counts)})
+    monkeypatch.setitem(fake_predictor.parts.fitted, LABEL_FIGURES.name, LabelFigures(*counts))
     page.run("location.hash = '#labels'; location.reload()")
     page.wait("document.querySelector('#label-sort-field:not([hidden])')")
     change(page, "#label-sort", "precision", "change")

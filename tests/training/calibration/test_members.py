@@ -73,7 +73,7 @@ def test_blends_without_one_scorer_each_are_fitted_side_by_side(monkeypatch):
             monkeypatch.setattr(DevRanking, "_value", noted)
         alone.append(chosen(weights, num_documents=1600))
     assert alone[0] == alone[1] == ("good", "other")
-    assert len(threads) == 3  # this one, and two more
+    assert len(threads) >= 3  # this one, and two more: those of a later round may be others
 
 
 def test_one_scorer_is_left_however_bad_it_is():

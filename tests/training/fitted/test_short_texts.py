@@ -1,5 +1,7 @@
 """Short texts of a model whose log-odds are known to be too far from 0 in them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -32,10 +34,9 @@ class Words(TextBatch):
 class Exaggerating(Predictor):
     """Gives log-odds that are right in documents; in short texts 3 times those, and 1 too high."""
 
-    scorers = ("sparse",)
-
     def __init__(self, log_odds):
-        self.calibrations = {"sparse": LINE}
+        self.parts = SimpleNamespace(calibrations={"sparse": LINE})
+        self.scorers = SimpleNamespace(names=("sparse",), score_by_all=self.score_by_all)
         self.catalogue = LabelCatalogue([Label(str(i), str(i)) for i in range(NUM_LABELS)])
         self._scores = ((3 * log_odds + 1 + 1) / 2).astype(np.float32)
 

@@ -122,7 +122,7 @@ def test_a_command_trains_and_fits_a_cross_encoder(call, folder, monkeypatch, nu
     ("options", "reviewer", "words"),
     [
         (["--train-documents", 10], "rerank", "expected 'cross-encoder'"),
-        (["--train-documents", 10], "cross-encoder", "of 10 documents 10 have a right label"),
+        (["--train-documents", 10], "cross-encoder", r"of 10 documents \d+ have a right label"),
         (["--train-documents", 30, "--scorer", "magic"], "cross-encoder", "magic"),
     ],
 )

@@ -175,7 +175,7 @@ def test_weights_that_the_encoder_lacks_follow_from_the_seed(tiny_config, tiny_e
     without_pooler = BertConfig.from_pretrained(tiny_encoder)
     BertModel(without_pooler, add_pooling_layer=False).save_pretrained(tmp_path)
     config = changed(tiny_config, encoder=str(tmp_path))
-    truth = csr_array(np.zeros((1, 2), dtype=np.float32))
+    truth = csr_array(np.zeros((1, 20), dtype=np.float32))
     first, second = (start_dense(config, truth).model for _ in range(2))
     pairs = zip(first.state_dict().values(), second.state_dict().values(), strict=True)
     assert all(torch.equal(*pair) for pair in pairs)
