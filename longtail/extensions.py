@@ -26,7 +26,8 @@ BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
     "feedback_report",
 )  # fmt: skip
-"""The folders of `longtail/ext`, in the order of their routes; one that is absent is left out."""
+"""The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
+one that needs `longtail.training` where that is absent, as in the image of the service."""
 GROUP = "longtail.extensions"
 
 
@@ -120,7 +121,8 @@ def _built_in(name: str) -> Extension | None:
     try:
         found: Extension = import_module(module).EXTENSION
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+        lacks_training = f"{error.name}.".startswith("longtail.training.")
+        if not lacks_training and not f"{module}.".startswith(f"{error.name}."):
             raise
         return None
     return found

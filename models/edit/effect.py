@@ -46,7 +46,8 @@ def measured(
     """Return what writes an edited bundle, for `Registry.publish`, and tells what that changes.
 
     It raises a `DataError` where added and changed labels take too many first places: of labels in
-    use, in texts that are not known to carry the new ones.
+    use, in texts that are not known to carry the new ones. And where it is known which labels are
+    right, if P@1 falls by more than its standard error: new names change how others are found.
 
     Args:
         write: Writes the edited bundle.
@@ -66,6 +67,7 @@ def measured(
         is_changed = now != first
         is_edited = is_changed & (now >= 0) & is_new[now]
         is_taken = is_edited & (first >= 0) & ~after.catalogue.is_retired[first]
+        fall = error = 0.0
         said = (
             f"Of {len(now):,} texts, {is_changed.sum():,} have another first label, "
             f"{is_edited.sum():,} an added or changed one."
@@ -75,6 +77,7 @@ def measured(
             is_right = _is_right(after.catalogue, now, on.labels)
             said += f" P@1 {was_right.mean():.1%} before, {is_right.mean():.1%} after."
             is_taken &= ~is_right
+            fall, error = was_right.mean() - is_right.mean(), was_right.std() / len(now) ** 0.5
         if len(now) < _FEW:
             said += " So few show large effects only; --data DATA measures on a corpus."
         num_taken = int(is_taken.sum())
@@ -86,6 +89,12 @@ def measured(
                 f"{', '.join(f'{name!r}: {count}' for name, count in names.most_common(3))}), "
                 f"expected at most {MOST_TAKEN:.0%}; nothing is published: give these labels names "
                 "that tell more, or --force"
+            )
+        if fall > error and not force:
+            shutil.rmtree(folder)
+            raise DataError(
+                f"{said} Got P@1 lower by more than its standard error ({error:.1%}); nothing is "
+                "published: give the new labels names that tell more, or --force"
             )
         tell(said)
         return manifest

@@ -22,6 +22,7 @@ PACKAGE_OF = {"sklearn": "scikit-learn", "faiss": "faiss-gpu", "opentelemetry": 
 BROUGHT_BY_OTHERS = {
     "starlette": "fastapi",
     "pydantic_core": "pydantic",
+    "tokenizers": "transformers",
 }
 
 

@@ -61,7 +61,11 @@ def test_reading_the_parts_gives_what_was_written(bundle: Bundle, parts: ModelPa
     assert list(found.catalogue) == list(parts.catalogue)
     assert found.dense is not None and parts.dense is not None
     np.testing.assert_array_equal(found.dense.label_vectors, parts.dense.label_vectors)
-    wanted = parts.dense.encoder.state_dict()
+    wanted = {
+        name: value
+        for name, value in parts.dense.encoder.state_dict().items()
+        if ".pooler." not in name  # which nothing reads
+    }
     assert {k: v.tolist() for k, v in found.dense.encoder.state_dict().items()} == {
         k: v.tolist() for k, v in wanted.items()
     }

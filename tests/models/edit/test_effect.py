@@ -85,6 +85,18 @@ def test_a_place_that_a_label_deserves_is_not_taken(guarded):
         guarded([0] * 100, [3] * 12 + [0] * 88, carried)
 
 
+def test_an_edit_that_lowers_precision_is_refused_though_it_takes_no_place(guarded, tmp_path):
+    carried = [["a"]] * 200
+    first = [0] * 100 + [1] * 100
+    assert "P@1 50.0% before, 47.5% after." in guarded(
+        first, [1] * 5 + [0] * 95 + [1] * 100, carried
+    )
+    with pytest.raises(DataError, match=r"46\.0% after\. Got P@1 lower .*standard error \(3\.5%\)"):
+        guarded(first, [1] * 8 + [0] * 92 + [1] * 100, carried)
+    assert not (tmp_path / "bundle").exists()
+    assert "46.0% after" in guarded(first, [1] * 8 + [0] * 92 + [1] * 100, carried, force=True)
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory, train_in):
     """A model without an encoder of some of the demo, and its corpus."""
@@ -139,7 +151,7 @@ def test_labels_of_words_harm_no_other_label_or_are_refused(demo, tmp_path: Path
     except DataError as error:
         refused = str(error)
     if refused:
-        assert "first places taken from other labels" in refused
+        assert "first places taken from other labels" in refused or "P@1 lower by" in refused
         assert [path.name for path in registry.folder.iterdir() if path.is_dir()] == []
         return
     old, new = (first_precision(x, on) for x in (trained.bundle, registry.open(1)))

@@ -168,7 +168,7 @@ def test_a_folder_without_a_tokenizer_is_refused(folder):
 
 def test_the_fastest_backend_takes_its_weights(bundle):
     predictor = Predictor.of_bundle(bundle, device="cpu")
-    dense = predictor._parts.dense  # what answers
+    dense = predictor.parts.dense  # what answers
     assert not isinstance(dense.encoder.transformer, BertModel)
     take_fastest_backend(dense.encoder)  # again: nothing to replace
     assert predictor.predict(["and the"], k=2)[0].labels

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from longtail.models.memory.device_vectors import DeviceVectors
 from longtail.models.memory.search_kernels import NO_DOCUMENT
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.memory.vectors import ByteVectors, VectorMemory
+from longtail.models.parts.batches import TextBatch
 from longtail.training.memory import vectors as remembered
 from longtail.training.memory.vectors import LEAST_RECALL, clustered
 
@@ -236,7 +237,7 @@ def test_the_scorer_searches_where_label_vectors_are_searched(memory, monkeypatc
     )
     scorer = DenseNeighboursScorer(memory, np.zeros(6, dtype=np.float32), index_device=device)
     vectors = np.random.default_rng(6).normal(size=(4, 8)).astype(np.float32)
-    batch = SimpleNamespace(vectors=vectors, once=lambda key, find: find())
+    batch = Mock(spec=TextBatch, vectors=vectors, once=lambda key, find: find())
     found = scorer._nearest(batch)
     wanted = memory.nearest(ByteVectors.rounded(vectors))
     np.testing.assert_array_equal(found.documents, wanted.documents)

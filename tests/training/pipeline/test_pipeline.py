@@ -378,15 +378,13 @@ def test_the_linear_scorer_is_published_with_its_tree(trained, tiny_corpus):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("method", "correction"), [("frequency", "prior"), ("uniform", "none"), ("nce", "none")]
-)
-def test_another_method_is_published_with_its_correction(
-    trained, train_in, tiny_config, tiny_corpus, tmp_path, method, correction
+@pytest.mark.parametrize(("kind", "correction"), [("frequency", "prior"), ("uniform", "none")])
+def test_other_negatives_are_published_with_their_correction(
+    trained, train_in, tiny_config, tiny_corpus, tmp_path, kind, correction
 ):
-    tree = tiny_config.linear.tree if method == "nce" else None
-    linear = {"method": method, "tree": tree and tree.model_dump()}
-    for stage in ("sparse", "classifier", "retrieval"):  # what these methods have no part in
+    negatives = tiny_config.linear.negatives.model_dump() | {"distribution": {"kind": kind}}
+    linear = tiny_config.linear.model_dump() | {"negatives": negatives}
+    for stage in ("sparse", "classifier", "retrieval"):  # what negatives have no part in
         shutil.copytree(trained.work / stage, tmp_path / "work" / stage)
     bundle = train_in(tmp_path, changed(tiny_config, linear=linear), tiny_corpus).bundle
     assert bundle.manifest.linear_correction == correction
