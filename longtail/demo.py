@@ -164,8 +164,10 @@ class _Story:
             waited = traffic.wait_for(version)
         total = traffic.answered.total()
         shares = ", ".join(f"{n:,} by version {v}" for v, n in sorted(traffic.answered.items()))
-        print(f"The running service answered with it {waited:.1f} s later.")
-        print(f"Meanwhile it answered {total:,} requests ({shares}); {traffic.num_failed} failed.")
+        print(
+            f"The running service answered with it {waited:.1f} s later. Meanwhile it answered "
+            f"{total:,} requests ({shares}); {traffic.num_failed} failed."
+        )
         return version
 
     def show_changes(
@@ -178,7 +180,7 @@ class _Story:
             chances = (_chance(labels.get(label.id)) for labels in (old, new))
             print(f" {self._mark(label.id)} {'  '.join(chances)}  {label.name}")
         found = self._summary_of(second, has_baselines=False).sentences[:2]
-        print("\n".join([f"Version {second}, measured as version {first}:", *found]), flush=True)
+        print(f"Version {second}, measured as version {first}: {' '.join(found)}", flush=True)
 
     def show_mended(self, url: str, first: int, second: int) -> None:
         """Print the texts whose five best labels version `second` mends most, each with a link."""
@@ -188,7 +190,7 @@ class _Story:
         for row in mended:
             text = next(islice(self.dataset.split("test").texts(), row, None))
             print(
-                f"\n{' '.join(text.split())[:_SHOWN_CHARACTERS]!r}: {hits[0][row]} of five labels "
+                f"{' '.join(text.split())[:_SHOWN_CHARACTERS]!r}: {hits[0][row]} of five labels "
                 f"right by version {first}, {hits[1][row]} by version {second}"
             )
             for version in (first, second):
