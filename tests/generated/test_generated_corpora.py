@@ -178,7 +178,7 @@ def check_evaluations(bundle: Bundle, dataset: Dataset, folder: Path | None) -> 
         check_numbers(found)
         if folder is not None:
             found.write(folder / "evaluation")
-            page = report_page(bundle, 1, dataset, name, found)
+            page = report_page(bundle, 1, name, found)
             assert "nan" not in re.sub(r"[^\W\d_]{4,}", "", page).split()
 
 
