@@ -188,7 +188,7 @@ def _check(path: Path, labels: list[Label], problems: ProblemList) -> None:
         listed = list_problems(problems.kept, problems.num_problems)
         raise DataError(
             f"{path}: {problems.num_problems} labels can't be used; "
-            f"correct them, for a label can't be skipped\n{listed}"
+            f"fix them, for a label can't be skipped\n{listed}"
         )
     if not labels:
         raise DataError(f"{path}: no labels; give one a line")
