@@ -111,8 +111,6 @@ def _add_extensions(app: typer.Typer) -> None:
     """Register the commands of extensions, each in its group."""
     groups = {group.name: group.typer_instance or app for group in app.registered_groups}
     for extension in extensions():
-        if extension.needs_training and not find_spec("longtail.training"):
-            continue
         for each in extension.commands():
             groups.get(each.group, app).command(each.name)(each.function)
 

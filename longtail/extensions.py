@@ -88,15 +88,12 @@ class Extension:
             imports must be light.
         routes: Returns its routes; called when the service is assembled.
         paths: The rules of its paths, if it has a prefix of its own.
-        needs_training: Whether its commands need `longtail.training`, which the image of the
-            service lacks.
     """
 
     name: str
     commands: Callable[[], Sequence[Command]] = field(default=tuple)
     routes: Callable[[], Sequence[Routes]] = field(default=tuple)
     paths: Paths | None = None
-    needs_training: bool = False
 
 
 @cache

@@ -210,5 +210,4 @@ EXTENSION = Extension(
         Command("diff", diff, group="vocabulary"),
         Command("apply", apply, group="vocabulary"),
     ],
-    needs_training=True,
 )

@@ -168,4 +168,4 @@ def _left_out(learned: LearnedFrom) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
-EXTENSION = Extension("learn", commands=lambda: [Command("learn", learn)], needs_training=True)
+EXTENSION = Extension("learn", commands=lambda: [Command("learn", learn)])

@@ -167,6 +167,4 @@ def _tell(promotion: Promotion, log: PromotionLog) -> None:
     print(f"Version {pair.candidate} is promoted: {reasons}.")
 
 
-EXTENSION = Extension(
-    "promotion", commands=lambda: [Command("promote", promote)], needs_training=True
-)
+EXTENSION = Extension("promotion", commands=lambda: [Command("promote", promote)])

@@ -1,6 +1,7 @@
 """The trainer of linear scorers against a dense one that differentiates, and resumed runs."""
 
 import copy
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,18 +15,10 @@ from longtail.training.label_tree.fit import fit_tree
 from longtail.training.linear import trainer as linear
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
 from longtail.training.runtime.checkpoints import is_done
-from research.experiments.adversarial.methods import make_method
+from research.experiments.adversarial.methods import MethodName, make_method
 
 N, DIM, L = 60, 5, 12
-METHODS = [
-    "adversarial",
-    "uniform",
-    "frequency",
-    "nce",
-    "one_versus_each",
-    "augment_and_reduce",
-    "softmax",
-]
+METHODS = get_args(MethodName)
 
 
 def corpus(num_labels: int = L) -> tuple[np.ndarray, csr_array]:

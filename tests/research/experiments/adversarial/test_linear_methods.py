@@ -1,6 +1,7 @@
 """The methods of linear scorers: what they converge to, and how they are judged."""
 
 from functools import cache
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,20 +14,12 @@ from longtail.training.label_tree.fit import fit_tree
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
 from research.experiments.adversarial import measures
 from research.experiments.adversarial.measures import corrected_log_probs, measure_linear
-from research.experiments.adversarial.methods import make_method
+from research.experiments.adversarial.methods import MethodName, make_method
 from research.experiments.adversarial.signal_to_noise import random_table
 
 NUM_DOCUMENTS, NUM_LABELS = 3, 5
 COUNTS = (200 * random_table(NUM_DOCUMENTS, NUM_LABELS, seed=0, spread=0.8)).round().int().numpy()
-METHODS = [
-    "adversarial",
-    "uniform",
-    "frequency",
-    "nce",
-    "one_versus_each",
-    "augment_and_reduce",
-    "softmax",
-]
+METHODS = get_args(MethodName)
 
 
 def tables() -> tuple[np.ndarray, csr_array, np.ndarray]:
