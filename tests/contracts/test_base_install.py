@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from longtail.models.extras import PACKAGES
+from tests.contracts.test_wheel import SERVE
 
 pytestmark = pytest.mark.slow  # packages are installed
 
@@ -79,8 +80,6 @@ ONCE = {
 """The lines of each command, in the order in which they are run."""
 COMMANDS = """
 import typer.main, longtail
-
-from tests.contracts.test_wheel import SERVE
 def walk(group, words=()):
     for name, each in group.commands.items():
         if hasattr(each, "commands"):
