@@ -30,6 +30,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 """Larger ones could make scores that are not finite."""
 _Numbers = tuple[_Number, ...]
+_Positive = Annotated[float, Field(gt=0, le=1e12)]
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -96,6 +97,24 @@ class EncoderInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RarityLine:
+    """How log-odds g become those of labels with n training documents: shift(n) + factor(n) g.
+
+    Both are piecewise linear in ln(1 + n) between the knots, and constant beyond the last.
+
+    Attributes:
+        counts: n at each knot, rising; the first is 0.
+        shifts: At each knot, in nats.
+        factors: At each knot; above 0, so that labels with as many documents keep their order.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+    counts: tuple[Annotated[int, Field(ge=0, le=MAX_DOCUMENTS)], ...]
+    shifts: _Numbers
+    factors: tuple[_Positive, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """How scores become log-odds that a label is right: a line with bends, rising everywhere.
 
@@ -104,12 +123,15 @@ class Calibration:
         slopes: Of each piece, from below the first knot to above the last, in nats a score; all
             above 0, so that labels keep their order.
         intercept: The log-odds at the first knot, in nats.
+        rarity: What probabilities add to them by the label's training documents; None: nothing.
+            Blends of the scorer, and its ranking, leave it out.
     """
 
     __pydantic_config__: ClassVar = _STRICT
     knots: _Numbers
     slopes: _Numbers
     intercept: _Number
+    rarity: RarityLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,14 +361,16 @@ def check_calibration(name: str, found: Calibration) -> None:
         raise TypeError(
             f"the slopes of {name!r}, {found.slopes}, expected {len(found.knots) + 1} above 0"
         )
+    if line := found.rarity:
+        _check_counts(name, line.counts)
+        if not len(line.counts) == len(line.shifts) == len(line.factors):
+            raise TypeError(f"{name!r}: expected as many shifts and factors as {line.counts}")
 
 
 def _check_blend(name: str, found: RarityBlend) -> None:
     """Refuse a blend with negative weights, or whose numbers do not fit each other."""
     counts = found.counts
-    _check_knots(name, counts)
-    if counts[0] != 0:
-        raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
+    _check_counts(name, counts)
     curve = [found.curve_levels, *found.curve_slopes] if found.curve_bends else []
     weights = [*found.weights.values(), *found.below.values()]
     if any(len(row) != len(counts) for row in [found.intercepts, *weights, *curve]):
@@ -356,6 +380,12 @@ def _check_blend(name: str, found: RarityBlend) -> None:
     if set(found.floors) != set(found.weights) or set(found.below) - set(found.weights):
         raise TypeError(f"{name!r}: expected a floor for each of its weights")
     _check_curve(name, found)
+
+
+def _check_counts(name: str, counts: tuple[int, ...]) -> None:
+    _check_knots(name, counts)
+    if counts[0] != 0:
+        raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
 
 
 def _check_members(name: str, found: RarityBlend, manifest: Manifest) -> None:

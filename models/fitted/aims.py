@@ -28,7 +28,7 @@ from longtail.models.names import AIM_NAMES, PRECISION, AimName
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Combination
-from longtail.models.scorers.calibration import probabilities_of
+from longtail.models.scorers.calibration import largest_probabilities, probabilities_of
 
 _MOST = 1e12
 """No number of an aim, nor a weight, is larger, so that gains are finite."""
@@ -105,6 +105,7 @@ class AimedRanking:
         """
         self._aim = aim
         self._calibration = calibration
+        self._counts = training_counts
         self._weights = aim.weights(training_counts)
 
     def of(
@@ -119,8 +120,9 @@ class AimedRanking:
         """
         calibration, largest = calibration or self._calibration, float(self._weights.max())
         return AimedCombination(
-            inner, calibration, self._weights, self._aim.pivot, threshold or 0.0, largest
-        )
+            inner, calibration, self._counts, self._weights, self._aim.pivot, threshold or 0.0,
+            largest,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class AimedCombination:
     Attributes:
         inner: What makes one score of them.
         calibration: What makes log-odds of that.
+        counts: Training documents of each label.
         weights: a_y of each label.
         pivot: theta.
         threshold: Least probability of a label that may be ranked.
@@ -138,6 +141,7 @@ class AimedCombination:
 
     inner: Combination
     calibration: Calibration
+    counts: Int64[np.ndarray, label]
     weights: Float32[np.ndarray, label]
     pivot: float
     threshold: float
@@ -148,7 +152,7 @@ class AimedCombination:
     ) -> Float32[np.ndarray, "row m"]:
         """Return the gains; -inf for labels without a score or below the threshold."""
         own = self.inner.combine(scores, labels)
-        probabilities = probabilities_of(self.calibration, own)
+        probabilities = probabilities_of(self.calibration, own, self.counts[labels])
         gains = self._gains(probabilities, self.weights[labels].astype(np.float64))
         is_left_out = np.isneginf(own) | (probabilities < self.threshold)
         return np.where(is_left_out, -np.inf, gains).astype(np.float32)
@@ -170,7 +174,7 @@ class AimedCombination:
         It is a little more than that, for all that is rounded on the way.
         """
         own = self.inner.bound(frontiers, depth)
-        probabilities = probabilities_of(self.calibration, own) * (1 + _SLACK)
+        probabilities = largest_probabilities(self.calibration, own) * (1 + _SLACK)
         gains = self._gains(probabilities, np.float64(self.largest))
         gains += _SLACK * max(1.0, self.largest)
         is_left_out = np.isneginf(own) | (probabilities < self.threshold)

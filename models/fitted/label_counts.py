@@ -22,9 +22,9 @@ from longtail.models.options import AUTO, AUTO_K
 class PlaceThreshold:
     """A threshold that rises with the place of a label in its text.
 
-    The label in place i, counted from 1, is answered where its log-odds are at least
-    first + rise log i. With rise 0 that is one threshold for all labels, and the larger it is, the
-    less the number of labels differs between texts.
+    The label in place i by falling probability, counted from 1, is answered where its log-odds are
+    at least first + rise log i. With rise 0 that is one threshold for all labels, and the larger it
+    is, the less the number of labels differs between texts.
 
     Attributes:
         first: Log-odds, in nats.
@@ -39,11 +39,12 @@ class PlaceThreshold:
         """Return the probability of the last answered label of each text; inf where there is none.
 
         Args:
-            probabilities: Of the best labels of each text, falling.
+            probabilities: Of the best labels of each text.
         """
-        places = np.arange(1, probabilities.shape[1] + 1)
-        is_answered = probabilities >= expit(self.first + self.rise * np.log(places))
-        found: Float64[np.ndarray, text] = np.where(is_answered, probabilities, np.inf).min(axis=1)
+        falling = -np.sort(-probabilities, axis=1)
+        places = np.arange(1, falling.shape[1] + 1)
+        is_answered = falling >= expit(self.first + self.rise * np.log(places))
+        found: Float64[np.ndarray, text] = np.where(is_answered, falling, np.inf).min(axis=1)
         return found
 
 

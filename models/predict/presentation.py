@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Float64, Int64
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import LongtailError, RequestError
@@ -21,7 +21,7 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.scorer_set import Resolved, ScorerSet, concerned
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import AnswerWarning, Prediction, ScoredLabel
-from longtail.models.scorers.calibration import probabilities_of
+from longtail.models.scorers.calibration import largest_probabilities, probabilities_of
 from longtail.models.scorers.reliability import warnings_about
 
 
@@ -77,9 +77,11 @@ class Presenter:
         answered, scores = self._answered(asked, query)
         for annotated, value in concerned(self._annotated, asked.options):
             answered = annotated(value, answered)
-        num_texts, k = answered.labels.shape
+        num_texts, depth = answered.labels.shape
         marks = (
-            [[None] * k] * num_texts if answered.accepted is None else answered.accepted.tolist()
+            [[None] * depth] * num_texts
+            if answered.accepted is None
+            else answered.accepted.tolist()
         )
         probabilities = (
             [None] * num_texts
@@ -87,9 +89,9 @@ class Presenter:
             else answered.probabilities.tolist()
         )
         labels = [
-            _checked(self._labels(*of_text), query.scorer)
+            _checked(self._labels(*of_text, asked.options.k), query.scorer)
             for of_text in zip(
-                answered.labels.tolist(), scores[:, :k].tolist(), probabilities, answered.least,
+                answered.labels.tolist(), scores.tolist(), probabilities, answered.least,
                 marks, strict=True,
             )
         ]  # fmt: skip
@@ -113,27 +115,62 @@ class Presenter:
                 scores = self._scorers.score(
                     asked.batch, ranking.labels, options, replace(query, gain=None)
                 )
-            calibrated = probabilities_of(asked.calibration, scores)
-            for row, own in enumerate(asked.of_texts):
-                if own is not None:
-                    calibrated[row] = probabilities_of(own, scores[row])
+            calibrated = self._probabilities(asked, scores, ranking.labels)
+            if query.gain is None and self._may_lack(asked, scores, calibrated):
+                deeper = min(2 * asked.depth, self._scorers.num_labels)
+                return self._answered(replace(asked, depth=deeper), query)
         num_texts, threshold = len(ranking.labels), options.threshold
-        first = ranking.labels[:, : asked.options.k]
         answered = Answered(
             asked=asked,
-            labels=first,
+            labels=ranking.labels,
             probabilities=calibrated,
             least=[None if isinstance(threshold, str) else threshold] * num_texts,
             accepted=None,
         )
         return answered, ranking.scores
 
+    def _probabilities(
+        self,
+        asked: Asked,
+        scores: Float32[np.ndarray, "text m"],
+        labels: Int64[np.ndarray, "text m"],
+    ) -> Float64[np.ndarray, "text m"]:
+        """Return the probabilities of labels; those of a short text by its own calibration."""
+        assert asked.calibration is not None  # as was checked
+        counts = asked.training_counts[labels]
+        found = probabilities_of(asked.calibration, scores, counts)
+        for row, own in enumerate(asked.of_texts):
+            if own is not None:
+                found[row] = probabilities_of(own, scores[row], counts[row])
+        return found
+
+    def _may_lack(
+        self,
+        asked: Asked,
+        scores: Float32[np.ndarray, "text depth"],
+        probabilities: Float64[np.ndarray, "text depth"],
+    ) -> bool:
+        """Whether labels behind the ranked ones may pass the threshold where fewer than k do.
+
+        Probabilities need not fall with the scores, as they depend on the training documents.
+        """
+        least = asked.options.threshold
+        if least is None or isinstance(least, str) or asked.depth == self._scorers.num_labels:
+            return False
+        rows = zip(asked.of_texts, probabilities, scores[:, -1:], strict=True)
+        return any(
+            (own >= least).sum() < asked.options.k
+            and largest_probabilities(calibration or asked.calibration, last)[0] >= least
+            for calibration, own, last in rows
+        )
+
     def _with_extents(
         self, answered: Answered, query: Resolved, labels: Sequence[tuple[ScoredLabel, ...]]
     ) -> list[Prediction]:
         """Return predictions with the labels of each text, and how much of it was read."""
         asked = answered.asked
-        warns = asked.calibration is not None and self._scorers.is_overconfident(query.scorer)
+        is_of_all = asked.calibration is not None and asked.calibration.rarity is None
+        warns = is_of_all and self._scorers.is_overconfident(query.scorer)
         found = []
         for own, least, extent, familiarity in zip(
             labels, answered.least,
@@ -166,12 +203,16 @@ class Presenter:
         probabilities: Sequence[float] | None,
         threshold: float | None,
         marks: Sequence[bool | None],
+        k: int,
     ) -> tuple[ScoredLabel, ...]:
-        found = []
+        """Return the first k labels that pass the threshold."""
+        found: list[ScoredLabel] = []
         for i, (index, score, mark) in enumerate(zip(labels, scores, marks, strict=True)):
             probability = None if probabilities is None else probabilities[i]
-            if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
-                break  # the probabilities fall with the scores; gains rank labels that pass
+            if index == NO_LABEL or len(found) == k:
+                break
+            if threshold is not None and (probability or 0) < threshold:
+                continue
             label = self._catalogue[index]
             found.append(ScoredLabel(label.id, label.name, score, probability, mark, index=index))
         return tuple(found)

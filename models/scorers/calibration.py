@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Float32, Float64, Int64
 from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
@@ -18,14 +18,19 @@ IDENTITY = Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=0.0)
 """Of scores that are log-odds already."""
 
 
+Values = Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"]
+
+
 def log_odds_of(
-    calibration: Calibration, values: Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"]
+    calibration: Calibration, values: Values, counts: Int64[np.ndarray, "*shape"] | None = None
 ) -> Float64[np.ndarray, "*shape"]:
     """Return the calibrated log-odds that labels are right, in nats.
 
     Args:
         calibration: Of the scorer.
         values: Its scores; -inf, of a label that it can't score, stays so.
+        counts: Training documents of the labels; None: the log-odds that the scorer's blends add
+            up, whatever the label.
     """
     values = values.astype(np.float64)
     knots, slopes = calibration.knots, calibration.slopes
@@ -34,16 +39,34 @@ def log_odds_of(
     for start, stop, slope in zip(knots, (*knots[1:], np.inf), slopes[1:], strict=True):
         # As `np.clip`, which takes twice as long for the few labels of a text.
         log_odds += slope * (np.minimum(np.maximum(values, start), stop) - start)
+    if counts is not None and (line := calibration.rarity) is not None:
+        knots, places = np.log1p(line.counts), np.log1p(counts)
+        shifts = np.interp(places, knots, line.shifts)
+        log_odds = shifts + np.interp(places, knots, line.factors) * log_odds
     found: Float64[np.ndarray, "*shape"] = log_odds
     return found
 
 
 def probabilities_of(
-    calibration: Calibration, values: Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"]
+    calibration: Calibration, values: Values, counts: Int64[np.ndarray, "*shape"]
 ) -> Float64[np.ndarray, "*shape"]:
     """Return the calibrated probabilities that labels are right (see `log_odds_of`)."""
-    probabilities: Float64[np.ndarray, "*shape"] = expit(log_odds_of(calibration, values))
+    probabilities: Float64[np.ndarray, "*shape"] = expit(log_odds_of(calibration, values, counts))
     return probabilities
+
+
+def largest_probabilities(
+    calibration: Calibration, values: Values
+) -> Float64[np.ndarray, "*shape"]:
+    """Return the probabilities of labels that no label of at most these scores has more than.
+
+    Of one score, log-odds are linear between the knots of the line by rarity: largest at a knot.
+    """
+    counts = (0,) if calibration.rarity is None else calibration.rarity.counts
+    found: Float64[np.ndarray, "*shape"] = np.max(
+        [probabilities_of(calibration, values, np.full(values.shape, n)) for n in counts], axis=0
+    )
+    return found
 
 
 def rises(

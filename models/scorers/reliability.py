@@ -1,14 +1,10 @@
 """Which calibrated probabilities are too high, and the warning that says so.
 
-A scorer's scores become probabilities by one curve for all labels, fitted on the dev split, where
-nearly all right answers are of labels with many training documents. A scorer that learns from each
-label's own documents gives the others low scores, so the curve holds for them too. `retrieval`
-compares texts, whether or not a label was ever right; for labels with no training document or one
-its probabilities are far too high. On the demo, of the best five labels with a probability of at
-least 0.5: labels without a training document have a mean probability of 0.68 and are right in 26 %
-of the cases on dev (81 labels), 0.70 and 18 % on test (127); with one, 0.66 and 27 % on dev (15),
-0.67 and 32 % on test (37). For `sparse`, `linear`, `hybrid` and `ensemble` no such gap was found.
-The table of probabilities in a model's evaluation and report shows its own figures.
+Without a line by rarity (see `Calibration.rarity`), as in a model that had no dev split, a scorer's
+scores become probabilities by one curve for all labels, as if all had many training documents. A
+scorer that learns from each label's own documents gives the others low scores. `retrieval` compares
+texts, whether or not a label was ever right; for labels with no training document or one its
+probabilities are far too high.
 """
 
 from __future__ import annotations

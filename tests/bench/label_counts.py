@@ -45,6 +45,7 @@ def pairs_of(documents: AnsweredDocuments) -> ScoredPairs:
         is_best=is_there,
         weights=is_there.astype(np.float32),
         scores={"": np.pad(scores, ((0, 0), (0, is_missed.shape[1])), constant_values=-np.inf)},
+        counts=np.zeros(is_there.shape, dtype=np.int64),
     )
 
 

@@ -13,6 +13,7 @@ from longtail.models.fitted.label_counts import PlaceThreshold
 from longtail.training.calibration.blends import in_words
 from longtail.training.calibration.fit import fit_calibration
 from longtail.training.calibration.members import DevRanking, blended
+from longtail.training.calibration.rarity import with_rarity
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import best_label_count, best_threshold
 
@@ -93,7 +94,9 @@ def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:
     for name, calibration in found.items():
         if calibration is None:
             logger.warning("dev split: %s can't be calibrated: none of its labels is right", name)
-    return {name: calibration for name, calibration in found.items() if calibration is not None}
+    return {
+        name: with_rarity(pairs, name, each) for name, each in found.items() if each is not None
+    }
 
 
 def without_idle(blend: RarityBlend) -> RarityBlend:

@@ -88,12 +88,12 @@ def _lines(
     """Return each scorer's line; none where one has too few true pairs."""
     found = {}
     for name, calibration in calibrations.items():
-        scores = pairs.scores[name]
-        is_used = pairs.is_best & (pairs.weights > 0) & ~np.isneginf(scores)
+        is_used = pairs.is_best & pairs.is_scored(name)
+        scores, counts = pairs.scores[name][is_used], pairs.counts[is_used]
         is_true = pairs.is_true[is_used]
         if int(is_true.sum()) < _LEAST_TRUE:
             return {}
-        found[name] = _line(log_odds_of(calibration, scores[is_used]), is_true)
+        found[name] = _line(log_odds_of(calibration, scores, counts), is_true)
     return found
 
 

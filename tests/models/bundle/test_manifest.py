@@ -13,6 +13,7 @@ from longtail.models.bundle.manifest import (
     Calibration,
     Manifest,
     RarityBlend,
+    RarityLine,
     digest_of,
 )
 from longtail.models.errors import BundleCorruptError, BundleError, BundleVersionError
@@ -133,6 +134,7 @@ def test_a_field_of_the_wrong_form_is_refused(lie, change):
 
 
 LINE = {"knots": [0.0, 1.5], "slopes": [1.0, 0.5, 2.0], "intercept": -1.0}
+RARITY = {"counts": [0, 3], "shifts": [-0.5, 0.25], "factors": [0.75, 1.5]}
 BLEND = {
     "counts": [0, 3],
     "intercepts": [-1.0, 0.5],
@@ -154,7 +156,7 @@ def blending(**changes: Any) -> Callable[[dict[str, Any]], None]:
     """Change the manifest to one with calibrations and a blend, but for these values."""
 
     def change(content: dict[str, Any]) -> None:
-        line = LINE | {key: value for key, value in changes.items() if key in LINE}
+        line = LINE | {key: value for key, value in changes.items() if key in {*LINE, "rarity"}}
         content["calibrations"] = {"retrieval": LINE, changes.get("name", "sparse"): line}
         blend = BLEND | {key: value for key, value in changes.items() if key in BLEND}
         content["blends"] = {changes.get("blend", "ensemble"): blend}
@@ -182,6 +184,13 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie):
     assert found == Calibration(knots=(0.0, 1.5), slopes=(1.0, 0.5, 2.0), intercept=-1.0)
 
 
+def test_lines_by_rarity_come_back_as_they_were_written(lie):
+    parts = read_parts(open_bundle(lie(blending(rarity=RARITY))))
+    line = RarityLine(counts=(0, 3), shifts=(-0.5, 0.25), factors=(0.75, 1.5))
+    assert parts.calibrations["sparse"].rarity == line
+    assert parts.calibrations["retrieval"].rarity is None
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -207,6 +216,11 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie):
         ({"floors": {"retrieval": -9.0}}, "a floor for each of its weights"),
         ({"blend": "sparse", "scorers": []}, "blends ['sparse'], expected 'ensemble' and 'fast'"),
         ({"scorers": []}, "expected a scorer"),
+        ({"rarity": {**RARITY, "counts": [1, 3]}}, "expected whole numbers from 0 on"),
+        ({"rarity": {**RARITY, "counts": [0, 0]}}, "do not rise"),
+        ({"rarity": {**RARITY, "factors": [1.0, 0.0]}}, "expected more than 0"),
+        ({"rarity": {**RARITY, "factors": [1.0]}}, "as many shifts and factors"),
+        ({"rarity": {**RARITY, "shifts": []}}, "as many shifts and factors"),
     ],
 )
 def test_numbers_that_are_no_calibration_or_blend_are_refused(lie, changes, words):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.bundle.manifest import Calibration, RarityBlend, RarityLine
 from longtail.models.fitted.aims import Aim, AimedRanking
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
@@ -18,6 +19,7 @@ from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
+BY_RARITY = replace(BENT, rarity=RarityLine((0, 1, 9), (-0.5, 2.0, 0.5), (1.5, 0.5, 1.0)))
 STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
 BLEND = RarityBlend(
     counts=(0, 2),
@@ -99,7 +101,7 @@ def wanted(
     scores = inner.combine(parts, labels)
     gains = np.full(scores.shape, -np.inf)
     for row, label in np.argwhere(~np.isneginf(scores)):
-        p = float(probabilities_of(calibration, scores[row, label][None])[0])
+        p = float(probabilities_of(calibration, scores[row, label][None], counts[label][None])[0])
         weight = float(
             np.float32(aim.base + aim.scale * (counts[label] + aim.offset) ** -aim.exponent)
         )
@@ -113,7 +115,7 @@ def wanted(
 @given(
     data=st.data(),
     aim=st.sampled_from(AIMS),
-    calibration=st.sampled_from([IDENTITY, BENT, STEEP]),
+    calibration=st.sampled_from([IDENTITY, BENT, STEEP, BY_RARITY]),
     threshold=st.sampled_from([None, 0.0, 0.3, 0.99]),
 )
 def test_gains_are_ranked_as_a_full_sort_ranks_them(data, aim, calibration, threshold):
