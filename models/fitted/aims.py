@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
+from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
@@ -28,7 +29,11 @@ from longtail.models.names import AIM_NAMES, PRECISION, AimName
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Combination
-from longtail.models.scorers.calibration import largest_probabilities, probabilities_of
+from longtail.models.scorers.calibration import (
+    largest_probabilities,
+    log_odds_of,
+    probabilities_of,
+)
 
 _MOST = 1e12
 """No number of an aim, nor a weight, is larger, so that gains are finite."""
@@ -40,7 +45,8 @@ _SLACK = 2.0**-40
 class Aim:
     """How much a right and a wrong label count for an aim.
 
-    The gain of a label y of probability p is a_y (p - theta), where a_y = base + scale (n_y +
+    The gain of a label y is a_y (p - theta), where p is the sigmoid of the log-odds that labels are
+    ranked by, and a_y = base + scale (n_y +
     offset)^-exponent with n_y training documents of y. Below theta it is p - theta, so that labels
     that are not worth answering follow in the order of their probabilities.
 
@@ -153,7 +159,7 @@ class AimedCombination:
         """Return the gains; -inf for labels without a score or below the threshold."""
         own = self.inner.combine(scores, labels)
         probabilities = probabilities_of(self.calibration, own, self.counts[labels])
-        gains = self._gains(probabilities, self.weights[labels].astype(np.float64))
+        gains = self._gains(own, self.weights[labels].astype(np.float64))
         is_left_out = np.isneginf(own) | (probabilities < self.threshold)
         return np.where(is_left_out, -np.inf, gains).astype(np.float32)
 
@@ -175,7 +181,7 @@ class AimedCombination:
         """
         own = self.inner.bound(frontiers, depth)
         probabilities = largest_probabilities(self.calibration, own) * (1 + _SLACK)
-        gains = self._gains(probabilities, np.float64(self.largest))
+        gains = self._gains(own, np.float64(self.largest))
         gains += _SLACK * max(1.0, self.largest)
         is_left_out = np.isneginf(own) | (probabilities < self.threshold)
         bound = np.nextafter(gains.astype(np.float32), np.float32(np.inf))
@@ -183,11 +189,11 @@ class AimedCombination:
 
     def _gains(
         self,
-        probabilities: Float64[np.ndarray, "*shape"],
+        scores: Float32[np.ndarray, "*shape"],
         weights: Float64[np.ndarray, "*shape"] | np.float64,
     ) -> Float64[np.ndarray, "*shape"]:
         """Return a_y (p - theta), or p - theta where that is below 0."""
-        above = probabilities - self.pivot
+        above = expit(log_odds_of(self.calibration, scores)) - self.pivot
         gains: Float64[np.ndarray, "*shape"] = np.where(above > 0, weights * above, above)
         return gains
 

@@ -80,10 +80,6 @@ class ShortTexts:
         place, knots = np.log(max(1, known_words)), np.log(self.known_words)
         shift = float(np.interp(place, knots, self.shifts))
         factor = float(np.interp(place, knots, self.factors))
-        if (line := calibration.rarity) is not None:
-            shifts = tuple(shift + factor * each for each in line.shifts)
-            factors = tuple(factor * each for each in line.factors)
-            return replace(calibration, rarity=replace(line, shifts=shifts, factors=factors))
         return replace(
             calibration,
             slopes=tuple(factor * slope for slope in calibration.slopes),

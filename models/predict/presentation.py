@@ -21,7 +21,11 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.scorer_set import Resolved, ScorerSet, concerned
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import AnswerWarning, Prediction, ScoredLabel
-from longtail.models.scorers.calibration import largest_probabilities, probabilities_of
+from longtail.models.scorers.calibration import (
+    largest_probabilities,
+    log_odds_of,
+    probabilities_of,
+)
 from longtail.models.scorers.reliability import warnings_about
 
 
@@ -108,14 +112,14 @@ class Presenter:
         if asked.depth != options.k:
             options = replace(options, k=asked.depth)
         ranking = self._scorers.rank(asked.batch, options, query)
-        calibrated = None
+        log_odds = calibrated = None
         if asked.calibration is not None:
             scores = ranking.scores
             if query.gain is not None:  # else they are scores
                 scores = self._scorers.score(
                     asked.batch, ranking.labels, options, replace(query, gain=None)
                 )
-            calibrated = self._probabilities(asked, scores, ranking.labels)
+            log_odds, calibrated = _calibrated(asked, scores, ranking.labels)
             if query.gain is None and self._may_lack(asked, scores, calibrated):
                 deeper = min(2 * asked.depth, self._scorers.num_labels)
                 return self._answered(replace(asked, depth=deeper), query)
@@ -123,26 +127,12 @@ class Presenter:
         answered = Answered(
             asked=asked,
             labels=ranking.labels,
+            log_odds=log_odds,
             probabilities=calibrated,
             least=[None if isinstance(threshold, str) else threshold] * num_texts,
             accepted=None,
         )
         return answered, ranking.scores
-
-    def _probabilities(
-        self,
-        asked: Asked,
-        scores: Float32[np.ndarray, "text m"],
-        labels: Int64[np.ndarray, "text m"],
-    ) -> Float64[np.ndarray, "text m"]:
-        """Return the probabilities of labels; those of a short text by its own calibration."""
-        assert asked.calibration is not None  # as was checked
-        counts = asked.training_counts[labels]
-        found = probabilities_of(asked.calibration, scores, counts)
-        for row, own in enumerate(asked.of_texts):
-            if own is not None:
-                found[row] = probabilities_of(own, scores[row], counts[row])
-        return found
 
     def _may_lack(
         self,
@@ -239,6 +229,21 @@ class Presenter:
             f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
             "leave the threshold out" + (f", or use one of {others}" if others else "")
         )
+
+
+def _calibrated(
+    asked: Asked, scores: Float32[np.ndarray, "text m"], labels: Int64[np.ndarray, "text m"]
+) -> tuple[Float64[np.ndarray, "text m"], Float64[np.ndarray, "text m"]]:
+    """Return log-odds and probabilities of labels; of a short text by its own calibration."""
+    assert asked.calibration is not None  # as was checked
+    counts = asked.training_counts[labels]
+    log_odds = log_odds_of(asked.calibration, scores)
+    probabilities = probabilities_of(asked.calibration, scores, counts)
+    for row, own in enumerate(asked.of_texts):
+        if own is not None:
+            log_odds[row] = log_odds_of(own, scores[row])
+            probabilities[row] = probabilities_of(own, scores[row], counts[row])
+    return log_odds, probabilities
 
 
 def _overridden(

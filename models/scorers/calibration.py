@@ -39,12 +39,21 @@ def log_odds_of(
     for start, stop, slope in zip(knots, (*knots[1:], np.inf), slopes[1:], strict=True):
         # As `np.clip`, which takes twice as long for the few labels of a text.
         log_odds += slope * (np.minimum(np.maximum(values, start), stop) - start)
-    if counts is not None and (line := calibration.rarity) is not None:
-        knots, places = np.log1p(line.counts), np.log1p(counts)
-        shifts = np.interp(places, knots, line.shifts)
-        log_odds = shifts + np.interp(places, knots, line.factors) * log_odds
+    if counts is not None:
+        shifts, factors = line_of(calibration, counts)
+        log_odds = shifts + factors * log_odds
     found: Float64[np.ndarray, "*shape"] = log_odds
     return found
+
+
+def line_of(
+    calibration: Calibration, counts: Int64[np.ndarray, "*shape"]
+) -> tuple[Float64[np.ndarray, "*shape"], Float64[np.ndarray, "*shape"]]:
+    """Return shift and factor of the log-odds of labels with so many training documents."""
+    if (line := calibration.rarity) is None:
+        return np.zeros(counts.shape), np.ones(counts.shape)
+    knots, places = np.log1p(line.counts), np.log1p(counts)
+    return np.interp(places, knots, line.shifts), np.interp(places, knots, line.factors)
 
 
 def probabilities_of(

@@ -71,9 +71,7 @@ def best_label_count(
     is_scored = pairs.is_scored(scorer)
     if not (pairs.is_true & is_scored).any():
         return None
-    log_odds = np.where(
-        is_scored, log_odds_of(calibration, pairs.scores[scorer], pairs.counts), -np.inf
-    )
+    log_odds = np.where(is_scored, log_odds_of(calibration, pairs.scores[scorer]), -np.inf)
     order = np.argsort(-log_odds, axis=1, kind="stable")[:, :AUTO_K]
     values, weights, is_true = (
         np.take_along_axis(each, order, axis=1)

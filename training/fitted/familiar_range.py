@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.fitted.familiar_range import FAMILIAR_RANGE, FamiliarRange, ShortTexts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.calibration import log_odds_of
+from longtail.models.scorers.calibration import line_of, log_odds_of
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.fit import rounded
 from longtail.training.calibration.minimum import logistic_regression
@@ -93,7 +93,7 @@ def _lines(
         is_true = pairs.is_true[is_used]
         if int(is_true.sum()) < _LEAST_TRUE:
             return {}
-        found[name] = _line(log_odds_of(calibration, scores, counts), is_true)
+        found[name] = _line(log_odds_of(calibration, scores), line_of(calibration, counts), is_true)
     return found
 
 
@@ -109,12 +109,15 @@ def cut(texts: Sequence[str], num_words: int) -> list[str]:
 
 
 def _line(
-    log_odds: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]
+    log_odds: Float64[np.ndarray, pair],
+    by_rarity: tuple[Float64[np.ndarray, pair], Float64[np.ndarray, pair]],
+    is_true: Bool[np.ndarray, pair],
 ) -> tuple[float, float]:
     """Return the shift and the factor of log-odds by which truth is most likely."""
-    columns = np.column_stack([np.ones(len(log_odds)), log_odds])
+    shifts, factors = by_rarity  # of the labels, which follow
+    columns = np.column_stack([factors, factors * log_odds])
     start, least = np.array([0.0, 1.0]), np.array([-np.inf, _LEAST_FACTOR])
-    shift, factor = logistic_regression(columns, is_true, start, least)
+    shift, factor = logistic_regression(columns, is_true, start, least, offset=shifts)
     return rounded(shift), rounded(factor)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend, RarityLine
 from longtail.models.fitted.aims import Aim, AimedRanking
@@ -16,7 +17,7 @@ from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
-from longtail.models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
 BY_RARITY = replace(BENT, rarity=RarityLine((0, 1, 9), (-0.5, 2.0, 0.5), (1.5, 0.5, 1.0)))
@@ -105,7 +106,8 @@ def wanted(
         weight = float(
             np.float32(aim.base + aim.scale * (counts[label] + aim.offset) ** -aim.exponent)
         )
-        gain = weight * (p - aim.pivot) if p > aim.pivot else p - aim.pivot
+        above = float(expit(log_odds_of(calibration, scores[row, label][None]))[0]) - aim.pivot
+        gain = weight * above if above > 0 else above
         if is_selected[label] and p >= threshold:
             gains[row, label] = gain
     return top_of_scores(gains.astype(np.float32), k)
