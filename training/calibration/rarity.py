@@ -22,7 +22,7 @@ from longtail.training.calibration.scored_pairs import ScoredPairs
 
 _NUM_BEST = 10
 """Labels of a document that count: few of the others are ever shown."""
-_SMOOTHNESS = 40.0
+_SMOOTHNESS = 10.0
 _RIDGE = 4.0
 """Weights of the squared difference of neighbouring knots and of the squared distance of a factor
 from 1, in pairs."""

@@ -86,7 +86,7 @@ def test_the_line_is_the_minimum_of_its_penalised_loss():
         log_odds = shares @ shifts + shares @ factors * values
         steps = (np.diff(shifts) ** 2).sum() + (np.diff(factors) ** 2).sum()
         cost = np.logaddexp(0, np.where(is_true, -log_odds, log_odds)).sum()
-        return float(cost + 20 * steps + 2 * ((factors - 1) ** 2).sum())
+        return float(cost + 5 * steps + 2 * ((factors - 1) ** 2).sum())
 
     start = np.repeat([0.0, 1.0], len(line.counts))
     found = minimize(loss, start, method="BFGS", options={"gtol": 1e-4})
