@@ -30,7 +30,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 """Larger ones could make scores that are not finite."""
 _Numbers = tuple[_Number, ...]
-_Positive = Annotated[float, Field(gt=0, le=1e12)]
+_Counts = tuple[Annotated[int, Field(ge=0, le=MAX_DOCUMENTS)], ...]
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -97,24 +97,6 @@ class EncoderInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class RarityLine:
-    """How log-odds g become those of labels with n training documents: shift(n) + factor(n) g.
-
-    Both are piecewise linear in ln(1 + n) between the knots, and constant beyond the last.
-
-    Attributes:
-        counts: n at each knot, rising; the first is 0.
-        shifts: At each knot, in nats.
-        factors: At each knot; above 0, so that labels with as many documents keep their order.
-    """
-
-    __pydantic_config__: ClassVar = _STRICT
-    counts: tuple[Annotated[int, Field(ge=0, le=MAX_DOCUMENTS)], ...]
-    shifts: _Numbers
-    factors: tuple[_Positive, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Calibration:
     """How scores become log-odds that a label is right: a line with bends, rising everywhere.
 
@@ -123,15 +105,21 @@ class Calibration:
         slopes: Of each piece, from below the first knot to above the last, in nats a score; all
             above 0, so that labels keep their order.
         intercept: The log-odds at the first knot, in nats.
-        rarity: What probabilities add to them by the label's training documents; None: nothing.
-            Blends of the scorer, and its ranking, leave it out.
+        counts: Training documents n where the line by rarity bends, rising; the first is 0. The
+            probability of a label is the sigmoid of shift(n) + factor(n) times its log-odds; both
+            are piecewise linear in ln(1 + n), and constant beyond the last. Rankings and blends
+            know nothing of it.
+        shifts: At each of them, in nats.
+        factors: At each of them; above 0.
     """
 
     __pydantic_config__: ClassVar = _STRICT
     knots: _Numbers
     slopes: _Numbers
     intercept: _Number
-    rarity: RarityLine | None = None
+    counts: _Counts = (0,)
+    shifts: _Numbers = (0.0,)
+    factors: _Numbers = (1.0,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +143,7 @@ class RarityBlend:
     """
 
     __pydantic_config__: ClassVar = _STRICT
-    counts: tuple[Annotated[int, Field(ge=0, le=MAX_DOCUMENTS)], ...]
+    counts: _Counts
     intercepts: _Numbers
     weights: dict[str, _Numbers]
     floors: dict[str, _Number]
@@ -361,10 +349,10 @@ def check_calibration(name: str, found: Calibration) -> None:
         raise TypeError(
             f"the slopes of {name!r}, {found.slopes}, expected {len(found.knots) + 1} above 0"
         )
-    if line := found.rarity:
-        _check_counts(name, line.counts)
-        if not len(line.counts) == len(line.shifts) == len(line.factors):
-            raise TypeError(f"{name!r}: expected as many shifts and factors as {line.counts}")
+    _check_counts(name, found.counts)
+    size, factors = len(found.counts), found.factors
+    if len(found.shifts) != size or len(factors) != size or min(factors) <= 0:
+        raise TypeError(f"{name!r}: expected {size} shifts, and as many factors above 0")
 
 
 def _check_blend(name: str, found: RarityBlend) -> None:

@@ -29,11 +29,7 @@ from longtail.models.names import AIM_NAMES, PRECISION, AimName
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Combination
-from longtail.models.scorers.calibration import (
-    largest_probabilities,
-    log_odds_of,
-    probabilities_of,
-)
+from longtail.models.scorers.calibration import by_rarity, log_odds_of, most_by_rarity
 
 _MOST = 1e12
 """No number of an aim, nor a weight, is larger, so that gains are finite."""
@@ -45,8 +41,8 @@ _SLACK = 2.0**-40
 class Aim:
     """How much a right and a wrong label count for an aim.
 
-    The gain of a label y is a_y (p - theta), where p is the sigmoid of the log-odds that labels are
-    ranked by, and a_y = base + scale (n_y +
+    The gain of a label y is a_y (p - theta), where p is the sigmoid of its log-odds, whatever its
+    training documents (see `log_odds_of`), and a_y = base + scale (n_y +
     offset)^-exponent with n_y training documents of y. Below theta it is p - theta, so that labels
     that are not worth answering follow in the order of their probabilities.
 
@@ -111,8 +107,7 @@ class AimedRanking:
         """
         self._aim = aim
         self._calibration = calibration
-        self._counts = training_counts
-        self._weights = aim.weights(training_counts)
+        self._counts, self._weights = training_counts, aim.weights(training_counts)
 
     def of(
         self, inner: Combination, threshold: float | None, calibration: Calibration | None = None
@@ -158,9 +153,10 @@ class AimedCombination:
     ) -> Float32[np.ndarray, "row m"]:
         """Return the gains; -inf for labels without a score or below the threshold."""
         own = self.inner.combine(scores, labels)
-        probabilities = probabilities_of(self.calibration, own, self.counts[labels])
-        gains = self._gains(own, self.weights[labels].astype(np.float64))
-        is_left_out = np.isneginf(own) | (probabilities < self.threshold)
+        log_odds = log_odds_of(self.calibration, own)
+        gains = self._gains(expit(log_odds), self.weights[labels].astype(np.float64))
+        true = expit(by_rarity(self.calibration, log_odds, self.counts[labels]))
+        is_left_out = np.isneginf(own) | (true < self.threshold)
         return np.where(is_left_out, -np.inf, gains).astype(np.float32)
 
     def among(self, selection: Selection) -> AimedCombination:
@@ -180,20 +176,21 @@ class AimedCombination:
         It is a little more than that, for all that is rounded on the way.
         """
         own = self.inner.bound(frontiers, depth)
-        probabilities = largest_probabilities(self.calibration, own) * (1 + _SLACK)
-        gains = self._gains(own, np.float64(self.largest))
+        log_odds = log_odds_of(self.calibration, own)
+        gains = self._gains(expit(log_odds) * (1 + _SLACK), np.float64(self.largest))
         gains += _SLACK * max(1.0, self.largest)
-        is_left_out = np.isneginf(own) | (probabilities < self.threshold)
+        most = expit(most_by_rarity(self.calibration, log_odds)) * (1 + _SLACK)
+        is_left_out = np.isneginf(own) | (most < self.threshold)
         bound = np.nextafter(gains.astype(np.float32), np.float32(np.inf))
         return np.where(is_left_out, np.float32(-np.inf), bound)
 
     def _gains(
         self,
-        scores: Float32[np.ndarray, "*shape"],
+        probabilities: Float64[np.ndarray, "*shape"],
         weights: Float64[np.ndarray, "*shape"] | np.float64,
     ) -> Float64[np.ndarray, "*shape"]:
         """Return a_y (p - theta), or p - theta where that is below 0."""
-        above = expit(log_odds_of(self.calibration, scores)) - self.pivot
+        above = probabilities - self.pivot
         gains: Float64[np.ndarray, "*shape"] = np.where(above > 0, weights * above, above)
         return gains
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Float64
+from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import LongtailError, RequestError
@@ -21,11 +22,7 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.scorer_set import Resolved, ScorerSet, concerned
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import AnswerWarning, Prediction, ScoredLabel
-from longtail.models.scorers.calibration import (
-    largest_probabilities,
-    log_odds_of,
-    probabilities_of,
-)
+from longtail.models.scorers.calibration import by_rarity, log_odds_of, most_by_rarity
 from longtail.models.scorers.reliability import warnings_about
 
 
@@ -112,15 +109,20 @@ class Presenter:
         if asked.depth != options.k:
             options = replace(options, k=asked.depth)
         ranking = self._scorers.rank(asked.batch, options, query)
-        log_odds = calibrated = None
+        log_odds = probabilities = None
         if asked.calibration is not None:
             scores = ranking.scores
             if query.gain is not None:  # else they are scores
                 scores = self._scorers.score(
                     asked.batch, ranking.labels, options, replace(query, gain=None)
                 )
-            log_odds, calibrated = _calibrated(asked, scores, ranking.labels)
-            if query.gain is None and self._may_lack(asked, scores, calibrated):
+            log_odds = log_odds_of(asked.calibration, scores)
+            for row, own in enumerate(asked.of_texts):
+                if own is not None:
+                    log_odds[row] = log_odds_of(own, scores[row])
+            counts = asked.training_counts[ranking.labels]
+            probabilities = expit(by_rarity(asked.calibration, log_odds, counts))
+            if query.gain is None and self._may_lack(asked, log_odds, probabilities):
                 deeper = min(2 * asked.depth, self._scorers.num_labels)
                 return self._answered(replace(asked, depth=deeper), query)
         num_texts, threshold = len(ranking.labels), options.threshold
@@ -128,7 +130,7 @@ class Presenter:
             asked=asked,
             labels=ranking.labels,
             log_odds=log_odds,
-            probabilities=calibrated,
+            probabilities=probabilities,
             least=[None if isinstance(threshold, str) else threshold] * num_texts,
             accepted=None,
         )
@@ -137,29 +139,23 @@ class Presenter:
     def _may_lack(
         self,
         asked: Asked,
-        scores: Float32[np.ndarray, "text depth"],
+        log_odds: Float64[np.ndarray, "text depth"],
         probabilities: Float64[np.ndarray, "text depth"],
     ) -> bool:
-        """Whether labels behind the ranked ones may pass the threshold where fewer than k do.
-
-        Probabilities need not fall with the scores, as they depend on the training documents.
-        """
-        least = asked.options.threshold
-        if least is None or isinstance(least, str) or asked.depth == self._scorers.num_labels:
+        """Whether labels behind the ranked ones may pass the threshold where fewer than k do."""
+        least, depth = asked.options.threshold, log_odds.shape[1]
+        if asked.calibration is None or least is None or isinstance(least, str):
             return False
-        rows = zip(asked.of_texts, probabilities, scores[:, -1:], strict=True)
-        return any(
-            (own >= least).sum() < asked.options.k
-            and largest_probabilities(calibration or asked.calibration, last)[0] >= least
-            for calibration, own, last in rows
-        )
+        is_short = (probabilities >= least).sum(axis=1) < asked.options.k
+        most = expit(most_by_rarity(asked.calibration, log_odds[:, -1]))
+        return depth < self._scorers.num_labels and bool((is_short & (most >= least)).any())
 
     def _with_extents(
         self, answered: Answered, query: Resolved, labels: Sequence[tuple[ScoredLabel, ...]]
     ) -> list[Prediction]:
         """Return predictions with the labels of each text, and how much of it was read."""
         asked = answered.asked
-        is_of_all = asked.calibration is not None and asked.calibration.rarity is None
+        is_of_all = asked.calibration is not None and len(asked.calibration.counts) == 1
         warns = is_of_all and self._scorers.is_overconfident(query.scorer)
         found = []
         for own, least, extent, familiarity in zip(
@@ -229,21 +225,6 @@ class Presenter:
             f"scorer {scorer!r} gives no probabilities to compare with threshold {threshold}; "
             "leave the threshold out" + (f", or use one of {others}" if others else "")
         )
-
-
-def _calibrated(
-    asked: Asked, scores: Float32[np.ndarray, "text m"], labels: Int64[np.ndarray, "text m"]
-) -> tuple[Float64[np.ndarray, "text m"], Float64[np.ndarray, "text m"]]:
-    """Return log-odds and probabilities of labels; of a short text by its own calibration."""
-    assert asked.calibration is not None  # as was checked
-    counts = asked.training_counts[labels]
-    log_odds = log_odds_of(asked.calibration, scores)
-    probabilities = probabilities_of(asked.calibration, scores, counts)
-    for row, own in enumerate(asked.of_texts):
-        if own is not None:
-            log_odds[row] = log_odds_of(own, scores[row])
-            probabilities[row] = probabilities_of(own, scores[row], counts[row])
-    return log_odds, probabilities
 
 
 def _overridden(

@@ -18,19 +18,14 @@ IDENTITY = Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=0.0)
 """Of scores that are log-odds already."""
 
 
-Values = Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"]
-
-
 def log_odds_of(
-    calibration: Calibration, values: Values, counts: Int64[np.ndarray, "*shape"] | None = None
+    calibration: Calibration, values: Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"]
 ) -> Float64[np.ndarray, "*shape"]:
     """Return the calibrated log-odds that labels are right, in nats.
 
     Args:
         calibration: Of the scorer.
         values: Its scores; -inf, of a label that it can't score, stays so.
-        counts: Training documents of the labels; None: the log-odds that the scorer's blends add
-            up, whatever the label.
     """
     values = values.astype(np.float64)
     knots, slopes = calibration.knots, calibration.slopes
@@ -39,43 +34,42 @@ def log_odds_of(
     for start, stop, slope in zip(knots, (*knots[1:], np.inf), slopes[1:], strict=True):
         # As `np.clip`, which takes twice as long for the few labels of a text.
         log_odds += slope * (np.minimum(np.maximum(values, start), stop) - start)
-    if counts is not None:
-        shifts, factors = line_of(calibration, counts)
-        log_odds = shifts + factors * log_odds
     found: Float64[np.ndarray, "*shape"] = log_odds
     return found
 
 
-def line_of(
-    calibration: Calibration, counts: Int64[np.ndarray, "*shape"]
-) -> tuple[Float64[np.ndarray, "*shape"], Float64[np.ndarray, "*shape"]]:
-    """Return shift and factor of the log-odds of labels with so many training documents."""
-    if (line := calibration.rarity) is None:
-        return np.zeros(counts.shape), np.ones(counts.shape)
-    knots, places = np.log1p(line.counts), np.log1p(counts)
-    return np.interp(places, knots, line.shifts), np.interp(places, knots, line.factors)
+def by_rarity(
+    calibration: Calibration,
+    log_odds: Float64[np.ndarray, "*shape"],
+    counts: Int64[np.ndarray, "*shape"],
+) -> Float64[np.ndarray, "*shape"]:
+    """Return the log-odds of labels with so many training documents (see `Calibration`)."""
+    knots, places = np.log1p(calibration.counts), np.log1p(counts)
+    shifts = np.interp(places, knots, calibration.shifts)
+    found: Float64[np.ndarray, "*shape"] = (
+        shifts + np.interp(places, knots, calibration.factors) * log_odds
+    )
+    return found
+
+
+def most_by_rarity(
+    calibration: Calibration, log_odds: Float64[np.ndarray, "*shape"]
+) -> Float64[np.ndarray, "*shape"]:
+    """Return the largest `by_rarity` of all counts: between knots it is linear in ln(1 + n)."""
+    lines = zip(calibration.shifts, calibration.factors, strict=True)
+    found: Float64[np.ndarray, "*shape"] = np.max([a + b * log_odds for a, b in lines], axis=0)
+    return found
 
 
 def probabilities_of(
-    calibration: Calibration, values: Values, counts: Int64[np.ndarray, "*shape"]
+    calibration: Calibration,
+    values: Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"],
+    counts: Int64[np.ndarray, "*shape"],
 ) -> Float64[np.ndarray, "*shape"]:
-    """Return the calibrated probabilities that labels are right (see `log_odds_of`)."""
-    probabilities: Float64[np.ndarray, "*shape"] = expit(log_odds_of(calibration, values, counts))
+    """Return the calibrated probabilities of labels with so many training documents."""
+    log_odds = by_rarity(calibration, log_odds_of(calibration, values), counts)
+    probabilities: Float64[np.ndarray, "*shape"] = expit(log_odds)
     return probabilities
-
-
-def largest_probabilities(
-    calibration: Calibration, values: Values
-) -> Float64[np.ndarray, "*shape"]:
-    """Return the probabilities of labels that no label of at most these scores has more than.
-
-    Of one score, log-odds are linear between the knots of the line by rarity: largest at a knot.
-    """
-    counts = (0,) if calibration.rarity is None else calibration.rarity.counts
-    found: Float64[np.ndarray, "*shape"] = np.max(
-        [probabilities_of(calibration, values, np.full(values.shape, n)) for n in counts], axis=0
-    )
-    return found
 
 
 def rises(

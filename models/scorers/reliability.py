@@ -1,6 +1,6 @@
 """Which calibrated probabilities are too high, and the warning that says so.
 
-Without a line by rarity (see `Calibration.rarity`), as in a model that had no dev split, a scorer's
+Without a line by rarity (see `Calibration`), as in a model that had no dev split, a scorer's
 scores become probabilities by one curve for all labels, as if all had many training documents. A
 scorer that learns from each label's own documents gives the others low scores. `retrieval` compares
 texts, whether or not a label was ever right; for labels with no training document or one its

@@ -22,7 +22,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import split_batches
 from longtail.training.assessment.truth import truth_of
 from longtail.training.assessment.untrained import open_as_trained
-from longtail.training.calibration.reliability import band_error, best_labels
+from longtail.training.calibration.reliability import best_labels, calibration_error
 from longtail.training.calibration.scored_pairs import PairCollector, ScoredPairs
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
 from longtail.training.evaluation.record import deliver
@@ -30,6 +30,8 @@ from longtail.training.evaluation.tables import markdown_table
 from longtail.training.formats.options import RECOGNISED
 
 _DRAWS = 200
+OF_ALL = {"counts": (0,), "shifts": (0.0,), "factors": (1.0,)}
+"""Of a calibration that knows nothing of rarity."""
 _NAMES = ("corpus", "training documents", "labels", "right")
 _MEASURED = ("said before", "said after", "ECE before", "ECE after", "chance")
 
@@ -49,7 +51,7 @@ def scored(registry: Path, data: Path, split: str) -> tuple[Predictor, ScoredPai
 def chance(probabilities: np.ndarray, rng: np.random.Generator) -> float:
     """Return the mean ECE of labels that are right as often as these probabilities say."""
     drawn = (rng.random(len(probabilities)) < probabilities for _ in range(_DRAWS))
-    return float(np.mean([band_error(probabilities, is_true) for is_true in drawn]))
+    return float(np.mean([calibration_error(probabilities, is_true) for is_true in drawn]))
 
 
 def main(
@@ -66,7 +68,7 @@ def main(
         name = scorer or predictor.scorers.default
         known = predictor.parts.calibrations[name]
         labels, after, is_true = best_labels(pairs, name, known, best)
-        _, before, _ = best_labels(pairs, name, replace(known, rarity=None), best)
+        _, before, _ = best_labels(pairs, name, replace(known, **OF_ALL), best)
         subsets = label_subsets(predictor.catalogue.training_counts)
         for band in FREQUENCY_BINS:
             is_in = subsets[band][labels]
@@ -74,8 +76,8 @@ def main(
             if not len(right):
                 continue
             shares = [
-                right.mean(), old.mean(), new.mean(), band_error(old, right),
-                band_error(new, right), chance(new, rng),
+                right.mean(), old.mean(), new.mean(), calibration_error(old, right),
+                calibration_error(new, right), chance(new, rng),
             ]  # fmt: skip
             rows.append([Path(data).name, band, len(right), *(round(100 * x, 2) for x in shares)])
     columns = [{"name": x} for x in _NAMES[:3]]

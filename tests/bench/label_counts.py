@@ -29,6 +29,7 @@ from longtail.training.evaluation.record import deliver
 from longtail.training.evaluation.tables import markdown_table
 from longtail.training.fitted.fitting import AnsweredDocuments
 from longtail.training.formats.options import RECOGNISED
+from tests.bench.band_probabilities import OF_ALL
 from tests.bench.promise import of_documents
 
 AUTO, THRESHOLD, NUMBER = "auto", "one threshold", "one number"
@@ -54,7 +55,7 @@ def pairs_of(documents: AnsweredDocuments) -> ScoredPairs:
 
 def answered(bundle: Bundle, dataset: Dataset, split: str, scorer: str) -> AnsweredDocuments:
     """Return what a model answers, with probabilities by which its labels stand in order."""
-    known = {x: replace(y, rarity=None) for x, y in bundle.manifest.calibrations.items()}
+    known = {x: replace(y, **OF_ALL) for x, y in bundle.manifest.calibrations.items()}
     plain = replace(bundle, manifest=replace(bundle.manifest, calibrations=known))
     return answer_split(plain, dataset, split, scorer)
 

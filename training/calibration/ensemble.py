@@ -53,7 +53,7 @@ def fit_blending(
         members: By the name of a blend, the scorers that it is made of where that was chosen
             before.
     """
-    calibrations = _calibrated(dev.pairs)
+    calibrations = calibrations_of(dev.pairs)
     found = {}
     for blend, candidates in blends.items():
         known = members.get(blend)
@@ -80,7 +80,7 @@ def with_blends(dev: DevRanking, blending: Blending, blends: dict[str, RarityBle
     scores = {
         name: blended(fitted, calibrations, pairs, dev.catalogue) for name, fitted in blends.items()
     }
-    calibrations = calibrations | _calibrated(replace(pairs, scores=scores))
+    calibrations = calibrations | calibrations_of(replace(pairs, scores=scores))
     pairs = replace(pairs, scores=pairs.scores | scores)
     best = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
     thresholds = {name: each for name, each in best.items() if each is not None}
@@ -89,7 +89,8 @@ def with_blends(dev: DevRanking, blending: Blending, blends: dict[str, RarityBle
     return Blending(calibrations, blends, thresholds, known)
 
 
-def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:
+def calibrations_of(pairs: ScoredPairs) -> dict[str, Calibration]:
+    """Return the calibrations of scorers, of which a label is right."""
     found = {name: fit_calibration(*pairs.of(name)) for name in pairs.scores}
     for name, calibration in found.items():
         if calibration is None:

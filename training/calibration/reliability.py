@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _NUM_BINS = 15
 _LEAST_IN_A_BIN = 20
-"""Labels of a frequency band in a bin; fewer would call chance an error."""
+"""Labels in a bin, where there are few."""
 _PLACES = 5
 _MAX_COLUMNS = 3
 _PANEL_INCHES = 3.0
@@ -128,11 +128,14 @@ def calibration_error(
 ) -> float:
     """Return the mean difference of probability and share of right labels in 15 bins (ECE).
 
+    There are fewer bins where there are few labels, so that chance is no error.
+
     Args:
         probabilities: Of at least one label.
         is_true: Whether it is right.
     """
-    return _error(_bins(probabilities, is_true, np.ones(len(probabilities))))
+    num_bins = int(np.clip(len(is_true) // _LEAST_IN_A_BIN, 1, _NUM_BINS))
+    return _error(_bins(probabilities, is_true, np.ones(len(is_true)), num_bins))
 
 
 def _error(bins: Sequence[tuple[float, float, float]]) -> float:
@@ -196,21 +199,10 @@ def measure_bands(
         p, right = probabilities[is_in], is_true[is_in]
         found[name] = BandReliability(
             best=_share(p, right),
-            calibration_error=band_error(p, right) if len(p) else None,
+            calibration_error=calibration_error(p, right) if len(p) else None,
             confident=_share(p[is_confident[is_in]], right[is_confident[is_in]]),
         )
     return found
-
-
-def band_error(probabilities: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]) -> float:
-    """Return the ECE of labels of one band, in fewer bins where there are few labels.
-
-    Args:
-        probabilities: Of at least one label.
-        is_true: Whether it is right.
-    """
-    num_bins = int(np.clip(len(is_true) // _LEAST_IN_A_BIN, 1, _NUM_BINS))
-    return _error(_bins(probabilities, is_true, np.ones(len(is_true)), num_bins))
 
 
 def _share(p: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]) -> LabelGroup:

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.fitted.familiar_range import FAMILIAR_RANGE, FamiliarRange, ShortTexts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.calibration import line_of, log_odds_of
+from longtail.models.scorers.calibration import by_rarity, log_odds_of
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.fit import rounded
 from longtail.training.calibration.minimum import logistic_regression
@@ -88,12 +88,17 @@ def _lines(
     """Return each scorer's line; none where one has too few true pairs."""
     found = {}
     for name, calibration in calibrations.items():
+        scores = pairs.scores[name]
         is_used = pairs.is_best & pairs.is_scored(name)
-        scores, counts = pairs.scores[name][is_used], pairs.counts[is_used]
         is_true = pairs.is_true[is_used]
         if int(is_true.sum()) < _LEAST_TRUE:
             return {}
-        found[name] = _line(log_odds_of(calibration, scores), line_of(calibration, counts), is_true)
+        log_odds = log_odds_of(calibration, scores[is_used])
+        shifts, more = (
+            by_rarity(calibration, each, pairs.counts[is_used])
+            for each in (np.zeros(len(is_true)), np.ones(len(is_true)))
+        )
+        found[name] = _line(log_odds, is_true, shifts, more - shifts)
     return found
 
 
@@ -110,11 +115,11 @@ def cut(texts: Sequence[str], num_words: int) -> list[str]:
 
 def _line(
     log_odds: Float64[np.ndarray, pair],
-    by_rarity: tuple[Float64[np.ndarray, pair], Float64[np.ndarray, pair]],
     is_true: Bool[np.ndarray, pair],
+    shifts: Float64[np.ndarray, pair],
+    factors: Float64[np.ndarray, pair],
 ) -> tuple[float, float]:
-    """Return the shift and the factor of log-odds by which truth is most likely."""
-    shifts, factors = by_rarity  # of the labels, which follow
+    """Return the shift and the factor of log-odds, before those by rarity, of likeliest truth."""
     columns = np.column_stack([factors, factors * log_odds])
     start, least = np.array([0.0, 1.0]), np.array([-np.inf, _LEAST_FACTOR])
     shift, factor = logistic_regression(columns, is_true, start, least, offset=shifts)

@@ -30,10 +30,13 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.calibration.blends import in_words
-from longtail.training.calibration.ensemble import Blending, with_blends, without_idle
-from longtail.training.calibration.fit import fit_calibration
+from longtail.training.calibration.ensemble import (
+    Blending,
+    calibrations_of,
+    with_blends,
+    without_idle,
+)
 from longtail.training.calibration.members import DevRanking, blended
-from longtail.training.calibration.rarity import with_rarity
 from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
 from longtail.training.calibration.thresholds import best_threshold
 from longtail.training.data.chunks import chunks
@@ -181,32 +184,31 @@ class Heeding:
         """Return how many verdicts a blend follows, and how well it ranks dev."""
         on_dev = blended(blend, calibrations, dev.pairs, dev.catalogue)
         pairs = replace(dev.pairs, scores={ENSEMBLE: on_dev})
-        curve = fit_calibration(*pairs.of(ENSEMBLE))
-        assert curve is not None  # else nothing could have been blended
-        curve = with_rarity(pairs, ENSEMBLE, curve)
+        curve = calibrations_of(pairs)[
+            ENSEMBLE
+        ]  # it is there, else nothing could have been blended
         limit = best_threshold(pairs, ENSEMBLE, curve)
         scores = blended(blend, calibrations, self.pairs, self.catalogue)
+        counts, right, wrong = (
+            self.catalogue.training_counts, self.judged.right, self.judged.wrong,
+        )  # fmt: skip
         is_ranked = np.where(self.pairs.is_best, scores, -np.inf)
         places = np.argsort(-is_ranked, axis=1, kind="stable")[:, :FIRST]
         followed = self.judged.followed(
             np.take_along_axis(self.pairs.labels, places, axis=1),
-            self._probabilities(curve, scores, self.judged.right),
-            self._probabilities(curve, scores, self.judged.wrong),
+            probabilities_of(curve, self._at(scores, right), counts[right]),
+            probabilities_of(curve, self._at(scores, wrong), counts[wrong]),
             np.inf if limit is None else limit,
         )
         return _Trial(blend, followed, dev.values(on_dev))
 
-    def _probabilities(
-        self,
-        curve: Calibration,
-        scores: Float32[np.ndarray, "text m"],
-        labels: Int64[np.ndarray, "text n"],
-    ) -> Float64[np.ndarray, "text n"]:
-        """Return the probabilities of given labels, each of which is among the pairs."""
+    def _at(
+        self, scores: Float32[np.ndarray, "text m"], labels: Int64[np.ndarray, "text n"]
+    ) -> Float32[np.ndarray, "text n"]:
+        """Return the scores of given labels, each of which is among the pairs."""
         is_here = self.pairs.labels[:, None, :] == labels[:, :, None]
         found = np.take_along_axis(scores, is_here.argmax(axis=2), axis=1)
-        found = np.where(labels == NO_LABEL, np.float32(-np.inf), found)
-        return probabilities_of(curve, found, self.catalogue.training_counts[labels])
+        return np.where(labels == NO_LABEL, np.float32(-np.inf), found)
 
     def _joined(self, dev: DevRanking, weight: float) -> DevRanking:
         """Return the dev split and the judged texts, whose verdicts count so much."""

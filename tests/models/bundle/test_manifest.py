@@ -13,7 +13,6 @@ from longtail.models.bundle.manifest import (
     Calibration,
     Manifest,
     RarityBlend,
-    RarityLine,
     digest_of,
 )
 from longtail.models.errors import BundleCorruptError, BundleError, BundleVersionError
@@ -156,7 +155,8 @@ def blending(**changes: Any) -> Callable[[dict[str, Any]], None]:
     """Change the manifest to one with calibrations and a blend, but for these values."""
 
     def change(content: dict[str, Any]) -> None:
-        line = LINE | {key: value for key, value in changes.items() if key in {*LINE, "rarity"}}
+        line = LINE | {key: value for key, value in changes.items() if key in LINE}
+        line |= changes.get("rarity", {})
         content["calibrations"] = {"retrieval": LINE, changes.get("name", "sparse"): line}
         blend = BLEND | {key: value for key, value in changes.items() if key in BLEND}
         content["blends"] = {changes.get("blend", "ensemble"): blend}
@@ -186,9 +186,9 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie):
 
 def test_lines_by_rarity_come_back_as_they_were_written(lie):
     parts = read_parts(open_bundle(lie(blending(rarity=RARITY))))
-    line = RarityLine(counts=(0, 3), shifts=(-0.5, 0.25), factors=(0.75, 1.5))
-    assert parts.calibrations["sparse"].rarity == line
-    assert parts.calibrations["retrieval"].rarity is None
+    found, others = parts.calibrations["sparse"], parts.calibrations["retrieval"]
+    assert (found.counts, found.shifts, found.factors) == ((0, 3), (-0.5, 0.25), (0.75, 1.5))
+    assert (others.counts, others.shifts, others.factors) == ((0,), (0.0,), (1.0,))
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,12 @@ def test_lines_by_rarity_come_back_as_they_were_written(lie):
         ({"scorers": []}, "expected a scorer"),
         ({"rarity": {**RARITY, "counts": [1, 3]}}, "expected whole numbers from 0 on"),
         ({"rarity": {**RARITY, "counts": [0, 0]}}, "do not rise"),
-        ({"rarity": {**RARITY, "factors": [1.0, 0.0]}}, "expected more than 0"),
-        ({"rarity": {**RARITY, "factors": [1.0]}}, "as many shifts and factors"),
-        ({"rarity": {**RARITY, "shifts": []}}, "as many shifts and factors"),
+        (
+            {"rarity": {**RARITY, "factors": [1.0, 0.0]}},
+            "expected 2 shifts, and as many factors above 0",
+        ),
+        ({"rarity": {**RARITY, "factors": [1.0]}}, "expected 2 shifts"),
+        ({"rarity": {**RARITY, "shifts": []}}, "expected 2 shifts"),
     ],
 )
 def test_numbers_that_are_no_calibration_or_blend_are_refused(lie, changes, words):

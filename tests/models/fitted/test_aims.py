@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
-from longtail.models.bundle.manifest import Calibration, RarityBlend, RarityLine
+from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.fitted.aims import Aim, AimedRanking
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
@@ -20,7 +20,7 @@ from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
-BY_RARITY = replace(BENT, rarity=RarityLine((0, 1, 9), (-0.5, 2.0, 0.5), (1.5, 0.5, 1.0)))
+BY_RARITY = replace(BENT, counts=(0, 1, 9), shifts=(-0.5, 2.0, 0.5), factors=(1.5, 0.5, 1.0))
 STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
 BLEND = RarityBlend(
     counts=(0, 2),

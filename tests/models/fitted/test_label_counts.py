@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from longtail.models.bundle.manifest import Calibration, RarityLine
+from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
 from longtail.models.fitted.label_counts import (
     LABEL_COUNTS,
@@ -40,11 +40,11 @@ def test_label_counts_come_back_as_they_were_and_damaged_ones_do_not() -> None:
             LABEL_COUNTS.from_json(damaged, 1)
 
 
-@pytest.fixture(params=[None, RarityLine((0, 3), (-2.0, 1.0), (0.5, 2.0))])
+@pytest.fixture(params=[{}, {"counts": (0, 3), "shifts": (-2.0, 1.0), "factors": (0.5, 2.0)}])
 def predictor(parts, request) -> Predictor:
     """A model with probabilities that fall with the scores, and one with others."""
     calibrations = {
-        name: Calibration((0.0,), slopes=(2.0, 2.0), intercept=-1.0, rarity=request.param)
+        name: Calibration((0.0,), slopes=(2.0, 2.0), intercept=-1.0, **request.param)
         for name in ("sparse", "retrieval")
     }
     counts = {"sparse": RULE}

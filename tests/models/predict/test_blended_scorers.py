@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from longtail.models.bundle.bundle import open_bundle
-from longtail.models.bundle.manifest import Calibration, RarityBlend, RarityLine
+from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import RequestError
 from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.filters import LabelFilter
@@ -194,13 +194,13 @@ def test_a_threshold_means_the_calibrated_probability(predictor, scorer):
     assert len(found[0].labels) == 3
 
 
-LINE = RarityLine(counts=(0, 3, 30), shifts=(-2.0, 1.5, 3.0), factors=(0.5, 2.0, 1.0))
+LINE = {"counts": (0, 3, 30), "shifts": (-2.0, 1.5, 3.0), "factors": (0.5, 2.0, 1.0)}
 
 
 @pytest.fixture(scope="module")
 def uneven(blended_parts):
     """A model whose probabilities don't fall with the scores."""
-    lines = {name: replace(each, rarity=LINE) for name, each in CALIBRATIONS.items()}
+    lines = {name: replace(each, **LINE) for name, each in CALIBRATIONS.items()}
     return Predictor(replace(blended_parts, calibrations=lines), device="cpu")
 
 
@@ -208,14 +208,14 @@ def uneven(blended_parts):
 def test_probabilities_by_rarity_leave_scores_as_they_are(predictor, uneven, scorer):
     found = uneven.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
     before = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
-    places = np.log1p(LINE.counts)
+    places = np.log1p(LINE["counts"])
     for some, others in zip(found, before, strict=True):
         assert [(x.index, x.score) for x in some.labels] == [
             (x.index, x.score) for x in others.labels
         ]
         for label in some.labels:
             place = np.log1p(uneven.catalogue[label.index].training_count)
-            shift, factor = (np.interp(place, places, x) for x in (LINE.shifts, LINE.factors))
+            shift, factor = (np.interp(place, places, x) for x in (LINE["shifts"], LINE["factors"]))
             right = sigmoid(shift + factor * log_odds(scorer, np.array(label.score)))
             assert label.probability == pytest.approx(float(right), rel=1e-6)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from longtail.models.bundle.manifest import RarityLine
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
 from longtail.models.scorers.calibration import IDENTITY
@@ -47,8 +46,8 @@ def test_a_threshold_warns_of_the_rare_labels_that_passed_it(predictor, threshol
 
 
 def test_probabilities_by_rarity_need_no_warning(calibrated):
-    line = RarityLine(counts=(0,), shifts=(0.0,), factors=(1.0,))
-    known = dict.fromkeys(SCORERS, replace(IDENTITY, rarity=line))
+    line = replace(IDENTITY, counts=(0, 3), shifts=(0.0, 0.0), factors=(1.0, 1.0))
+    known = dict.fromkeys(SCORERS, line)
     predictor = Predictor(replace(calibrated, calibrations=known), device="cpu")
     assert not any(each.warnings for each in predictor.predict(TEXTS, k=7, threshold=0.0))
 

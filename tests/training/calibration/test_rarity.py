@@ -1,7 +1,5 @@
 """Probabilities by how often a label was seen, on pairs whose true probabilities are known."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -37,11 +35,11 @@ def lifted(counts: np.ndarray) -> np.ndarray:
 
 
 def test_what_lifts_rare_labels_is_taken_off():
-    line = with_rarity(drawn(16_000, lifted), "one", IDENTITY).rarity
-    assert line is not None and line.counts[0] == 0
+    line = with_rarity(drawn(16_000, lifted), "one", IDENTITY)
+    assert line.counts[0] == 0
     np.testing.assert_allclose(line.factors, 1, atol=0.1)
     others = drawn(16_000, lifted, seed=1)
-    found = others.probabilities("one", replace(IDENTITY, rarity=line))
+    found = others.probabilities("one", line)
     before = others.probabilities("one", IDENTITY)
     for count in np.unique(LABELS):
         is_in = others.counts == count
@@ -52,8 +50,7 @@ def test_what_lifts_rare_labels_is_taken_off():
 
 
 def test_few_documents_change_little():
-    line = with_rarity(drawn(3, lifted), "one", IDENTITY).rarity
-    assert line is not None
+    line = with_rarity(drawn(3, lifted), "one", IDENTITY)
     assert np.abs(np.subtract(line.factors, 1)).max() < 0.3
     assert np.ptp(line.shifts) < 0.3
 
@@ -75,8 +72,7 @@ def test_only_the_best_ten_labels_of_a_document_count():
 def test_the_line_is_the_minimum_of_its_penalised_loss():
     """The oracle: the loss written out, and a search without derivatives' formulas."""
     pairs = drawn(200, lifted)
-    line = with_rarity(pairs, "one", IDENTITY).rarity
-    assert line is not None
+    line = with_rarity(pairs, "one", IDENTITY)
     shares = knot_shares(pairs.counts.ravel(), line.counts)
     values = log_odds_of(IDENTITY, pairs.scores["one"]).ravel()
     is_true = pairs.is_true.ravel()
