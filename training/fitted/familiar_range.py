@@ -94,11 +94,9 @@ def _lines(
         if int(is_true.sum()) < _LEAST_TRUE:
             return {}
         log_odds = log_odds_of(calibration, scores[is_used])
-        shifts, more = (
-            by_rarity(calibration, each, pairs.counts[is_used])
-            for each in (np.zeros(len(is_true)), np.ones(len(is_true)))
-        )
-        found[name] = _line(log_odds, is_true, shifts, more - shifts)
+        terms = np.stack([np.zeros_like(log_odds), np.ones_like(log_odds), log_odds])
+        counts = np.broadcast_to(pairs.counts[is_used], terms.shape)
+        found[name] = _line(by_rarity(calibration, terms, counts), is_true)
     return found
 
 
@@ -114,15 +112,19 @@ def cut(texts: Sequence[str], num_words: int) -> list[str]:
 
 
 def _line(
-    log_odds: Float64[np.ndarray, pair],
-    is_true: Bool[np.ndarray, pair],
-    shifts: Float64[np.ndarray, pair],
-    factors: Float64[np.ndarray, pair],
+    terms: Float64[np.ndarray, "3 pair"], is_true: Bool[np.ndarray, pair]
 ) -> tuple[float, float]:
-    """Return the shift and the factor of log-odds, before those by rarity, of likeliest truth."""
-    columns = np.column_stack([factors, factors * log_odds])
+    """Return the shift and the factor of log-odds g by which truth is most likely.
+
+    Args:
+        terms: The log-odds by rarity where g is 0, where it is 1, and where it is as it is.
+        is_true: Whether the labels are right.
+    """
+    offset, *columns = terms[0], terms[1] - terms[0], terms[2] - terms[0]
     start, least = np.array([0.0, 1.0]), np.array([-np.inf, _LEAST_FACTOR])
-    shift, factor = logistic_regression(columns, is_true, start, least, offset=shifts)
+    shift, factor = logistic_regression(
+        np.column_stack(columns), is_true, start, least, offset=offset
+    )
     return rounded(shift), rounded(factor)
 
 

@@ -189,15 +189,15 @@ class Heeding:
         ]  # it is there, else nothing could have been blended
         limit = best_threshold(pairs, ENSEMBLE, curve)
         scores = blended(blend, calibrations, self.pairs, self.catalogue)
-        counts, right, wrong = (
-            self.catalogue.training_counts, self.judged.right, self.judged.wrong,
-        )  # fmt: skip
+        counts = self.catalogue.training_counts
         is_ranked = np.where(self.pairs.is_best, scores, -np.inf)
         places = np.argsort(-is_ranked, axis=1, kind="stable")[:, :FIRST]
         followed = self.judged.followed(
             np.take_along_axis(self.pairs.labels, places, axis=1),
-            probabilities_of(curve, self._at(scores, right), counts[right]),
-            probabilities_of(curve, self._at(scores, wrong), counts[wrong]),
+            *(
+                probabilities_of(curve, self._at(scores, each), counts[each])
+                for each in (self.judged.right, self.judged.wrong)
+            ),
             np.inf if limit is None else limit,
         )
         return _Trial(blend, followed, dev.values(on_dev))
