@@ -155,8 +155,7 @@ class Presenter:
     ) -> list[Prediction]:
         """Return predictions with the labels of each text, and how much of it was read."""
         asked = answered.asked
-        is_of_all = asked.calibration is not None and len(asked.calibration.counts) == 1
-        warns = is_of_all and self._scorers.is_overconfident(query.scorer)
+        warns = asked.calibration is not None and self._scorers.is_overconfident(query.scorer)
         found = []
         for own, least, extent, familiarity in zip(
             labels, answered.least,

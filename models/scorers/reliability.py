@@ -18,17 +18,6 @@ MAX_DOCUMENTS = 1
 """Training documents of a label, up to which a text-matching scorer's probability is too high."""
 CONFIDENT = 0.5
 """Where no threshold is given, the probability from which a reader takes a label to be right."""
-_MAX_WEIGHT = 0.5
-"""Of text-matching scorers in a blend, above which its probabilities are too high as well."""
-
-
-def is_overconfident(weight: float) -> bool:
-    """Return whether a scorer's probabilities are too high for labels hardly seen in training.
-
-    Args:
-        weight: Of the scorers that compare texts in its blend; 1 of such a scorer alone.
-    """
-    return weight > _MAX_WEIGHT
 
 
 def warnings_about(
@@ -40,7 +29,7 @@ def warnings_about(
     """Return the warning about an overconfident scorer's labels, if one of them calls for it.
 
     Args:
-        scorer: Who found them; `is_overconfident` of it.
+        scorer: Who found them; an overconfident one (see `ScorerSet.is_overconfident`).
         labels: Index and probability of each label of an answer.
         catalogue: All labels.
         threshold: That all of these labels have passed; None: those of at least `CONFIDENT` count.
