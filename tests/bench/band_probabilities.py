@@ -48,10 +48,6 @@ def scored(registry: Path, data: Path, split: str, most: int) -> tuple[Predictor
     is_used[spread_rows(len(is_used), most)] = True
     dataset = dataset.with_splits({split: dataset.split(split).part(is_used)})
     predictor = Predictor(read_parts(bundle), default_scorer=bundle.manifest.default_scorer)
-    is_used = np.zeros(dataset.split(split).scan().labels.shape[0], dtype=bool)
-    is_used[spread_rows(len(is_used), most)] = True
-    dataset = dataset.with_splits({split: dataset.split(split).part(is_used)})
-    predictor = Predictor(read_parts(bundle), default_scorer=bundle.manifest.default_scorer)
     truth, _ = truth_of(bundle.catalogue, dataset, dataset.split(split).scan().labels)
     collector = PairCollector(predictor, truth[:, : len(predictor.catalogue)])
     for _ in collector.watch(split_batches(predictor, dataset, split, truth.shape[0])):
