@@ -231,8 +231,12 @@ def test_the_best_labels_that_pass_a_threshold_are_found_behind_others(uneven, s
         for some, whole in zip(found, everything, strict=True):
             passing = tuple(x for x in whole.labels if (x.probability or 0) >= threshold)
             assert some.labels == passing[:k]
-    falls = [[x.probability or 0 for x in each.labels] for each in everything]
-    assert any(each != sorted(each, reverse=True) for each in falls)
+
+
+def test_such_probabilities_do_not_fall_with_the_scores(uneven):
+    for each in uneven.predict(TEXTS[:2], k=NUM_LABELS, scorer="ensemble"):
+        found = [x.probability for x in each.labels]
+        assert found != sorted(found, reverse=True)
 
 
 @pytest.mark.parametrize("options", [{"tail_dial": 0.5}, {"correction": "none"}])
