@@ -192,12 +192,14 @@ class Heeding:
         counts = self.catalogue.training_counts
         is_ranked = np.where(self.pairs.is_best, scores, -np.inf)
         places = np.argsort(-is_ranked, axis=1, kind="stable")[:, :FIRST]
+        of_right, of_wrong = (
+            probabilities_of(curve, self._at(scores, each), counts[each])
+            for each in (self.judged.right, self.judged.wrong)
+        )
         followed = self.judged.followed(
             np.take_along_axis(self.pairs.labels, places, axis=1),
-            *(
-                probabilities_of(curve, self._at(scores, each), counts[each])
-                for each in (self.judged.right, self.judged.wrong)
-            ),
+            of_right,
+            of_wrong,
             np.inf if limit is None else limit,
         )
         return _Trial(blend, followed, dev.values(on_dev))
