@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError, NotReadyError
 from longtail.models.extras import require
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.service.app import create_app
 from longtail.service.process.compute_threads import prepare_process
 from longtail.service.settings import Settings

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 
 from longtail.models.bundle.learned_from import LearnedFrom
 from longtail.models.errors import BundleCorruptError, BundleVersionError, ConfigError
-from longtail.models.files.json_text import MAX_ELEMENTS, check_elements, parse_own_json
+from longtail.models.files.durable import MAX_ELEMENTS, check_elements, parse_own_json
 from longtail.models.files.typed_json import json_forms
 from longtail.models.names import MAX_DOCUMENTS, Activation, CorrectionName, Pooling
 

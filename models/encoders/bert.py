@@ -21,7 +21,7 @@ from longtail.models.encoders.check import check_last_layer
 from longtail.models.encoders.packed_bert import last_layer
 from longtail.models.encoders.tokens import TokenBatch
 from longtail.models.encoders.types import LastLayer, Tokenizer, Transformer
-from longtail.models.files.json_text import parse_json
+from longtail.models.files.durable import parse_json
 from longtail.models.processor import sees_gpu
 
 _WEIGHTS_NAME = "model.safetensors"

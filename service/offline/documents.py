@@ -25,9 +25,8 @@ from typing import Any
 
 from longtail.models.arguments import ignore
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.files.csv_columns import AS_UTF_8, find_header, not_csv
 from longtail.models.files.outputs import check_readable_file
-from longtail.models.files.rows import check_encoding
+from longtail.models.files.rows import AS_UTF_8, check_encoding, find_header, not_csv
 from longtail.models.files.text_files import reading
 from longtail.service.schemas.batch import BatchLine
 from longtail.service.wire.lines import LineError, LineSplitter

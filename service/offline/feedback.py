@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleError, DataError, RequestError
 from longtail.models.feedback import Entry, sha256_of
-from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.files.rows import Fields, json_rows
+from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 from longtail.service.errors import FeedbackConflictError
 from longtail.service.feedback.checks import Meant, entry_of, unchecked_entry
 from longtail.service.feedback.store import FeedbackStore

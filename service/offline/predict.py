@@ -14,7 +14,7 @@ from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
 from longtail.models.files.outputs import check_output_file
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions

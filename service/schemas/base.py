@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaMode
 from pydantic_core import PydanticCustomError
 
-from longtail.models.files.validation import scalar_in_words
+from longtail.models.files.typed_json import scalar_in_words
 from longtail.models.names import AimName
 from longtail.models.options import MAX_TAIL_DIAL
 from longtail.models.results import ANSWER

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from longtail.models.errors import LongtailError
-from longtail.models.files.validation import without_text
+from longtail.models.files.typed_json import without_text
 from longtail.models.results import Prediction
 from longtail.service.schemas.base import SURROGATE, Options
 from longtail.service.schemas.batch import (

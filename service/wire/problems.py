@@ -16,7 +16,7 @@ from longtail.models.errors import (
     OverloadedError,
     RequestError,
 )
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.service.errors import (
     ChangeError,
     DeadlineError,

@@ -25,10 +25,9 @@ PARSERS = {"loads", "load", "parse_json", "parse_own_json", "read_json", "valida
            "model_validate_json", "TypeAdapter", "SchemaValidator"}  # fmt: skip
 WITH_PARSERS = {
     "models/files/typed_json.py": "the one place",
-    "models/files/json_text.py": "the parsers",
     "models/files/arrays.py": "the header of a safetensors file, of a bounded length",
     "models/bundle/manifest.py": "the digest, of a bounded number of elements",
-    "models/files/durable.py": "journals, line by line, and our own folders",
+    "models/files/durable.py": "the parsers; journals, line by line, and our own folders",
     "models/files/rows.py": "a row of a file of people, line by line",
     "models/labels/cells.py": "a cell of a table of people",
     "models/labels/files.py": "a cell of a table of people",

@@ -18,9 +18,8 @@ from jaxtyping import Bool
 from pydantic import Field
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
-from longtail.models.files.json_text import MANY_ELEMENTS
-from longtail.models.files.text_files import writing
+from longtail.models.files.durable import MANY_ELEMENTS
+from longtail.models.files.text_files import BadLine, ProblemList, list_problems, writing
 from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.ranking.top_k import NO_LABEL, Ranking

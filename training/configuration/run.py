@@ -18,7 +18,7 @@ from pydantic import (
 
 from longtail.models.bundle.warmup_texts import MAX_PROBES
 from longtail.models.errors import ConfigError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.models.kinds.registry import keeping_documents, scorer_names, without_encoder
 from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, LINEAR, Pooling
 from longtail.models.scorers.word_forms import languages_of

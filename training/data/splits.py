@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.trained_on import NO_DIGEST, digest_of
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
+from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.cells import IsLabel
 from longtail.models.scorers.character_terms import has_word

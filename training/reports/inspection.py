@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from longtail.models.files.bad_lines import BadLine, ProblemList
+from longtail.models.files.text_files import BadLine, ProblemList
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.character_terms import words_of
 from longtail.models.scorers.markup import first_markup, without_markup

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Int64
 
-from longtail.models.files.bad_lines import ProblemList, counted_lines
+from longtail.models.files.text_files import ProblemList, counted_lines
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.markup import has_markup
 from longtail.training.data.labels import delimiter_option, look_alikes, other_delimiter

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from longtail.models.errors import RequestError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 
 ControlKind: TypeAlias = Literal["choices", "taxonomy"]
 _CONTROL_TAGS = ("choices", "taxonomy")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator
 
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 
 
 class Inner(BaseModel):
