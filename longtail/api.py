@@ -44,7 +44,7 @@ def load(
     """
     from longtail.model import Model
     from longtail.models.predict.predictor import Predictor
-    from longtail.models.sharing.addresses import find_model
+    from longtail.models.sharing.transfer import find_model
 
     bundle = find_model(source, version).open()
     return Model(bundle, Predictor.of_bundle(bundle, device=device, num_threads=num_threads))

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int64
 
 from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.bundle.manifest import Manifest
-from longtail.models.bundle.warmup_texts import read_probes
+from longtail.models.bundle.trained_on import read_probes
 from longtail.models.errors import DataError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue, row_in_use

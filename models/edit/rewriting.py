@@ -15,7 +15,7 @@ from jaxtyping import Float32
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
-from longtail.models.bundle.warmup_texts import read_probes
+from longtail.models.bundle.trained_on import read_probes
 from longtail.models.errors import DataError
 from longtail.models.fitted.registry import PARTS
 from longtail.models.kinds.scorer import ScorerKind

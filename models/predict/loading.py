@@ -76,7 +76,7 @@ def load_parts(
 def take_fastest_backend(encoder: DualEncoder) -> None:
     """Let the fastest backend that answers as a transformer on the CPU does replace it."""
     from longtail.models.encoders.cpu.backend import choose_backend
-    from longtail.models.encoders.types import is_transformer
+    from longtail.models.encoders.families import is_transformer
 
     transformer = encoder.transformer
     if is_transformer(transformer):

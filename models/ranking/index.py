@@ -17,9 +17,13 @@ from longtail.models.names import IndexName
 from longtail.models.processor import sees_gpu
 from longtail.models.ranking.certified import SLACK, Scores, certified_top, product_error
 from longtail.models.ranking.device_rows import DeviceRows, Found, memory_errors
-from longtail.models.ranking.exhaustive import row_parts
-from longtail.models.ranking.inner_products import products_with_rows
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
+from longtail.models.ranking.top_k import (
+    NO_LABEL,
+    Ranking,
+    products_with_rows,
+    row_parts,
+    top_of_candidates,
+)
 
 _BLOCK_NUMBERS = 2**22  # of vectors that are turned into float64 at a time: 32 MiB
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from longtail.models.arguments import ignore
 from longtail.models.errors import LabelNotFoundError, NotReadyError
-from longtail.models.explain.label_facts import LabelDetails
+from longtail.models.explain import LabelDetails
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.options import RankingOptions
 from longtail.models.results import Prediction

@@ -14,7 +14,7 @@ from threading import Thread
 from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle, MapArrays
 from longtail.models.bundle.registry import CURRENT, Registry
-from longtail.models.bundle.warmup_texts import read_probes
+from longtail.models.bundle.trained_on import read_probes
 from longtail.models.errors import BundleNotFoundError, LongtailError
 from longtail.models.kinds.storage import mapped_bytes
 from longtail.models.parts.model_parts import gpu_bytes

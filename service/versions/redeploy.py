@@ -20,8 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from longtail.models.arguments import ignore
-from longtail.models.bundle.change_log import Author
-from longtail.models.bundle.registry import CURRENT, RegistryState
+from longtail.models.bundle.registry import CURRENT, Author, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError, LongtailError
 from longtail.models.predict.trial import WorkRunner
 from longtail.service.errors import ChangeError

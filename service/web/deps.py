@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import Message
 
-from longtail.models.bundle.change_log import Author
+from longtail.models.bundle.registry import Author
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.review import ReviewDesk
 from longtail.service.engine.self_check import SelfCheck

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longtail.models.explain.label_facts import LabelDetails
+from longtail.models.explain import LabelDetails
 from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.predict.predictor import Predictor
 from longtail.service.schemas.base import ModelReference

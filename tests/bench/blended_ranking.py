@@ -124,14 +124,14 @@ def measured(
 
     def by(most: int) -> Callable[[], Ranking]:
         def ranked() -> Ranking:
-            with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", most):
+            with mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", most):
                 return rank(sources, DialledBlend.of(blend, 0.0), K, num_labels)
 
         return ranked
 
     def own(parts: Sources) -> Callable[[], Ranking]:
         def ranked() -> Ranking:
-            with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+            with mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0):
                 return rank([parts], SUM, K, num_labels)
 
         return ranked

@@ -28,9 +28,9 @@ from sklearn.linear_model import LogisticRegression
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.families import VectorHead
 from longtail.models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import tokenize_texts
-from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.names import ENSEMBLE
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking

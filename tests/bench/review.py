@@ -32,7 +32,7 @@ import typer
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import publish_texts
-from longtail.models.review.fitted import MODEL, REVIEW_NAME, REVIEWER, review_to_json
+from longtail.models.review.reviewer import MODEL, REVIEW_NAME, REVIEWER, review_to_json
 from longtail.training.assessment.reviewed import Reviewed, find_review
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.reviews import fit_review, held_out_gain

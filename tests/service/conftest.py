@@ -23,9 +23,9 @@ from fastapi.testclient import TestClient
 from longtail.models.bundle.bundle import Bundle, write_bundle
 from longtail.models.bundle.manifest import EncoderInfo, Manifest
 from longtail.models.bundle.registry import Registry
-from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from longtail.models.bundle.trained_on import PROBES_NAME, probes_to_jsonl
 from longtail.models.errors import RequestError
-from longtail.models.explain.label_facts import LabelDetails
+from longtail.models.explain import LabelDetails
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector

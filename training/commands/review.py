@@ -83,8 +83,8 @@ def review(
         _check_training(reviewer, Path(address), registry)
     from longtail.models.bundle.registry import Registry
     from longtail.models.edit.rewriting import publish_texts
-    from longtail.models.review.fitted import REVIEW_NAME, review_to_json
     from longtail.models.review.registry import open_reviewer
+    from longtail.models.review.reviewer import REVIEW_NAME, review_to_json
     from longtail.training.assessment.reviewed import find_review
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver

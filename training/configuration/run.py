@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from longtail.models.bundle.warmup_texts import MAX_PROBES
+from longtail.models.bundle.trained_on import MAX_PROBES
 from longtail.models.errors import ConfigError
 from longtail.models.files.typed_json import problem_in_words
 from longtail.models.kinds.registry import keeping_documents, scorer_names, without_encoder

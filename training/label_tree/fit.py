@@ -17,8 +17,7 @@ from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
 from longtail.models.errors import ConfigError
-from longtail.models.label_tree.arrays import depth_of
-from longtail.models.label_tree.tree import LabelTree, check_finite, project
+from longtail.models.label_tree.tree import LabelTree, check_finite, depth_of, project
 from longtail.training.label_tree.levels import GrownTree, grow_tree
 from longtail.training.runtime.progress import progress_bar
 

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
 from longtail.models.arguments import ignore
-from longtail.models.label_tree.arrays import depth_of, one_sided_biases
+from longtail.models.label_tree.tree import depth_of, one_sided_biases
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.label_tree.splits import NodeBlock, split_nodes
 

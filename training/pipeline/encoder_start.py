@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, TokenizersBackend
 
 from longtail.models.encoders.check import check_pooling, is_causal, reason_of
 from longtail.models.encoders.dual_encoder import DualEncoder
+from longtail.models.encoders.families import VectorHead
 from longtail.models.encoders.pretrained import (
     MULTILINGUAL_ID,
     PACKAGED,
@@ -30,7 +31,6 @@ from longtail.models.encoders.sentence_modules import (
     read_sentence_modules,
 )
 from longtail.models.encoders.tokens import Prefixes
-from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.errors import ConfigError, LongtailError
 from longtail.models.names import Pooling
 from longtail.training.configuration.run import TrainingConfig

@@ -20,8 +20,7 @@ from longtail.training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from longtail.models.bundle.learned_from import LearnedFrom
-    from longtail.models.bundle.manifest import Manifest
+    from longtail.models.bundle.manifest import LearnedFrom, Manifest
 
 MANY_UNKNOWN_WORDS = 0.1
 """A rule of thumb: from this share on, the command advises a full training."""

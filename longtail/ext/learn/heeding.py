@@ -20,8 +20,7 @@ from scipy.sparse import csr_array, vstack
 
 from longtail.ext.learn.documents import matrix_of
 from longtail.ext.learn.judged import FIRST, JudgedTexts, is_among
-from longtail.models.bundle.learned_from import Followed
-from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.bundle.manifest import Calibration, Followed, RarityBlend
 from longtail.models.kinds.registry import KINDS, without_encoder
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.names import ENSEMBLE

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from longtail.models.encoders.cpu.torch_internals import can_pack
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
-from longtail.models.encoders.families import num_positions
-from longtail.models.encoders.types import Transformer
+from longtail.models.encoders.families import Transformer, num_positions
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from transformers import AutoModel, BertConfig, DistilBertConfig, PreTrainedModel, RobertaConfig
 
+from longtail.models.encoders.bert import can_pack, first_states, last_layer
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer
 from longtail.models.encoders.tokens import TokenBatch
 from longtail.training.neural.layers import checkpoint_gradients
 

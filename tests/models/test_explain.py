@@ -5,9 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from longtail.models.explain.label_facts import NUM_NEAREST
-from longtail.models.explain.neighbours import VectorNeighbours
-from longtail.models.explain.spans import spans_of
+from longtail.models.explain import NUM_NEAREST, VectorNeighbours, spans_of
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.calibration import IDENTITY
@@ -119,7 +117,7 @@ def brute_force(cosines: np.ndarray, label: int, k: int) -> list[int]:
 
 @pytest.mark.parametrize("k", [3, 30, 40])
 def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
-    monkeypatch.setattr("longtail.models.explain.neighbours.MAX_PRODUCTS", 64)
+    monkeypatch.setattr("longtail.models.explain.MAX_PRODUCTS", 64)
     rng = np.random.default_rng(0)
     vectors = rng.integers(-1, 2, (30, 2)).astype(np.float32)  # many are equal, some are zero
     lengths = np.linalg.norm(vectors, axis=1)
