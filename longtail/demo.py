@@ -35,7 +35,7 @@ from longtail.training.assessment.summary import Summary
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.pipeline.train import Run, train
-from longtail.training.runtime.progress import progress_shown
+from longtail.training.runtime.run_log import progress_shown
 
 DEMO_DATA = Path(training.__path__[0]) / "demo_data"
 _SECONDS = 120.0

@@ -1,8 +1,7 @@
 """Why a text got a label: keywords, labels like it, and what the text's tokens add to its score.
 
-A cosine depends on its two labels alone, to the bit.
-
-The contributions, with the rest and the bias, add up to the score.
+A cosine of two labels depends on no other label, to the bit. The contributions of a text's tokens,
+with the rest and the bias, add up to the score.
 """
 
 from __future__ import annotations

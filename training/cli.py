@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.training.commands.compare import compare
-from longtail.training.commands.corpus_options import with_corpus_options
-from longtail.training.commands.describe import describe
-from longtail.training.commands.evaluate import evaluate
-from longtail.training.commands.inspect_corpus import inspect_corpus
-from longtail.training.commands.logs import configure_logging
-from longtail.training.commands.report import report
+from longtail.training.commands.corpus_options import configure_logging, with_corpus_options
+from longtail.training.commands.describe import describe, inspect_corpus
+from longtail.training.commands.evaluate import compare, evaluate, report
 from longtail.training.commands.review import review
 from longtail.training.commands.threshold import threshold
 from longtail.training.commands.vocabulary import vocabulary_app
@@ -96,7 +92,7 @@ def train(
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as train_run
     from longtail.training.reports.training_cost import forecast
-    from longtail.training.runtime.claims import RUN_NAME
+    from longtail.training.runtime.kept import RUN_NAME
     from longtail.training.runtime.ray import checked_engine
 
     settings = _settings(config, seed, without_encoder=without_encoder)

@@ -4,6 +4,9 @@ A text is recorded as a digest: BLAKE2b, of 8 bytes, of its UTF-8 bytes with whi
 Whoever has a text can tell whether the model was trained on it, and who tries many finds texts that
 can be guessed: titles, names, numbers. So ids of documents are not recorded; bundles of earlier
 releases have digests of them, by which edited texts are recognised, too.
+
+`read_probes` reads the warm-up texts of a bundle: a service tries a model on them before it lets it
+answer.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """BERT's encoder and tokenizer as a bundle has them, without Transformers, whose import takes 3 s.
 
-Only for inference on CPUs. Where an encoder is of another architecture or its files hold other
+They are for inference on CPUs. Where an encoder is of another architecture or its files hold other
 weights, Transformers reads it (`longtail.models.encoders.pretrained`).
 
-The tokens of a batch stand one after the other, and only attention sees them text by text. For a
-document's vector, which is made of its first token ([CLS], DEPL Eq. 1), what comes after attention
-in the last layer is computed for first tokens alone: a seventh of all products with six layers.
-It has the transformer's own weights, dropout and gradients; other draws of dropout, and other last
-bits, are all that differs. Services compute by `longtail.models.encoders.cpu.unpadded`, which is
-faster and has no gradients.
+`last_layer` has gradients and no padding: the tokens of a batch stand one after the other, and only
+attention sees them text by text. For a document's vector, which is made of its first token ([CLS],
+DEPL Eq. 1), all that follows attention in the last layer is computed for first tokens alone: a
+seventh of all products with six layers. It has the transformer's own weights, dropout and
+gradients; only the draws of dropout and the last bits differ. Services compute by
+`longtail.models.encoders.cpu.unpadded`, which is faster and has no gradients.
 """
 
 from __future__ import annotations

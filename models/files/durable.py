@@ -1,4 +1,4 @@
-"""Files that survive a power cut: JSON, lines, and journals that only grow; JSON as text.
+"""Files that survive a power cut: JSON, lines, and journals that only grow.
 
 Files that hold texts of documents are private: 0600, in folders of 0700 where we make the folder.
 All others have the permissions that the umask gives.

@@ -1,4 +1,4 @@
-"""Text files, plain or gzip-compressed, UTF-8 or UTF-16: read line by line; their bad lines."""
+"""Text files, plain or gzip-compressed, UTF-8 or UTF-16, read line by line; lists of bad lines."""
 
 from __future__ import annotations
 

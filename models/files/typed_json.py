@@ -1,4 +1,4 @@
-"""JSON of our own types, strictly read; what pydantic found wrong, in words."""
+"""JSON of our own types, strictly read; the errors of pydantic in words."""
 
 from __future__ import annotations
 

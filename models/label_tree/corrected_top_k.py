@@ -5,12 +5,11 @@ certified after it has scored few labels; or, of few labels and on a GPU, one so
 of them: by two float32 products and a sum of log-probabilities level by level, which propose, and
 float64, which decides. The labels and scores are the same, to the bit.
 
-For proposals alone: one product scores all nodes, and doubling the level's log-probabilities is the
-sum along all paths. The bound is absolute, in nats; longtail.models.ranking.certified decides.
+`TreeSource` finds labels in falling order of log p_n by a best-first search of each document with a
+heap, on a CPU (`longtail.models.label_tree.kernels`).
 
-The search is a `Source` of `longtail.models.ranking.top_k`: the tree's side of scores corrected by
-log p_n (Bamler & Mandt 2020, Eq. 5). `longtail.models.label_tree.kernels` searches for each
-document with a heap, on a CPU; on a GPU all labels are scored instead.
+`NearLogProbs` proposes: one product scores all nodes, and doubling the level's log-probabilities is
+the sum along all paths. Its bound is absolute, in nats.
 """
 
 from __future__ import annotations

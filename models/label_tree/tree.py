@@ -119,7 +119,8 @@ class LabelTree:
 
     log p_n is computed in float64 from float32 features and weights, with additions in an order
     that does not depend on the batch, and rounded to float32 once: `log_prob`, `log_probs` and
-    `corrected_top_k.py` give a label of a document the same number, to the bit, on one device. On a CPU compiled loops compute it, elsewhere PyTorch.
+    `corrected_top_k.py` give a label of a document the same number, to the bit, on one device.
+    On a CPU compiled loops compute it, elsewhere PyTorch.
 
     Attributes:
         mean: Subtracted from document vectors before the projection.

@@ -4,8 +4,9 @@ The same code runs on a CPU and on a GPU, where all but the k best of each query
 m > k candidates is enough for a query when its k-th exact score is above the m-th proposal by more
 than rounding can explain; else m grows fourfold.
 
-As in `native/ranking.c`: products of float32 numbers are exact in float64, eight sums go side by
-side, then come together in pairs, and what is left of a row is added last.
+`products_on_device` gives the inner products of `top_k.py`, to the bit: products of float32 numbers
+are exact in float64, eight sums go side by side, then come together in pairs, and the rest of a row
+is added last, as in `native/ranking.c`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Label vectors on one device, and the two ways to propose rows: PyTorch's product, or FAISS.
+"""Label vectors on one device, and three ways to propose rows: PyTorch, FAISS, whole numbers.
 
-Both read the same rows where they lie; whichever is faster on them is taken, as both are exact once
-float64 has decided. FAISS's search is that of its flat index, by one thread at a time: its GPU
-classes are not safe for concurrent use, and a failed CUDA call inside FAISS ends the process.
+All read the same rows; whichever is faster on them is taken, as all are exact once float64 has
+decided. FAISS's search is that of its flat index, by one thread at a time: its GPU classes are not
+safe for concurrent use, and a failed CUDA call inside FAISS ends the process.
 
 A processor multiplies whole numbers of 16 bits twice as fast as float32 and reads them in half the
-time. Their sums are exact, so a product is off only by what its vectors were rounded by.
+time (`whole.c`). Their sums are exact, so a product's error is that of rounding its vectors.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ sum of sources; `longtail.models.ranking.threshold_algorithm` ranks by one score
 combined.
 Everywhere: higher scores first, and of equal scores the smaller label index first.
 
-Each is summed by itself and always in the same order, so it is the same number whoever else is
-asked for, where a matrix product's rounding depends on its shape.
+Inner products are summed one by one, in float64 and in one order, so each is the same number
+whatever else is computed, where a matrix product's rounding depends on its shape.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Reviewers behind HTTP: what all of them do, and `/rerank` of Text Embeddings Inference.
+"""Reviewers behind HTTP: `/rerank` of Text Embeddings Inference, and an OpenAI-compatible chat.
 
-The score is log P(yes) - log P(no), by the log-probabilities of the first token of the answer.
-llama.cpp, vLLM, Ollama and hosted services have this route.
+A chat is asked whether a label fits, yes or no; the score is log P(yes) - log P(no), by the
+log-probabilities of the first token of the answer. llama.cpp, vLLM, Ollama and hosted services have
+this route.
 """
 
 from __future__ import annotations

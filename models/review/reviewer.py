@@ -1,5 +1,6 @@
-"""Reviewers: what scores the candidates of a text from outside of the model.
+"""Reviewers: they score the candidates of a text from outside of the model.
 
+A fitted review says how much these scores count, by the rarity of the label;
 `longtail.training.calibration.reviews` fits it.
 """
 

@@ -1,7 +1,10 @@
 """Bundles on their way: `push` sends one with its card, `pull` fetches one and verifies every byte.
 
-What comes from elsewhere is trusted in nothing: the manifest has its own digest, its names may not
-leave the folder, each file must have its size and sha256, and only safetensors and JSON are read.
+Nothing from elsewhere is trusted: the manifest has its own digest, its names may not leave the
+folder, each file must have its size and sha256, and only safetensors and JSON are read.
+
+`find_model` finds a model by its address: a folder of this machine, or a URI, whose bundle is
+copied here first.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from longtail.models.ranking.threshold_algorithm import SUM, Sources, rank
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.blending import Blend, DialledBlend, MeanBlend
 from longtail.training.data.dataset import open_dataset
-from longtail.training.evaluation.tables import markdown_table
+from longtail.training.evaluation.record import markdown_table
 
 DIM = 384
 NUM_QUERIES = 64

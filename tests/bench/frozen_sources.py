@@ -48,7 +48,7 @@ from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.overlap import with_splits_apart
 from longtail.training.evaluation.metrics import document_values_at, join_truth, ndcg_at
 from longtail.training.neural.document_vectors import inference_copy
-from longtail.training.runtime.machine import find_machine
+from longtail.training.runtime.distributed import find_machine
 
 NUM_NEIGHBOURS, TEMPERATURE, NUM_LISTED = 40, 1 / 12, 64
 TEMPERATURES = (1 / 6, TEMPERATURE, 1 / 20, 1 / 30)

@@ -38,8 +38,7 @@ from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.reviews import fit_review, held_out_gain
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.data.dataset import Dataset
-from longtail.training.evaluation.record import deliver
-from longtail.training.evaluation.tables import markdown_table
+from longtail.training.evaluation.record import deliver, markdown_table
 from longtail.training.formats.options import RECOGNISED
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 from tests.bench.served_process import served

@@ -28,7 +28,7 @@ from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.memory.vectors import ByteVectors, Clusters
 from longtail.training.memory.vectors import EXACT_UP_TO, clustered
 from longtail.training.neural.document_vectors import inference_copy
-from longtail.training.runtime.machine import find_machine
+from longtail.training.runtime.distributed import find_machine
 
 _NUM_NEIGHBOURS, _PART = 40, 2**16
 _WORDS = "the duties on imports of olive oil from a member state and their payment "

@@ -33,7 +33,7 @@ from longtail.training.data.dataset import Dataset
 from longtail.training.data.splits import Split
 from longtail.training.evaluation.by_frequency import Evaluation, evaluate
 from longtail.training.evaluation.metrics import join_truth
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.run_log import progress_bar
 
 LEAST_DOCUMENTS = 50
 _MOST_FAILED = 0.1

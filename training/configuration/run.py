@@ -23,10 +23,10 @@ from longtail.models.kinds.registry import keeping_documents, scorer_names, with
 from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, LINEAR, Pooling
 from longtail.models.scorers.word_forms import languages_of
 from longtail.training.configuration.learning import Section
-from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.sections import (
     ClassifierConfig,
     DescriptionConfig,
+    LinearConfig,
     RetrievalConfig,
     SparseConfig,
 )

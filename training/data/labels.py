@@ -20,7 +20,7 @@ from longtail.training.data.files import CorpusFiles, either
 from longtail.training.formats.documents import read_documents
 from longtail.training.formats.forms import EXTREME_CLASSIFICATION
 from longtail.training.formats.raw import DocumentSource, RawDocument
-from longtail.training.runtime.progress import counted
+from longtail.training.runtime.run_log import counted
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from longtail.models.scorers.character_terms import has_word
 from longtail.training.formats.csr_builder import SparseRows
 from longtail.training.formats.documents import read_documents, recognised
 from longtail.training.formats.raw import DocumentSource, RawDocument
-from longtail.training.runtime.progress import counted
+from longtail.training.runtime.run_log import counted
 
 logger = logging.getLogger(__name__)
 

@@ -40,7 +40,7 @@ from longtail.training.estimators.targets import (
     truth_for,
 )
 from longtail.training.pipeline.train import Run, train
-from longtail.training.runtime.progress import progress_shown
+from longtail.training.runtime.run_log import progress_shown
 
 _FALLBACK_THRESHOLD = 0.5
 _MORE_LABELS = 4

@@ -28,7 +28,7 @@ from longtail.training.evaluation.metrics import (
     r_precision_at,
     recall_at,
 )
-from longtail.training.evaluation.tables import NOT_MEASURED, Cells, Table, markdown_table
+from longtail.training.evaluation.record import NOT_MEASURED, Cells, Table, markdown_table
 
 FREQUENCY_BINS: Mapping[str, tuple[int, int | None]] = {
     "0": (0, 0),

@@ -47,33 +47,34 @@ from longtail.training.learning.distributions import (
     log_frequencies,
 )
 from longtail.training.learning.document_distributions import (
-    HardNegatives,
-    TreeNegatives,
-    TreeSampler,
-)
-from longtail.training.learning.margin_losses import (
-    exponential,
-    hinge,
-    logistic_base_2,
-    ramp,
-    squared_hinge,
-)
-from longtail.training.learning.model_distributions import (
     ClusterNegatives,
+    HardNegatives,
     LabelWeights,
     RefreshedClusters,
     SoftmaxNegatives,
+    TreeNegatives,
+    TreeSampler,
 )
-from longtail.training.learning.ordered_losses import OrderedLoss, mining_weights
-from longtail.training.learning.pair_losses import DECOUPLED_LOSSES, PairLoss, softmax_loss
-from longtail.training.learning.sampling import Distribution, Negatives, Pairs
-from longtail.training.learning.subset_losses import (
+from longtail.training.learning.losses import (
+    DECOUPLED_LOSSES,
+    OrderedLoss,
+    PairLoss,
     SubsetLoss,
     decoupled_softmax_loss,
     depl_loss,
+    exponential,
+    hinge,
+    logistic_base_2,
+    mining_weights,
+    ramp,
     soft_top_k_loss,
+    softmax_loss,
+    squared_hinge,
 )
-from longtail.training.learning.weights import (
+from longtail.training.learning.sampling import (
+    Distribution,
+    Negatives,
+    Pairs,
     TargetMargin,
     Weight,
     adaptive,

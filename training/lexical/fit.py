@@ -29,7 +29,7 @@ from longtail.models.names import NAMES
 from longtail.models.ranking.top_k import in_row_parts
 from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.word_counts import count_words, words_of
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
 

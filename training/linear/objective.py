@@ -19,8 +19,7 @@ from longtail.training.learning.document_distributions import (
     TreeSampler,
 )
 from longtail.training.learning.objectives import PairObjective, SamplerInputs, make_objective
-from longtail.training.learning.pairs import label_counts
-from longtail.training.learning.sampling import Negatives, Pairs
+from longtail.training.learning.sampling import Negatives, Pairs, label_counts
 
 
 def make_pair_objective(

@@ -29,12 +29,10 @@ from torch.nn.functional import pad
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.scorers.linear import LinearModel
 from longtail.training.learning.objectives import Objective
-from longtail.training.learning.pairs import Exclude, make_pairs, pairs_at
-from longtail.training.learning.sampling import step_generator
+from longtail.training.learning.sampling import Exclude, make_pairs, pairs_at, step_generator
 from longtail.training.linear.adagrad import AdagradRows
 from longtail.training.runtime.checkpoints import newest_checkpoint, save_states
-from longtail.training.runtime.progress import progress_bar
-from longtail.training.runtime.run_log import ProgressLog
+from longtail.training.runtime.run_log import ProgressLog, progress_bar
 
 _STATE_NAME = "linear.safetensors"
 _CHECKPOINT_EVERY_S = 60.0

@@ -25,9 +25,8 @@ from longtail.training.evaluation.by_frequency import ALL_LABELS
 from longtail.training.pipeline.dev_split import CHOICE_METRICS
 from longtail.training.pipeline.fittings import FITTINGS
 from longtail.training.pipeline.train import Run, check_run, train, with_dev_split
-from longtail.training.runtime.claims import claim, folder_of_run
-from longtail.training.runtime.progress import OutOfTimeError, until
-from longtail.training.runtime.run_log import read_stage_costs
+from longtail.training.runtime.kept import claim, folder_of_run
+from longtail.training.runtime.run_log import OutOfTimeError, read_stage_costs, until
 
 if TYPE_CHECKING:
     from longtail.training.pipeline.dense_costs import DenseCosts

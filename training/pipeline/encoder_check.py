@@ -27,7 +27,7 @@ from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
 from longtail.models.errors import ConfigError
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.languages import LanguageCount, function_words, name_of
-from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.distributed import Machine
 
 logger = logging.getLogger(__name__)
 

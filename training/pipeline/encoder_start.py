@@ -34,7 +34,7 @@ from longtail.models.encoders.tokens import Prefixes
 from longtail.models.errors import ConfigError, LongtailError
 from longtail.models.names import Pooling
 from longtail.training.configuration.run import TrainingConfig
-from longtail.training.runtime.machine import forked_random
+from longtail.training.runtime.distributed import forked_random
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,7 @@ from longtail.training.pipeline.encoder_free import (
     with_markup_decided,
 )
 from longtail.training.pipeline.fittings import with_scorer_settings
-from longtail.training.runtime.claims import RUN_NAME, claim, folder_of_run
+from longtail.training.runtime.kept import RUN_NAME, claim, folder_of_run
 from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.word_rule import read_excluded_words

@@ -24,7 +24,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import keyword_part
 from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.run_log import progress_bar
 from longtail.training.sparse.descriptions import positive_weights
 
 if TYPE_CHECKING:

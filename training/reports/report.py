@@ -25,12 +25,11 @@ from longtail.training.assessment.assess import Assessment
 from longtail.training.assessment.per_label import label_cells, measure_labels
 from longtail.training.assessment.summary import Summary
 from longtail.training.calibration.reliability import draw_reliability
-from longtail.training.evaluation.figures import can_draw, new_figure, png_of
-from longtail.training.evaluation.hierarchical import hierarchical_table
-from longtail.training.evaluation.plots import draw_by_frequency
-from longtail.training.evaluation.tables import Table
+from longtail.training.evaluation.metrics import hierarchical_table
+from longtail.training.evaluation.plots import can_draw, draw_by_frequency, new_figure, png_of
+from longtail.training.evaluation.record import Table
 from longtail.training.reports import html
-from longtail.training.runtime.claims import RUN_NAME
+from longtail.training.runtime.kept import RUN_NAME
 from longtail.training.runtime.run_log import (
     ProgressPoint,
     StageCost,

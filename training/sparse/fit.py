@@ -19,8 +19,8 @@ from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.runtime.kept import save_arrays
-from longtail.training.runtime.progress import progress_bar
 from longtail.training.runtime.ray import LOCAL, Executor
+from longtail.training.runtime.run_log import progress_bar
 from longtail.training.sparse.svm import FittedLabels, SvmProblem, joined
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from longtail.ext.promotion.paired import PairedTest
-from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
+from longtail.training.evaluation.record import NOT_MEASURED, markdown_table
 
 
 @dataclass(frozen=True, slots=True)
