@@ -29,7 +29,7 @@ from longtail.models.platform import peak_memory_bytes
 from longtail.models.results import ScoredLabel
 from longtail.service.client.calls import NEVER, ClientError
 from longtail.service.client.client import Client
-from longtail.service.process.address import check_address
+from longtail.service.commands.serve import check_address
 from longtail.training.assessment.assess import Assessment, assess_bundle
 from longtail.training.assessment.summary import Summary
 from longtail.training.configuration.run import TrainingConfig, read_config

@@ -27,9 +27,9 @@ from longtail.models.errors import ConfigError, NotReadyError
 from longtail.models.extras import require
 from longtail.models.files.typed_json import problem_in_words
 from longtail.service.app import create_app
+from longtail.service.http.deps import Service
 from longtail.service.process.compute_threads import prepare_process
 from longtail.service.settings import Settings
-from longtail.service.web.deps import Service
 
 NAME = "longtail"
 _LOOK_S = 0.05

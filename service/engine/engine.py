@@ -25,10 +25,15 @@ from longtail.models.interface.languages import check_language, in_language
 from longtail.models.options import RankingOptions
 from longtail.models.results import Prediction
 from longtail.service.engine.admission import Admission, Priority, estimate_tokens
-from longtail.service.engine.batching import WorkQueue
-from longtail.service.engine.jobs import EXPLANATION_TOKENS, Job, Seconds, extra_tokens, untokenised
-from longtail.service.engine.label_sets import LabelSets
-from longtail.service.engine.queries import Limits, Query, check_query, options_for
+from longtail.service.engine.batching import (
+    EXPLANATION_TOKENS,
+    Job,
+    Seconds,
+    WorkQueue,
+    extra_tokens,
+    untokenised,
+)
+from longtail.service.engine.queries import LabelSets, Limits, Query, check_query, options_for
 from longtail.service.engine.worker import (
     GpuWatch,
     Hooks,

@@ -18,8 +18,15 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.processor import gpu_problem
 from longtail.models.results import Prediction
-from longtail.service.engine.batching import BATCH_COST, WorkQueue
-from longtail.service.engine.jobs import Item, Job, ThreadCall, extra_tokens, jobs_of
+from longtail.service.engine.batching import (
+    BATCH_COST,
+    Item,
+    Job,
+    ThreadCall,
+    WorkQueue,
+    extra_tokens,
+    jobs_of,
+)
 from longtail.service.telemetry.metrics import Telemetry
 
 logger = logging.getLogger(__name__)

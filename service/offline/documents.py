@@ -28,7 +28,7 @@ from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import AS_UTF_8, check_encoding, find_header, not_csv
 from longtail.models.files.text_files import reading
-from longtail.service.schemas.batch import BatchLine
+from longtail.service.schemas.predict import BatchLine
 from longtail.service.wire.lines import LineError, LineSplitter
 from longtail.service.wire.problems import INVALID
 

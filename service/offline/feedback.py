@@ -17,8 +17,8 @@ from longtail.models.files.durable import write_lines_durably
 from longtail.models.files.rows import Fields, json_rows
 from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 from longtail.service.errors import FeedbackConflictError
-from longtail.service.feedback.checks import Meant, entry_of, unchecked_entry
 from longtail.service.feedback.store import FeedbackStore
+from longtail.service.feedback.writer import Meant, entry_of, unchecked_entry
 from longtail.service.schemas.base import SURROGATE
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.wire.problems import describe_invalid

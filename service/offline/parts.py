@@ -34,8 +34,8 @@ from longtail.models.files.outputs import check_output_file
 from longtail.models.interface.arrow import ArrowPredictor
 from longtail.models.ray_runtime import start_ray
 from longtail.models.sharing.places import reaching
-from longtail.service.offline.unfinished import differences
-from longtail.service.wire.tally import Tally
+from longtail.service.offline.tables import differences
+from longtail.service.wire.lines import Tally
 
 MANIFEST = "_manifest.jsonl"
 RECORDS = "_parts"

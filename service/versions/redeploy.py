@@ -24,17 +24,20 @@ from longtail.models.bundle.registry import CURRENT, Author, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError, LongtailError
 from longtail.models.predict.trial import WorkRunner
 from longtail.service.errors import ChangeError
-from longtail.service.process.memory import collect_cycles, return_free_memory
-from longtail.service.process.priority import lower_priority
-from longtail.service.telemetry.model_metrics import ModelMetrics
+from longtail.service.process.compute_threads import (
+    collect_cycles,
+    lower_priority,
+    return_free_memory,
+)
+from longtail.service.telemetry.metrics import ModelMetrics
 from longtail.service.versions.changes import (
     Change,
     DrainingModel,
     ExponentialBackoff,
+    LoaderThread,
     Policy,
     State,
 )
-from longtail.service.versions.loader_thread import LoaderThread
 from longtail.service.versions.loading import ModelLoader, public_message
 from longtail.service.versions.serving import Canary, ModelManager, ServedModel, Serving
 from longtail.service.versions.sources import RegistrySource

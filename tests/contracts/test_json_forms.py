@@ -37,7 +37,7 @@ WITH_PARSERS = {
     "models/review/cross_encoder.py": "a folder of the operator's own",
     "models/parts/audit.py": "files of a bundle that was loaded",
     "models/sharing/card.py": "an evaluation of this machine",
-    "service/engine/label_sets.py": "files of a bounded size; the first wrong element is refused",
+    "service/engine/queries.py": "files of a bounded size; the first wrong element is refused",
     "training/calibration/ensemble.py": "",
 }
 """Modules below `models`, and others that read what is shared, which parse JSON by themselves."""
@@ -68,7 +68,7 @@ FORMS = forms()
 
 
 def test_all_other_json_of_models_is_read_by_modules_that_are_listed():
-    paths = [*(ROOT / "models").rglob("*.py"), ROOT / "service/engine/label_sets.py"]
+    paths = [*(ROOT / "models").rglob("*.py"), ROOT / "service/engine/queries.py"]
     found = {
         str(path.relative_to(ROOT))
         for path in paths

@@ -46,9 +46,9 @@ from longtail.models.results import (
     with_explanations,
 )
 from longtail.service.app import create_app
+from longtail.service.http.api_keys import make_key
 from longtail.service.server import uvicorn_options
 from longtail.service.settings import Settings
-from longtail.service.web.api_keys import make_key
 
 NUM_LABELS = 8
 EXPLANATION = LabelExplanation(

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from longtail.service.engine.queries import Query
+from longtail.service.http.drift_metrics import DriftMetrics
 from longtail.service.schemas.base import Options
-from longtail.service.web.drift_metrics import DriftMetrics
 
 ASKED = Query(("a text",))
 

@@ -5,9 +5,9 @@ import logging
 import httpx
 import pytest
 
-from longtail.service.middleware import front
-from longtail.service.middleware.security import client_of
-from longtail.service.web.api_keys import KeyRing, make_key
+from longtail.service.http import front
+from longtail.service.http.api_keys import KeyRing, make_key
+from longtail.service.http.security import client_of
 
 ADMIN_ROUTES = [
     ("POST", "/v1/admin/models/1/load"),

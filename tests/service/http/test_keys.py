@@ -6,7 +6,7 @@ import hmac
 import pytest
 
 from longtail.models.errors import ConfigError
-from longtail.service.web.api_keys import KeyRing, make_key
+from longtail.service.http.api_keys import KeyRing, make_key
 
 
 def test_a_made_key_is_let_in_by_its_entry_alone():

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from longtail.service.middleware import load_shedding
+from longtail.service.http import limits
 from longtail.service.wire.problems import problem_of
 
 JSON = {"content-type": "application/json"}
@@ -50,7 +50,7 @@ def test_whatever_asks_for_work_is_refused_unread(full, path):
     assert problem.pop("error", problem["detail"]) == problem["detail"]
     assert ("error" in answer.json()) == path.startswith("/v2")
     assert problem == problem_of(
-        load_shedding.OVERLOADED,
+        limits.OVERLOADED,
         "10 tokens of text are waiting, and 10 may; ask again later",
         instance=path,
     ).model_dump(exclude_none=True)

@@ -12,13 +12,12 @@ from longtail.ext.annif.schemas import DocumentBatch, LearningBatch
 from longtail.ext.label_studio.schemas import AnnotationsEvent, TasksRequest
 from longtail.ext.open_inference.tensors import InferRequest
 from longtail.service.app import create_app
+from longtail.service.http import json_body
+from longtail.service.http.json_body import parse_json_body
 from longtail.service.schemas.feedback import FeedbackRequest
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.settings import Settings
-from longtail.service.web import json_body
-from longtail.service.web.json_body import parse_json_body
-from longtail.service.wire.json_text import MAX_ELEMENTS, check_elements
-from longtail.service.wire.lines import LineError, parse_line
+from longtail.service.wire.lines import MAX_ELEMENTS, LineError, check_elements, parse_line
 from longtail.service.wire.problems import KindError
 
 MANY = b",".join([b"1"] * 700_000)

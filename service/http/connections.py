@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from longtail.service.web.problem_handlers import HTTP_KINDS, problem_body
+from longtail.service.http.problem_handlers import HTTP_KINDS, problem_body
 from longtail.service.wire.problems import MEDIA_TYPE, Kind
 
 MAX_HEAD_BYTES = 2**16
@@ -37,7 +37,7 @@ class LimitedProtocol(HttpToolsProtocol):
     The head of a request, what is left of a body after its answer, and the pause between requests
     end by closing the connection; an answer that is not read in time ends by aborting it, as a
     closed connection would wait for its client. Bodies that the application reads have limits there
-    (`longtail.service.middleware.body_limits`, `longtail.service.routes.batch_stream`).
+    (`longtail.service.http.limits`, `longtail.service.routes.batch`).
 
     What is not HTTP, or begins with too large a head, is answered with a problem document.
     """

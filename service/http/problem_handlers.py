@@ -18,15 +18,16 @@ from starlette.types import Scope
 
 from longtail.models.errors import LongtailError
 from longtail.service.errors import QueueFullError
-from longtail.service.schemas.problem import Problem, ProblemDetail
-from longtail.service.web.deps import service_of
-from longtail.service.web.scopes import path_of, rules_of
+from longtail.service.http.deps import service_of
+from longtail.service.http.scopes import path_of, rules_of
+from longtail.service.schemas.base import Problem, ProblemDetail
 from longtail.service.wire.problems import (
     INTERNAL,
     INVALID,
     MALFORMED,
     MEDIA_TYPE,
     TYPE_PREFIX,
+    Inflater,
     Kind,
     describe_invalid,
     kind_of,
@@ -189,3 +190,29 @@ def set_media_types(document: dict[str, Any]) -> dict[str, Any]:
                 if status[0] in "45":
                     response["content"] = content
     return document
+
+
+ENCODINGS = ("identity", "gzip", "deflate")
+
+
+def inflater_for(encoding: str) -> Inflater | None:
+    """Return what unpacks a body of this Content-Encoding; None where it is "identity".
+
+    Raises:
+        BodyError: It is packed in a way that is not read.
+    """
+    encoding = encoding.strip().lower()
+    if encoding not in ENCODINGS:
+        known = ", ".join(ENCODINGS)
+        detail = f"The body's Content-Encoding is {encoding[:40]!r}; expected one of {known}"
+        raise BodyError(415, detail, {"Accept-Encoding": known})
+    return None if encoding == "identity" else Inflater()
+
+
+def accepts_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header asks for gzip."""
+    for choice in accepted.lower().split(","):
+        name, _, weight = choice.partition(";")
+        if name.strip() in {"gzip", "*"}:
+            return weight.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False

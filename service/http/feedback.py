@@ -16,15 +16,13 @@ from longtail.models.errors import RequestError
 from longtail.models.feedback import Entry
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.service.errors import DeadlineError, FeedbackStoreError
-from longtail.service.feedback.checks import Meant, entry_of
-from longtail.service.feedback.entries import Receipt, Record
-from longtail.service.feedback.store import FeedbackStore
-from longtail.service.feedback.writer import FeedbackWriter
+from longtail.service.feedback.store import FeedbackStore, Receipt, Record
+from longtail.service.feedback.writer import FeedbackWriter, Meant, entry_of
+from longtail.service.http.deps import MAX_READERS, Service
+from longtail.service.http.scopes import add_log_fields, log_fields_of
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.settings import Settings
-from longtail.service.telemetry.feedback_metrics import Verdicts, band_of
-from longtail.service.web.deps import MAX_READERS, Service
-from longtail.service.web.scopes import add_log_fields, log_fields_of
+from longtail.service.telemetry.metrics import Verdicts, band_of
 from longtail.service.wire.problems import Kind, KindError
 
 OFF = Kind("feedback-off", 403, "Feedback is off")

@@ -15,8 +15,8 @@ import pytest
 import uvicorn
 from starlette.responses import Response
 
-from longtail.service.middleware import connections
-from longtail.service.middleware.connections import LimitedProtocol
+from longtail.service.http import connections
+from longtail.service.http.connections import LimitedProtocol
 from longtail.service.routes.page import router as page_router
 
 HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

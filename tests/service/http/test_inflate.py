@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.service.wire.decompression import PIECE_BYTES, BadGzipError, Inflater
+from longtail.service.wire.problems import PIECE_BYTES, BadGzipError, Inflater
 
 
 def unpacked(packed, step=None):

@@ -19,17 +19,17 @@ from longtail.models.bundle.registry import Author
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.review import ReviewDesk
 from longtail.service.engine.self_check import SelfCheck
-from longtail.service.engine.shares import Slots
+from longtail.service.engine.traffic import Slots
 from longtail.service.feedback.writer import FeedbackWriter
+from longtail.service.http.api_keys import Keys
+from longtail.service.http.drift_metrics import DriftMetrics
+from longtail.service.http.scopes import log_fields_of, request_id_of_scope
 from longtail.service.process.compute_threads import ComputeSetup
 from longtail.service.settings import Settings
+from longtail.service.telemetry.logs import Tracing
 from longtail.service.telemetry.metrics import Telemetry
-from longtail.service.telemetry.tracing import Tracing
 from longtail.service.versions.redeploy import Redeployer
 from longtail.service.versions.serving import ModelManager
-from longtail.service.web.api_keys import Keys
-from longtail.service.web.drift_metrics import DriftMetrics
-from longtail.service.web.scopes import log_fields_of, request_id_of_scope
 
 LINES_MEDIA_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from longtail.service.http.json_body import parse_json_body
 from longtail.service.schemas.predict import PredictRequest
-from longtail.service.web.json_body import parse_json_body
 
 JSON = {"Content-Type": "application/json"}
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
@@ -19,22 +20,12 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from longtail.service.engine.admission import Reservation
-from longtail.service.engine.shares import set_client
+from longtail.service.engine.traffic import set_client
 from longtail.service.errors import QueueFullError
-from longtail.service.middleware.body_limits import BodyLimits, BodyReader
-from longtail.service.middleware.load_shedding import LoadShedding
-from longtail.service.middleware.request_heads import below_root, closing, head_refusal
-from longtail.service.middleware.security import RAW_SECURITY_HEADERS, client_of, key_refusal
-from longtail.service.middleware.tracing import traced
-from longtail.service.telemetry.logs import (
-    REQUEST_ID_HEADER,
-    request_id_of,
-    start_log_context,
-    structured,
-)
-from longtail.service.web.deps import Service
-from longtail.service.web.problem_handlers import answer_error
-from longtail.service.web.scopes import (
+from longtail.service.http.deps import Service
+from longtail.service.http.limits import BodyLimits, BodyReader, LoadShedding
+from longtail.service.http.problem_handlers import answer_error
+from longtail.service.http.scopes import (
     HEALTH_PATHS,
     final_status,
     log_fields_of,
@@ -42,6 +33,69 @@ from longtail.service.web.scopes import (
     path_of,
     route_of,
 )
+from longtail.service.http.security import (
+    RAW_SECURITY_HEADERS,
+    below_root,
+    client_of,
+    closing,
+    head_refusal,
+    key_refusal,
+)
+from longtail.service.telemetry.logs import (
+    REQUEST_ID_HEADER,
+    Tracing,
+    add_log_context,
+    request_id_of,
+    start_log_context,
+    structured,
+)
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+
+def traced(app: ASGIApp, tracing: Tracing, status_of: Callable[[], int]) -> ASGIApp:
+    """Return an application that makes a span of a request for work; health checks have none.
+
+    Args:
+        app: Answers the request.
+        tracing: Makes the span.
+        status_of: Returns how the request ended, once it has.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if path_of(scope) in HEALTH_PATHS:
+            await app(scope, receive, send)
+            return
+        from opentelemetry.trace import use_span
+
+        span = tracing.start_request(scope)
+        add_log_context(trace_id=format(span.get_span_context().trace_id, "032x"))
+        try:
+            # An exception's words could repeat a text.
+            with use_span(span, record_exception=False, set_status_on_exception=False):
+                await app(scope, receive, send)
+        finally:
+            _describe(span, scope, status_of())
+            span.end()
+
+    return answer
+
+
+def _describe(span: Span, scope: Scope, status: int) -> None:
+    from opentelemetry.trace import StatusCode
+
+    method, route = scope["method"], route_of(scope)
+    span.update_name(f"{method} {route}")
+    span.set_attribute("http.request.method", method)
+    span.set_attribute("http.route", route)
+    span.set_attribute("http.response.status_code", status)
+    for name, value in log_fields_of(scope).items():
+        plain = value if isinstance(value, bool | int | float | str) else str(value)
+        span.set_attribute(f"longtail.{name}", plain)
+    if status >= 500:
+        span.set_status(StatusCode.ERROR)
+
 
 logger = logging.getLogger("longtail.service.requests")
 
