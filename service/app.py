@@ -11,9 +11,9 @@ from typing import Any
 from fastapi import FastAPI
 
 from longtail.extensions import Routes, extensions
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
+from longtail.models.errors import ignore
 from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.queries import MAX_FILTER_LABELS, LabelSets, Limits

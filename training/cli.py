@@ -87,13 +87,13 @@ def train(
     started = time.monotonic()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_not_in_registry, check_own_folder
+    from longtail.models.ray_runtime import checked_engine
     from longtail.training.data.dataset import open_dataset
     from longtail.training.pipeline.budget import BUDGET_NAME, train_within
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as train_run
     from longtail.training.reports.training_cost import forecast
     from longtail.training.runtime.kept import RUN_NAME
-    from longtail.training.runtime.ray import checked_engine
 
     settings = _settings(config, seed, without_encoder=without_encoder)
     computing = checked_engine(engine, workers)

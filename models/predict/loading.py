@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from longtail.models.arguments import check_count
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.errors import ConfigError
+from longtail.models.errors import ConfigError, check_count
 from longtail.models.extras import has_faiss, require
 from longtail.models.kinds.storage import read_parts
 from longtail.models.names import ONNX_INT8, OnnxPrecision, Precision

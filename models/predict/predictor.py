@@ -11,9 +11,9 @@ from typing import Unpack
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.errors import ignore
 from longtail.models.explain import LabelDetails, LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue

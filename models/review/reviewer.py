@@ -15,9 +15,8 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from pydantic import ConfigDict, Field
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.manifest import Calibration, check_calibration
-from longtail.models.errors import LongtailError
+from longtail.models.errors import LongtailError, ignore
 from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.text import PART_END

@@ -24,8 +24,7 @@ from typing import Any, TypeAlias
 
 import httpx
 
-from longtail.models.arguments import check_count
-from longtail.models.errors import ConfigError, RequestError
+from longtail.models.errors import ConfigError, RequestError, check_count
 from longtail.models.interface.given_texts import is_frame, texts_of
 from longtail.models.parts.texts import check_several
 from longtail.service.client.calls import ClientError, IncompleteBatchError, check_success, read_as

@@ -18,8 +18,7 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
-from longtail.models.arguments import ignore
-from longtail.models.errors import LabelNotFoundError, NotReadyError
+from longtail.models.errors import LabelNotFoundError, NotReadyError, ignore
 from longtail.models.explain import LabelDetails
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.options import RankingOptions

@@ -1,11 +1,11 @@
-"""What is refused before a route sees it: requests without room, and bodies that are too large.
+"""Refusals before a route sees a request: no room for it, or a body that is too large.
 
-Queries of too many parameters are refused, too.
+Under many times the load that can be borne, refusing costs the most. So the room is looked at
+first, and a request that is refused for want of it is counted, but has no line in the log.
 
-A client that hangs up before its body was sent whole is noticed here, for all routes alike.
-
-Under many times the load that can be borne, it is refusing that costs the most. So it comes before
-all else, and a request that is refused here is counted, but has no line in the log.
+Bodies are measured before and while they are read, and gzip ones unpacked. Queries of too many
+parameters are refused, too. A client that hangs up before its body was sent whole is noticed here,
+for all routes alike.
 """
 
 from __future__ import annotations

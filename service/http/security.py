@@ -1,4 +1,4 @@
-"""Who may ask for what, the heads of requests, and the headers that tell browsers how to behave.
+"""Keys, the heads of requests, and the headers that tell browsers how to behave.
 
 A page of another site whose name resolves to this machine (DNS rebinding) is, to its browser, of
 the same origin as this service. Its requests differ by one thing, the name in `Host`.

@@ -23,8 +23,7 @@ from itertools import tee
 from pathlib import Path
 from typing import Any
 
-from longtail.models.arguments import ignore
-from longtail.models.errors import ConfigError, DataError
+from longtail.models.errors import ConfigError, DataError, ignore
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import AS_UTF_8, check_encoding, find_header, not_csv
 from longtail.models.files.text_files import reading

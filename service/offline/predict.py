@@ -10,9 +10,14 @@ from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
+from longtail.models.errors import (
+    BundleNotFoundError,
+    ConfigError,
+    LongtailError,
+    RequestError,
+    ignore,
+)
 from longtail.models.files.outputs import check_output_file
 from longtail.models.files.typed_json import problem_in_words
 from longtail.models.interface.languages import check_language, in_language

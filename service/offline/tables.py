@@ -9,9 +9,9 @@ The table opens in a spreadsheet: it begins with a byte order mark, by which Exc
 and a cell that a spreadsheet would run as a formula gets an apostrophe before it. All other cells
 of the input, numbers with a sign among them, stay as they are. The page writes the same table.
 
-Answers are written to `OUTPUT.part`, JSON lines in order, and become `OUTPUT` when all are there.
-Started again after it was cut off, the work goes on behind the last whole line; what it was about
-stands in `OUTPUT.part.json`, so that answers of another model or question are never mixed in.
+Unfinished answers of any form are in `OUTPUT.part`, JSON lines in order, and become `OUTPUT` when
+all are there. Work that was cut off goes on behind the last whole line; `OUTPUT.part.json` says
+what it was about, so that answers of another model or question are never mixed in.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One-time set-up for computing: numbers of threads (ours and the libraries') and cache sizes.
+"""Set-up for computing: numbers of threads (ours and the libraries'), their priorities, and memory.
 
 Several compute threads with few threads of the libraries each answer more texts, and sooner, than
-one that has all: the work of a small encoder on one text is too little to be shared out, and who
-waits for the others' part at each of some hundred steps waits for whatever else runs there.
+one that has all: the work of a small encoder on one text is too little to be shared out, and each
+of some hundred steps waits for the slowest thread.
 """
 
 from __future__ import annotations

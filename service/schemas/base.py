@@ -1,4 +1,4 @@
-"""Types that several requests and answers share."""
+"""Types that several requests and answers share; problem documents (RFC 9457)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shapes of requests and answers, as the OpenAPI document publishes them."""
+"""Requests and answers about texts: one or several, lines of a batch, a JSON schema of labels."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The log of the process: plain lines, or JSON ones, each with the id of the request it is about.
+"""The log of the process, and its traces.
 
-A text never appears here.
-
-The packages are an extra (`longtail[otel]`) and are imported only when tracing is on. Attributes
-are those of the log line; a text is never among them.
+Lines are plain or JSON, each with the id of the request it is about. Traces are OpenTelemetry's,
+where they are switched on: a span for each request, and for its phases, with the attributes of the
+log line; the packages are an extra (`longtail[otel]`), imported only then. A text never appears in
+either.
 """
 
 from __future__ import annotations

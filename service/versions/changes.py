@@ -1,4 +1,4 @@
-"""What is asked of a change of versions, what it reports, and how failures are retried."""
+"""Changes of versions: their reports, their retries, and the one thread that makes them."""
 
 from __future__ import annotations
 

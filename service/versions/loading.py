@@ -1,7 +1,7 @@
 """From a version's number to a model that is fit to answer, or the reason why not.
 
-They run on a thread of their own (`longtail.service.versions.loading`), a few texts at a time,
-so that the time limit is looked at in between.
+A model that was just loaded answers known texts first, a few at a time, on a thread of its own with
+a time limit, which is looked at in between.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from threading import Thread
 from types import TracebackType
 from typing import Self, TypeVar
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle, MapArrays
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.bundle.trained_on import read_probes
-from longtail.models.errors import BundleNotFoundError, LongtailError
+from longtail.models.errors import BundleNotFoundError, LongtailError, ignore
 from longtail.models.kinds.storage import mapped_bytes
 from longtail.models.parts.model_parts import gpu_bytes
 from longtail.models.predict.predictor import Predictor

@@ -19,9 +19,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.registry import CURRENT, Author, RegistryState
-from longtail.models.errors import BundleCorruptError, BundleError, LongtailError
+from longtail.models.errors import BundleCorruptError, BundleError, LongtailError, ignore
 from longtail.models.predict.trial import WorkRunner
 from longtail.service.errors import ChangeError
 from longtail.service.process.compute_threads import (

@@ -1,4 +1,7 @@
-"""The lines of a batch: what is read from one, and what is written about it."""
+"""The lines of a batch: how one is read, the line that answers it, and how many had which fate.
+
+JSON text is checked before it is parsed: its encoding (UTF-8 alone), and its amount.
+"""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _lines(
     """Return the lines of a vocabulary in a form, by the end of the file's name; none without."""
     from longtail.models.labels.concepts import labels_of, without_deprecated
     from longtail.models.labels.writing import csv_lines, jsonl_lines, tsv_lines
-    from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
+    from longtail.models.vocabulary.concept import ntriples_lines, turtle_lines
 
     if output is None:
         return ()

@@ -29,10 +29,9 @@ from longtail.training.estimators.corpus import (
     write_documents,
     write_labels,
 )
-from longtail.training.estimators.invalid_input import InvalidInputError
-from longtail.training.estimators.kept_bundle import OwnFolder, copied, files_of, restored
-from longtail.training.estimators.settings import settings_of
+from longtail.training.estimators.model import OwnFolder, copied, files_of, restored, settings_of
 from longtail.training.estimators.targets import (
+    InvalidInputError,
     Targets,
     is_lists,
     kept_labels,

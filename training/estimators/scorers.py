@@ -16,8 +16,7 @@ from jaxtyping import Int64
 from scipy.sparse import csr_array, issparse
 
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.estimators.invalid_input import InvalidInputError
-from longtail.training.estimators.targets import truth_for, truth_of_matrix
+from longtail.training.estimators.targets import InvalidInputError, truth_for, truth_of_matrix
 from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     inverse_propensities,

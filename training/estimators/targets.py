@@ -10,8 +10,12 @@ import numpy as np
 from jaxtyping import Float32
 from scipy.sparse import csr_array, issparse
 
-from longtail.training.estimators.invalid_input import InvalidInputError
+from longtail.models.errors import DataError
 from longtail.training.formats.csr_builder import SparseRows
+
+
+class InvalidInputError(DataError, ValueError):
+    """Texts, labels or parameters of an estimator are not as they have to be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
-from longtail.models.arguments import ignore
+from longtail.models.errors import ignore
 from longtail.models.label_tree.tree import depth_of, one_sided_biases
 from longtail.models.native.library import BOOL, F32, F64, FLOAT, I64, INT, RecordOf, function
 from longtail.models.ranking.top_k import NO_LABEL

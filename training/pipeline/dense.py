@@ -31,7 +31,7 @@ from longtail.models.scorers.sparse import SparseModel, SparseSource
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import LinearConfig, RetrievalConfig
 from longtail.training.data.chunks import chunks
-from longtail.training.linear.ridge import fit_ridge
+from longtail.training.linear.objective import fit_ridge
 from longtail.training.linear.stage import train_linear_scorer
 from longtail.training.memory.vectors import vector_memory
 from longtail.training.neural.batching import LabelSubsets, hard_negatives

@@ -39,7 +39,7 @@ from longtail.training.pipeline.dense import (
     start_dense,
 )
 from longtail.training.pipeline.encoder_free import EncoderFree
-from longtail.training.pipeline.encoder_vocabulary import (
+from longtail.training.pipeline.encoder_start import (
     keep_embeddings,
     kept_pieces,
     tokenizer_of,

@@ -21,14 +21,14 @@ from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.kinds.storage import write_parts
 from longtail.models.names import DENSE_NEIGHBOURS, HYBRID, LINEAR, Precision
 from longtail.models.parts.model_parts import ModelParts
+from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import record_of, with_splits_apart
 from longtail.training.data.survey import Survey, survey
 from longtail.training.memory.vectors import with_documents
-from longtail.training.pipeline.default_scorer import DefaultScorer
-from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
+from longtail.training.pipeline.dev_split import DefaultScorer, OnDev, finish_on_dev
 from longtail.training.pipeline.encoder_free import (
     fit_encoder_free,
     with_languages_decided,
@@ -36,7 +36,6 @@ from longtail.training.pipeline.encoder_free import (
 )
 from longtail.training.pipeline.fittings import with_scorer_settings
 from longtail.training.runtime.kept import RUN_NAME, claim, folder_of_run
-from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.word_rule import read_excluded_words
 

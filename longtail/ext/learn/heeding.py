@@ -35,7 +35,7 @@ from longtail.training.calibration.members import DevRanking, blended
 from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
 from longtail.training.calibration.thresholds import best_threshold
 from longtail.training.data.chunks import chunks
-from longtail.training.pipeline.default_scorer import DefaultScorer, Lead, choose_default
+from longtail.training.pipeline.dev_split import DefaultScorer, Lead, choose_default
 
 logger = logging.getLogger(__name__)
 

@@ -34,8 +34,7 @@ from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.feedback import Feedback
 from longtail.training.data.overlap import with_splits_apart
-from longtail.training.pipeline.default_scorer import DefaultScorer
-from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
+from longtail.training.pipeline.dev_split import DefaultScorer, OnDev, finish_on_dev
 from longtail.training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)

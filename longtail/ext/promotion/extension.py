@@ -21,10 +21,10 @@ from longtail.training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from longtail.ext.promotion.decision import Decision, Pair
+    from longtail.ext.promotion.judge import Promotion
     from longtail.ext.promotion.log import PromotionLog
-    from longtail.ext.promotion.promote import Promotion
     from longtail.ext.promotion.rules import PromotionRules
+    from longtail.ext.promotion.verdict import Decision, Pair
     from longtail.models.bundle.bundle import Bundle
     from longtail.models.bundle.registry import Registry
 
@@ -78,8 +78,8 @@ def promote(
     configure_logging()
     from longtail.commands.feedback_files import feedback_file
     from longtail.ext.promotion.judge import HeldOut
+    from longtail.ext.promotion.judge import promote as promote_version
     from longtail.ext.promotion.log import LOG_NAME, PromotionLog
-    from longtail.ext.promotion.promote import promote as promote_version
     from longtail.ext.promotion.rules import rules_of
     from longtail.ext.promotion.watch import check_access
     from longtail.models.bundle.registry import Registry

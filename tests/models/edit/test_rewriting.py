@@ -13,9 +13,9 @@ import pytest
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
-from longtail.models.edit import effect
+from longtail.models.edit import rewriting
 from longtail.models.edit.add_labels import add_labels
-from longtail.models.edit.effect import MeasuredOn, measured
+from longtail.models.edit.rewriting import MeasuredOn, measured
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.training.assessment.untrained import held_out
@@ -38,8 +38,8 @@ def guarded(monkeypatch, tmp_path):
             ([(label,) for label in bundle.catalogue], np.array(rows))
             for bundle, rows in zip(bundles, (first, now), strict=True)
         )
-        monkeypatch.setattr(effect, "_labels_and_first", lambda *_: next(found))
-        monkeypatch.setattr(effect, "open_bundle", lambda _: bundles[1])
+        monkeypatch.setattr(rewriting, "_labels_and_first", lambda *_: next(found))
+        monkeypatch.setattr(rewriting, "open_bundle", lambda _: bundles[1])
         said: list[str] = []
         folder = tmp_path / "bundle"
         folder.mkdir(exist_ok=True)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.training.linear.adagrad import AdagradRows, round_to_bfloat16
+from longtail.training.linear.trainer import AdagradRows, round_to_bfloat16
 
 RATE = 0.1
 
