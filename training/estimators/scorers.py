@@ -18,12 +18,10 @@ from scipy.sparse import csr_array, issparse
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.estimators.targets import InvalidInputError, truth_for, truth_of_matrix
 from longtail.training.evaluation.metrics import (
+    METRICS,
     RankedEvaluation,
     inverse_propensities,
     join_truth,
-    ndcg_at,
-    precision_at,
-    propensity_scored_precision_at,
 )
 
 Measure = Literal["P", "nDCG", "PSP"]
@@ -66,14 +64,12 @@ class RankingScorer:
         return found if len(found) > 1 else next(iter(found.values()))
 
     def _value(self, measure: Measure, joined: RankedEvaluation, estimator: Any) -> float:
-        if measure == "P":
-            return precision_at(joined, self.k)
-        if measure == "nDCG":
-            return ndcg_at(joined, self.k)
-        counts, num_documents = self.training or _counts_of(estimator)
-        counts = np.pad(counts, (0, joined.num_labels - len(counts)))  # labels that are no classes
-        weights = inverse_propensities(counts, num_documents)
-        return propensity_scored_precision_at(joined, self.k, weights)
+        weights = np.ones(joined.num_labels)
+        if measure == "PSP":
+            counts, num_documents = self.training or _counts_of(estimator)
+            missing = joined.num_labels - len(counts)  # labels that are no classes
+            weights = inverse_propensities(np.pad(counts, (0, missing)), num_documents)
+        return METRICS[measure](joined, self.k, weights)
 
 
 def precision_at_k(k: int = 5) -> RankingScorer:

@@ -16,7 +16,7 @@ that are predicted for document i and all above them, and T_i its true labels an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -328,6 +328,20 @@ def coverage_at(joined: RankedEvaluation, k: int) -> float:
     """Coverage@k: the share of the labels in the truth that are found (see `is_found_at`)."""
     is_true = np.bincount(joined.true_labels, minlength=joined.num_labels) > 0
     return _ratio(float((is_found_at(joined, k) & is_true).sum()), float(is_true.sum()))
+
+
+Metric: TypeAlias = Callable[[RankedEvaluation, int, Float64[np.ndarray, "label"]], float]
+"""A ranking beside the truth, k and inverse propensities to a fraction."""
+METRICS: Mapping[str, Metric] = {
+    "P": lambda joined, k, _: precision_at(joined, k),
+    "nDCG": lambda joined, k, _: ndcg_at(joined, k),
+    "PSP": propensity_scored_precision_at,
+    "PSnDCG": propensity_scored_ndcg_at,
+    "R": lambda joined, k, _: recall_at(joined, k),
+    "RP": lambda joined, k, _: r_precision_at(joined, k),
+    "coverage": lambda joined, k, _: coverage_at(joined, k),
+}
+"""The metrics of every evaluation by name: a new one is a function above and a line here."""
 
 
 def _num_hits(joined: RankedEvaluation, k: int) -> Int64[np.ndarray, document]:
