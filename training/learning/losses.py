@@ -15,9 +15,10 @@ ranks, that is stochastic negative mining; its expectation is again an ordered w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Float32
@@ -25,6 +26,13 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, pad, relu, softplus
 
 from longtail.models.errors import ConfigError
+from longtail.training.configuration.learning import (
+    DecoupledLossConfig,
+    DecoupledSoftmaxLossConfig,
+    DeplLossConfig,
+    LossConfig,
+    SoftTopKLossConfig,
+)
 
 MarginLoss = Callable[[Tensor], Tensor]
 """Turns margins into losses, one by one."""
@@ -317,3 +325,36 @@ def mining_weights(k: int, *, num_labels: int, num_sampled: int) -> Float32[Tens
         num_sampled: B, at least k.
     """
     return torch.full((1, k), (num_labels - 1) / (k * num_sampled))
+
+
+MARGIN_LOSSES: Mapping[str, MarginLoss] = {
+    "hinge": hinge,
+    "logistic_base_2": logistic_base_2,
+    "squared_hinge": squared_hinge,
+    "exponential": exponential,
+    "ramp": ramp(1.0),  # the margin rho is 1
+}
+"""Margin losses of ordered losses, by their names in a configuration."""
+_SUBSET_LOSSES: Mapping[type, Callable[[Any], SubsetLoss]] = {
+    DeplLossConfig: lambda _: depl_loss,
+    DecoupledSoftmaxLossConfig: lambda _: decoupled_softmax_loss,
+    SoftTopKLossConfig: lambda config: partial(soft_top_k_loss, k=config.k),
+}
+
+
+def make_pair_loss(config: LossConfig) -> PairLoss:
+    """Make a loss over pairs: a decoupled one, or softmax."""
+    if isinstance(config, DecoupledLossConfig):
+        return DECOUPLED_LOSSES[config.part]
+    return softmax_loss
+
+
+def make_subset_loss(config: LossConfig) -> SubsetLoss:
+    """Make a loss over the label subset of a batch.
+
+    Raises:
+        ConfigError: It is a loss over pairs.
+    """
+    if type(config) not in _SUBSET_LOSSES:
+        raise ConfigError(f"loss {config.kind!r} is taken over pairs; make it by make_objective")
+    return _SUBSET_LOSSES[type(config)](config)
