@@ -238,7 +238,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _openapi(app: FastAPI, added: Sequence[Routes]) -> dict[str, Any]:
-    """Return FastAPI's document with our errors, and the limits of this service."""
     service: Service = app.state.service
     document = describe_security(set_media_types(FastAPI.openapi(app)), service.keys)
     describe_bodies(document, app.state.routes)

@@ -141,7 +141,6 @@ def _calling(function: Callable[..., FastAPI], *given: object) -> Callable[[], F
 async def _loaded(
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Any]], app: FastAPI
 ) -> AsyncIterator[None]:
-    """Start, and wait until the models can answer."""
     service: Service = app.state.service
     async with lifespan(app):
         while service.manager.served is None:

@@ -376,7 +376,6 @@ _, _read = json_forms(Manifest)
 
 
 def _manifest_of(text: str, content: dict[str, Any], where: str) -> Manifest:
-    """Return the typed manifest of a text whose digest holds."""
     optional = {"learned_from", *_NOT_WRITTEN_EMPTY}
     if lacking := {item.name for item in fields(Manifest)} - optional - set(content):
         raise BundleCorruptError(
@@ -420,7 +419,6 @@ def check_calibration(name: str, found: Calibration) -> None:
 
 
 def _check_blend(name: str, found: RarityBlend) -> None:
-    """Refuse a blend with negative weights, or whose numbers do not fit each other."""
     counts = found.counts
     _check_knots(name, counts)
     if counts[0] != 0:
@@ -460,7 +458,6 @@ _MAX_KNOTS = 1000
 
 
 def _check_knots(name: str, knots: tuple[int | float, ...]) -> None:
-    """Refuse knots that do not rise, or too many."""
     if not 1 <= len(knots) <= _MAX_KNOTS:
         raise TypeError(f"{name!r} has {len(knots)} knots, expected 1 to {_MAX_KNOTS}")
     if any(a >= b for a, b in pairwise(knots)):

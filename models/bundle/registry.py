@@ -386,7 +386,6 @@ class Registry:
         return before
 
     def _version_with(self, digest: str) -> int | None:
-        """Return the whole version that has this digest, if there is one."""
         for version in self.versions():
             try:
                 if read_manifest(self.folder / str(version)).digest == digest:
@@ -419,7 +418,6 @@ class Registry:
 
 
 def _digest_of(folder: Path) -> str | None:
-    """Return the digest of a version; None where its manifest can't be read."""
     try:
         return read_manifest(folder).digest
     except BundleError:

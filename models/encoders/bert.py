@@ -132,7 +132,6 @@ def rounded_up(num_tokens: int) -> int:
 
 
 def _embedded(embeddings: Any, batch: TokenBatch, places: _Places) -> Float[Tensor, "token dim"]:
-    """Return what the first layer reads of each token."""
     positions = embeddings.position_embeddings
     # RoBERTa and its kin count positions from the padding id + 1.
     start = 0 if positions.padding_idx is None else positions.padding_idx + 1
@@ -370,7 +369,6 @@ class PlainTokenizer:
     all_special_ids: list[int]
 
     def __len__(self) -> int:
-        """Return the number of tokens."""
         return self.backend_tokenizer.get_vocab_size()
 
     def num_special_tokens_to_add(self) -> int:

@@ -247,7 +247,6 @@ def _last_layer(
     batch: dict[str, Tensor],
     weights: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
-    """Return the last layer, computed with other weights where some are given."""
     found = functional_call(transformer, dict(weights or {}), (), batch)
     last: Tensor = found.last_hidden_state
     return last

@@ -40,7 +40,6 @@ class TokenBatch:
     mask: Tensor
 
     def __len__(self) -> int:
-        """Return the number of texts."""
         return len(self.ids)
 
     def part(self, start: int, stop: int) -> TokenBatch:

@@ -235,7 +235,6 @@ def _norms(vectors: Float32[np.ndarray, "row dim"]) -> Float64[np.ndarray, row]:
 
 
 def _check_finite(norms: Float64[np.ndarray, row], whose: str) -> None:
-    """Refuse vectors whose lengths are not finite."""
     is_bad = ~np.isfinite(norms)
     if is_bad.any():
         raise DataError(

@@ -245,7 +245,6 @@ def _fetch_file(open_file: OpenFile, name: str, info: FileInfo, path: Path, wher
 
 
 def _read_all(file: Any, where: str) -> bytes:
-    """Return the content of a small file; a larger one is refused by ValueError."""
     with closing(file), reaching(where):
         content: bytes = file.read(MAX_MANIFEST_BYTES + 1)
     if len(content) > MAX_MANIFEST_BYTES:
@@ -260,7 +259,6 @@ def _read(file: Any, where: str) -> bytes:
 
 
 def _digest_at(place: Place, where: str) -> str | None:
-    """Return the digest of the bundle that lies at a place; None where there is none."""
     try:
         with place.reading() as open_file:
             return read_manifest(open_file, where)[0].digest

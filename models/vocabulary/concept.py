@@ -183,7 +183,6 @@ def turtle_lines(vocabulary: ConceptVocabulary) -> Iterator[str]:
 
 
 def _statements(concept: Concept) -> Iterator[tuple[str, str]]:
-    """Yield predicates and objects, these as they are written."""
     yield TYPE, _iri(CONCEPT)
     for predicate, texts in (
         ("prefLabel", {language: (name,) for language, name in concept.names.items()}),

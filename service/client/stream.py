@@ -138,7 +138,6 @@ def _json(content: Mapping[str, Any], *, ensure_ascii: bool) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
     if hasattr(value, "tolist"):  # numbers and arrays of NumPy
         return value.tolist()
     if isinstance(value, Set):

@@ -223,7 +223,6 @@ class _Asked:
 
 
 def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
-    """Answer the lines of a file, which workers can't."""
     from longtail.models.predict.predictor import Predictor
     from longtail.service.offline.documents import check_source, columns_as_trained
     from longtail.service.offline.predict import check_answerable, check_task, predict_file
@@ -297,7 +296,6 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
 
 
 def _report(tally: Tally, asked: _Asked) -> None:
-    """Print what became of the documents."""
     said = f"; {tally.num_guarded} cells that begin as formulas got an apostrophe before them"
     typer.echo(
         f"{tally.num_lines} documents: {tally.num_results} answered, {tally.num_errors} with "

@@ -336,7 +336,6 @@ def _summary(store: Registry, version: int) -> dict[str, Any]:
 
 
 def _list_changes(store: Registry, as_json: bool) -> None:
-    """Print all changes of a registry: when, who, what, and what `current` named then."""
     entries = store.changes.entries()
     if as_json:
         print_json(entries)

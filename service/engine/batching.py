@@ -94,7 +94,6 @@ class Job:
     needs_encoder: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Ask the model once."""
         self.needs_encoder = self.model.predictor.scorers.needs_encoder(self.scorer)
 
     @property
@@ -435,5 +434,4 @@ def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float =
 
 
 def _cost(tokens: int, padded_tokens: int, padding_cost: float) -> float:
-    """Return what texts cost together, in tokens of text."""
     return tokens + padding_cost * (padded_tokens - tokens)

@@ -313,7 +313,6 @@ class Engine:
         timeout_s: float | None,
         turn: float,
     ) -> Job:
-        """Return a job that the threads have answered."""
         if self._is_closed:
             raise NotReadyError(_STOPPING)
         loop = asyncio.get_running_loop()

@@ -183,7 +183,6 @@ class ReviewDesk:
 
 
 def _reason(error: Exception) -> ReviewFailure:
-    """Return why there is no review, by what was raised."""
     why: ReviewFailure = "busy"
     if isinstance(error, UnreviewedError):
         why = error.args[0]

@@ -226,7 +226,6 @@ def _failing(jobs: Sequence[Job]) -> Iterator[None]:
 
 
 def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
-    """Turn jobs of one model and scorer into texts that wait to be computed."""
     predictor, scorer = jobs[0].model.predictor, jobs[0].scorer
     started = time.perf_counter()
     try:

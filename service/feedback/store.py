@@ -297,7 +297,6 @@ def _page(database: sqlite3.Connection, after: int, limit: int) -> list[Record]:
 
 
 def _digests(database: sqlite3.Connection, ids: Iterable[str]) -> dict[str, str | None]:
-    """Return the digest of each id that is taken; None where its entry was deleted."""
     statement = "SELECT id, digest FROM records WHERE id IN (SELECT value FROM json_each(?))"
     return dict(database.execute(statement, (json.dumps([*ids]),)))
 

@@ -125,7 +125,6 @@ class FeedbackWriter:
         self._store.close()
 
     def _next_jobs(self) -> list[_Job]:
-        """Return all that waits, as soon as anything does; nothing when the writer is to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._is_closed)
             jobs = [self._jobs.popleft() for _ in range(min(_MAX_BATCH, len(self._jobs)))]

@@ -80,7 +80,6 @@ class DriftMetrics:
             counted.num_predicted.inc(num_new)
 
     def _begin(self, model: ServedModel) -> _Version:
-        """Return what is counted of a version that answers for the first time."""
         version, num_labels = str(model.version), len(model.predictor.catalogue)
         self._num_labels.labels(version).set(num_labels)
         counted = self._versions[model.version] = _Version(

@@ -257,7 +257,6 @@ class _Exchange:
 
 
 def _log(scope: Scope, route: str, status: int, seconds: float) -> None:
-    """Write the line of a request."""
     level = logging.DEBUG if route in HEALTH_PATHS else logging.INFO
     if not logger.isEnabledFor(level):
         return

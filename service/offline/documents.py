@@ -64,7 +64,6 @@ class DocumentColumns:
         return cls(tuple(name for name in names if name), id_column)
 
     def __bool__(self) -> bool:
-        """Whether any is named."""
         return bool(self.text or self.id)
 
     def question_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -151,7 +151,6 @@ def _store(store: FeedbackStore, batch: list[Wanted], outcome: Imported) -> None
 
 
 def _check_all(path: Path, versions: Versions) -> None:
-    """Refuse a file with lines that can't be used."""
     problems = ProblemList(path, _MAX_PROBLEMS)
     is_empty = True
     for _, each in _wanted(path, versions, keeps_text=False):
@@ -186,7 +185,6 @@ def _wanted(
 
 
 def _wanted_of(row: Fields, versions: Versions, *, keeps_text: bool) -> Wanted:
-    """Return what a line asks for."""
     if isinstance(row.get(_DELETED), str) and isinstance(row.get("id"), str):
         deleted: str = row["id"]
         return deleted

@@ -233,7 +233,6 @@ def _answers_to(
 
 
 def _parsed(content: bytes | None, task: Task) -> BatchLine:
-    """Return what a line asks for."""
     if content is None:
         raise LineError(TOO_LONG, f"the line has more than {MAX_LINE_BYTES} bytes; shorten it")
     line = parse_line(content, task.defaults, as_question)

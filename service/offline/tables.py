@@ -155,7 +155,6 @@ def _names_beside(taken: Sequence[str], added: Sequence[str]) -> list[str]:
 
 
 def _cells(answer: dict[str, Any], added: Sequence[str] = ADDED) -> list[str]:
-    """Return the cells of the added columns for an answer."""
     if "error" in answer:
         found = ["", "", "", answer["error"]["detail"] or answer["error"]["title"], ""]
         return found[: len(added)]

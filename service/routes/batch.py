@@ -182,7 +182,6 @@ class BatchResponse(Response):
             entry.answer.cancel()
 
     async def _end(self, *tasks: asyncio.Task[None]) -> None:
-        """Stop whatever still runs, and let go of all that is held."""
         everything = [*tasks, *(entry.answer for entry in self._entries)]
         for task in everything:
             task.cancel()
@@ -212,7 +211,6 @@ class BatchResponse(Response):
             pass
 
     async def _pieces(self, receive: Receive) -> AsyncIterator[bytes]:
-        """Yield the unpacked body."""
         inflater = Inflater() if self._settings.is_gzip_in else None
         more = True
         while more:
@@ -283,7 +281,6 @@ class BatchResponse(Response):
             return error
 
     async def _answer(self, index: int, line: BatchLine | LineError) -> bytes:
-        """Return the answer to a line, be it an error."""
         try:
             if isinstance(line, LineError):
                 raise line
@@ -340,7 +337,6 @@ class BatchResponse(Response):
             await send({"type": "http.response.body", "body": chunk, "more_body": more})
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        """Yield the answers in order, those that are ready together."""
         while True:
             self._has_entries.clear()
             if not self._entries:

@@ -214,7 +214,6 @@ def _listed(
     language: str | None,
     sort: str,
 ) -> LabelList:
-    """Return a page of the labels that a query finds, or else of those right below a label."""
     predictor = model.predictor
     if query is None:
         rows = _below(predictor, narrower_of or "")

@@ -174,7 +174,6 @@ def make_tracing(release: str) -> Tracing | None:
 
 
 def _make_provider(release: str) -> TracerProvider:
-    """Return what the variables of OpenTelemetry describe."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider

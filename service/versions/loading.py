@@ -125,7 +125,6 @@ class TrialThread:
             ) from error
 
     def __enter__(self) -> Self:
-        """Return it."""
         return self
 
     def __exit__(

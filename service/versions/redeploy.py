@@ -198,7 +198,6 @@ class Redeployer:
             self._backoff.note_success()
 
     def _load_all(self) -> None:
-        """Load the versions to start with, and serve them once all can answer."""
         if self._source is not None:
             self._source.refresh()
         models: dict[int, ServedModel] = {}
@@ -263,7 +262,6 @@ class Redeployer:
         self._publish(self._manager.serving().changed(*added, canary=canary))
 
     def _new(self, number: int) -> Iterable[ServedModel]:
-        """Return the model of a version, if it is not loaded yet."""
         serving = self._manager.serving()
         if number in serving.models:
             return ()
@@ -342,7 +340,6 @@ class Redeployer:
                 )
 
     def _restore(self, before: Serving, draining: Sequence[DrainingModel]) -> None:
-        """Serve again what was served before."""
         try:
             models = [each.model() or self._load(each.version) for each in draining]
         except LongtailError as error:
@@ -403,7 +400,6 @@ class Redeployer:
 
 
 def _without_current(folder: Path) -> str:
-    """Return why a registry's `current` names nothing."""
     if not folder.is_dir():
         return f"registry {str(folder)!r} is not there any more; restore the folder, or mount it"
     return f"registry {str(folder)!r} names no current version"

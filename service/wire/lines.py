@@ -320,7 +320,6 @@ def _ascii(content: BatchError | BatchEnd) -> bytes:
 
 
 def _id_of(content: Mapping[str, object]) -> str | int | None:
-    """Return the id that a line has, if it is one."""
     found = content.get("id")
     if isinstance(found, str):
         is_unicode = not SURROGATE.search(found)

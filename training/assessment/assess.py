@@ -138,11 +138,9 @@ class Assessment:
         return frame_of(columns)
 
     def __repr__(self) -> str:
-        """Return the table of all scorers."""
         return f"{self.measured_on}\n{self.evaluation.overall_table()}"
 
     def _repr_html_(self) -> str:
-        """Return the table of all scorers as a notebook shows it."""
         return html_table(*self.evaluation.overall_cells(), self.measured_on)
 
     @property

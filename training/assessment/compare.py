@@ -316,7 +316,6 @@ class RankingComparison:
         return [*rows, *self._hierarchical_rows()]
 
     def _hierarchical_rows(self) -> list[list[str]]:
-        """Return hierarchical precision and recall, where there is a hierarchy."""
         if self.hierarchical is None:
             return []
         one, other = self.hierarchical.values()

@@ -303,7 +303,6 @@ def _rank_in_chunks(
 
 
 def _top_of_sparse(scores: Float32[csr_array, "row label"], k: int) -> Ranking:
-    """Return the k best of the positive scores of each row."""
     # Columns without an entry can't be ranked; leaving them out keeps the order of the others.
     columns, compact = np.unique(scores.indices, return_inverse=True)
     dense = np.full((scores.shape[0], max(len(columns), 1)), -np.inf, dtype=np.float32)

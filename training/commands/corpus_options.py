@@ -162,7 +162,6 @@ def _with_signature(
 
 
 def _read_options(typed: Sequence[str]) -> CorpusOptions:
-    """Return what was typed with `--read`."""
     given: dict[str, Any] = {}
     for each in typed:
         option, equals, value = each.partition("=")
@@ -178,7 +177,6 @@ def _read_options(typed: Sequence[str]) -> CorpusOptions:
 
 
 def _corpus_options(given: Mapping[str, Any]) -> CorpusOptions:
-    """Return what was typed as options of a corpus."""
     values = dict(given)
     if (columns := values.get("text_columns")) is not None:
         values["text_columns"] = tuple(name.strip() for name in columns.split(","))

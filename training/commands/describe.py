@@ -62,7 +62,6 @@ def describe(
 
 
 def _check_choice(label: str | None, all_labels: bool, output: Path | None) -> None:
-    """Refuse options of `describe` that don't go together."""
     expected = "expected either a LABEL, or --all with --output FILE"
     if (label is None) != all_labels:
         got = f"both {label!r} and --all" if all_labels else "neither a label nor --all"

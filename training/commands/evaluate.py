@@ -157,7 +157,6 @@ def _write_per_label(path: Path, found: Assessment, bundle: Bundle) -> None:
 
 
 def _check_k(k: int | None, predictions: bool) -> None:
-    """Refuse a k that nothing would heed."""
     if k is not None and not predictions:
         raise ConfigError(f"evaluate: got -k {k} without --predictions; expected both or neither")
 

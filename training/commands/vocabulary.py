@@ -114,7 +114,6 @@ def show(
 
 
 def _check_form(output: Path | None, language: str | None, keep_deprecated: bool) -> None:
-    """Refuse a form that is not written, or options that don't concern it."""
     from longtail.models.errors import ConfigError
 
     if output is None:

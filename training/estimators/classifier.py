@@ -273,7 +273,6 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def __sklearn_tags__(self) -> Any:
-        """Say that it takes texts, and labels as a matrix, sparse too, with several a text."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.one_d_array = True
@@ -337,12 +336,10 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return targets
 
     def _write(self, folder: Path, texts: Sequence[str], targets: Targets) -> None:
-        """Write the documents and all classes as a corpus."""
         write_labels(folder / "labels.jsonl", targets.ids, by_id(self.label_texts))
         write_documents(folder / "train.jsonl", texts, targets.label_ids())
 
     def _loaded(self) -> LoadedModel:
-        """Return the model, which is loaded when it is first asked for."""
         check_is_fitted(self, "bundle_")
         if self._model is None:
             # The precision of `longtail predict`, so that answers are equal to the bit.
@@ -374,7 +371,6 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _checked(texts: Any) -> Sequence[str]:
-    """Return texts as a list or tuple."""
     try:
         return texts_of(texts)
     except RequestError as error:

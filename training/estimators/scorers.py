@@ -154,7 +154,6 @@ def ranked_classes(scores: Any, k: int) -> Int64[np.ndarray, "document k"]:
 
 
 def _rows(scores: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield columns, rising, and scores of each row."""
     if not issparse(scores):
         columns = np.arange(scores.shape[1])
         yield from ((columns, row) for row in np.asarray(scores))
@@ -166,7 +165,6 @@ def _rows(scores: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _scores(estimator: Any, texts: Any) -> Any:
-    """Return what labels are ranked by."""
     for name in ("decision_function", "predict_proba"):
         if hasattr(estimator, name):
             return getattr(estimator, name)(texts)
@@ -176,7 +174,6 @@ def _scores(estimator: Any, texts: Any) -> Any:
 
 
 def _counts_of(estimator: Any) -> _Counts:
-    """Return what an estimator was fitted on."""
     bundle = getattr(_innermost(estimator), "bundle_", None)
     if bundle is None:
         raise InvalidInputError(

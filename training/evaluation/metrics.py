@@ -365,7 +365,6 @@ def _discounts(k: int) -> Float64[np.ndarray, k]:
 
 
 def _ideal_gains(joined: RankedEvaluation, k: int) -> Float64[np.ndarray, document]:
-    """DCG@k of a ranking that puts all true labels first."""
     ideal = np.concatenate([[0.0], np.cumsum(_discounts(k))])
     best: Float64[np.ndarray, document] = ideal[np.minimum(joined.num_true, k)]
     return best

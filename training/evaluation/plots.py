@@ -259,7 +259,6 @@ def _draw_bars(
     groups: Sequence[tuple[str, Bool[np.ndarray, label], Callable[[RankedEvaluation, int], float]]],
     k: int,
 ) -> None:
-    """Draw a bar for each group of labels and each scorer, where documents carry such a label."""
     width = 0.84 / len(joined)
     for index, (name, one) in enumerate(joined.items()):
         kept = [(one.restricted_to(is_in), measured) for _, is_in, measured in groups]

@@ -195,7 +195,6 @@ def _grow(
     regulariser: float,
     what: str,
 ) -> GrownTree:
-    """Fit the nodes, and show how far that is."""
     num_levels = depth_of(truth.shape[1])
     with progress_bar(total=num_levels, desc=what, unit="level") as bar:
         return grow_tree(features, truth, regulariser, bar.update)

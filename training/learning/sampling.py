@@ -206,7 +206,6 @@ def draw_shared(
 def _log_q_of_pairs(
     pairs: Pairs, log_q: Callable[[Int64[Tensor, "batch k"]], Float[Tensor, "batch k"]]
 ) -> tuple[Float[Tensor, "batch 1"], Float[Tensor, "batch 1"]]:
-    """Return log q of all labels that are not excluded, and of the positive."""
     labels = torch.cat([pairs.labels.unsqueeze(1), pairs.excluded.clamp(min=0)], dim=1)
     log_q_positive, log_q_excluded = log_q(labels).tensor_split([1], dim=1)
     q = log_q_excluded.exp() * (pairs.excluded != NO_LABEL)

@@ -353,7 +353,6 @@ class _ScoreTape:
 
 
 def _check(vectors: Float32[np.ndarray, "document dim"]) -> None:
-    """Refuse vectors that are not finite."""
     for start in range(0, len(vectors), _ROWS_AT_A_TIME):
         is_finite = np.isfinite(vectors[start : start + _ROWS_AT_A_TIME]).all(axis=1)
         if not is_finite.all():

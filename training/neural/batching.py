@@ -53,7 +53,6 @@ class BatchPlan:
 
     @cached_property
     def _ends(self) -> Int64[np.ndarray, epochs]:
-        """Steps done at the end of each epoch."""
         if self.batch_tokens is None:
             per_epoch = -(-len(self.lengths) // self.batch_size)
             return per_epoch * np.arange(1, self.epochs + 1, dtype=np.int64)
@@ -103,7 +102,6 @@ class BatchPlan:
     def _by_length(
         self, rows: Int64[np.ndarray, row], most_tokens: int
     ) -> list[Int64[np.ndarray, batch]]:
-        """Return the documents, sorted by length and cut into batches within both bounds."""
         rows = rows[np.argsort(self.lengths[rows], kind="stable")]
         lengths, batches, start = self.lengths[rows], [], 0
         while start < len(rows):

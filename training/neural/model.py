@@ -141,7 +141,6 @@ def parameters_by_depth(encoder: DualEncoder, layers: nn.ModuleList) -> list[lis
 
 
 def _transformer_layers(encoder: DualEncoder) -> nn.ModuleList | None:
-    """Return the stack of equal layers, which every Hugging Face encoder has under some name."""
     depth = int(encoder.transformer.config.num_hidden_layers)
     stacks = (module for module in encoder.modules() if isinstance(module, nn.ModuleList))
     return next((stack for stack in stacks if len(stack) == depth), None)

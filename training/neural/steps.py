@@ -265,8 +265,6 @@ def _looked_up(
     positions: Int64[Tensor, pair],
     labels: Int64[Tensor, distinct],
 ) -> Scorer:
-    """Return the scorer that looks up the scores of rising labels."""
-
     def score(expected: Int64[Tensor, "#pair k"]) -> Float[Tensor, "pair k"]:
         return scores[positions.unsqueeze(1), torch.searchsorted(labels, expected)]
 

@@ -69,7 +69,6 @@ def train_cross_encoder(
 
 
 def _untrained(texts: list[str], machine: Machine) -> tuple[Any, Any]:
-    """Return the packaged encoder with a new head that gives one score, and its tokenizer."""
     tuned = RetrievalConfig(epochs=1)  # as the encoder is
     config = TrainingConfig(document_max_tokens=_MAX_TOKENS, retrieval=tuned)
     source = find_encoder(config.encoder)
@@ -89,7 +88,6 @@ def _untrained(texts: list[str], machine: Machine) -> tuple[Any, Any]:
 def _train(
     model: Any, tokenizer: Any, machine: Machine, examples: list[_Example], candidates: list[str]
 ) -> None:
-    """Train layers and head by AdamW, in batches of documents of like length."""
     head = [*model.base_model.pooler.parameters(), *model.classifier.parameters()]
     groups = [([*model.base_model.encoder.parameters()], _RATE), (head, _HEAD_RATE)]
     optimizer = torch.optim.AdamW(

@@ -182,7 +182,6 @@ def read_training_texts(
 
 
 def _tokenized(start: DenseStart, config: TrainingConfig, texts: Iterable[str]) -> TokenizedTexts:
-    """Return documents as the encoder reads them."""
     if config.remove_markup:
         texts = map(without_markup, texts)
     parts = [

@@ -118,7 +118,6 @@ def measure_dense_costs(
 
 
 def _texts_of(corpus: Dataset, rows: Int64[np.ndarray, row]) -> list[str]:
-    """Return some training texts; the rows rise."""
     wanted = set(rows.tolist())
     texts = enumerate(itertools.islice(corpus.split("train").texts(), int(rows[-1]) + 1))
     return [text for row, text in texts if row in wanted]

@@ -332,7 +332,6 @@ class DevSplit:
         return fitted if self.heed is None else self.heed.blending(dev, fitted)
 
     def _dev_ranking(self) -> DevRanking:
-        """Return the documents that blends are fitted on."""
         catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
         pairs, counts = self._collected(), catalogue.training_counts
         unseen = None

@@ -148,7 +148,6 @@ def _head(
 
 
 def _check_untrained(head: VectorHead, modules: SentenceModules, config: TrainingConfig) -> None:
-    """Refuse to compare vectors that nobody has made comparable."""
     poolings = head.document_pooling, head.label_pooling
     is_comparable = modules.pooling is not None and poolings[0] == poolings[1]
     if config.retrieval.epochs == 0 and not is_comparable:
@@ -173,7 +172,6 @@ def _check_words(tokenizer: TokenizersBackend, head: VectorHead) -> None:
 
 @torch.no_grad()
 def _start_poolers(encoder: DualEncoder, dense: DenseLayer, folder: Path) -> None:
-    """Let both poolers start as the encoder's dense layer; they are trained from there."""
     expected = tuple(encoder.document_pooler.weight.shape)
     if tuple(dense.weight.shape) != expected:
         raise ConfigError(

@@ -148,7 +148,6 @@ def with_dev_split(run: Run) -> Dataset:
 def _fitted(
     run: Run, corpus: Dataset, start: DenseStart | None, unspaced_share: float
 ) -> tuple[ModelParts, OnDev]:
-    """Return all parts, with what is fitted on the dev split where there is one."""
     config = run.config
     found = fit_encoder_free(corpus, config, unspaced_share, run.folder, engine=run.engine)
     dense, models = None, found.models
@@ -198,7 +197,6 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
 
 
 def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
-    """Return what the dense half starts from, once it is tried on the corpus."""
     from longtail.training.pipeline.dense_stages import tried_start
 
     return tried_start(run.config, corpus, sample, run.processes)
@@ -249,7 +247,6 @@ def _finished_on_dev(
 def _manifest(
     run: Run, corpus: Dataset, start: DenseStart | None, parts: ModelParts, on_dev: OnDev
 ) -> Manifest:
-    """Return what the bundle says of itself, but for its files."""
     metrics = on_dev.metrics
     default = on_dev.default or DefaultScorer(parts.scorers[0], "")
     settings, encoder, correction = _settings(run, start), None, None

@@ -99,7 +99,6 @@ def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
 
 
 def _has_made(found: Mapping[str, Any], manifest: Manifest) -> bool:
-    """Whether the run of this note made a bundle."""
     return found["data_fingerprint"] == manifest.data_fingerprint and all(
         manifest.training.get(key) == value
         for key, value in found["config"].items()
@@ -186,7 +185,6 @@ def _shown(tables: Iterable[Table]) -> Iterator[str]:
 
 
 def _picture(draw: Callable[[], Figure], alternative: str) -> str:
-    """Return a figure as HTML; nothing where matplotlib is not installed."""
     return html.picture(png_of(draw()), alternative) if is_installed("plots") else ""
 
 
@@ -204,7 +202,6 @@ def _probabilities(found: Assessment) -> str:
 
 
 def _labels(bundle: Bundle, found: Assessment) -> list[str]:
-    """Return the figures of single labels, where the default scorer was answered."""
     threshold = bundle.manifest.thresholds.get(bundle.manifest.default_scorer)
     if found.answers is None or threshold is None:
         return []

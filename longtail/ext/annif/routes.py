@@ -287,7 +287,6 @@ async def _suggest(
     texts: Sequence[str],
     options: SuggestOptions,
 ) -> list[list[Suggestion]]:
-    """Return the labels of each text; blank ones have none."""
     project = _project(service, project_id)
     named = project.model.predictor.catalogue.languages
     default = _language(service, project.model)
@@ -341,7 +340,6 @@ def _suggestions(labels: Sequence[ScoredLabel], threshold: float) -> list[Sugges
 
 
 async def _read_form(request: Request) -> SuggestForm:
-    """Return what a form asks."""
     if media_type_of(request) != FORM:
         raise HTTPException(415, f"Send the body with the header 'Content-Type: {FORM}'")
     content = await request.body()

@@ -128,7 +128,6 @@ def controls_of(config: str) -> list[Control]:
 
 
 def _parsed(config: str) -> Element:
-    """Return the root of a configuration, all names in lower case."""
     if len(config) > _MAX_CHARACTERS or config.count("<") + config.count("=") > _MAX_SIGNS:
         raise RequestError(
             f"label_config: it has more than {_MAX_CHARACTERS} characters, or more than "

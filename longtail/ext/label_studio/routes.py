@@ -297,7 +297,6 @@ def _options_of(labels: ControlLabels, model: ServedModel, service: Service) -> 
 def _pairs(
     event: AnnotationEvent | AnnotationsEvent,
 ) -> list[tuple[StudioAnnotation, StudioTask]]:
-    """Return annotations with their tasks."""
     if isinstance(event, AnnotationEvent):
         return [(event.annotation, event.task)]
     tasks = {task.id: task for task in event.task}

@@ -235,7 +235,6 @@ def _check_name(model: str) -> None:
 
 
 def _loaded(service: Service, model: str, version: str) -> ServedModel:
-    """Return the model of a version named in a path."""
     _check_name(model)
     if version == "current":
         return service.manager.get(version)

@@ -136,7 +136,6 @@ def _try(
 
 
 def _key_of(url: str | None, variable: str | None) -> str | None:
-    """Return the admin key."""
     from longtail.models.errors import ConfigError
 
     if variable is None:
@@ -151,7 +150,6 @@ def _key_of(url: str | None, variable: str | None) -> str | None:
 
 
 def _tell(promotion: Promotion, log: PromotionLog) -> None:
-    """Print a short report."""
     from longtail.models.errors import PromotionRefusedError
 
     pair, decision = promotion.pair, promotion.decision
