@@ -44,7 +44,7 @@ def load(
     """
     from longtail.model import Model
     from longtail.models.predict.predictor import Predictor
-    from longtail.models.sharing.addresses import find_model
+    from longtail.models.sharing.transfer import find_model
 
     bundle = find_model(source, version).open()
     return Model(bundle, Predictor.of_bundle(bundle, device=device, num_threads=num_threads))
@@ -86,7 +86,7 @@ def train(
     from longtail.training.formats.options import CorpusOptions
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as run_all
-    from longtail.training.runtime.progress import progress_shown
+    from longtail.training.runtime.run_log import progress_shown
 
     settings = read_config(None if config is None else Path(config), overrides)
     if isinstance(data, str | Path):
@@ -134,7 +134,7 @@ def evaluate(
     from longtail.training.estimators.corpus import DOCUMENTS_NAME
     from longtail.training.estimators.model import documents_as_trained, written
     from longtail.training.formats.options import RECOGNISED
-    from longtail.training.runtime.progress import progress_shown
+    from longtail.training.runtime.run_log import progress_shown
 
     bundle = Registry(Path(registry)).open(version)
     opened: AbstractContextManager[Dataset]
@@ -182,7 +182,7 @@ def learn(
     from longtail.models.bundle.registry import Registry
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.formats.options import RECOGNISED
-    from longtail.training.runtime.progress import progress_shown
+    from longtail.training.runtime.run_log import progress_shown
 
     said, store = open_feedback(feedback), Registry(registry)
     dataset = open_as_trained(Path(data), corpus or RECOGNISED, [store.open(version)])

@@ -29,13 +29,13 @@ from longtail.models.platform import peak_memory_bytes
 from longtail.models.results import ScoredLabel
 from longtail.service.client.calls import NEVER, ClientError
 from longtail.service.client.client import Client
-from longtail.service.process.address import check_address
+from longtail.service.commands.serve import check_address
 from longtail.training.assessment.assess import Assessment, assess_bundle
 from longtail.training.assessment.summary import Summary
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.pipeline.train import Run, train
-from longtail.training.runtime.progress import progress_shown
+from longtail.training.runtime.run_log import progress_shown
 
 DEMO_DATA = Path(training.__path__[0]) / "demo_data"
 _SECONDS = 120.0

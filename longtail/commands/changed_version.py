@@ -63,7 +63,7 @@ def publish_changed(
     Raises:
         LongtailError: The version can't be written, or takes too many first places.
     """
-    from longtail.models.edit.effect import measured
+    from longtail.models.edit.rewriting import measured
 
     on = None
     if data is not None:

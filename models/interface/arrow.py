@@ -19,7 +19,7 @@ from longtail.models.options import RankingKeywords, ranking_options
 from longtail.models.parts.texts import fault_of
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
-from longtail.models.sharing.addresses import find_model
+from longtail.models.sharing.transfer import find_model
 
 _TEXT_TYPES = frozenset({"string", "large_string", "string_view", "null"})
 MAX_TEXT_BYTES = 2**24

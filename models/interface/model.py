@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, Unpack, overload
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.explain.label_facts import LabelDetails
+from longtail.models.explain import LabelDetails
 from longtail.models.interface.given_texts import names_of_rows, texts_of
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.labels.catalogue import LabelCatalogue

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Int64
 
-from longtail.models.explain.label_facts import LabelFacts
+from longtail.models.explain import LabelFacts
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.scorer_set import ScorerSet

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from longtail.models.arguments import check_count
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.errors import ConfigError
+from longtail.models.errors import ConfigError, check_count
 from longtail.models.extras import has_faiss, require
 from longtail.models.kinds.storage import read_parts
 from longtail.models.names import ONNX_INT8, OnnxPrecision, Precision
@@ -76,7 +75,7 @@ def load_parts(
 def take_fastest_backend(encoder: DualEncoder) -> None:
     """Let the fastest backend that answers as a transformer on the CPU does replace it."""
     from longtail.models.encoders.cpu.backend import choose_backend
-    from longtail.models.encoders.types import is_transformer
+    from longtail.models.encoders.families import is_transformer
 
     transformer = encoder.transformer
     if is_transformer(transformer):

@@ -11,10 +11,10 @@ from typing import Unpack
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
-from longtail.models.explain.label_facts import LabelDetails, LabelFacts
+from longtail.models.errors import ignore
+from longtail.models.explain import LabelDetails, LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.warmup_texts import read_probes
+from longtail.models.bundle.trained_on import read_probes
 from longtail.models.errors import BundleCorruptError, LongtailError
 from longtail.models.kinds.registry import KINDS
 from longtail.models.kinds.storage import read_parts

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
+from longtail.service.http.deps import ServiceDep
+from longtail.service.http.problem_handlers import responses
 from longtail.service.schemas.models import Health
-from longtail.service.web.deps import ServiceDep
-from longtail.service.web.problem_handlers import responses
 
 router = APIRouter()
 

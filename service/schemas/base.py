@@ -1,4 +1,4 @@
-"""Types that several requests and answers share."""
+"""Types that several requests and answers share; problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaMode
 from pydantic_core import PydanticCustomError
 
-from longtail.models.files.validation import scalar_in_words
+from longtail.models.files.typed_json import scalar_in_words
 from longtail.models.names import AimName
 from longtail.models.options import MAX_TAIL_DIAL
 from longtail.models.results import ANSWER
@@ -89,7 +89,7 @@ LabelSetName = Annotated[str, Field(min_length=1, max_length=100)]
 Item = TypeVar("Item")
 MAX_ITEMS = 300_000
 """Most items of a list in a request for which no smaller bound is known; the same as
-`longtail.service.wire.json_text.MAX_ELEMENTS`."""
+`longtail.service.wire.lines.MAX_ELEMENTS`."""
 Listed: TypeAlias = Annotated[list[Item], Field(max_length=MAX_ITEMS, fail_fast=True)]
 """A list of a request: bounded, and not validated any further from its first wrong item on."""
 
@@ -258,3 +258,32 @@ def schemas_of(*models: type) -> dict[str, Any]:
     _, definitions = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")
     schemas: dict[str, Any] = definitions["$defs"]
     return schemas
+
+
+class ProblemDetail(Answer):
+    """One thing that is wrong with a request."""
+
+    pointer: str
+    """JSON pointer into the body (RFC 6901), or the name of a parameter."""
+    detail: str
+
+
+class Problem(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    type: str
+    """URI of the kind of problem; programs should compare this, not the words."""
+    title: str
+    """The kind of problem in words."""
+    status: int
+    """The HTTP status."""
+    detail: str
+    """What was wrong this time, and what to do."""
+    instance: str | None = None
+    """Path of the request."""
+    errors: list[ProblemDetail] | None = None
+    """What is wrong with the body, up to a limit; only where the body was not valid."""
+    error: str | None = None
+    """The same as `detail`, where clients of the Open Inference Protocol look; only under `/v2`."""

@@ -28,9 +28,9 @@ from sklearn.linear_model import LogisticRegression
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.families import VectorHead
 from longtail.models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import tokenize_texts
-from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.kinds.registry import KINDS
 from longtail.models.names import ENSEMBLE
 from longtail.models.predict.predictor import Predictor
@@ -49,7 +49,7 @@ from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.overlap import with_splits_apart
 from longtail.training.evaluation.metrics import document_values_at, join_truth, ndcg_at
 from longtail.training.neural.document_vectors import inference_copy
-from longtail.training.runtime.machine import find_machine
+from longtail.training.runtime.distributed import find_machine
 
 NUM_NEIGHBOURS, TEMPERATURE, NUM_LISTED = 40, 1 / 12, 64
 TEMPERATURES = (1 / 6, TEMPERATURE, 1 / 20, 1 / 30)

@@ -36,14 +36,20 @@ from longtail.ext.annif.schemas import (
 from longtail.models.errors import RequestError
 from longtail.models.feedback import sha256_of
 from longtail.models.results import ScoredLabel
+from longtail.service.http.deps import Service, ServiceDep, media_type_of
+from longtail.service.http.feedback import store_feedback
+from longtail.service.http.json_body import (
+    JsonBody,
+    answer_request,
+    off_the_loop,
+    score_of,
+    validated,
+    written_off_the_loop,
+)
+from longtail.service.http.problem_handlers import BodyError, responses
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.versions.serving import ServedModel, Serving
-from longtail.service.web.answering import answer_request, score_of, written_off_the_loop
-from longtail.service.web.deps import Service, ServiceDep, media_type_of
-from longtail.service.web.feedback import store_feedback
-from longtail.service.web.json_body import JsonBody, off_the_loop, validated
-from longtail.service.web.problem_handlers import BodyError, responses
 from longtail.service.wire.problems import Kind, KindError
 
 NAME = "longtail"
@@ -281,7 +287,6 @@ async def _suggest(
     texts: Sequence[str],
     options: SuggestOptions,
 ) -> list[list[Suggestion]]:
-    """Return the labels of each text; blank ones have none."""
     project = _project(service, project_id)
     named = project.model.predictor.catalogue.languages
     default = _language(service, project.model)
@@ -335,7 +340,6 @@ def _suggestions(labels: Sequence[ScoredLabel], threshold: float) -> list[Sugges
 
 
 async def _read_form(request: Request) -> SuggestForm:
-    """Return what a form asks."""
     if media_type_of(request) != FORM:
         raise HTTPException(415, f"Send the body with the header 'Content-Type: {FORM}'")
     content = await request.body()

@@ -23,7 +23,6 @@ from longtail.ext.editions.rows import (
     merged_sparse,
     with_merged_labels,
 )
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.edit.rewriting import (
@@ -32,7 +31,7 @@ from longtail.models.edit.rewriting import (
     model_to_extend,
     write_changed,
 )
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, ignore
 from longtail.models.kinds.registry import KINDS, kinds_of_new_labels, with_own_models
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.storage import read_model

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from longtail.models.errors import DataError
-from longtail.models.files.fields import id_of, string_of
-from longtail.models.files.rows import Fields, take_csv_rows
+from longtail.models.files.rows import Fields, id_of, string_of, take_csv_rows
 from longtail.models.labels.cells import labels_of_cell
 
 ID, REPLACED_BY = "id", "replaced_by"

@@ -18,7 +18,7 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleError, ConfigError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.service.feedback.store import FeedbackStore
-from longtail.service.telemetry.feedback_metrics import BANDS, band_of
+from longtail.service.telemetry.metrics import BANDS, band_of
 
 UNKNOWN_BAND = "unknown"
 """Of labels of versions that the registry has no more."""

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from longtail.models.errors import RequestError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 
 ControlKind: TypeAlias = Literal["choices", "taxonomy"]
 _CONTROL_TAGS = ("choices", "taxonomy")
@@ -128,7 +128,6 @@ def controls_of(config: str) -> list[Control]:
 
 
 def _parsed(config: str) -> Element:
-    """Return the root of a configuration, all names in lower case."""
     if len(config) > _MAX_CHARACTERS or config.count("<") + config.count("=") > _MAX_SIGNS:
         raise RequestError(
             f"label_config: it has more than {_MAX_CHARACTERS} characters, or more than "

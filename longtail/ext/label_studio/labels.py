@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from longtail.ext.label_studio.label_config import Choice, Control, controls_of
 from longtail.ext.label_studio.schemas import TaxonomyItem
 from longtail.models.errors import DataError, LabelNotFoundError, RequestError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor

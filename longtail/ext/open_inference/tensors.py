@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from longtail.models.errors import RequestError
 from longtail.models.results import UNLIKE_TRAINING, Prediction
 from longtail.service.engine.engine import EngineAnswer
+from longtail.service.http.json_body import parse_json_body
+from longtail.service.http.problem_handlers import BodyError
 from longtail.service.schemas.base import Answer, Listed, Options, WholeNumber
-from longtail.service.web.json_body import parse_json_body
-from longtail.service.web.problem_handlers import BodyError
 
 NO_SCORE = float(np.finfo(np.float32).min)
 """Fills scores where a text has fewer labels than asked for: JSON has no infinity."""

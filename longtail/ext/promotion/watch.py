@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from longtail.ext.promotion.arms import Arm, read_arms
-from longtail.ext.promotion.comparison import ArmComparison, compare_arms
-from longtail.ext.promotion.decision import Decision, Pair
+from longtail.ext.promotion.comparison import Arm, ArmComparison, compare_arms, read_arms
 from longtail.ext.promotion.log import PromotionLog
 from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.verdict import Decision, Pair
 from longtail.models.errors import ConfigError, RequestError
 from longtail.service.client.calls import NEVER, ClientError, ProblemError, Retry
 from longtail.service.client.client import Client
