@@ -35,7 +35,7 @@ MAX_WORDS = 6000
 MAX_DOCS_WORDS = 27_000
 """Of the pages in `docs/` that people read through: without the results and the decisions, of
 which one is looked up at a time."""
-MAX_ALL_WORDS = 80_000
+MAX_ALL_WORDS = 70_000
 """Of all pages."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
