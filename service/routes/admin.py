@@ -1,4 +1,4 @@
-"""Routes by which operators change what is served; `service.middleware.security` guards them."""
+"""Routes for operators that change what is served, guarded by `service.middleware.security`."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ async def unload(version: VersionPath, service: ServiceDep) -> ModelChange:
 async def activate(version: VersionPath, service: ServiceDep, author: AuthorDep) -> ModelChange:
     """Load a version if necessary, move the registry's `current` to it, and make it the default.
 
-    The version that it replaces is unloaded, unless it was loaded by a request of its own. Where
-    the new one can't be loaded, nothing changes and the answer (409) says why.
+    The version that it replaces is unloaded, unless `load` was asked for it. If the new one
+    can't be loaded, nothing changes and the answer (409) says why.
     """
     return await _done(service.redeployer.activate(version, author))
 

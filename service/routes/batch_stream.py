@@ -48,20 +48,20 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/x-ndjson"
 
 _WINDOW_BYTES = 2**22
-"""Of lines and answers that one stream may hold, about."""
+"""About the most bytes of lines and answers that one stream may hold."""
 _LINE_BYTES = 2**14
-"""That a line in work is counted with at least: 256 of them fill the window."""
+"""The least bytes counted for a line in work: 256 such lines fill the window."""
 _LABEL_BYTES = 2**7
-"""That a label in an answer is counted with."""
+"""Bytes counted for a label in an answer."""
 _EXPLAINED_BYTES = 2**12
-"""That one with an explanation is."""
+"""Bytes counted for a label with an explanation."""
 _STOPPING = "the service is stopping; send the lines that have no result again, to another instance"
 _MAX_WASTED = 10_000
-"""Lines that may be blank or wrong, besides as many as were answered with labels."""
+"""The most blank or wrong lines beyond the number of lines answered with labels."""
 _LINES_A_TURN = 10
-"""Lines after which other requests get their turn, however little there was to wait for."""
+"""Lines after which other requests get their turn in any case."""
 _BYTES_A_TURN = 2**13
-"""A line of more bytes than these counts as a turn."""
+"""A line of more bytes counts as a turn."""
 _LABELS_A_TURN = 100
 """An answer of more labels, which takes milliseconds to write, is written off the event loop."""
 _CHUNK_BYTES = 2**16
@@ -70,15 +70,15 @@ _CHUNK_BYTES = 2**16
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """What bounds one batch.
+    """Limits and defaults of one batch.
 
     Attributes:
-        defaults: What is asked for where a line says nothing.
+        defaults: Options that hold for lines without their own.
         max_line_bytes: Longer lines are answered with an error.
-        idle_timeout_s: Seconds that the client may neither send nor read.
+        idle_timeout_s: Seconds for which the client may neither send nor read.
         stop_timeout_s: Seconds that lines get to be answered when the service stops.
-        is_gzip_in: Whether the lines come packed.
-        is_gzip_out: Whether the answers shall be.
+        is_gzip_in: Whether the lines are compressed.
+        is_gzip_out: Whether the answers are compressed.
     """
 
     defaults: Mapping[str, Any]
@@ -97,7 +97,7 @@ class _Window:
         self._has_changed = asyncio.Event()
 
     async def take(self, num_bytes: int) -> None:
-        """Wait until there is so much room, or all there is, and take it."""
+        """Wait until this much room is free, or the whole window, and take it."""
         while self._num_free < min(num_bytes, self._num_all):
             self._has_changed.clear()
             await self._has_changed.wait()

@@ -90,5 +90,5 @@ class BatchEnd(Answer):
 
 
 def batch_schemas() -> dict[str, Any]:
-    """Return the OpenAPI schemas of the lines of a batch, which no route refers to."""
+    """Return the OpenAPI schemas of the lines of a batch, which no route declares."""
     return schemas_of(BatchLine, BatchResult, BatchError, BatchEnd)

@@ -26,7 +26,7 @@ class CandidateSchema(Answer):
 
 
 def schema_of(prediction: Prediction, version: int) -> CandidateSchema:
-    """Return the schema of the labels of a text, which a version of the model has found."""
+    """Return the schema of the labels that a model version found for a text."""
     items: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
     if prediction.labels:
         names = "\n".join(f"{each.id}: {each.name}" for each in prediction.labels)

@@ -1,4 +1,4 @@
-"""The shapes of requests and answers, as the OpenAPI document publishes them."""
+"""The requests and answers of `/v1/predict`, as the OpenAPI document publishes them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PredictRequest(Options):
 
     @property
     def can_be_reviewed(self) -> bool:
-        """Whether nothing else is asked for that a review does not know."""
+        """Whether the request has no option that a review does not support."""
         is_other = self.tail_dial > 0 or self.aim is not None or self.correction is not None
         return not (is_other or self.explain or self.schemes)
 
