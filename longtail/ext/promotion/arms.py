@@ -1,4 +1,4 @@
-"""What a service has counted of each version, read from its metrics."""
+"""Counters of each model version, read from the metrics of a service."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Arm:
 
     Attributes:
         answered: Requests with an answer.
-        failed: Requests without one, whatever for.
+        failed: Requests without an answer, for any reason.
         within: Cumulative answer counts, keyed by histogram bucket bound in seconds.
         judged: Entries of feedback with labels that were accepted or rejected.
-        accepted: Sum over these of the share that was accepted.
+        accepted: Sum over these entries of the share of accepted labels.
     """
 
     answered: float = 0.0
@@ -45,7 +45,7 @@ class Arm:
         return self.answered - self.within.get(bound_s, 0.0)
 
     def since(self, before: Arm) -> Arm | None:
-        """Return what was counted since another reading; None where the counters began anew."""
+        """Return the counts since another reading; None if the counters were reset."""
         arm = Arm(
             answered=self.answered - before.answered,
             failed=self.failed - before.failed,
@@ -76,11 +76,11 @@ class Arm:
 
 
 def read_arms(exposition: str, *versions: int) -> list[Arm]:
-    """Return what metrics in Prometheus' text format say of versions.
+    """Return the counters of versions from metrics in Prometheus' text format.
 
     Args:
         exposition: The answer of `GET /metrics`.
-        versions: Those to look for; what has not answered yet has zeros.
+        versions: The versions to look for; one that has not answered yet has zeros.
     """
     counted: dict[str, dict[str, float]] = {str(version): {} for version in versions}
     within: dict[str, dict[float, float]] = {name: {} for name in counted}

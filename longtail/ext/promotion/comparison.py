@@ -1,4 +1,4 @@
-"""Canary and default side by side: what is worse for certain, and whether that is enough."""
+"""Comparison of canary and default: which rates are certainly worse, and by how much."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NUM_MEASURES = 3
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One rate that had better be low, of both versions.
+    """A rate of both versions for which lower is better.
 
     Attributes:
-        name: What happens.
-        canary: How often to the canary.
-        default: How often to the default.
-        difference: How much more often to the canary, with bounds that hold at any time.
-        margin: How much more often it may.
+        name: The event that is counted.
+        canary: Its rate for the canary.
+        default: Its rate for the default.
+        difference: The canary's rate minus the default's, with bounds that hold at all times.
+        margin: The largest accepted difference.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Measure:
 
     @property
     def is_harm(self) -> bool:
-        """Whether the canary is worse for certain, and by more than the margin as it seems."""
+        """Whether the canary is certainly worse, and by more than the margin on average."""
         return self.difference.lower > 0 and self.difference.estimate > self.margin
 
     @property
@@ -52,10 +52,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ArmComparison:
-    """Both versions, by all measures.
+    """Both versions by all measures.
 
     Attributes:
-        requests: Of the canary.
+        requests: Number of requests to the canary.
         measures: Failed requests, slow answers, and labels that people rejected.
     """
 
@@ -63,11 +63,11 @@ class ArmComparison:
     measures: tuple[Measure, ...]
 
     def harms(self) -> list[str]:
-        """Return what is worse for certain, in sentences."""
+        """Return the rates that are certainly worse, as sentences."""
         return [f"worse for certain: {each.in_words()}" for each in self.measures if each.is_harm]
 
     def doubts(self, rules: PromotionRules) -> list[str]:
-        """Return what speaks against a promotion at the end of the canary, in sentences."""
+        """Return the reasons against a promotion at the end of the canary, as sentences."""
         found = self.harms()
         if self.requests < rules.min_requests:
             found.append(
@@ -92,14 +92,14 @@ class ArmComparison:
 def compare_arms(
     canary: Arm, default: Arm, slow_bound_s: float, rules: PromotionRules
 ) -> ArmComparison:
-    """Compare what was counted since the canary began.
+    """Compare the counts since the canary began.
 
     The measures share the significance of the rules, so that an equal canary is called worse in
     any of them, at any time, with at most that probability.
 
     Args:
-        canary: Of the version on trial.
-        default: Of the other one, over the same time.
+        canary: Counters of the version on trial.
+        default: Counters of the default, over the same time.
         slow_bound_s: Answers that take longer are slow.
         rules: Margins and significance.
     """

@@ -1,4 +1,4 @@
-"""Who is on trial, and what a trial came to."""
+"""The versions of a trial, and its outcome."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Pair:
 
     Attributes:
         candidate: Number of the version on trial.
-        current: Number of the one that it is to replace.
-        candidate_digest: Digest of the one; empty where its manifest can't be read.
-        current_digest: Digest of the other.
+        current: Number of the version that it may replace.
+        candidate_digest: Digest of the candidate; empty if its manifest can't be read.
+        current_digest: Digest of the current version.
     """
 
     candidate: int
@@ -30,12 +30,12 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a trial came to.
+    """The outcome of a trial.
 
     Attributes:
-        promote: Whether the candidate takes the place of the current version.
-        reasons: Why, in sentences.
-        figures: What was measured, plain.
+        promote: Whether the candidate replaces the current version.
+        reasons: The reasons, as sentences.
+        figures: The measured figures, as JSON values.
     """
 
     promote: bool

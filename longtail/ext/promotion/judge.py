@@ -1,4 +1,4 @@
-"""Whether a candidate may take the place of the current version, by documents held out of both."""
+"""Whether a candidate may replace the current version, by documents held out of both."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from longtail.training.calibration.reliability import calibration_error
 from longtail.training.data.dataset import Dataset
 
 _FAULTS = (LongtailError, ValueError, ArithmeticError, IndexError)
-"""What comes of weights that are no numbers, or of parts that don't fit."""
+"""Errors caused by weights that are not finite, or by parts that don't fit together."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What both versions are measured on.
+    """The documents that both versions are measured on.
 
     Attributes:
         dataset: Holds the documents.
-        split_name: Which of them.
+        split_name: Name of the split that is used.
         feedback: An export of feedback; None: there is none.
     """
 
@@ -55,9 +55,9 @@ def judge(
     Args:
         registry: Has both.
         candidate: The version that is to replace the other one.
-        current: That one.
+        current: The version that is served now.
         held_out: Documents, held out of the training of both.
-        rules: What the candidate must show.
+        rules: The conditions of a promotion.
 
     Raises:
         BundleError: The current version can't be opened.

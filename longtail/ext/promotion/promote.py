@@ -19,7 +19,7 @@ _NUM_PROBES = 16
 _PROBE_CHARACTERS = 2000
 
 Rollout = Callable[[Pair, Sequence[str]], Decision]
-"""Tries a pair on a service, by some texts, and carries out what that comes to."""
+"""Tries a pair on a service with some texts, and carries out the decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Promotion:
 
     Attributes:
         pair: Both versions.
-        decision: What was decided and done.
-        verdict: Of the held-out documents; None where they were judged by a run before this one.
+        decision: The decision, which has been carried out.
+        verdict: Verdict by the held-out documents; None if an earlier run judged them.
     """
 
     pair: Pair
@@ -45,14 +45,14 @@ def promote(
     log: PromotionLog,
     rollout: Rollout | None = None,
 ) -> Promotion:
-    """Judge a candidate, and let it take the place of the registry's current version if it may.
+    """Judge a candidate, and replace the registry's current version by it if it passes.
 
     Args:
         registry: Has both versions.
         candidate: Number of the version on trial.
-        held_out: What they are judged by.
-        rules: What the candidate must show.
-        log: Where every step is written; a canary that was begun in it goes on.
+        held_out: The documents that judge them.
+        rules: The conditions of a promotion.
+        log: The log of every step; a canary that was begun in it continues.
         rollout: Tries the candidate on a service; None: the registry's `current` is moved at once.
 
     Raises:

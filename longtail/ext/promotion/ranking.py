@@ -34,7 +34,7 @@ class Version:
     """A version of a registry, opened and loaded.
 
     Attributes:
-        number: Of the version.
+        number: Number of the version.
         bundle: Its files.
         predictor: Ranks by its default scorer, as a service does.
     """
@@ -48,7 +48,7 @@ class Version:
         """Load a version.
 
         Raises:
-            BundleCorruptError: Its parts contradict each other.
+            BundleCorruptError: Parts of the bundle contradict each other.
         """
         return cls(number, bundle, Predictor.of_bundle(bundle))
 
@@ -75,7 +75,7 @@ class Numbering:
         """Return the training documents of each label by what a catalogue says; 0 if it lacks it.
 
         Args:
-            catalogue: Of the version whose training counts.
+            catalogue: Catalogue of the version whose training documents are counted.
         """
         counts = np.zeros(len(self.number_of), dtype=np.int64)
         counts[self.rows_of(catalogue)] = catalogue.training_counts
@@ -89,13 +89,13 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a version answers about the documents.
+    """A version's answers for the documents.
 
     Attributes:
         joined: Its best five labels beside the truth, by their common numbers.
-        num_not_finite: Scores of these that are no finite numbers.
+        num_not_finite: Number of their scores that are not finite.
         num_empty: Documents without any label.
-        probabilities: Of these labels, where its scorer is calibrated; nan where there is no label.
+        probabilities: Of these labels, if its scorer is calibrated; nan where there is no label.
     """
 
     joined: RankedEvaluation
@@ -115,13 +115,13 @@ class Answers:
 def answer(
     version: Version, texts: Sequence[str], truth: csr_array, numbering: Numbering
 ) -> Answers:
-    """Rank documents with the default scorer of a version, and lay them beside the truth.
+    """Rank documents by a version's default scorer, and join the rankings with the truth.
 
     Args:
         version: The model.
-        texts: Of the documents.
+        texts: Texts of the documents.
         truth: Their labels, by `numbering`.
-        numbering: Of the labels.
+        numbering: Numbering of the labels.
     """
     predictor = version.predictor
     options = RankingOptions(k=min(K, len(predictor.catalogue)))
@@ -147,11 +147,11 @@ def answer(
 def milliseconds_a_text(versions: Sequence[Version], texts: Sequence[str]) -> list[float]:
     """Return the median time that each version takes for a text alone.
 
-    They take turns on each text, and the first turn goes round, so that what else the machine does
-    falls on all of them.
+    The versions take turns on each text, each first in turn, so that other load of the machine
+    affects all of them.
 
     Args:
-        versions: To time.
+        versions: The versions to time.
         texts: Each is answered once by every version; before them the first one, untimed.
     """
     for version in versions:

@@ -1,4 +1,4 @@
-"""What the held-out documents say of a candidate: figures, reasons, and a short report."""
+"""The verdict on a candidate by held-out documents: figures, reasons, and a short report."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Check:
     """One figure of both versions besides the metrics.
 
     Attributes:
-        name: What was measured, with its unit.
-        current: Of the current version; None where there is none.
-        candidate: Of the candidate.
-        limit: What is asked for, in words.
-        objection: Why it speaks against the candidate; None where it doesn't.
+        name: Name of the figure, with its unit.
+        current: Figure of the current version, if any.
+        candidate: Figure of the candidate.
+        limit: The required limit, in words.
+        objection: Why it speaks against the candidate, if it does.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Verdict:
     """Whether a candidate may go on, and why.
 
     Attributes:
-        reasons: Why not, in sentences; empty where it may.
+        reasons: Reasons against the candidate, as sentences; empty if it may go on.
         tests: Metrics, paired.
         checks: Speed, size, calibration, labels.
-        notes: What else to know of how it was measured.
-        data: What was measured on: the fingerprint of the corpus, its split, and the documents.
+        notes: Notes on the measurement.
+        data: The data behind the figures: fingerprint of the corpus, split, and documents.
     """
 
     reasons: tuple[str, ...]
