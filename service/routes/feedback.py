@@ -1,4 +1,4 @@
-"""The routes of feedback: give it; and, for operators, read it and delete it."""
+"""The routes of feedback: give it; operators read and delete it."""
 
 from __future__ import annotations
 

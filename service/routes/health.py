@@ -18,7 +18,7 @@ router = APIRouter()
 async def livez(service: ServiceDep) -> Health:
     """Answer 200 while the process is alive, whether or not a model is loaded.
 
-    It is 503 once CUDA has failed in a way that only a new process gets over.
+    It is 503 after a CUDA failure that only a new process can recover from.
     """
     service.engine.gpu.check()
     return Health(status="alive")

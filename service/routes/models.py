@@ -1,4 +1,4 @@
-"""`GET /v1/models`: versions, limits and what the service computes with."""
+"""`GET /v1/models`: versions, limits, and how the service computes."""
 
 from __future__ import annotations
 

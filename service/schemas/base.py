@@ -49,13 +49,13 @@ def check_text(text: str) -> str:
 
 
 def as_one_error(kind: LiteralString, wanted: LiteralString) -> WrapValidator:
-    """Return what gives one error instead of one for each type that a value could have.
+    """Return a validator that gives one error instead of one for each type that a value could have.
 
     Those would name pydantic's types as if they were fields.
 
     Args:
-        kind: Of the error.
-        wanted: What to give, in words.
+        kind: Kind of the error.
+        wanted: The expected value, in words.
     """
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
@@ -76,7 +76,7 @@ def _whole(value: object) -> object:
 
 WholeNumber = Annotated[int, BeforeValidator(_whole)]
 MAX_VERSION = 9 * 10**18
-"""A 64-bit number that is the same as a float and in decimals: so the API's document writes it."""
+"""A 64-bit number that is exact as a float, as OpenAPI documents write it."""
 VersionNumber = Annotated[int, Field(ge=1, le=MAX_VERSION), BeforeValidator(_whole)]
 Version = Annotated[
     VersionNumber | Literal["current"],
@@ -91,7 +91,7 @@ MAX_ITEMS = 300_000
 """Most items of a list in a request for which no smaller bound is known; the same as
 `longtail.service.wire.lines.MAX_ELEMENTS`."""
 Listed: TypeAlias = Annotated[list[Item], Field(max_length=MAX_ITEMS, fail_fast=True)]
-"""A list of a request: bounded, and not validated any further from its first wrong item on."""
+"""A list of a request: bounded; validation stops at its first wrong item."""
 
 
 def _accept_of(value: object) -> object:

@@ -53,7 +53,7 @@ from longtail.service.versions.serving import ServedModel, Serving
 from longtail.service.wire.problems import Kind, KindError
 
 NAME = "longtail"
-"""Of the project for requests that name no version, and the beginning of all others' names."""
+"""Name of the project for requests that name no version, and prefix of all other names."""
 FORM = "application/x-www-form-urlencoded"
 _MAX_FIELDS = 100
 _PIECE_BYTES = 2**16
@@ -69,10 +69,10 @@ class Project:
     """A model and a scorer under a name.
 
     Attributes:
-        name: In words.
-        model: Who is asked, unless a canary answers in its place.
-        version: Its number where the name holds one; None follows what the service serves.
-        scorer: None: the model's default.
+        name: Displayed name.
+        model: The model that answers, unless a canary does.
+        version: Its number if the name has one; None: the version that the service serves.
+        scorer: Name of the scorer; None: the model's default.
         is_listed: Whether the list shows it.
     """
 
@@ -204,7 +204,7 @@ def projects_of(serving: Serving) -> Mapping[str, Project]:
 def parse_form(body: bytes) -> dict[str, str]:
     """Return the fields of a form (`application/x-www-form-urlencoded`) in UTF-8.
 
-    Of fields with one name the last one counts.
+    Of several fields with the same name the last one counts.
 
     Raises:
         BodyError: It is not UTF-8, or has too many fields.

@@ -1,4 +1,4 @@
-"""`longtail vocabulary diff` and `apply`: what has changed, and a model that follows."""
+"""`longtail vocabulary diff` and `apply`: list changes of a vocabulary; apply them to a model."""
 
 from __future__ import annotations
 

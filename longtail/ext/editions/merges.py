@@ -1,4 +1,4 @@
-"""Files that say which labels are replaced by which, where a vocabulary doesn't."""
+"""Files of replaced labels and their replacements, for vocabularies that lack them."""
 
 from __future__ import annotations
 

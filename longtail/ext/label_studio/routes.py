@@ -91,7 +91,7 @@ async def set_up(
 ) -> ModelVersion:
     """Check that a project can be predicted, its labels and how it asks; nothing of it is kept.
 
-    What is wrong is logged, as Label Studio does not show it.
+    Errors are logged, as Label Studio does not show them.
 
     Raises:
         RequestError: The project can't be predicted.
@@ -149,7 +149,7 @@ async def predict(
     },
 )
 async def take_event(request: Request, service: ServiceDep) -> WebhookReceipt:
-    """Keep an annotation as feedback; one that is changed takes the place of what it was before.
+    """Keep an annotation as feedback; a changed one replaces its earlier state.
 
     Of a deleted one, and of a task that is skipped, nothing is left. Of other events nothing is
     done.
@@ -201,7 +201,7 @@ async def list_items(
 ) -> list[TaxonomyItem]:  # fmt: skip
     """Return labels as `<Taxonomy apiUrl="...">` asks for them, in the order of their names.
 
-    Labels stand below their broader ones; more than 500 at a level are divided by letters.
+    Labels are below their broader ones; more than 500 at a level are divided by letters.
     """
     model = service.manager.get(version)
     return await run_in_threadpool(taxonomy_items, model, path, query)

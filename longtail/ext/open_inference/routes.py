@@ -66,7 +66,7 @@ class ModelReady(ServerReady):
 
 
 class ServerMetadata(Answer):
-    """Who answers."""
+    """Name and release of the service."""
 
     name: str
     version: str
@@ -75,11 +75,11 @@ class ServerMetadata(Answer):
 
 
 class ModelMetadata(Answer):
-    """What goes into a model and comes out."""
+    """Inputs and outputs of a model."""
 
     name: str
     versions: list[str]
-    """Those that are loaded, or the one that was asked for."""
+    """Loaded versions, or the requested one."""
     platform: str
     inputs: list[TensorMetadata]
     outputs: list[TensorMetadata]

@@ -1,4 +1,4 @@
-"""`longtail promote`: lets a candidate take the place of the current version, or says why not."""
+"""`longtail promote`: replaces the current version by a candidate, or says why not."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from longtail.training.evaluation.metrics import (
 K = 5
 _ROUNDING = 1e-12  # differences closer than this are equal
 BAND_METRIC = f"nDCG@{K}"
-"""Of the labels of a frequency band."""
+"""The metric for the labels of a frequency band."""
 
 Kind: TypeAlias = Literal["overall", "band", "feedback"]
 
@@ -100,7 +100,7 @@ def paired_test(
         metric: Its name.
         labels: As there.
         current: Values of the current version, one a document; at least two.
-        candidate: Of the candidate, of the same documents.
+        candidate: Values of the candidate for the same documents.
         margin: How much worse is called worse.
     """
     differences = candidate - current
@@ -125,7 +125,7 @@ def _p_above(differences: Float64[np.ndarray, document], bound: float) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for being several (Holm 1979), in the order given.
+    """Return p-values adjusted by Holm's method (1979), in the order given.
 
     Rejecting those of at most alpha errs in any of them with a probability of at most alpha,
     however they depend on each other: the i-th smallest of m counts m - i + 1 times, and none less
@@ -195,8 +195,8 @@ def objections(tests: Sequence[PairedTest], rules: PromotionRules) -> list[str]:
       that answered, mostly the current one, so that any other one looks better on them.
 
     Args:
-        tests: Of `quality_tests`, and of the feedback.
-        rules: What is asked for.
+        tests: The tests of `quality_tests` and of the feedback.
+        rules: The conditions of a promotion.
     """
     overall = [test for test in tests if test.kind == "overall"]
     others = [test for test in tests if test.kind != "overall"]
