@@ -109,6 +109,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 """Larger ones could make scores that are not finite."""
 _Numbers = tuple[_Number, ...]
+_Counts = tuple[Annotated[int, Field(ge=0, le=MAX_DOCUMENTS)], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +183,21 @@ class Calibration:
         slopes: Of each piece, from below the first knot to above the last, in nats a score; all
             above 0, so that labels keep their order.
         intercept: The log-odds at the first knot, in nats.
+        counts: Training documents n where the line by rarity bends, rising; the first is 0. The
+            probability of a label is the sigmoid of shift(n) + factor(n) times its log-odds; both
+            are piecewise linear in ln(1 + n), and constant beyond the last. Rankings and blends
+            know nothing of it.
+        shifts: At each of them, in nats.
+        factors: At each of them; above 0.
     """
 
     __pydantic_config__: ClassVar = _STRICT
     knots: _Numbers
     slopes: _Numbers
     intercept: _Number
+    counts: _Counts = (0,)
+    shifts: _Numbers = (0.0,)
+    factors: _Numbers = (1.0,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +221,7 @@ class RarityBlend:
     """
 
     __pydantic_config__: ClassVar = _STRICT
-    counts: tuple[Annotated[int, Field(ge=0, le=MAX_DOCUMENTS)], ...]
+    counts: _Counts
     intercepts: _Numbers
     weights: dict[str, _Numbers]
     floors: dict[str, _Number]
@@ -416,13 +426,15 @@ def check_calibration(name: str, found: Calibration) -> None:
         raise TypeError(
             f"the slopes of {name!r}, {found.slopes}, expected {len(found.knots) + 1} above 0"
         )
+    _check_counts(name, found.counts)
+    size, factors = len(found.counts), found.factors
+    if len(found.shifts) != size or len(factors) != size or min(factors) <= 0:
+        raise TypeError(f"{name!r}: expected {size} shifts, and as many factors above 0")
 
 
 def _check_blend(name: str, found: RarityBlend) -> None:
     counts = found.counts
-    _check_knots(name, counts)
-    if counts[0] != 0:
-        raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
+    _check_counts(name, counts)
     curve = [found.curve_levels, *found.curve_slopes] if found.curve_bends else []
     weights = [*found.weights.values(), *found.below.values()]
     if any(len(row) != len(counts) for row in [found.intercepts, *weights, *curve]):
@@ -432,6 +444,12 @@ def _check_blend(name: str, found: RarityBlend) -> None:
     if set(found.floors) != set(found.weights) or set(found.below) - set(found.weights):
         raise TypeError(f"{name!r}: expected a floor for each of its weights")
     _check_curve(name, found)
+
+
+def _check_counts(name: str, counts: tuple[int, ...]) -> None:
+    _check_knots(name, counts)
+    if counts[0] != 0:
+        raise TypeError(f"knots {counts} of {name!r}, expected whole numbers from 0 on")
 
 
 def _check_members(name: str, found: RarityBlend, manifest: Manifest) -> None:

@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
+from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
@@ -28,7 +29,7 @@ from longtail.models.names import AIM_NAMES, PRECISION, AimName
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Combination
-from longtail.models.scorers.calibration import probabilities_of
+from longtail.models.scorers.calibration import by_rarity, log_odds_of, most_by_rarity
 
 _MOST = 1e12
 """No number of an aim, nor a weight, is larger, so that gains are finite."""
@@ -40,7 +41,8 @@ _SLACK = 2.0**-40
 class Aim:
     """How much a right and a wrong label count for an aim.
 
-    The gain of a label y of probability p is a_y (p - theta), where a_y = base + scale (n_y +
+    The gain of a label y is a_y (p - theta), where p is the sigmoid of its log-odds, whatever its
+    training documents (see `log_odds_of`), and a_y = base + scale (n_y +
     offset)^-exponent with n_y training documents of y. Below theta it is p - theta, so that labels
     that are not worth answering follow in the order of their probabilities.
 
@@ -105,7 +107,7 @@ class AimedRanking:
         """
         self._aim = aim
         self._calibration = calibration
-        self._weights = aim.weights(training_counts)
+        self._counts, self._weights = training_counts, aim.weights(training_counts)
 
     def of(
         self, inner: Combination, threshold: float | None, calibration: Calibration | None = None
@@ -119,8 +121,9 @@ class AimedRanking:
         """
         calibration, largest = calibration or self._calibration, float(self._weights.max())
         return AimedCombination(
-            inner, calibration, self._weights, self._aim.pivot, threshold or 0.0, largest
-        )
+            inner, calibration, self._counts, self._weights, self._aim.pivot, threshold or 0.0,
+            largest,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ class AimedCombination:
     Attributes:
         inner: What makes one score of them.
         calibration: What makes log-odds of that.
+        counts: Training documents of each label.
         weights: a_y of each label.
         pivot: theta.
         threshold: Least probability of a label that may be ranked.
@@ -138,6 +142,7 @@ class AimedCombination:
 
     inner: Combination
     calibration: Calibration
+    counts: Int64[np.ndarray, label]
     weights: Float32[np.ndarray, label]
     pivot: float
     threshold: float
@@ -148,9 +153,10 @@ class AimedCombination:
     ) -> Float32[np.ndarray, "row m"]:
         """Return the gains; -inf for labels without a score or below the threshold."""
         own = self.inner.combine(scores, labels)
-        probabilities = probabilities_of(self.calibration, own)
-        gains = self._gains(probabilities, self.weights[labels].astype(np.float64))
-        is_left_out = np.isneginf(own) | (probabilities < self.threshold)
+        log_odds = log_odds_of(self.calibration, own)
+        gains = self._gains(expit(log_odds), self.weights[labels].astype(np.float64))
+        true = expit(by_rarity(self.calibration, log_odds, self.counts[labels]))
+        is_left_out = np.isneginf(own) | (true < self.threshold)
         return np.where(is_left_out, -np.inf, gains).astype(np.float32)
 
     def among(self, selection: Selection) -> AimedCombination:
@@ -170,10 +176,11 @@ class AimedCombination:
         It is a little more than that, for all that is rounded on the way.
         """
         own = self.inner.bound(frontiers, depth)
-        probabilities = probabilities_of(self.calibration, own) * (1 + _SLACK)
-        gains = self._gains(probabilities, np.float64(self.largest))
+        log_odds = log_odds_of(self.calibration, own)
+        gains = self._gains(expit(log_odds) * (1 + _SLACK), np.float64(self.largest))
         gains += _SLACK * max(1.0, self.largest)
-        is_left_out = np.isneginf(own) | (probabilities < self.threshold)
+        most = expit(most_by_rarity(self.calibration, log_odds)) * (1 + _SLACK)
+        is_left_out = np.isneginf(own) | (most < self.threshold)
         bound = np.nextafter(gains.astype(np.float32), np.float32(np.inf))
         return np.where(is_left_out, np.float32(-np.inf), bound)
 

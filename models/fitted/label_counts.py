@@ -10,21 +10,21 @@ from typing import Annotated, ClassVar
 import numpy as np
 from jaxtyping import Float64
 from pydantic import ConfigDict, Field
-from scipy.special import expit
 
 from longtail.models.errors import RequestError
 from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, Asked, FittedPart
 from longtail.models.options import AUTO, AUTO_K
+from longtail.models.ranking.top_k import NO_LABEL
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceThreshold:
     """A threshold that rises with the place of a label in its text.
 
-    The label in place i, counted from 1, is answered where its log-odds are at least
-    first + rise log i. With rise 0 that is one threshold for all labels, and the larger it is, the
-    less the number of labels differs between texts.
+    The label in place i, counted from 1, is answered where the log-odds that it is ranked by are at
+    least first + rise log i. With rise 0 that is one threshold for all labels, and the larger it
+    is, the less the number of labels differs between texts.
 
     Attributes:
         first: Log-odds, in nats.
@@ -35,15 +35,15 @@ class PlaceThreshold:
     first: Annotated[float, Field(allow_inf_nan=False)]
     rise: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-    def of_texts(self, probabilities: Float64[np.ndarray, "text k"]) -> Float64[np.ndarray, text]:
-        """Return the probability of the last answered label of each text; inf where there is none.
+    def of_texts(self, log_odds: Float64[np.ndarray, "text k"]) -> Float64[np.ndarray, text]:
+        """Return the log-odds of the last answered label of each text; inf where there is none.
 
         Args:
-            probabilities: Of the best labels of each text, falling.
+            log_odds: Of the best labels of each text, falling.
         """
-        places = np.arange(1, probabilities.shape[1] + 1)
-        is_answered = probabilities >= expit(self.first + self.rise * np.log(places))
-        found: Float64[np.ndarray, text] = np.where(is_answered, probabilities, np.inf).min(axis=1)
+        places = np.arange(1, log_odds.shape[1] + 1)
+        is_answered = log_odds >= self.first + self.rise * np.log(places)
+        found: Float64[np.ndarray, text] = np.where(is_answered, log_odds, np.inf).min(axis=1)
         return found
 
 
@@ -76,12 +76,16 @@ class LabelCountsPart(FittedPart[LabelCounts]):
         return replace(asked, depth=max(asked.depth, min(AUTO_K, len(asked.training_counts))))
 
     def annotated(self, value: LabelCounts, answered: Answered) -> Answered:
-        """Return the labels with the probability of the last one that each text needs."""
+        """Return the labels up to the last one that each text needs."""
         if answered.asked.options.threshold != AUTO:
             return answered
-        assert answered.probabilities is not None  # as the presenter has checked
-        least = value[answered.asked.scorer].of_texts(answered.probabilities).tolist()
-        return replace(answered, least=least)
+        log_odds, probabilities = answered.log_odds, answered.probabilities
+        assert log_odds is not None and probabilities is not None  # as the presenter has checked
+        last = value[answered.asked.scorer].of_texts(log_odds)
+        is_answered = log_odds >= last[:, None]
+        labels = np.where(is_answered, answered.labels, NO_LABEL)
+        least = np.where(is_answered, probabilities, np.inf).min(axis=1)
+        return replace(answered, labels=labels, least=least.tolist())
 
 
 LABEL_COUNTS = LabelCountsPart()

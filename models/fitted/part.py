@@ -91,17 +91,20 @@ class Answered:
 
     Attributes:
         asked: The query.
-        labels: Rows in the catalogue, the best k first; `NO_LABEL` behind the last one.
-        probabilities: Of all ranked labels, as calibrated; None where there are none.
+        labels: Rows in the catalogue, the best first; `NO_LABEL` behind the last one. Those of them
+            that pass the threshold are answered, at most k.
+        log_odds: By which the labels stand in order; None where nothing makes some.
+        probabilities: As calibrated; None where there are none. They need not fall.
         least: By text, the least probability of a label that is answered; None: any.
         accepted: Which of the labels go through without a person; None where nobody asked.
     """
 
     asked: Asked
-    labels: Int64[np.ndarray, "text k"]
+    labels: Int64[np.ndarray, "text depth"]
+    log_odds: Float64[np.ndarray, "text depth"] | None
     probabilities: Float64[np.ndarray, "text depth"] | None
     least: Sequence[float | None]
-    accepted: Bool[np.ndarray, "text k"] | None
+    accepted: Bool[np.ndarray, "text depth"] | None
 
 
 class FittedPart(Generic[Value]):

@@ -220,9 +220,8 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
             return answered
         assert answered.probabilities is not None  # as was checked
         promise = promise_of(value, answered.asked.scorer, accept)
-        first = answered.probabilities[:, : answered.labels.shape[1]]
         counts = answered.asked.training_counts[answered.labels]
-        marks = promise.accepted(answered.labels, counts, first)
+        marks = promise.accepted(answered.labels, counts, answered.probabilities)
         return replace(answered, accepted=marks)
 
     def concluded(

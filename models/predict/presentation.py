@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Float64
+from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import LongtailError, RequestError
@@ -21,7 +22,7 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.scorer_set import Resolved, ScorerSet, concerned
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import AnswerWarning, Prediction, ScoredLabel
-from longtail.models.scorers.calibration import probabilities_of
+from longtail.models.scorers.calibration import by_rarity, log_odds_of, most_by_rarity
 from longtail.models.scorers.reliability import warnings_about
 
 
@@ -77,9 +78,11 @@ class Presenter:
         answered, scores = self._answered(asked, query)
         for annotated, value in concerned(self._annotated, asked.options):
             answered = annotated(value, answered)
-        num_texts, k = answered.labels.shape
+        num_texts, depth = answered.labels.shape
         marks = (
-            [[None] * k] * num_texts if answered.accepted is None else answered.accepted.tolist()
+            [[None] * depth] * num_texts
+            if answered.accepted is None
+            else answered.accepted.tolist()
         )
         probabilities = (
             [None] * num_texts
@@ -87,9 +90,9 @@ class Presenter:
             else answered.probabilities.tolist()
         )
         labels = [
-            _checked(self._labels(*of_text), query.scorer)
+            _checked(self._labels(*of_text, asked.options.k), query.scorer)
             for of_text in zip(
-                answered.labels.tolist(), scores[:, :k].tolist(), probabilities, answered.least,
+                answered.labels.tolist(), scores.tolist(), probabilities, answered.least,
                 marks, strict=True,
             )
         ]  # fmt: skip
@@ -106,27 +109,46 @@ class Presenter:
         if asked.depth != options.k:
             options = replace(options, k=asked.depth)
         ranking = self._scorers.rank(asked.batch, options, query)
-        calibrated = None
+        log_odds = probabilities = None
         if asked.calibration is not None:
             scores = ranking.scores
             if query.gain is not None:  # else they are scores
                 scores = self._scorers.score(
                     asked.batch, ranking.labels, options, replace(query, gain=None)
                 )
-            calibrated = probabilities_of(asked.calibration, scores)
+            log_odds = log_odds_of(asked.calibration, scores)
             for row, own in enumerate(asked.of_texts):
                 if own is not None:
-                    calibrated[row] = probabilities_of(own, scores[row])
+                    log_odds[row] = log_odds_of(own, scores[row])
+            counts = asked.training_counts[ranking.labels]
+            probabilities = expit(by_rarity(asked.calibration, log_odds, counts))
+            if query.gain is None and self._may_lack(asked, log_odds, probabilities):
+                deeper = min(2 * asked.depth, self._scorers.num_labels)
+                return self._answered(replace(asked, depth=deeper), query)
         num_texts, threshold = len(ranking.labels), options.threshold
-        first = ranking.labels[:, : asked.options.k]
         answered = Answered(
             asked=asked,
-            labels=first,
-            probabilities=calibrated,
+            labels=ranking.labels,
+            log_odds=log_odds,
+            probabilities=probabilities,
             least=[None if isinstance(threshold, str) else threshold] * num_texts,
             accepted=None,
         )
         return answered, ranking.scores
+
+    def _may_lack(
+        self,
+        asked: Asked,
+        log_odds: Float64[np.ndarray, "text depth"],
+        probabilities: Float64[np.ndarray, "text depth"],
+    ) -> bool:
+        """Whether labels behind the ranked ones may pass the threshold where fewer than k do."""
+        least, depth = asked.options.threshold, log_odds.shape[1]
+        if asked.calibration is None or least is None or isinstance(least, str):
+            return False
+        is_short = (probabilities >= least).sum(axis=1) < asked.options.k
+        most = expit(most_by_rarity(asked.calibration, log_odds[:, -1]))
+        return depth < self._scorers.num_labels and bool((is_short & (most >= least)).any())
 
     def _with_extents(
         self, answered: Answered, query: Resolved, labels: Sequence[tuple[ScoredLabel, ...]]
@@ -166,12 +188,16 @@ class Presenter:
         probabilities: Sequence[float] | None,
         threshold: float | None,
         marks: Sequence[bool | None],
+        k: int,
     ) -> tuple[ScoredLabel, ...]:
-        found = []
+        """Return the first k labels that pass the threshold."""
+        found: list[ScoredLabel] = []
         for i, (index, score, mark) in enumerate(zip(labels, scores, marks, strict=True)):
             probability = None if probabilities is None else probabilities[i]
-            if index == NO_LABEL or (threshold is not None and (probability or 0) < threshold):
-                break  # the probabilities fall with the scores; gains rank labels that pass
+            if index == NO_LABEL or len(found) == k:
+                break
+            if threshold is not None and (probability or 0) < threshold:
+                continue
             label = self._catalogue[index]
             found.append(ScoredLabel(label.id, label.name, score, probability, mark, index=index))
         return tuple(found)

@@ -33,7 +33,6 @@ from longtail.models.ranking.top_k import NO_LABEL, IndexChoice, Ranking
 from longtail.models.results import BlendedScorer, Evidence, TokenExplanation
 from longtail.models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from longtail.models.scorers.calibration import IDENTITY
-from longtail.models.scorers.reliability import is_overconfident
 from longtail.models.scorers.scan import scan
 
 
@@ -331,13 +330,11 @@ class ScorerSet:
     def is_overconfident(self, scorer: str) -> bool:
         """Whether a scorer's probabilities are too high for labels with few training documents.
 
-        Those of a fitted blend are not, as its weights depend on this number.
+        Only those of a scorer that compares texts are, whose calibration is of all labels alike.
         """
-        if isinstance(self._blends.get(scorer), FittedBlend):
-            return False
-        members = self._members(scorer)
-        num_comparing = sum(KINDS[x].compares_texts for x in members)
-        return is_overconfident(num_comparing / len(members))
+        calibration = self.calibration_of(scorer)
+        is_of_all = calibration is not None and len(calibration.counts) == 1
+        return is_of_all and scorer in self._scorers and KINDS[scorer].compares_texts
 
     def knows(self, scorer: str, label: int) -> bool:
         """Whether a scorer, or a member of a blend, can score a label."""

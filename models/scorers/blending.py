@@ -14,12 +14,12 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
-from scipy.special import logit
+from scipy.special import expit, logit
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.labels.selection import Selection
 from longtail.models.native.library import F32, F64, I64, INT, RecordOf, function
-from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of, rises
+from longtail.models.scorers.calibration import log_odds_of, rises
 
 _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE = 1e-300, 1 - 2.0**-53
 """Of a mean of probabilities; so its log-odds are finite."""
@@ -88,7 +88,7 @@ class MeanBlend:
     ) -> Float64[np.ndarray, "*rest"]:
         mean = np.zeros(scores.shape[1:])
         for own in scores:
-            mean += probabilities_of(IDENTITY, own) / len(self.members)
+            mean += expit(own.astype(np.float64)) / len(self.members)
         found: Float64[np.ndarray, "*rest"] = logit(
             np.clip(mean * factor, _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE)
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Float32, Float64, Int64
 from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
@@ -38,11 +38,37 @@ def log_odds_of(
     return found
 
 
-def probabilities_of(
-    calibration: Calibration, values: Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"]
+def by_rarity(
+    calibration: Calibration,
+    log_odds: Float64[np.ndarray, "*shape"],
+    counts: Int64[np.ndarray, "*shape"],
 ) -> Float64[np.ndarray, "*shape"]:
-    """Return the calibrated probabilities that labels are right (see `log_odds_of`)."""
-    probabilities: Float64[np.ndarray, "*shape"] = expit(log_odds_of(calibration, values))
+    """Return the log-odds of labels with so many training documents (see `Calibration`)."""
+    knots, places = np.log1p(calibration.counts), np.log1p(counts)
+    shifts = np.interp(places, knots, calibration.shifts)
+    found: Float64[np.ndarray, "*shape"] = (
+        shifts + np.interp(places, knots, calibration.factors) * log_odds
+    )
+    return found
+
+
+def most_by_rarity(
+    calibration: Calibration, log_odds: Float64[np.ndarray, "*shape"]
+) -> Float64[np.ndarray, "*shape"]:
+    """Return the largest `by_rarity` of all counts: between knots it is linear in ln(1 + n)."""
+    lines = zip(calibration.shifts, calibration.factors, strict=True)
+    found: Float64[np.ndarray, "*shape"] = np.max([a + b * log_odds for a, b in lines], axis=0)
+    return found
+
+
+def probabilities_of(
+    calibration: Calibration,
+    values: Float32[np.ndarray, "*shape"] | Float64[np.ndarray, "*shape"],
+    counts: Int64[np.ndarray, "*shape"],
+) -> Float64[np.ndarray, "*shape"]:
+    """Return the calibrated probabilities of labels with so many training documents."""
+    log_odds = by_rarity(calibration, log_odds_of(calibration, values), counts)
+    probabilities: Float64[np.ndarray, "*shape"] = expit(log_odds)
     return probabilities
 
 

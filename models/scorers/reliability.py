@@ -1,14 +1,10 @@
 """Which calibrated probabilities are too high, and the warning that says so.
 
-A scorer's scores become probabilities by one curve for all labels, fitted on the dev split, where
-nearly all right answers are of labels with many training documents. A scorer that learns from each
-label's own documents gives the others low scores, so the curve holds for them too. `retrieval`
-compares texts, whether or not a label was ever right; for labels with no training document or one
-its probabilities are far too high. On the demo, of the best five labels with a probability of at
-least 0.5: labels without a training document have a mean probability of 0.68 and are right in 26 %
-of the cases on dev (81 labels), 0.70 and 18 % on test (127); with one, 0.66 and 27 % on dev (15),
-0.67 and 32 % on test (37). For `sparse`, `linear`, `hybrid` and `ensemble` no such gap was found.
-The table of probabilities in a model's evaluation and report shows its own figures.
+Without a line by rarity (see `Calibration`), as in a model that had no dev split, a scorer's
+scores become probabilities by one curve for all labels, as if all had many training documents. A
+scorer that learns from each label's own documents gives the others low scores. `retrieval` compares
+texts, whether or not a label was ever right; for labels with no training document or one its
+probabilities are far too high.
 """
 
 from __future__ import annotations
@@ -22,17 +18,6 @@ MAX_DOCUMENTS = 1
 """Training documents of a label, up to which a text-matching scorer's probability is too high."""
 CONFIDENT = 0.5
 """Where no threshold is given, the probability from which a reader takes a label to be right."""
-_MAX_WEIGHT = 0.5
-"""Of text-matching scorers in a blend, above which its probabilities are too high as well."""
-
-
-def is_overconfident(weight: float) -> bool:
-    """Return whether a scorer's probabilities are too high for labels hardly seen in training.
-
-    Args:
-        weight: Of the scorers that compare texts in its blend; 1 of such a scorer alone.
-    """
-    return weight > _MAX_WEIGHT
 
 
 def warnings_about(
@@ -44,7 +29,7 @@ def warnings_about(
     """Return the warning about an overconfident scorer's labels, if one of them calls for it.
 
     Args:
-        scorer: Who found them; `is_overconfident` of it.
+        scorer: Who found them; an overconfident one (see `ScorerSet.is_overconfident`).
         labels: Index and probability of each label of an answer.
         catalogue: All labels.
         threshold: That all of these labels have passed; None: those of at least `CONFIDENT` count.

@@ -8,6 +8,7 @@ All three are fitted on dev for micro-F1, as training does, and measured on anot
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ import numpy as np
 import typer
 from scipy.special import expit, logit
 
+from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.options import AUTO_K
 from longtail.models.scorers.calibration import IDENTITY
@@ -22,9 +24,11 @@ from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import best_label_count, best_threshold
+from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.record import deliver, markdown_table
 from longtail.training.fitted.fitting import AnsweredDocuments
 from longtail.training.formats.options import RECOGNISED
+from tests.bench.band_probabilities import OF_ALL
 from tests.bench.promise import of_documents
 
 AUTO, THRESHOLD, NUMBER = "auto", "one threshold", "one number"
@@ -44,7 +48,15 @@ def pairs_of(documents: AnsweredDocuments) -> ScoredPairs:
         is_best=is_there,
         weights=is_there.astype(np.float32),
         scores={"": np.pad(scores, ((0, 0), (0, is_missed.shape[1])), constant_values=-np.inf)},
+        counts=np.zeros(is_there.shape, dtype=np.int64),
     )
+
+
+def answered(bundle: Bundle, dataset: Dataset, split: str, scorer: str) -> AnsweredDocuments:
+    """Return what a model answers, with probabilities by which its labels stand in order."""
+    known = {x: replace(y, **OF_ALL) for x, y in bundle.manifest.calibrations.items()}
+    plain = replace(bundle, manifest=replace(bundle.manifest, calibrations=known))
+    return answer_split(plain, dataset, split, scorer)
 
 
 def measured(documents: AnsweredDocuments, is_answered: np.ndarray) -> list[float]:
@@ -93,14 +105,14 @@ def main(
     bundle = Registry(registry).open(version)
     dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
     scorer = bundle.manifest.default_scorer
-    dev = answer_split(bundle, dataset, "dev", scorer)
+    dev = answered(bundle, dataset, "dev", scorer)
     if draws:
         rng, size = np.random.default_rng(0), len(dev.labels)
         halves = [np.split(rng.permutation(size), [size // 2]) for _ in range(draws)]
         found = [compared(*(of_documents(dev, rows) for rows in both)) for both in halves]
         split = "dev"
     else:
-        found = [compared(dev, answer_split(bundle, dataset, split, scorer))]
+        found = [compared(dev, answered(bundle, dataset, split, scorer))]
     names = ["choice", "micro-F1", "document F1", "labels"]
     rows = [[x, *np.mean([each[x] for each in found], axis=0).round(2).tolist()] for x in found[0]]
     gains = [each[AUTO][0] - each[THRESHOLD][0] for each in found]

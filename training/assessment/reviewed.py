@@ -137,8 +137,8 @@ def find_review(
     reviewed[is_there] = [score for scores in found if scores is not None for score in scores]
     is_true, weights = join_truth(before.labels, truth).is_hit, is_there.astype(np.float32)
     scores = {MODEL: before.scores, REVIEWER: reviewed}
-    pairs = ScoredPairs(before.labels, is_true, is_there, weights, scores)
     counts = catalogue.training_counts
+    pairs = ScoredPairs(before.labels, is_true, is_there, weights, scores, counts[before.labels])
     review = fit_review(pairs, counts, scorer, reviewer.name)
     gain = held_out_gain(pairs, counts)
     order = np.argsort(-gain.log_odds, axis=1, kind="stable")

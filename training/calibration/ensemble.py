@@ -13,6 +13,7 @@ from longtail.models.fitted.label_counts import PlaceThreshold
 from longtail.training.calibration.blends import in_words
 from longtail.training.calibration.fit import fit_calibration
 from longtail.training.calibration.members import DevRanking, blended
+from longtail.training.calibration.rarity import with_rarity
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import best_label_count, best_threshold
 
@@ -52,7 +53,7 @@ def fit_blending(
         members: By the name of a blend, the scorers that it is made of where that was chosen
             before.
     """
-    calibrations = _calibrated(dev.pairs)
+    calibrations = calibrations_of(dev.pairs)
     found = {}
     for blend, candidates in blends.items():
         known = members.get(blend)
@@ -79,7 +80,7 @@ def with_blends(dev: DevRanking, blending: Blending, blends: dict[str, RarityBle
     scores = {
         name: blended(fitted, calibrations, pairs, dev.catalogue) for name, fitted in blends.items()
     }
-    calibrations = calibrations | _calibrated(replace(pairs, scores=scores))
+    calibrations = calibrations | calibrations_of(replace(pairs, scores=scores))
     pairs = replace(pairs, scores=pairs.scores | scores)
     best = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
     thresholds = {name: each for name, each in best.items() if each is not None}
@@ -88,12 +89,15 @@ def with_blends(dev: DevRanking, blending: Blending, blends: dict[str, RarityBle
     return Blending(calibrations, blends, thresholds, known)
 
 
-def _calibrated(pairs: ScoredPairs) -> dict[str, Calibration]:
+def calibrations_of(pairs: ScoredPairs) -> dict[str, Calibration]:
+    """Return the calibrations of scorers, of which a label is right."""
     found = {name: fit_calibration(*pairs.of(name)) for name in pairs.scores}
     for name, calibration in found.items():
         if calibration is None:
             logger.warning("dev split: %s can't be calibrated: none of its labels is right", name)
-    return {name: calibration for name, calibration in found.items() if calibration is not None}
+    return {
+        name: with_rarity(pairs, name, each) for name, each in found.items() if each is not None
+    }
 
 
 def without_idle(blend: RarityBlend) -> RarityBlend:

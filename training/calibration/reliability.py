@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import top_of_candidates
-from longtail.models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.models.scorers.calibration import IDENTITY
 from longtail.models.scorers.reliability import CONFIDENT
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import ThresholdF1, measure_threshold
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _NUM_BINS = 15
 _LEAST_IN_A_BIN = 20
-"""Labels of a frequency band in a bin; fewer would call chance an error."""
+"""Labels in a bin, where there are few."""
 _PLACES = 5
 _MAX_COLUMNS = 3
 _PANEL_INCHES = 3.0
@@ -73,12 +73,11 @@ def measure_reliability(pairs: ScoredPairs, scorer: str, calibration: Calibratio
         scorer: One of those that scored them; it scored at least one pair.
         calibration: What makes probabilities of its scores.
     """
-    scores, is_true, weights = pairs.of(scorer)
-    probabilities = probabilities_of(calibration, scores)
+    _, is_true, weights = pairs.of(scorer)
+    probabilities = pairs.probabilities(scorer, calibration)[pairs.is_scored(scorer)]
     certain = np.clip(probabilities, 1e-12, 1 - 1e-12)
     losses = -np.where(is_true, np.log(certain), np.log1p(-certain))
-    _, best_scores, best_is_true = _best(pairs, scorer)
-    top = probabilities_of(calibration, best_scores)
+    _, top, best_is_true = best_labels(pairs, scorer, calibration)
     ones = np.ones(len(top))
     return Reliability(
         log_loss=float((losses * weights).sum() / len(pairs.labels)),
@@ -90,16 +89,17 @@ def measure_reliability(pairs: ScoredPairs, scorer: str, calibration: Calibratio
     )
 
 
-def _best(
-    pairs: ScoredPairs, scorer: str
-) -> tuple[Int64[np.ndarray, pair], Float32[np.ndarray, pair], Bool[np.ndarray, pair]]:
-    """Return the best labels of each document by a scorer, their scores and truth."""
+def best_labels(
+    pairs: ScoredPairs, scorer: str, calibration: Calibration, num_best: int = _PLACES
+) -> tuple[Int64[np.ndarray, pair], Float64[np.ndarray, pair], Bool[np.ndarray, pair]]:
+    """Return the best labels of each document by a scorer, their probabilities and truth."""
     scores = pairs.scores[scorer]
     places = np.tile(np.arange(scores.shape[1]), (len(scores), 1))
-    top = top_of_candidates(places, scores, min(_PLACES, scores.shape[1]))
+    top = top_of_candidates(places, scores, min(num_best, scores.shape[1]))
     is_there = ~np.isneginf(top.scores)
     rows, columns = np.nonzero(is_there)[0], top.labels[is_there]
-    return pairs.labels[rows, columns], top.scores[is_there], pairs.is_true[rows, columns]
+    probabilities = pairs.probabilities(scorer, calibration)[rows, columns]
+    return pairs.labels[rows, columns], probabilities, pairs.is_true[rows, columns]
 
 
 def _bins(
@@ -128,11 +128,14 @@ def calibration_error(
 ) -> float:
     """Return the mean difference of probability and share of right labels in 15 bins (ECE).
 
+    There are fewer bins where there are few labels, so that chance is no error.
+
     Args:
         probabilities: Of at least one label.
         is_true: Whether it is right.
     """
-    return _error(_bins(probabilities, is_true, np.ones(len(probabilities))))
+    num_bins = int(np.clip(len(is_true) // _LEAST_IN_A_BIN, 1, _NUM_BINS))
+    return _error(_bins(probabilities, is_true, np.ones(len(is_true)), num_bins))
 
 
 def _error(bins: Sequence[tuple[float, float, float]]) -> float:
@@ -187,19 +190,16 @@ def measure_bands(
     Returns:
         One for each of `FREQUENCY_BINS`.
     """
-    labels, scores, is_true = _best(pairs, scorer)
-    probabilities = probabilities_of(calibration, scores)
+    labels, probabilities, is_true = best_labels(pairs, scorer, calibration)
     is_confident = probabilities >= CONFIDENT
     subsets = label_subsets(training_counts)
     found = {}
     for name in FREQUENCY_BINS:
         is_in = subsets[name][labels]
         p, right = probabilities[is_in], is_true[is_in]
-        num_bins = int(np.clip(len(p) // _LEAST_IN_A_BIN, 1, _NUM_BINS))
-        bins = _bins(p, right, np.ones(len(p)), num_bins) if len(p) else []
         found[name] = BandReliability(
             best=_share(p, right),
-            calibration_error=_error(bins) if bins else None,
+            calibration_error=calibration_error(p, right) if len(p) else None,
             confident=_share(p[is_confident[is_in]], right[is_confident[is_in]]),
         )
     return found

@@ -43,6 +43,7 @@ class ScoredPairs:
         is_best: Whether it is among the best by a scorer.
         weights: How many pairs it stands for; 0 at `NO_LABEL`.
         scores: By each scorer, with its own correction; -inf where it can't score the label.
+        counts: Training documents of the labels.
     """
 
     labels: Int64[np.ndarray, "document m"]
@@ -50,6 +51,7 @@ class ScoredPairs:
     is_best: Bool[np.ndarray, "document m"]
     weights: Float32[np.ndarray, "document m"]
     scores: dict[str, Float32[np.ndarray, "document m"]]
+    counts: Int64[np.ndarray, "document m"]
 
     @classmethod
     def joined(cls, parts: Sequence[ScoredPairs]) -> ScoredPairs:
@@ -64,6 +66,7 @@ class ScoredPairs:
                 name: _stacked([part.scores[name] for part in parts], width, -np.inf)
                 for name in parts[0].scores
             },
+            counts=_stacked([part.counts for part in parts], width, 0.0),
         )
 
     def of_documents(self, rows: Int64[np.ndarray, row]) -> ScoredPairs:
@@ -74,6 +77,7 @@ class ScoredPairs:
             is_best=self.is_best[rows],
             weights=self.weights[rows],
             scores={name: scores[rows] for name, scores in self.scores.items()},
+            counts=self.counts[rows],
         )
 
     def of_first_labels(self, num_labels: int | None) -> ScoredPairs:
@@ -88,10 +92,19 @@ class ScoredPairs:
         self, scorer: str
     ) -> tuple[Float32[np.ndarray, pair], Bool[np.ndarray, pair], Float64[np.ndarray, pair]]:
         """Return scores, truth and weights of the pairs that a scorer can score."""
-        scores = self.scores[scorer]
-        is_scored = (self.weights > 0) & ~np.isneginf(scores)
+        is_scored = self.is_scored(scorer)
         weights = self.weights[is_scored].astype(np.float64)
-        return scores[is_scored], self.is_true[is_scored], weights
+        return self.scores[scorer][is_scored], self.is_true[is_scored], weights
+
+    def is_scored(self, scorer: str) -> Bool[np.ndarray, "document m"]:
+        """Return which pairs a scorer can score."""
+        return (self.weights > 0) & ~np.isneginf(self.scores[scorer])
+
+    def probabilities(
+        self, scorer: str, calibration: Calibration
+    ) -> Float64[np.ndarray, "document m"]:
+        """Return the probabilities by a scorer, which has this calibration."""
+        return probabilities_of(calibration, self.scores[scorer], self.counts)
 
     def count(
         self, scorer: str, calibration: Calibration, threshold: float, num_labels: int
@@ -104,7 +117,7 @@ class ScoredPairs:
             threshold: Least probability of a predicted label.
             num_labels: Labels of the catalogue.
         """
-        is_predicted = probabilities_of(calibration, self.scores[scorer]) >= threshold
+        is_predicted = self.probabilities(scorer, calibration) >= threshold
         is_counted = self.weights > 0
         marks = (self.is_true, is_predicted, self.is_true & is_predicted)
         return LabelFigures(
@@ -212,6 +225,7 @@ def score_pairs(
         is_best=_is_among(labels, list(best)),
         weights=weights,
         scores=predictor.scorers.score_by_all(batch, labels),
+        counts=predictor.catalogue.training_counts[labels],
     )
 
 

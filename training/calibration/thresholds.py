@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.fitted.label_counts import PlaceThreshold
 from longtail.models.options import AUTO_K
-from longtail.models.scorers.calibration import log_odds_of, probabilities_of
+from longtail.models.scorers.calibration import log_odds_of
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
 _RISES = (0.0, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.1, 1.5)
@@ -68,11 +68,10 @@ def best_label_count(
     Returns:
         None where no label is right, or none that the scorer can score.
     """
-    scores = pairs.scores[scorer]
-    is_scored = (pairs.weights > 0) & ~np.isneginf(scores)
+    is_scored = pairs.is_scored(scorer)
     if not (pairs.is_true & is_scored).any():
         return None
-    log_odds = np.where(is_scored, log_odds_of(calibration, scores), -np.inf)
+    log_odds = np.where(is_scored, log_odds_of(calibration, pairs.scores[scorer]), -np.inf)
     order = np.argsort(-log_odds, axis=1, kind="stable")[:, :AUTO_K]
     values, weights, is_true = (
         np.take_along_axis(each, order, axis=1)
@@ -137,6 +136,7 @@ def _of(
     pairs: ScoredPairs, scorer: str, calibration: Calibration
 ) -> tuple[Float64[np.ndarray, pair], Bool[np.ndarray, pair], Float64[np.ndarray, pair], float]:
     """Return probability, truth and weight of the scored pairs, and the number of true pairs."""
-    scores, is_true, weights = pairs.of(scorer)
+    _, is_true, weights = pairs.of(scorer)
     num_true = float((pairs.weights * pairs.is_true).sum(dtype=np.float64))
-    return probabilities_of(calibration, scores), is_true, weights, num_true
+    probabilities = pairs.probabilities(scorer, calibration)[pairs.is_scored(scorer)]
+    return probabilities, is_true, weights, num_true

@@ -81,6 +81,7 @@ def pairs_without_documents(
         is_best=taken(pairs.is_best, 0.0).astype(np.bool_),
         weights=taken(pairs.weights, 0.0).astype(np.float32),
         scores=scores,
+        counts=np.zeros_like(of_labels),
     )
 
 

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.fitted.familiar_range import FAMILIAR_RANGE, FamiliarRange, ShortTexts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.scorers.calibration import log_odds_of
+from longtail.models.scorers.calibration import by_rarity, log_odds_of
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.fit import rounded
 from longtail.training.calibration.minimum import logistic_regression
@@ -89,11 +89,14 @@ def _lines(
     found = {}
     for name, calibration in calibrations.items():
         scores = pairs.scores[name]
-        is_used = pairs.is_best & (pairs.weights > 0) & ~np.isneginf(scores)
+        is_used = pairs.is_best & pairs.is_scored(name)
         is_true = pairs.is_true[is_used]
         if int(is_true.sum()) < _LEAST_TRUE:
             return {}
-        found[name] = _line(log_odds_of(calibration, scores[is_used]), is_true)
+        log_odds = log_odds_of(calibration, scores[is_used])
+        terms = np.stack([np.zeros_like(log_odds), np.ones_like(log_odds), log_odds])
+        counts = np.broadcast_to(pairs.counts[is_used], terms.shape)
+        found[name] = _line(by_rarity(calibration, terms, counts), is_true)
     return found
 
 
@@ -109,12 +112,19 @@ def cut(texts: Sequence[str], num_words: int) -> list[str]:
 
 
 def _line(
-    log_odds: Float64[np.ndarray, pair], is_true: Bool[np.ndarray, pair]
+    terms: Float64[np.ndarray, "3 pair"], is_true: Bool[np.ndarray, pair]
 ) -> tuple[float, float]:
-    """Return the shift and the factor of log-odds by which truth is most likely."""
-    columns = np.column_stack([np.ones(len(log_odds)), log_odds])
+    """Return the shift and the factor of log-odds g by which truth is most likely.
+
+    Args:
+        terms: The log-odds by rarity where g is 0, where it is 1, and where it is as it is.
+        is_true: Whether the labels are right.
+    """
+    offset, *columns = terms[0], terms[1] - terms[0], terms[2] - terms[0]
     start, least = np.array([0.0, 1.0]), np.array([-np.inf, _LEAST_FACTOR])
-    shift, factor = logistic_regression(columns, is_true, start, least)
+    shift, factor = logistic_regression(
+        np.column_stack(columns), is_true, start, least, offset=offset
+    )
     return rounded(shift), rounded(factor)
 
 

@@ -63,7 +63,7 @@ class AnsweredDocuments:
 
     Attributes:
         labels: Label indices, best first; -1 behind the last one.
-        probabilities: As calibrated, falling; 0 where there is no label.
+        probabilities: As calibrated; 0 where there is no label.
         is_like: Whether the text is like those of the training, with known words; of others no
             label is accepted.
         truth: The labels of each document; those that the model lacks after all others.

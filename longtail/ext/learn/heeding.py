@@ -29,8 +29,12 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.calibration.blends import in_words
-from longtail.training.calibration.ensemble import Blending, with_blends, without_idle
-from longtail.training.calibration.fit import fit_calibration
+from longtail.training.calibration.ensemble import (
+    Blending,
+    calibrations_of,
+    with_blends,
+    without_idle,
+)
 from longtail.training.calibration.members import DevRanking, blended
 from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
 from longtail.training.calibration.thresholds import best_threshold
@@ -179,16 +183,20 @@ class Heeding:
         """Return how many verdicts a blend follows, and how well it ranks dev."""
         on_dev = blended(blend, calibrations, dev.pairs, dev.catalogue)
         pairs = replace(dev.pairs, scores={ENSEMBLE: on_dev})
-        curve = fit_calibration(*pairs.of(ENSEMBLE))
-        assert curve is not None  # else nothing could have been blended
+        curve = calibrations_of(pairs)[
+            ENSEMBLE
+        ]  # it is there, else nothing could have been blended
         limit = best_threshold(pairs, ENSEMBLE, curve)
         scores = blended(blend, calibrations, self.pairs, self.catalogue)
+        counts = self.catalogue.training_counts
         is_ranked = np.where(self.pairs.is_best, scores, -np.inf)
         places = np.argsort(-is_ranked, axis=1, kind="stable")[:, :FIRST]
         followed = self.judged.followed(
             np.take_along_axis(self.pairs.labels, places, axis=1),
-            probabilities_of(curve, self._at(scores, self.judged.right)),
-            probabilities_of(curve, self._at(scores, self.judged.wrong)),
+            *(
+                probabilities_of(curve, self._at(scores, each), counts[each])
+                for each in (self.judged.right, self.judged.wrong)
+            ),
             np.inf if limit is None else limit,
         )
         return _Trial(blend, followed, dev.values(on_dev))

@@ -105,6 +105,7 @@ def count_followed(parts: ModelParts, manifest: Manifest, judged: JudgedTexts) -
     predictor, name = Predictor(parts), manifest.default_scorer
     known = judged.known_in(len(parts.catalogue))
     calibration = parts.calibrations.get(name, IDENTITY)
+    counts = parts.catalogue.training_counts
     options = RankingOptions(scorer=name, k=min(FIRST, len(parts.catalogue)))
     first, right, wrong, start = [], [], [], 0
     for texts in chunks(judged.texts):
@@ -116,7 +117,8 @@ def count_followed(parts: ModelParts, manifest: Manifest, judged: JudgedTexts) -
         start = rows.stop
     labels = np.concatenate(first)
     of_right, of_wrong = (
-        probabilities_of(calibration, np.concatenate(each)) for each in (right, wrong)
+        probabilities_of(calibration, np.concatenate(scores), counts[labels])
+        for scores, labels in ((right, known.right), (wrong, known.wrong))
     )
     if (threshold := manifest.thresholds.get(name)) is None:
         threshold = np.inf

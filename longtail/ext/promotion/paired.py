@@ -340,7 +340,9 @@ def answer(
     calibration = predictor.parts.calibrations.get(predictor.scorers.default)
     probabilities = None
     if calibration is not None:
-        probabilities = np.where(is_label, probabilities_of(calibration, ranking.scores), np.nan)
+        counts = predictor.catalogue.training_counts[ranking.labels]
+        probabilities = probabilities_of(calibration, ranking.scores, counts)
+        probabilities = np.where(is_label, probabilities, np.nan)
         probabilities = np.pad(probabilities, padding, constant_values=np.nan)
     return Answers(
         joined=join_truth(np.pad(labels, padding, constant_values=NO_LABEL), truth),

@@ -102,7 +102,8 @@ def write_ranking(
     seconds = time.process_time() - started
     ranking = Ranking.joined(parts)
     if scorer in predictor.parts.calibrations:
-        scores = probabilities_of(predictor.parts.calibrations[scorer], ranking.scores)
+        counts = predictor.catalogue.training_counts[ranking.labels]
+        scores = probabilities_of(predictor.parts.calibrations[scorer], ranking.scores, counts)
         ranking = Ranking(ranking.labels, scores.astype(np.float32))
     write(ranking, bundle, dataset, path)
     return 1000 * seconds / len(ranking.labels)

@@ -34,6 +34,7 @@ def pairs_of(truth: np.ndarray, noise: dict[str, float], rng: np.random.Generato
             name: (4 * truth - 3 + some * rng.normal(size=truth.shape)).astype(np.float32)
             for name, some in noise.items()
         },
+        counts=np.full(truth.shape, 20),
     )
 
 

@@ -137,6 +137,7 @@ def test_a_field_of_the_wrong_form_is_refused(lie, change):
 
 
 LINE = {"knots": [0.0, 1.5], "slopes": [1.0, 0.5, 2.0], "intercept": -1.0}
+RARITY = {"counts": [0, 3], "shifts": [-0.5, 0.25], "factors": [0.75, 1.5]}
 BLEND = {
     "counts": [0, 3],
     "intercepts": [-1.0, 0.5],
@@ -159,6 +160,7 @@ def blending(**changes: Any) -> Callable[[dict[str, Any]], None]:
 
     def change(content: dict[str, Any]) -> None:
         line = LINE | {key: value for key, value in changes.items() if key in LINE}
+        line |= changes.get("rarity", {})
         content["calibrations"] = {"retrieval": LINE, changes.get("name", "sparse"): line}
         blend = BLEND | {key: value for key, value in changes.items() if key in BLEND}
         content["blends"] = {changes.get("blend", "ensemble"): blend}
@@ -186,6 +188,13 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie):
     assert found == Calibration(knots=(0.0, 1.5), slopes=(1.0, 0.5, 2.0), intercept=-1.0)
 
 
+def test_lines_by_rarity_come_back_as_they_were_written(lie):
+    parts = read_parts(open_bundle(lie(blending(rarity=RARITY))))
+    found, others = parts.calibrations["sparse"], parts.calibrations["retrieval"]
+    assert (found.counts, found.shifts, found.factors) == ((0, 3), (-0.5, 0.25), (0.75, 1.5))
+    assert (others.counts, others.shifts, others.factors) == ((0,), (0.0,), (1.0,))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -211,6 +220,14 @@ def test_calibrations_and_weights_come_back_as_they_were_written(lie):
         ({"floors": {"retrieval": -9.0}}, "a floor for each of its weights"),
         ({"blend": "sparse", "scorers": []}, "blends ['sparse'], expected 'ensemble' and 'fast'"),
         ({"scorers": []}, "expected a scorer"),
+        ({"rarity": {**RARITY, "counts": [1, 3]}}, "expected whole numbers from 0 on"),
+        ({"rarity": {**RARITY, "counts": [0, 0]}}, "do not rise"),
+        (
+            {"rarity": {**RARITY, "factors": [1.0, 0.0]}},
+            "expected 2 shifts, and as many factors above 0",
+        ),
+        ({"rarity": {**RARITY, "factors": [1.0]}}, "expected 2 shifts"),
+        ({"rarity": {**RARITY, "shifts": []}}, "expected 2 shifts"),
     ],
 )
 def test_numbers_that_are_no_calibration_or_blend_are_refused(lie, changes, words):

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.fitted.aims import Aim, AimedRanking
@@ -15,9 +17,10 @@ from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
-from longtail.models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
+BY_RARITY = replace(BENT, counts=(0, 1, 9), shifts=(-0.5, 2.0, 0.5), factors=(1.5, 0.5, 1.0))
 STEEP = Calibration(knots=(0.0,), slopes=(40.0, 40.0), intercept=0.0)
 BLEND = RarityBlend(
     counts=(0, 2),
@@ -99,11 +102,12 @@ def wanted(
     scores = inner.combine(parts, labels)
     gains = np.full(scores.shape, -np.inf)
     for row, label in np.argwhere(~np.isneginf(scores)):
-        p = float(probabilities_of(calibration, scores[row, label][None])[0])
+        p = float(probabilities_of(calibration, scores[row, label][None], counts[label][None])[0])
         weight = float(
             np.float32(aim.base + aim.scale * (counts[label] + aim.offset) ** -aim.exponent)
         )
-        gain = weight * (p - aim.pivot) if p > aim.pivot else p - aim.pivot
+        above = float(expit(log_odds_of(calibration, scores[row, label][None]))[0]) - aim.pivot
+        gain = weight * above if above > 0 else above
         if is_selected[label] and p >= threshold:
             gains[row, label] = gain
     return top_of_scores(gains.astype(np.float32), k)
@@ -113,7 +117,7 @@ def wanted(
 @given(
     data=st.data(),
     aim=st.sampled_from(AIMS),
-    calibration=st.sampled_from([IDENTITY, BENT, STEEP]),
+    calibration=st.sampled_from([IDENTITY, BENT, STEEP, BY_RARITY]),
     threshold=st.sampled_from([None, 0.0, 0.3, 0.99]),
 )
 def test_gains_are_ranked_as_a_full_sort_ranks_them(data, aim, calibration, threshold):

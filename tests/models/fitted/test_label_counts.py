@@ -23,12 +23,12 @@ RULE = PlaceThreshold(first=-0.8, rise=0.2)
 def test_the_threshold_rises_with_the_place_of_a_label_in_its_text() -> None:
     probabilities = np.array([[0.6, 0.5, 0.4], [0.5, 0.4, 0.3], [0.4, 0.2, 0.1]])
     rule = PlaceThreshold(first=0.0, rise=0.0)
-    assert rule.of_texts(probabilities).tolist() == [0.5, 0.5, np.inf]
-    falling = -np.sort(-np.random.default_rng(0).random((50, 9)), axis=1)
+    assert rule.of_texts(logit(probabilities)).tolist() == [0.0, 0.0, np.inf]
+    falling = -np.sort(-np.random.default_rng(0).normal(size=(50, 9)), axis=1)
     rule = PlaceThreshold(first=-0.5, rise=0.7)
-    for shares, least in zip(falling, rule.of_texts(falling), strict=True):
-        count = sum(logit(p) >= -0.5 + 0.7 * math.log(i) for i, p in enumerate(shares, 1))
-        assert (shares >= least).sum() == count
+    for log_odds, least in zip(falling, rule.of_texts(falling), strict=True):
+        count = sum(each >= -0.5 + 0.7 * math.log(i) for i, each in enumerate(log_odds, 1))
+        assert (log_odds >= least).sum() == count
 
 
 def test_label_counts_come_back_as_they_were_and_damaged_ones_do_not() -> None:
@@ -40,10 +40,11 @@ def test_label_counts_come_back_as_they_were_and_damaged_ones_do_not() -> None:
             LABEL_COUNTS.from_json(damaged, 1)
 
 
-@pytest.fixture
-def predictor(parts) -> Predictor:
+@pytest.fixture(params=[{}, {"counts": (0, 3), "shifts": (-2.0, 1.0), "factors": (0.5, 2.0)}])
+def predictor(parts, request) -> Predictor:
+    """A model with probabilities that fall with the scores, and one with others."""
     calibrations = {
-        name: Calibration(knots=(0.0,), slopes=(2.0, 2.0), intercept=-1.0)
+        name: Calibration((0.0,), slopes=(2.0, 2.0), intercept=-1.0, **request.param)
         for name in ("sparse", "retrieval")
     }
     counts = {"sparse": RULE}
@@ -58,9 +59,9 @@ def test_a_text_gets_the_labels_above_its_own_threshold_whatever_k_is(predictor)
     found = predictor.predict(texts, k=num_labels, scorer="sparse", threshold="auto")
     first = predictor.predict(texts, k=1, scorer="sparse", threshold="auto")
     for all_labels, some, one in zip(every, found, first, strict=True):
-        shares = np.array([[label.probability for label in all_labels.labels]])
-        (least,) = RULE.of_texts(shares)
-        assert some.labels == tuple(x for x in all_labels.labels if x.probability >= least)
+        log_odds = [2 * label.score - 1 for label in all_labels.labels]
+        (least,) = RULE.of_texts(np.array([log_odds]))
+        assert some.labels == all_labels.labels[: sum(each >= least for each in log_odds)]
         assert one.labels == some.labels[:1]
 
 

@@ -194,6 +194,47 @@ def test_a_threshold_means_the_calibrated_probability(predictor, scorer):
     assert len(found[0].labels) == 3
 
 
+LINE = {"counts": (0, 3, 30), "shifts": (-2.0, 1.5, 3.0), "factors": (0.5, 2.0, 1.0)}
+
+
+@pytest.fixture(scope="module")
+def uneven(blended_parts):
+    """A model whose probabilities don't fall with the scores."""
+    lines = {name: replace(each, **LINE) for name, each in CALIBRATIONS.items()}
+    return Predictor(replace(blended_parts, calibrations=lines), device="cpu")
+
+
+@pytest.mark.parametrize("scorer", ALL)
+def test_probabilities_by_rarity_leave_scores_as_they_are(predictor, uneven, scorer):
+    found = uneven.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
+    before = predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
+    places = np.log1p(LINE["counts"])
+    for some, others in zip(found, before, strict=True):
+        assert [(x.index, x.score) for x in some.labels] == [
+            (x.index, x.score) for x in others.labels
+        ]
+        for label in some.labels:
+            place = np.log1p(uneven.catalogue[label.index].training_count)
+            shift, factor = (np.interp(place, places, x) for x in (LINE["shifts"], LINE["factors"]))
+            right = sigmoid(shift + factor * log_odds(scorer, np.array(label.score)))
+            assert label.probability == pytest.approx(float(right), rel=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("scorer", ALL)
+def test_the_best_labels_that_pass_a_threshold_are_found_behind_others(uneven, scorer, k):
+    """The oracle: all labels, of which those below the threshold are left out."""
+    everything = uneven.predict(TEXTS, k=NUM_LABELS, scorer=scorer)
+    values = {x.probability for each in everything for x in each.labels if x.probability}
+    for threshold in sorted(values):
+        found = uneven.predict(TEXTS, k=k, scorer=scorer, threshold=threshold)
+        for some, whole in zip(found, everything, strict=True):
+            passing = tuple(x for x in whole.labels if (x.probability or 0) >= threshold)
+            assert some.labels == passing[:k]
+    falls = [[x.probability or 0 for x in each.labels] for each in everything]
+    assert any(each != sorted(each, reverse=True) for each in falls)
+
+
 @pytest.mark.parametrize("options", [{"tail_dial": 0.5}, {"correction": "none"}])
 def test_scores_that_were_changed_have_no_probability(predictor, options):
     (found,) = predictor.predict(TEXTS[:1], scorer="linear", **options)

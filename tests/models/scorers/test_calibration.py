@@ -1,15 +1,23 @@
-"""Log-odds along a line with bends, against a sum over its pieces."""
+"""Log-odds along a line with bends, and by rarity, against a sum over pieces."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.scorers.calibration import log_odds_of
+from longtail.models.scorers.calibration import (
+    by_rarity,
+    log_odds_of,
+    most_by_rarity,
+    probabilities_of,
+)
 
 BENT = Calibration(knots=(-1.0, 2.0, 2.5), slopes=(0.5, 1.0, 4.0, 0.25), intercept=-3.0)
+RARE = replace(BENT, counts=(0, 3, 30), shifts=(-2.0, 1.5, 0.5), factors=(0.5, 2.0, 1.0))
 
 
 def by_hand(calibration: Calibration, value: float) -> float:
@@ -30,3 +38,33 @@ def by_hand(calibration: Calibration, value: float) -> float:
 def test_log_odds_follow_the_line(value):
     (found,) = log_odds_of(BENT, np.array([value], dtype=np.float32))
     assert math.isclose(found, by_hand(BENT, value), abs_tol=1e-9)
+
+
+@given(st.floats(-100, 100, width=32), st.integers(0, 10**6))
+def test_log_odds_of_a_label_lie_between_the_knots_of_its_documents(value, count):
+    base, values, counts = by_hand(BENT, value), np.array([value], np.float32), np.array([count])
+    place, knots = math.log1p(count), [math.log1p(each) for each in RARE.counts]
+    lines = [a + b * base for a, b in zip(RARE.shifts, RARE.factors, strict=True)]
+    above = next((i for i, knot in enumerate(knots) if knot >= place), len(knots) - 1)
+    below = max(0, above - 1)
+    share = (min(place, knots[-1]) - knots[below]) / ((knots[above] - knots[below]) or 1)
+    wanted = lines[below] + share * (lines[above] - lines[below])
+    log_odds = log_odds_of(RARE, values)
+    assert log_odds[0] == log_odds_of(BENT, values)[0]
+    found = by_rarity(RARE, log_odds, counts)
+    assert math.isclose(found[0], wanted, rel_tol=1e-9, abs_tol=1e-9)
+    assert probabilities_of(RARE, values, counts)[0] == expit(found)[0]
+    assert found[0] <= most_by_rarity(RARE, log_odds)[0] + 1e-9
+
+
+def test_the_most_is_that_of_a_knot():
+    log_odds = np.linspace(-5, 5, 21)
+    every = [by_rarity(RARE, log_odds, np.full(21, n)) for n in range(200)]
+    np.testing.assert_allclose(most_by_rarity(RARE, log_odds), np.max(every, axis=0))
+
+
+def test_a_calibration_of_all_labels_alike_changes_no_log_odds():
+    log_odds = np.array([-np.inf, -3.7, 0.1, 12.3])
+    for count in (0, 7, 10**6):
+        found = by_rarity(BENT, log_odds, np.full(4, count))
+        np.testing.assert_array_equal(found, log_odds)

@@ -45,6 +45,13 @@ def test_a_threshold_warns_of_the_rare_labels_that_passed_it(predictor, threshol
         assert warned_ids(found) == rare_ids(found, threshold)
 
 
+def test_probabilities_by_rarity_need_no_warning(calibrated):
+    line = replace(IDENTITY, counts=(0, 3), shifts=(0.0, 0.0), factors=(1.0, 1.0))
+    known = dict.fromkeys(SCORERS, line)
+    predictor = Predictor(replace(calibrated, calibrations=known), device="cpu")
+    assert not any(each.warnings for each in predictor.predict(TEXTS, k=7, threshold=0.0))
+
+
 @pytest.mark.parametrize("weight", [0.5, 1.0])
 def test_a_blend_that_knows_how_rare_labels_are_does_not_warn(calibrated, constant_blend, weight):
     """Even if it is mostly `retrieval`: its weights were fitted for such labels."""

@@ -27,6 +27,7 @@ def pairs_of(truth: np.ndarray, scores: dict[str, np.ndarray]) -> ScoredPairs:
         is_best=np.ones(shape, dtype=bool),
         weights=np.ones(shape, dtype=np.float32),
         scores={name: some.astype(np.float32) for name, some in scores.items()},
+        counts=np.zeros(shape, dtype=np.int64),
     )
 
 

@@ -27,12 +27,18 @@ def drawn(num: int, log_odds_of, seed: int = 0):
     return scores, is_true, np.ones(num)
 
 
+def no_documents(values):
+    return np.zeros(values.shape, dtype=np.int64)
+
+
 def test_true_probabilities_are_found_again():
     def bent(scores):
         return -1 + 0.5 * np.minimum(scores, 0) + 2 * np.maximum(scores, 0)
 
     scores, is_true, weights = drawn(100_000, bent)
-    found = probabilities_of(fit_calibration(scores, is_true, weights), scores)
+    found = probabilities_of(
+        fit_calibration(scores, is_true, weights), scores, no_documents(scores)
+    )
     np.testing.assert_allclose(found, expit(bent(scores.astype(np.float64))), atol=0.05)
 
 
@@ -49,7 +55,9 @@ def test_with_few_true_pairs_it_is_platts_sigmoid():
     model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000)
     model.fit(twice, answers, sample_weight=np.concatenate([targets, 1 - targets]))
     wanted = model.predict_proba(scores[:, None])[:, 1]
-    np.testing.assert_allclose(probabilities_of(found, scores), wanted, atol=1e-3)
+    np.testing.assert_allclose(
+        probabilities_of(found, scores, no_documents(scores)), wanted, atol=1e-3
+    )
 
 
 def test_a_pair_of_weight_3_counts_as_three():
@@ -70,12 +78,14 @@ def test_one_true_pair_gives_a_rising_calibration_that_is_sure_of_nothing(scores
     values = np.array(scores, dtype=np.float32)
     found = fit_calibration(values, np.array([False, True]), np.ones(2))
     assert min(found.slopes) > 0
-    assert (((p := probabilities_of(found, values)) > 0.2) & (p < 0.8)).all()
+    assert (((p := probabilities_of(found, values, no_documents(values))) > 0.2) & (p < 0.8)).all()
 
 
 def test_a_scorer_that_is_worse_than_chance_gets_the_base_rate():
     scores, is_true, weights = drawn(20_000, lambda scores: -scores - 4)
-    found = probabilities_of(fit_calibration(scores, is_true, weights), scores)
+    found = probabilities_of(
+        fit_calibration(scores, is_true, weights), scores, no_documents(scores)
+    )
     np.testing.assert_allclose(found, is_true.mean(), atol=0.02)
     assert min(fit_calibration(scores, is_true, weights).slopes) > 0
 
@@ -91,6 +101,7 @@ def pairs_of(scores, is_true, weights=None) -> ScoredPairs:
         is_best=np.ones(shape, dtype=bool),
         weights=np.ones(shape, dtype=np.float32) if weights is None else weights,
         scores={"one": scores},
+        counts=np.zeros(shape, dtype=np.int64),
     )
 
 

@@ -37,6 +37,7 @@ def dev_of(weights: dict[str, float], num_documents: int = NUM_DOCUMENTS) -> Dev
         is_best=np.ones(is_true.shape, dtype=bool),
         weights=np.ones(is_true.shape, dtype=np.float32),
         scores={name: some.astype(np.float32) for name, some in scores.items()},
+        counts=np.zeros(is_true.shape, dtype=np.int64),
     )
     return DevRanking.of(pairs, csr_array(is_true.astype(np.float32)), CATALOGUE, 500)
 

@@ -38,7 +38,7 @@ def pairs_of(drawn, reviewed):
     labels, scores, is_true, _ = drawn
     ones = np.ones(labels.shape, dtype=np.float32)
     given = {MODEL: scores, REVIEWER: reviewed.astype(np.float32)}
-    return ScoredPairs(labels, is_true, is_true, ones, given)
+    return ScoredPairs(labels, is_true, is_true, ones, given, COUNTS[labels])
 
 
 def fitted_and_measured(pairs, k):

@@ -8,7 +8,7 @@ from scipy.special import expit
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from longtail.models.fitted.label_counts import PlaceThreshold
-from longtail.models.scorers.calibration import IDENTITY, probabilities_of
+from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import (
     best_label_count,
@@ -27,6 +27,7 @@ def pairs_of(scores, is_true, weights=None):
         is_best=np.ones_like(is_true),
         weights=weights.astype(np.float32),
         scores={"one": np.asarray(scores, dtype=np.float32)[None]},
+        counts=np.zeros(is_true.shape, dtype=np.int64),
     )
 
 
@@ -44,7 +45,7 @@ def test_no_other_threshold_has_a_larger_f1(rows):
         assert threshold is None
         return
     found = measure_threshold(pairs, "one", IDENTITY, threshold)
-    each = probabilities_of(IDENTITY, scores.astype(np.float32))
+    each = expit(scores.astype(np.float32).astype(np.float64))
     tried = {p: f1_score(is_true, each >= p) for p in set(each[scores > -np.inf])}
     assert found.micro_f1 == pytest.approx(max(tried.values()))
     best = [p for p, value in tried.items() if value > found.micro_f1 - 1e-12]

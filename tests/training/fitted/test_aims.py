@@ -124,6 +124,7 @@ def test_every_calibrated_scorer_gets_all_aims_and_only_ranked_pairs_count():
         np.ones_like(is_true),
         np.ones(labels.shape, np.float32),
         {"sparse": scores},
+        COUNTS[labels],
     )
     found = fit_aims(pairs, truth, {"sparse": IDENTITY}, COUNTS, 5000)
     assert found == {

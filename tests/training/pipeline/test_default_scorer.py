@@ -34,6 +34,7 @@ def dev_of(num_documents: int, noise: dict[str, float], seed: int = 0) -> DevRan
         is_best=np.ones(shape, dtype=bool),
         weights=np.ones(shape, dtype=np.float32),
         scores=scores,
+        counts=np.zeros(shape, dtype=np.int64),
     )
     return DevRanking.of(pairs, csr_array(truth.astype(np.float32)), CATALOGUE, 500)
 
