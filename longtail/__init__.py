@@ -1,7 +1,7 @@
-"""The door: what `import longtail` gives to Python, and the command `longtail`.
+"""The public Python interface of `longtail`, and its command.
 
-It only composes the two sides, `training` and `service`. What it gives is imported when it is first
-asked for, so that the import itself takes next to nothing.
+It composes `training` and `service`. Names are imported at their first use, so that
+`import longtail` takes hardly any time.
 
     import longtail
 

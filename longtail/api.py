@@ -1,6 +1,6 @@
-"""What `import longtail` gives to Python beside classes: load, train, evaluate and learn.
+"""The functions of `import longtail`: load, train, evaluate and learn.
 
-What a function needs is imported when it is called: the image of the service cannot train.
+Each function imports its modules when it is called, as the image of the service cannot train.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ def load(
     Args:
         source: The folder of a registry, or of a bundle; or a URI of either ("s3://...",
             "hf://owner/name"), which is copied to the cache first (see `find_model`).
-        version: A version's number, or "current"; of a registry.
+        version: For a registry: a version's number, or "current".
         device: "cpu" or "cuda"; None: a GPU if there is one.
-        num_threads: Of PyTorch, for the whole process; None: as they are.
+        num_threads: Threads of PyTorch in the whole process; None changes nothing.
 
     Raises:
         BundleNotFoundError: There is no such version, or no bundle.
-        BundleCorruptError: The bundle is not as it was written.
+        BundleCorruptError: The bundle is damaged.
         BundleError: The URI can't be reached, or the copy can't be stored.
-        ConfigError: There is no such device, the number of threads is none from 1, or a version of
-            a bundle is asked for.
+        ConfigError: There is no such device, the number of threads is below 1, or `version` is
+            given for a bundle.
     """
     from longtail.model import Model
     from longtail.models.predict.predictor import Predictor
-    from longtail.models.sharing.addresses import find_model
+    from longtail.models.sharing.transfer import find_model
 
     bundle = find_model(source, version).open()
     return Model(bundle, Predictor.of_bundle(bundle, device=device, num_threads=num_threads))
@@ -61,18 +61,18 @@ def train(
     verbose: bool = False,
     **overrides: Any,
 ) -> int:
-    """Train on a corpus, publish the model, and return its version; a run that stopped resumes.
+    """Train on a corpus, publish the model, and return its version; an interrupted run resumes.
 
     Args:
-        data: Folder of the corpus, or one file. Or documents, which are written to the run's folder
-            as one file, and divided into splits like any: a data frame, whose columns and cells are
-            read as those of a CSV file, or a pair of texts and lists of labels.
+        data: Folder of the corpus, or one file. Or documents: a data frame, whose columns and cells
+            are read as those of a CSV file, or a pair of texts and lists of labels. Documents are
+            written to the run's folder as one file, and divided into splits like any file.
         config: YAML file of the run.
         registry: Folder of the registry.
         work: Folder of the run's work.
-        corpus: What the corpus doesn't say itself, such as its columns.
-        label_texts: With documents: by label, its name, or the fields of a label file; labels that
-            no document carries are labels of the model, too.
+        corpus: Options for reading the corpus, such as its columns.
+        label_texts: With documents: by label, its name, or the fields of a label file. Labels that
+            no document carries become labels of the model, too.
         verbose: Whether progress bars are shown; messages go to `logging`.
         **overrides: Top-level keys of the configuration, such as `scorers=["sparse"]`.
 
@@ -86,7 +86,7 @@ def train(
     from longtail.training.formats.options import CorpusOptions
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as run_all
-    from longtail.training.runtime.progress import progress_shown
+    from longtail.training.runtime.run_log import progress_shown
 
     settings = read_config(None if config is None else Path(config), overrides)
     if isinstance(data, str | Path):
@@ -111,16 +111,16 @@ def evaluate(
     corpus: CorpusOptions | None = None,
     verbose: bool = False,
 ) -> Assessment:
-    """Return what every scorer of a model achieves on a split of a corpus.
+    """Measure every scorer of a model on a split of a corpus.
 
     Documents that the model was trained on are left out.
 
     Args:
-        data: As for `train`: what was trained on gives the same splits again. To measure on all
-            documents of a data frame that are new to the model: `load().evaluate(frame)`.
+        data: As for `train`; the same data give the same splits. `load().evaluate(frame)` measures
+            on all documents of a data frame that are new to the model.
         registry: Folder of the registry.
         version: A version's number, or "current".
-        split: Its name: train, dev or test.
+        split: Name of the split: train, dev or test.
         baselines: Whether nearest neighbours and label names are measured, too.
         corpus: What the corpus's files don't say themselves, as it was trained.
         verbose: Whether progress bars are shown.
@@ -134,7 +134,7 @@ def evaluate(
     from longtail.training.estimators.corpus import DOCUMENTS_NAME
     from longtail.training.estimators.model import documents_as_trained, written
     from longtail.training.formats.options import RECOGNISED
-    from longtail.training.runtime.progress import progress_shown
+    from longtail.training.runtime.run_log import progress_shown
 
     bundle = Registry(Path(registry)).open(version)
     opened: AbstractContextManager[Dataset]
@@ -158,17 +158,17 @@ def learn(
     corpus: CorpusOptions | None = None,
     verbose: bool = False,
 ) -> int:
-    """Learn from feedback, publish a version made from one that there is, and return its number.
+    """Learn from feedback: make a version from an existing one, publish it, and return its number.
 
-    The version becomes current only if it answers more judged texts as people said than before, or
-    all of them; else a warning is logged.
+    The version becomes current only if it answers more judged texts as people judged them than the
+    version before, or all of them; else a warning is logged.
 
     Args:
         feedback: Folder that a service keeps feedback in, or an export.
         data: The corpus that the model was trained on.
         registry: Folder of the registry.
         version: A version's number, or "current".
-        work: Folder of the work; a run that stopped resumes there.
+        work: Folder of the work; an interrupted run resumes there.
         corpus: What the corpus's files don't say themselves, as it was trained.
         verbose: Whether progress bars are shown.
 
@@ -182,7 +182,7 @@ def learn(
     from longtail.models.bundle.registry import Registry
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.formats.options import RECOGNISED
-    from longtail.training.runtime.progress import progress_shown
+    from longtail.training.runtime.run_log import progress_shown
 
     said, store = open_feedback(feedback), Registry(registry)
     dataset = open_as_trained(Path(data), corpus or RECOGNISED, [store.open(version)])

@@ -1,4 +1,4 @@
-"""The command `longtail`: its assembly, and how a failure is told."""
+"""The command `longtail`: its assembly, and how failures are printed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIRST_COMMANDS = (
 
 @cache
 def command() -> typer.Typer:
-    """Return the command with all that is installed: the image of the service cannot train."""
+    """Return the command with all installed subcommands; the image of the service cannot train."""
     import typer
     from typer.core import TyperGroup
 
@@ -147,7 +147,7 @@ def _refuse_unknown_variables() -> None:
 
 
 def main() -> None:
-    """Run the command; a failure is told in one sentence, with a traceback only where asked for."""
+    """Run the command. A failure is printed as one sentence; a traceback only on request."""
     prepare_output()
     try:
         _run()

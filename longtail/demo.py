@@ -29,13 +29,13 @@ from longtail.models.platform import peak_memory_bytes
 from longtail.models.results import ScoredLabel
 from longtail.service.client.calls import NEVER, ClientError
 from longtail.service.client.client import Client
-from longtail.service.process.address import check_address
+from longtail.service.commands.serve import check_address
 from longtail.training.assessment.assess import Assessment, assess_bundle
 from longtail.training.assessment.summary import Summary
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.pipeline.train import Run, train
-from longtail.training.runtime.progress import progress_shown
+from longtail.training.runtime.run_log import progress_shown
 
 DEMO_DATA = Path(training.__path__[0]) / "demo_data"
 _SECONDS = 120.0
@@ -58,7 +58,7 @@ def demo(
     keeps_serving: bool = True,
     config: Path | None = None,
 ) -> None:
-    """Train without an encoder, serve, ask and measure; then read all texts by one meanwhile.
+    """Train without an encoder, serve, ask and measure; train with an encoder while it serves.
 
     Args:
         data: Folder of a corpus with the splits train, dev and test.
@@ -66,7 +66,7 @@ def demo(
         work: Folder of the work, the logs, the tables and pictures.
         port: TCP port of the service.
         keeps_serving: Whether to go on serving until Ctrl-C.
-        config: How the second version is trained; None: by the defaults.
+        config: Configuration of the second version; None: the defaults.
 
     Raises:
         LongtailError: The service does not start, or does not take up a version.
@@ -254,7 +254,7 @@ class _Traffic:
                     self.num_failed += 1
 
     def wait_for(self, version: int) -> float:
-        """Return how many seconds it took until this version answered."""
+        """Wait until this version answers, and return the seconds that took."""
         began = time.monotonic()
         while not self.answered[version]:
             if time.monotonic() - began > _SECONDS:

@@ -52,7 +52,7 @@ class Routes:
 
     Attributes:
         router: The routes.
-        asks_for_work: Whether they are refused, as `/v1/predict` is, while the queue is full.
+        asks_for_work: Whether they are refused while the queue is full, as `/v1/predict` is.
         schemas: Returns the schemas, by name, that OpenAPI needs beside those that routes declare.
     """
 
@@ -66,9 +66,9 @@ class Paths:
     """Paths of the service that follow the rules of a protocol.
 
     Attributes:
-        prefix: Their beginning, such as "/v2".
+        prefix: The first part of the paths, such as "/v2".
         invalid_status: The status of a request that can't be used; our own routes say 422.
-        names_error: Whether a problem document has the member `error`, too.
+        names_error: Whether problem documents have the member `error`, too.
         health: The health checks among them: they need no key, and are logged for debugging.
     """
 
@@ -101,7 +101,7 @@ def extensions() -> tuple[Extension, ...]:
     """Return all extensions: the built-in ones that are there, then those of other packages.
 
     Raises:
-        ConfigError: One of another package can't be loaded, or has the name of another one.
+        ConfigError: An extension of another package can't be loaded, or its name is taken.
     """
     found = [each for name in BUILT_IN if (each := _built_in(name)) is not None]
     found += map(_loaded, _entry_points())

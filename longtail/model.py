@@ -16,19 +16,19 @@ class Model(LoadedModel):
     """A trained model, loaded. Not thread-safe on a GPU: let one thread own it."""
 
     def evaluate(self, data: Any, split: str = "test") -> Assessment:
-        """Return what every scorer achieves; imports `longtail.training`.
+        """Measure every scorer; imports `longtail.training`.
 
         Args:
             data: Folder of a corpus; or documents: a data frame with the columns `text` and
                 `labels`, or with those that the model was trained on, or a pair of texts and lists
                 of labels. Documents that the model was trained on are left out; labels that it
                 lacks count as missed.
-            split: Of the corpus in a folder: train, dev or test; of documents, all are measured.
+            split: Split of the corpus in a folder: train, dev or test. Documents are all measured.
 
         Raises:
-            LongtailError: `longtail.training` is not there, as in the image of the service.
-            DataError: The documents can't be used, or the model knows none of their labels; or most
-                of them were trained on.
+            LongtailError: `longtail.training` is not installed, as in the image of the service.
+            DataError: The documents can't be used; the model has none of their labels; or it was
+                trained on most of them.
         """
         if find_spec("longtail.training") is None:
             raise LongtailError(

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from longtail.models.errors import DataError
-from longtail.models.files.fields import check_characters, shown, string_of
-from longtail.models.files.rows import Fields
+from longtail.models.files.rows import Fields, check_characters, shown, string_of
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -1,10 +1,15 @@
-"""Ray, where it is asked for: the optional extra `ray`."""
+"""Ray, where it is asked for: the optional extra `ray`.
+
+A run's results are in its folder as they are without Ray: either way resumes where the other was
+interrupted.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
+from dataclasses import dataclass
 from typing import Any
 
 from longtail.models.errors import ConfigError
@@ -66,3 +71,39 @@ def _check_reachable(address: str) -> None:
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
+
+
+ASKED_BY = "--engine ray"
+NAMES = ("local", "ray")
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """What computes.
+
+    Attributes:
+        name: One of `NAMES`.
+        num_workers: Of Ray.
+    """
+
+    name: str = "local"
+    num_workers: int = 1
+
+    @property
+    def is_ray(self) -> bool:
+        """Whether workers on a cluster do it."""
+        return self.name == "ray"
+
+
+LOCAL = Executor()
+
+
+def checked_engine(name: str, num_workers: int) -> Executor:
+    """Return what computes, by its name.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    if name not in NAMES:
+        raise ConfigError(f"--engine: got {name!r}; expected one of {NAMES}")
+    return Executor(name, num_workers)

@@ -11,22 +11,26 @@ from typing import Any
 from fastapi import FastAPI
 
 from longtail.extensions import Routes, extensions
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
+from longtail.models.errors import ignore
 from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.engine import Engine
-from longtail.service.engine.label_sets import LabelSets
-from longtail.service.engine.queries import MAX_FILTER_LABELS, Limits
+from longtail.service.engine.queries import MAX_FILTER_LABELS, LabelSets, Limits
 from longtail.service.engine.review import ReviewDesk
 from longtail.service.engine.self_check import SelfCheck
-from longtail.service.engine.shares import Slots
+from longtail.service.engine.traffic import Slots
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
-from longtail.service.middleware.front import Front
-from longtail.service.middleware.security import describe_security
-from longtail.service.process.compute_threads import ComputeSetup
-from longtail.service.process.memory import available_gpu_bytes
+from longtail.service.http.api_keys import KeyRing, Keys
+from longtail.service.http.deps import MAX_SEARCHES, MAX_STREAMS, Service
+from longtail.service.http.drift_metrics import DriftMetrics
+from longtail.service.http.feedback import MAX_ENTRIES
+from longtail.service.http.front import Front
+from longtail.service.http.json_body import describe_bodies
+from longtail.service.http.problem_handlers import add_handlers, set_media_types
+from longtail.service.http.security import describe_security
+from longtail.service.process.compute_threads import ComputeSetup, available_gpu_bytes
 from longtail.service.routes.admin import router as admin_router
 from longtail.service.routes.batch import router as batch_router
 from longtail.service.routes.feedback import router as feedback_router
@@ -37,22 +41,15 @@ from longtail.service.routes.page import read_page
 from longtail.service.routes.page import router as page_router
 from longtail.service.routes.predict import router as predict_router
 from longtail.service.schemas.base import schemas_of
-from longtail.service.schemas.batch import batch_schemas
-from longtail.service.schemas.predict import PredictRequest
+from longtail.service.schemas.predict import PredictRequest, batch_schemas
 from longtail.service.settings import Settings, load_settings
+from longtail.service.telemetry.logs import Tracing, make_tracing
 from longtail.service.telemetry.metrics import Telemetry
-from longtail.service.telemetry.tracing import Tracing, make_tracing
 from longtail.service.versions.changes import Policy
 from longtail.service.versions.loading import ModelLoader
 from longtail.service.versions.redeploy import Redeployer
 from longtail.service.versions.serving import Canary, ModelManager
 from longtail.service.versions.sources import RegistrySource
-from longtail.service.web.api_keys import KeyRing, Keys
-from longtail.service.web.deps import MAX_SEARCHES, MAX_STREAMS, Service
-from longtail.service.web.drift_metrics import DriftMetrics
-from longtail.service.web.feedback import MAX_ENTRIES
-from longtail.service.web.json_body import describe_bodies
-from longtail.service.web.problem_handlers import add_handlers, set_media_types
 
 CORE_ROUTERS = (
     predict_router,  # asked most, so looked at first
@@ -241,7 +238,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _openapi(app: FastAPI, added: Sequence[Routes]) -> dict[str, Any]:
-    """Return FastAPI's document with our errors, and the limits of this service."""
     service: Service = app.state.service
     document = describe_security(set_media_types(FastAPI.openapi(app)), service.keys)
     describe_bodies(document, app.state.routes)

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from longtail.service.commands.feedback import feedback_app
-from longtail.service.commands.options import JsonOption, print_json
 from longtail.service.commands.predict import predict
-from longtail.service.commands.registry import registry_app
+from longtail.service.commands.registry import JsonOption, print_json, registry_app
 from longtail.service.commands.serve import PASSED_ON, serve
 from longtail.service.commands.sharing import pull, push
 
@@ -30,7 +29,7 @@ def key(
     as_json: JsonOption = False,
 ) -> None:
     """Make a key for the service, and the line that lets it in; the key is shown only here."""
-    from longtail.service.web.api_keys import make_key
+    from longtail.service.http.api_keys import make_key
 
     made, entry = make_key(name)
     if as_json:

@@ -25,11 +25,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError, NotReadyError
 from longtail.models.extras import require
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.service.app import create_app
+from longtail.service.http.deps import Service
 from longtail.service.process.compute_threads import prepare_process
 from longtail.service.settings import Settings
-from longtail.service.web.deps import Service
 
 NAME = "longtail"
 _LOOK_S = 0.05
@@ -141,7 +141,6 @@ def _calling(function: Callable[..., FastAPI], *given: object) -> Callable[[], F
 async def _loaded(
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Any]], app: FastAPI
 ) -> AsyncIterator[None]:
-    """Start, and wait until the models can answer."""
     service: Service = app.state.service
     async with lifespan(app):
         while service.manager.served is None:

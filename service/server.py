@@ -24,9 +24,9 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
 
-from longtail.service.middleware.connections import protocol_with
+from longtail.service.http.connections import protocol_with
+from longtail.service.http.deps import Service
 from longtail.service.settings import Settings
-from longtail.service.web.deps import Service
 
 logger = logging.getLogger(__name__)
 

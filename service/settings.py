@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from longtail.extensions import extensions
 from longtail.models.errors import ConfigError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.models.review.registry import ReviewerKind
 
 PREFIX = "LONGTAIL_"

@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.training.commands.compare import compare
-from longtail.training.commands.corpus_options import with_corpus_options
-from longtail.training.commands.describe import describe
-from longtail.training.commands.evaluate import evaluate
-from longtail.training.commands.inspect_corpus import inspect_corpus
-from longtail.training.commands.logs import configure_logging
-from longtail.training.commands.report import report
+from longtail.training.commands.corpus_options import configure_logging, with_corpus_options
+from longtail.training.commands.describe import describe, inspect_corpus
+from longtail.training.commands.evaluate import compare, evaluate, report
 from longtail.training.commands.review import review
 from longtail.training.commands.threshold import threshold
 from longtail.training.commands.vocabulary import vocabulary_app
@@ -91,13 +87,13 @@ def train(
     started = time.monotonic()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_not_in_registry, check_own_folder
+    from longtail.models.ray_runtime import checked_engine
     from longtail.training.data.dataset import open_dataset
     from longtail.training.pipeline.budget import BUDGET_NAME, train_within
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as train_run
     from longtail.training.reports.training_cost import forecast
-    from longtail.training.runtime.claims import RUN_NAME
-    from longtail.training.runtime.ray import checked_engine
+    from longtail.training.runtime.kept import RUN_NAME
 
     settings = _settings(config, seed, without_encoder=without_encoder)
     computing = checked_engine(engine, workers)

@@ -23,7 +23,7 @@ _SETS = {
     "tate-rates": "`tate`, rates chosen",
     "eurlex57k": "EURLEX57K",
     "eurlex57k-512": "EURLEX57K, B = 512",
-    "eurlex57k-ablations": "EURLEX57K, 1 epoch, 64 tokens",
+    "eurlex57k-ablations": "EURLEX57K, 1 epoch",
     "library-keywords": "`library-keywords`",
     "demo": "demo",
 }
@@ -53,7 +53,7 @@ class Claim:
 _TAIL, _HEAD = "retrieval, R@10 Tail", "retrieval, R@10 Head"
 _F1, _P5 = "macro-F1@5 (1-9)", "P@5"
 CLAIMS: dict[str, tuple[Claim, ...]] = {
-    "Zhang et al. 2023": (
+    "DEPL": (
         Claim("Retrieval by label descriptions beats the SVM on rare labels", "Figure 3", "DEPL beats the SVM", "depl", _F1),
         Claim("It beats the BERT classifier there", "Figure 4", "DEPL beats the classifier", "depl", _F1),
         Claim("Alone it beats DEPL+c there", "Figure 3", "DEPL beats DEPL+c", "depl", _F1),

@@ -15,7 +15,7 @@ from longtail.commands.changed_version import (
     check_can_measure,
     publish_changed,
 )
-from longtail.service.commands.options import (
+from longtail.service.commands.registry import (
     DEFAULT_REGISTRY,
     JsonOption,
     RegistryOption,

@@ -1,4 +1,4 @@
-"""What commands share that publish a version made from another one without training."""
+"""Shared by commands that make a version from another one without training."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ForceOption = Annotated[
 
 
 def check_can_measure(data: Path | None) -> None:
-    """Refuse a corpus where training is not installed, as in the image of the service.
+    """Check that a corpus can be measured on, which needs training to be installed.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: Training is not installed, as in the image of the service.
     """
     from longtail.models.errors import ConfigError
 
@@ -53,17 +53,17 @@ def publish_changed(
 
     Args:
         store: The registry.
-        bundle: The version that it is made from.
+        bundle: The version it is made from.
         write: Writes the new version.
-        data: A corpus whose dev split it is measured on; None: on none.
-        activate: Whether `current` names it.
-        force: Whether it is published whatever share of first places the new labels take.
+        data: A corpus on whose dev split it is measured; None: it is not measured.
+        activate: Whether `current` shall name it.
+        force: Whether to publish it however many first ranks the new labels take.
         action: The word for it in the log of changes.
 
     Raises:
-        LongtailError: The version can't be written, or takes too many first places.
+        LongtailError: The version can't be written, or the new labels take too many first ranks.
     """
-    from longtail.models.edit.effect import measured
+    from longtail.models.edit.rewriting import measured
 
     on = None
     if data is not None:

@@ -14,7 +14,7 @@ def demo(
     port: Annotated[int, typer.Option(help="TCP port of the service.")] = 8000,
     serve: Annotated[bool, typer.Option(help="Go on serving at the end, until Ctrl-C.")] = True,
 ) -> None:
-    """Train, serve and measure a small model, and a better one while the first one serves."""
+    """Train, serve and measure a small model, and train a better one while the first one serves."""
     from longtail.demo import DEMO_DATA
     from longtail.demo import demo as run
 

@@ -1,4 +1,4 @@
-"""Feedback that the service keeps, as a file that training reads."""
+"""Feedback of the service as a file that training reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def open_feedback(place: str | Path) -> Feedback:
 
     Raises:
         ConfigError: It can't be read.
-        DataError: A line is no entry, or there is none.
+        DataError: A line is not an entry, or there are no entries.
     """
     with feedback_file(place) as file:
         return read_feedback(file, place=str(place))
@@ -24,7 +24,7 @@ def open_feedback(place: str | Path) -> Feedback:
 
 @contextmanager
 def feedback_file(place: str | Path) -> Iterator[Path]:
-    """Give a file of the entries, which is there for as long as this lasts.
+    """Provide a file of the entries within the context.
 
     Args:
         place: A file, or a folder that a service keeps feedback in.

@@ -4,6 +4,9 @@ A text is recorded as a digest: BLAKE2b, of 8 bytes, of its UTF-8 bytes with whi
 Whoever has a text can tell whether the model was trained on it, and who tries many finds texts that
 can be guessed: titles, names, numbers. So ids of documents are not recorded; bundles of earlier
 releases have digests of them, by which edited texts are recognised, too.
+
+`read_probes` reads the warm-up texts of a bundle: a service tries a model on them before it lets it
+answer.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, UInt64
+from pydantic import Field
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import RESTORE
@@ -146,3 +150,42 @@ def _check(record: TrainedOn) -> None:
     for name, found in record.digests.items():
         if found.ndim != 1 or found.dtype != np.uint64 or np.any(found[1:] <= found[:-1]):
             raise TypeError(f"array {name!r} is not of rising 64-bit digests")
+
+
+PROBES_NAME = "probes.jsonl"
+"""The file of a bundle that has them, one {"text": ...} a line; a bundle may lack it."""
+MAX_PROBES = 32
+"""The first of them are used."""
+_MAX_CHARACTERS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    text: Annotated[str, Field(max_length=_MAX_CHARACTERS)]
+
+
+_, _read_probe = json_forms(_Probe)
+
+
+def probes_to_jsonl(texts: Iterable[str]) -> str:
+    """Return the content of the file."""
+    return "".join(json.dumps({"text": text}) + "\n" for text in texts)
+
+
+def read_probes(bundle: Bundle) -> tuple[str, ...]:
+    """Return the texts of a bundle, without blank ones; none where it brings none.
+
+    Raises:
+        BundleCorruptError: The file is not as it should be.
+    """
+    if PROBES_NAME not in bundle.manifest.files:
+        return ()
+    try:
+        lines = bundle.text(PROBES_NAME).splitlines()
+        texts = [_read_probe(line).text.strip() for line in lines[:MAX_PROBES]]
+    except ValueError as error:
+        raise BundleCorruptError(
+            f"bundle {bundle.folder.name!r}: file {PROBES_NAME!r} can't be read ({error!r}); "
+            f"{RESTORE}"
+        ) from error
+    return tuple(filter(None, texts))

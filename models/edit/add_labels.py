@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, read_manifest
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
@@ -25,7 +24,7 @@ from longtail.models.edit.rewriting import (
     model_to_extend,
     write_changed,
 )
-from longtail.models.errors import BundleError, DataError
+from longtail.models.errors import BundleError, DataError, ignore
 from longtail.models.fitted.registry import PARTS
 from longtail.models.kinds.registry import kinds_of_new_labels, with_own_models
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents

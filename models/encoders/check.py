@@ -17,9 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from longtail.models.encoders.families import AutoClass, num_positions
-from longtail.models.encoders.types import Transformer, is_transformer
-from longtail.models.encoders.vector_head import VectorHead
+from longtail.models.encoders.families import (
+    AutoClass,
+    Transformer,
+    VectorHead,
+    is_transformer,
+    num_positions,
+)
 from longtail.models.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -243,7 +247,6 @@ def _last_layer(
     batch: dict[str, Tensor],
     weights: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
-    """Return the last layer, computed with other weights where some are given."""
     found = functional_call(transformer, dict(weights or {}), (), batch)
     last: Tensor = found.last_hidden_state
     return last

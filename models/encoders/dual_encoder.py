@@ -11,13 +11,12 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
-from longtail.models.arguments import ignore
+from longtail.models.encoders.bert import can_pack, first_states, last_layer
 from longtail.models.encoders.check import num_token_ids
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
-from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer
+from longtail.models.encoders.families import Transformer, VectorHead, is_transformer, pooled
 from longtail.models.encoders.tokens import TokenBatch, TokenizedTexts
-from longtail.models.encoders.types import Transformer, is_transformer
-from longtail.models.encoders.vector_head import VectorHead, pooled
+from longtail.models.errors import ignore
 from longtail.models.names import Pooling
 
 Role = Literal["document", "label"]

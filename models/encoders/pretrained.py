@@ -12,8 +12,12 @@ import torch
 
 from longtail.models.bundle.bundle import file_info
 from longtail.models.encoders.check import check_last_layer, check_size, check_weights, is_causal
-from longtail.models.encoders.families import auto_class_of, check_tokenizer_files
-from longtail.models.encoders.types import Tokenizer, Transformer
+from longtail.models.encoders.families import (
+    Tokenizer,
+    Transformer,
+    auto_class_of,
+    check_tokenizer_files,
+)
 from longtail.models.errors import ConfigError
 from longtail.models.extras import PACKAGED_ENCODER
 from longtail.models.names import Precision

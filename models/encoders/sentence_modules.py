@@ -20,7 +20,7 @@ from torch import Tensor
 
 from longtail.models.encoders.tokens import Prefixes
 from longtail.models.errors import ConfigError
-from longtail.models.files.json_text import parse_json
+from longtail.models.files.durable import parse_json
 from longtail.models.names import Activation, Pooling
 
 _MODULES_NAME = "modules.json"

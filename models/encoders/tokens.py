@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from longtail.models.encoders.families import Tokenizer
 from longtail.models.encoders.pretrained import num_leading
-from longtail.models.encoders.types import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,6 @@ class TokenBatch:
     mask: Tensor
 
     def __len__(self) -> int:
-        """Return the number of texts."""
         return len(self.ids)
 
     def part(self, start: int, stop: int) -> TokenBatch:

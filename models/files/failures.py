@@ -150,7 +150,6 @@ def os_error_number(error: BaseException) -> int | None:
 
 
 def _sentence_of(error: BaseException) -> str:
-    """Return a sentence about an error that is none of ours."""
     if isinstance(error, OSError) or os_error_number(error) is not None:
         return _sentence_of_os_error(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from pydantic import Field
 
-from longtail.models.files.json_text import MANY_ELEMENTS
+from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import FittedPart
 

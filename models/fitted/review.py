@@ -5,7 +5,7 @@ from __future__ import annotations
 from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import FittedPart
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.review.fitted import FittedReview
+from longtail.models.review.reviewer import FittedReview
 
 
 class ReviewPart(FittedPart[FittedReview | None]):

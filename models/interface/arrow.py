@@ -19,16 +19,16 @@ from longtail.models.options import RankingKeywords, ranking_options
 from longtail.models.parts.texts import fault_of
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
-from longtail.models.sharing.addresses import find_model
+from longtail.models.sharing.transfer import find_model
 
 _TEXT_TYPES = frozenset({"string", "large_string", "string_view", "null"})
 MAX_TEXT_BYTES = 2**24
-"""Of one text."""
+"""The most bytes of one text."""
 _LOCK = Lock()  # held by the one thread that loads models, or computes on a GPU
 
 
 class ArrowPredictor:
-    """Function from Arrow record batches to record batches with labels; pickled as its arguments.
+    """A function from Arrow record batches to batches with labels; its pickle has its arguments.
 
     Each process loads the model once. A text that can't be labelled gets nulls and an `error`.
     """
@@ -91,7 +91,7 @@ class ArrowPredictor:
             yield batch.from_arrays([*kept, *added.columns], schema=schema)
 
     def table(self, table: Any) -> Any:
-        """Return a `pyarrow.Table` with labels for each row of one; raises what a call raises."""
+        """Return a `pyarrow.Table` with labels for each row of a table; raises as a call does."""
         return table.from_batches(self(table.to_batches()), self.schema(table.schema))
 
     def schema(self, given: Any, where: str = "") -> Any:

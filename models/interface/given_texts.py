@@ -1,4 +1,4 @@
-"""Texts as Python programs hold them: a list, an array, a series, or a data frame with columns."""
+"""Reads texts from Python objects: a list, an array, a series, or a data frame with columns."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _TITLED = ("title", "content")
 
 
 def is_frame(data: object) -> bool:
-    """Whether this is a data frame, of pandas or of another library whose frames have columns."""
+    """Whether an object is a data frame, of pandas or another library whose frames have columns."""
     return hasattr(data, "columns") and hasattr(data, "__getitem__")
 
 
 def texts_of(data: Any) -> Sequence[str]:
     """Return the texts of a list, array, series or data frame, in their order.
 
-    Of a data frame that is the column `text`; without one `title` and `content`, or one of the two,
+    Of a data frame the column `text` is read; without it `title` and `content`, or one of the two,
     with a line feed between them, as in a corpus.
 
     Raises:
-        RequestError: It is a single string, a mapping, a set, an array of several columns or a
-            frame without such a column; or one of the texts is no string, is blank, holds NUL, or
+        RequestError: The argument is a single string, a mapping, a set, an array of several columns
+            or a frame without such a column; or a text is not a string, is blank, contains NUL, or
             is not Unicode text.
     """
     if is_frame(data):
@@ -38,7 +38,7 @@ def texts_of(data: Any) -> Sequence[str]:
 
 
 def names_of_rows(data: Any) -> Sequence[object]:
-    """Return what tells documents apart: the index of a pandas frame or series, else numbers."""
+    """Return the names of documents: the index of a pandas frame or series, else numbers."""
     index: Any = getattr(data, "index", None)
     has_index = index is not None and not callable(index)  # lists have a method of this name
     return list(index) if has_index else range(len(data))
@@ -62,7 +62,7 @@ def _of_frame(frame: Any) -> list[object]:
 
 
 def joined(parts: tuple[object, ...]) -> object:
-    """Return cells of a row as one text, as in a corpus; no string stays, to be refused."""
+    """Return the cells of a row as one text, as in a corpus; or a cell that is not a string."""
     there = [part for part in parts if not is_missing(part)]
     strange = [part for part in there if not isinstance(part, str)]
     return strange[0] if strange else "\n".join(str(x) for x in there if str(x).strip())

@@ -9,14 +9,14 @@ from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
 
 P = TypeVar("P", bound=Any)
-"""A `longtail.models.results.Prediction`, or what stands for one."""
+"""A `longtail.models.results.Prediction`, or an object with its fields."""
 
 
 def check_language(catalogue: LabelCatalogue, language: str | None) -> None:
     """Refuse a language in which no label has a name.
 
     Raises:
-        RequestError: It is one.
+        RequestError: No label has a name in this language.
     """
     if language is None or language in catalogue.languages:
         return
@@ -26,11 +26,11 @@ def check_language(catalogue: LabelCatalogue, language: str | None) -> None:
 
 
 def in_language(prediction: P, catalogue: LabelCatalogue, language: str | None) -> P:
-    """Return a prediction whose labels have their names in a language, where they have one in it.
+    """Return a prediction with the names of its labels in a language, where labels have one in it.
 
     Args:
-        prediction: What was found.
-        catalogue: The labels of the model that found it.
+        prediction: The prediction.
+        catalogue: The labels of its model.
         language: One of the catalogue's; None: the names stay.
     """
     if language is None:

@@ -1,4 +1,4 @@
-"""A loaded model, as Python programs ask it."""
+"""A loaded model for use in Python programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, Unpack, overload
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.explain.label_facts import LabelDetails
+from longtail.models.explain import LabelDetails
 from longtail.models.interface.given_texts import names_of_rows, texts_of
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.labels.catalogue import LabelCatalogue
@@ -25,7 +25,7 @@ from longtail.models.results import LABEL_COLUMNS, LabelExplanation, Prediction,
 from longtail.models.tables import frame_of, html_table
 
 CHUNK_TEXTS = 512
-"""Texts that are read and ranked together, as by `longtail predict`: equal scores, to the bit."""
+"""Texts that are ranked together; `longtail predict` has the same number, so scores are equal."""
 
 _SHOWN_TEXTS = 20
 _SHOWN_CHARACTERS = 80
@@ -36,9 +36,9 @@ class Predictions(Sequence[Prediction]):
     """The labels of several texts.
 
     Attributes:
-        texts: What was asked about.
-        predictions: Of each text.
-        documents: What tells them apart: the index of a pandas frame, else numbers from 0.
+        texts: The texts.
+        predictions: The prediction for each text.
+        documents: Names of the texts: the index of a pandas frame, else numbers from 0.
     """
 
     texts: tuple[str, ...]
@@ -121,7 +121,7 @@ class LoadedModel:
 
     @property
     def default_scorer(self) -> str:
-        """The scorer that is used where none is named."""
+        """The scorer that is used by default."""
         return self.predictor.scorers.default
 
     @overload
@@ -161,9 +161,9 @@ class LoadedModel:
             texts: One text; or a list, array or series of texts, or a data frame with the column
                 `text`, or with `title` and `content`. None of them blank.
             under: Ids of labels: only these and those below them in the vocabulary.
-            language: Of the labels' names, where the vocabulary has them in it; None: the model's.
-            schemes: Of each of these schemes the best labels instead, by its own `k`, `threshold`
-                and `accept`, else those below: `{"topic": {"k": 3}, "genre": {}}`.
+            language: Language of the labels' names, where there are such; None: the model's.
+            schemes: Return the best labels of each of these schemes instead, by its own `k`,
+                `threshold` and `accept`, else those below: `{"topic": {"k": 3}, "genre": {}}`.
             **options: The fields of `RankingOptions`: k (5 by default, 50 with the threshold
                 "auto", or all of fewer), scorer,
                 threshold, correction, tail_dial, aim, accept, label_filter, explain.
@@ -172,7 +172,7 @@ class LoadedModel:
             A prediction for one text, else as many as there are texts, in their order.
 
         Raises:
-            RequestError: A text or an option is not so, there is no such label or language, or
+            RequestError: A text or an option is not valid, there is no such label or language, or
                 there are no probabilities to compare with the threshold.
         """
         check_language(self.labels, language)
@@ -195,7 +195,7 @@ class LoadedModel:
         """Return why a label fits a text, or why it does not.
 
         Args:
-            text: Not blank.
+            text: The text; it may not be blank.
             label: The label's id or name; it need not be among the best.
             scorer: One of `scorers`; None: the default one.
 
@@ -209,7 +209,7 @@ class LoadedModel:
         return found
 
     def describe(self, label: str) -> LabelDetails:
-        """Return all that is known of a label.
+        """Return the details of a label.
 
         Args:
             label: The label's id or name.

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import DataError
-from longtail.models.files.json_text import MANY_ELEMENTS
+from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
@@ -24,8 +24,8 @@ from longtail.models.matrices import ArrayRule, check_arrays
 from longtail.models.names import MAX_DOCUMENTS, NAMES, CorrectionName
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.ranking.listed import ListedSource
 from longtail.models.ranking.threshold_algorithm import Sources
+from longtail.models.ranking.top_k import ListedSource
 from longtail.models.results import Evidence
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.word_forms import languages_of

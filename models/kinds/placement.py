@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from joblib import cpu_count
 
-from longtail.models.arguments import check_count
-from longtail.models.errors import ConfigError
+from longtail.models.errors import ConfigError, check_count
 from longtail.models.names import IndexName, Precision
 from longtail.models.processor import sees_gpu
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from longtail.models.explain.label_facts import entries_of
-from longtail.models.explain.tokens import token_contributions
+from longtail.models.explain import entries_of, token_contributions
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
 from longtail.models.names import SPARSE, CorrectionName

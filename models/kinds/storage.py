@@ -11,8 +11,7 @@ import numpy as np
 
 from longtail.models.bundle.bundle import Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
-from longtail.models.bundle.trained_on import TrainedOn
-from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from longtail.models.bundle.trained_on import PROBES_NAME, TrainedOn, probes_to_jsonl
 from longtail.models.errors import BundleError
 from longtail.models.extras import require
 from longtail.models.fitted.registry import check_fitted, fitted_texts, read_fitted

@@ -16,9 +16,8 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.names import CorrectionName, IndexName
 from longtail.models.parts.batches import TextBatch
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
-from longtail.models.ranking.listed import ListedSource
 from longtail.models.ranking.threshold_algorithm import Sources
-from longtail.models.ranking.top_k import Source
+from longtail.models.ranking.top_k import ListedSource, Source
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 
 NUM_LISTED = 100

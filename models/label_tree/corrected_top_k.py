@@ -4,27 +4,144 @@ Either two sources, one of inner products and one of log p_n, for the Threshold 
 certified after it has scored few labels; or, of few labels and on a GPU, one source that scores all
 of them: by two float32 products and a sum of log-probabilities level by level, which propose, and
 float64, which decides. The labels and scores are the same, to the bit.
+
+`TreeSource` finds labels in falling order of log p_n by a best-first search of each document with a
+heap, on a CPU (`longtail.models.label_tree.kernels`).
+
+`NearLogProbs` proposes: one product scores all nodes, and doubling the level's log-probabilities is
+the sum along all paths. Its bound is absolute, in nats.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
-from longtail.models.label_tree.near_log_probs import MAX_LEAVES, NearLogProbs
-from longtail.models.label_tree.search import TreeSource
+from longtail.models.label_tree.kernels import best_leaves
 from longtail.models.label_tree.tree import LabelTree
-from longtail.models.ranking.certified import largest
+from longtail.models.ranking.certified import largest, product_error
 from longtail.models.ranking.device_rows import Found, has_kernels, memory_errors
-from longtail.models.ranking.exhaustive import scores_all
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource, ProductScores
 from longtail.models.ranking.threshold_algorithm import SUM, search
-from longtail.models.ranking.top_k import Ranking, Source
+from longtail.models.ranking.top_k import Ranking, Source, scores_all
+
+MAX_LEAVES = {"cpu": 2**18, "cuda": 2**25}
+"""Log-probabilities of leaves that are computed at a time; some six times as many float32 numbers
+are held: 6 MiB, so that they stay in the processor's caches, or 800 MiB of a GPU."""
+_ONE_SIDED = 1e4
+"""Score of a node with padding on one side: the sigmoid of as little is 0 in float32. An infinite
+one, as the tree has it, would give inf - inf."""
+
+
+class NearLogProbs:
+    """A tree's weights and biases for float32, on the tree's device."""
+
+    def __init__(self, tree: LabelTree) -> None:
+        """Copy the nodes; those with padding on one side get a finite score of their own."""
+        forced = tree.biases.isinf()
+        self._depth = tree.depth
+        self._weights = tree.weights.masked_fill(forced[:, None], 0.0)
+        self._biases = tree.biases.clamp(-_ONE_SIDED, _ONE_SIDED)
+        scales = (
+            self._weights.double().norm(dim=1),
+            self._biases.double().masked_fill(forced, 0).abs(),
+        )
+        self._longest_weights, self._largest_biases = map(self._largest_sum, scales)
+
+    def of(self, features: Float32[Tensor, "document k"]) -> Float32[Tensor, "document leaf"]:
+        """Return log p_n of each leaf, from left to right, in nats, within `bounds`."""
+        scores = torch.addmm(self._biases, features, self._weights.T)  # (document, node)
+        right = logsigmoid(scores)
+        left = right - scores  # log sigma(-s) = log sigma(s) - s
+        reach = features.new_zeros((len(features), 1))
+        for level in range(self._depth):
+            nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
+            below = features.new_empty((len(features), 2 ** (level + 1)))
+            torch.add(reach, left[:, nodes], out=below[:, ::2])
+            torch.add(reach, right[:, nodes], out=below[:, 1::2])
+            reach = below
+        return reach
+
+    def bounds(
+        self, features: Float32[Tensor, "document k"]
+    ) -> tuple[Float64[Tensor, document], Float64[Tensor, document]]:
+        """Return what |log p_n| of no label exceeds, and how far `of` may be from the exact one.
+
+        In nats, for each document. At a node, with the unit u = 2^-24: the score s = w·x + b is off
+        by at most gamma (|w||x| + |b|) (Higham 2002, 3.1), and log sigma, whose slope is at most 1,
+        by as much. Its own rounding, and that of left = right - s, is below 4u |s| + 8u, where
+        PyTorch's exp and log1p are off by two units in the last place. Each of `depth` sums is off
+        by u times the total, which is at most the sum of |s| + log 2 over the path. The sums of |w|
+        and |b| over all paths are bounded by their largest, found once.
+        """
+        unit = 2.0**-24
+        terms = features.shape[1] + 2
+        gamma = terms * unit / (1 - terms * unit) + product_error()
+        sizes = features.double().norm(dim=1) * self._longest_weights + self._largest_biases
+        totals = sizes + self._depth * math.log(2)
+        margins = sizes * (gamma + 4 * unit) + (8 + totals) * (unit * self._depth)
+        return totals, torch.where(sizes < 2.0**127, margins, torch.inf)  # else one may overflow
+
+    def _largest_sum(self, of_nodes: Float64[Tensor, node]) -> float:
+        """Return the largest sum of a node's number over the paths to the leaves."""
+        sums = of_nodes.new_zeros(1)
+        for level in range(self._depth):
+            sums = (sums + of_nodes[2**level - 1 : 2 ** (level + 1) - 1]).repeat_interleave(2)
+        return float(sums.max())
+
+
+class TreeSource:
+    """The `Source` of log p_n of one batch of document vectors."""
+
+    def __init__(self, tree: LabelTree, vectors: Float32[np.ndarray, "batch dim"]) -> None:
+        """Bind the documents to the tree.
+
+        Args:
+            tree: On the CPU to be searched; on any device to score given labels.
+            vectors: Document vectors as the tree was fitted to, not yet projected.
+
+        Raises:
+            DataError: A vector is not finite.
+        """
+        self._tree = tree
+        self._features = tree.project(torch.from_numpy(vectors).to(tree.weights.device))
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of the batch."""
+        return len(self._features)
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels C."""
+        return self._tree.num_labels
+
+    def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
+        """Return the m best labels of these queries (see `Source.top`)."""
+        features = self._features.numpy()[rows]
+        label_of_leaf = self._tree.label_of_leaf.numpy()
+        return Ranking(*best_leaves(self._tree.nodes, label_of_leaf, features, m))
+
+    def score(
+        self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the scores of given labels (see `Source.score`)."""
+        features = self.features_of(rows)
+        log_probs = self._tree.log_prob(features, torch.from_numpy(labels).to(features.device))
+        scores: Float32[np.ndarray, "row m"] = log_probs.cpu().numpy()
+        return scores
+
+    def features_of(self, rows: Int64[np.ndarray, row]) -> Float32[Tensor, "row k"]:
+        """Return what the tree reads of these queries: their projected vectors."""
+        return self._features[torch.from_numpy(rows).to(self._features.device)]
+
 
 _FEW = 4
 """Queries, on a CPU, for which the Threshold Algorithm takes less time than to score all labels."""

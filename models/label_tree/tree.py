@@ -3,7 +3,7 @@
 A balanced binary tree with one leaf a label. At each inner node a document goes right with
 probability sigma(w·x + b), x being the document vector's first principal components; p_n(y|x) is
 the product along the path to the leaf of y (Eq. 7). Here are log p_n and sampling;
-`longtail.models.label_tree.search` yields labels in falling order of p_n, and
+`longtail.models.label_tree.corrected_top_k` yields labels in falling order of p_n, and
 `longtail.training.label_tree.fit` fits the tree.
 
 Nodes are numbered as in a heap: the root is 0, the children of node i are 2i + 1 and 2i + 2, and
@@ -23,9 +23,90 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from longtail.models.errors import BundleCorruptError, DataError
-from longtail.models.label_tree.arrays import ARRAYS, depth_of, problem_of
-from longtail.models.label_tree.kernels import Nodes, log_prob_of_all_leaves, log_prob_of_leaves
-from longtail.models.label_tree.sampling_kernels import draw_leaves, quick_log_prob_of_leaves
+from longtail.models.label_tree.kernels import (
+    Nodes,
+    draw_leaves,
+    log_prob_of_all_leaves,
+    log_prob_of_leaves,
+    quick_log_prob_of_leaves,
+)
+from longtail.models.matrices import ArrayRule, check_arrays
+from longtail.models.ranking.top_k import NO_LABEL
+
+
+def depth_of(num_labels: int) -> int:
+    """Return the depth of a tree of so many labels, ceil(log2 C); 0 for a single label."""
+    return (num_labels - 1).bit_length()
+
+
+def one_sided_biases(num_labels_below: Int64[np.ndarray, leaf]) -> Float32[np.ndarray, node]:
+    """Return the biases that padding forces: +inf or -inf where one side holds only padding, or 0.
+
+    Args:
+        num_labels_below: For each leaf, from left to right, 1 if it has a label and 0 if not.
+    """
+    levels = []
+    counts = num_labels_below
+    while len(counts) > 1:
+        left, right = counts[::2] > 0, counts[1::2] > 0
+        forced = np.where(left & ~right, -np.inf, np.where(right & ~left, np.inf, 0.0))
+        levels.append(forced.astype(np.float32))
+        counts = counts[::2] + counts[1::2]
+    return np.concatenate([*levels[::-1], np.empty(0, dtype=np.float32)])
+
+
+ARRAYS = {
+    "mean": ArrayRule(("float32",), 1),
+    "components": ArrayRule(("float32",), 2),
+    "weights": ArrayRule(("float32",), 2),
+    "biases": ArrayRule(("float32",), 1, is_finite=False),
+    "label_of_leaf": ArrayRule(("int64",), 1, least=NO_LABEL),
+}
+
+
+def problem_of(arrays: Mapping[str, np.ndarray]) -> str | None:
+    """Return what of these arrays is no tree's, or None."""
+    try:
+        check_arrays(arrays, ARRAYS)
+    except ValueError as error:
+        return str(error)
+    return _problem_of_shapes(arrays) or _problem_of_values(arrays)
+
+
+def _problem_of_shapes(arrays: Mapping[str, np.ndarray]) -> str | None:
+    num_leaves = len(arrays["label_of_leaf"])
+    num_features, dim = arrays["components"].shape
+    num_labels = int((arrays["label_of_leaf"] != NO_LABEL).sum())
+    if not num_labels or num_leaves != 2 ** depth_of(num_labels):
+        return (
+            f"{num_leaves} leaves for {num_labels} labels, expected at least one and the smallest "
+            "power of two that holds them"
+        )
+    if not num_features or not dim:
+        return f"components has shape {(num_features, dim)}, expected one of each at least"
+    expected = {
+        "mean": (dim,),
+        "weights": (num_leaves - 1, num_features),
+        "biases": (num_leaves - 1,),
+    }
+    for name, shape in expected.items():
+        if arrays[name].shape != shape:
+            return f"{name} has shape {arrays[name].shape}, expected {shape}"
+    return None
+
+
+def _problem_of_values(arrays: Mapping[str, np.ndarray]) -> str | None:
+    label_of_leaf, biases = arrays["label_of_leaf"], arrays["biases"]
+    is_label = label_of_leaf != NO_LABEL
+    labels = np.sort(label_of_leaf[is_label])
+    if not np.array_equal(labels, np.arange(len(labels))):
+        return f"label_of_leaf does not hold each of {len(labels)} labels once"
+    forced = one_sided_biases(is_label.astype(np.int64))
+    found = np.where(np.isfinite(biases), 0.0, biases)
+    if not np.array_equal(found, forced):
+        return "biases are not infinite exactly where only padding lies on one side"
+    return None
+
 
 _MAX_PRODUCTS = 2**20  # float64 products held at a time: 8 MiB
 _MAX_PRODUCTS_ON_GPU = 2**24  # 128 MiB
@@ -38,8 +119,8 @@ class LabelTree:
 
     log p_n is computed in float64 from float32 features and weights, with additions in an order
     that does not depend on the batch, and rounded to float32 once: `log_prob`, `log_probs` and
-    `longtail.models.label_tree.search` give a label of a document the same number, to the bit, on
-    one device. On a CPU compiled loops compute it, elsewhere PyTorch.
+    `corrected_top_k.py` give a label of a document the same number, to the bit, on one device.
+    On a CPU compiled loops compute it, elsewhere PyTorch.
 
     Attributes:
         mean: Subtracted from document vectors before the projection.

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from longtail.models.errors import DataError
-from longtail.models.files.fields import shown
+from longtail.models.files.rows import shown
 
 DELIMITER = ";"
 """Stands between labels, unless the cell is a list."""

@@ -24,16 +24,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
-from longtail.models.files.fields import id_of, present, shown, string_of
 from longtail.models.files.rows import (
     Fields,
     Row,
     csv_rows,
     garbage_collection_off,
     header_of,
+    id_of,
     json_rows,
+    present,
+    shown,
+    string_of,
 )
+from longtail.models.files.text_files import BadLine, ProblemList, list_problems
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.cells import labels_of_cell
 from longtail.models.labels.concepts import read_vocabulary_labels, without_deprecated

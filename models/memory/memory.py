@@ -12,7 +12,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
-from longtail.models.files.json_text import MANY_ELEMENTS
+from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 from longtail.models.matrices import ArrayRule, HalfRows, check_arrays, stored_csr
 

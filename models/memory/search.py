@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search_kernels import nearest_of_rows
-from longtail.models.ranking.row_threads import in_row_parts
+from longtail.models.ranking.top_k import in_row_parts
 
 
 @dataclass(frozen=True, slots=True)

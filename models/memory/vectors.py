@@ -22,7 +22,7 @@ from longtail.models.memory.memory import (
 )
 from longtail.models.memory.search import Neighbours
 from longtail.models.native.library import F32, I8, I64, INT, RecordOf, function
-from longtail.models.ranking.row_threads import in_row_parts
+from longtail.models.ranking.top_k import in_row_parts
 
 _MOST = 127
 MAX_DIM = 2**16

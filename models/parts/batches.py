@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
-from longtail.models.arguments import ignore
-from longtail.models.errors import LongtailError
+from longtail.models.errors import LongtailError, ignore
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.results import Familiarity
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.types import Tokenizer
+from longtail.models.encoders.families import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from longtail.models.bundle.manifest import EncoderInfo
 from longtail.models.encoders.bert import load_encoder, load_tokenizer
 from longtail.models.encoders.check import check_padding_id, check_pooling
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.vector_head import VectorHead
+from longtail.models.encoders.families import VectorHead
 from longtail.models.errors import BundleCorruptError
 from longtail.models.matrices import ArrayRule, check_arrays
 from longtail.models.names import Pooling

@@ -14,7 +14,7 @@ Of each part that a dev split or a command has fitted (see `longtail.models.fitt
 
 PART.json                  such as familiar.json: what documents are like
 
-probes.jsonl               texts to try the model on (`longtail.models.bundle.warmup_texts`), where
+probes.jsonl               texts to try the model on (`longtail.models.bundle.trained_on`), where
 it brings some
 
 The dense half, which a model may lack:

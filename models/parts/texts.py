@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from longtail.models.errors import RequestError
-from longtail.models.files.fields import NUL
+from longtail.models.files.rows import NUL
 
 
 def checked_texts(texts: Iterable[object]) -> Sequence[str]:

@@ -1,7 +1,7 @@
-"""Why a text got a label: what its tokens say, what the label is known by, what each scorer gives.
+"""Explanations of labels: contributions of tokens, facts about labels, scores of the scorers.
 
-The parts add up: those of a score to the score, and the tokens' contributions with the bias to the
-score of the scorer that reads tokens.
+The parts of a score add up to the score. The tokens' contributions and the bias add up to the score
+of the scorer that reads tokens.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Int64
 
-from longtail.models.explain.label_facts import LabelFacts
+from longtail.models.explain import LabelFacts
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.scorer_set import ScorerSet
@@ -33,12 +33,12 @@ def explain(
     """Return an explanation for each label of each text.
 
     Args:
-        scoring: Who gave the labels.
-        facts: What is known of them, whatever the text.
+        scoring: The scorers of the model.
+        facts: Facts about the labels that don't depend on the text.
         batch: The texts.
-        labels: The labels of each.
-        scorer: What they were ranked by.
-        options: Of the query; other scorers than its own are corrected as they were trained.
+        labels: The labels of each text.
+        scorer: The scorer that ranked them.
+        options: Options of the query. Other scorers use the correction that they were trained with.
     """
     padded = _padded(labels)
     scores = [

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from longtail.models.arguments import check_count
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.errors import ConfigError
+from longtail.models.errors import ConfigError, check_count
 from longtail.models.extras import has_faiss, require
 from longtail.models.kinds.storage import read_parts
 from longtail.models.names import ONNX_INT8, OnnxPrecision, Precision
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def set_threads(num_threads: int | None) -> None:
-    """Let PyTorch and FAISS have so many threads, in the whole process; None: as they are.
+    """Set the number of threads of PyTorch and FAISS in the whole process; None changes nothing.
 
     Raises:
-        ConfigError: The number is none from 1, or the libraries are not installed.
+        ConfigError: The number is below 1, or the libraries are not installed.
     """
     require("cpu", "a model with an encoder")
     import torch
@@ -45,17 +44,17 @@ def load_parts(
     num_threads: int | None,
     precision: Precision | OnnxPrecision,
 ) -> tuple[ModelParts, str | None, Precision]:
-    """Return the parts of a bundle, and the device and precision of what PyTorch computes of them.
+    """Return the parts of a bundle, and the device and precision that PyTorch uses for them.
 
     Args:
-        bundle: An opened one.
+        bundle: An opened bundle.
         device: "cpu" or "cuda"; None: a GPU if there is one.
-        num_threads: Of ONNX Runtime; None: as many as it chooses.
-        precision: What the encoder computes in; by ONNX Runtime only on the CPU.
+        num_threads: Threads of ONNX Runtime; None: as many as it chooses.
+        precision: Precision of the encoder; those of ONNX Runtime need the CPU.
 
     Raises:
-        BundleCorruptError: Its parts contradict each other.
-        ConfigError: The precision is one of ONNX Runtime on a GPU, or it can't be loaded.
+        BundleCorruptError: Parts of the bundle contradict each other.
+        ConfigError: The precision needs ONNX Runtime, which can't be loaded or can't use the GPU.
     """
     parts = read_parts(bundle)
     if precision != "onnx-int8":
@@ -74,9 +73,9 @@ def load_parts(
 
 
 def take_fastest_backend(encoder: DualEncoder) -> None:
-    """Let the fastest backend that answers as a transformer on the CPU does replace it."""
+    """Replace a transformer on the CPU by the fastest backend that gives the same answers."""
     from longtail.models.encoders.cpu.backend import choose_backend
-    from longtail.models.encoders.types import is_transformer
+    from longtail.models.encoders.families import is_transformer
 
     transformer = encoder.transformer
     if is_transformer(transformer):
@@ -86,7 +85,7 @@ def take_fastest_backend(encoder: DualEncoder) -> None:
 
 
 def precision_of(dense: DenseParts) -> str:
-    """Return what an encoder computes in, such as "bfloat16"."""
+    """Return the precision of an encoder, such as "bfloat16"."""
     from longtail.models.encoders.onnx import OnnxTransformer
 
     transformer: Any = dense.encoder.transformer

@@ -1,4 +1,4 @@
-"""From texts to labels: what service, evaluation and offline prediction all call."""
+"""From texts to labels: service, evaluation and offline prediction call this."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Unpack
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
-from longtail.models.explain.label_facts import LabelDetails, LabelFacts
+from longtail.models.errors import ignore
+from longtail.models.explain import LabelDetails, LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
@@ -51,8 +51,8 @@ class Predictor:
         parts: The trained model.
         scorers: Its scorers and blends, and the filters of labels.
         catalogue: Its labels.
-        facts: What is known of the labels, whatever the text.
-        device: Where it computes: "cpu" or "cuda".
+        facts: Facts about the labels that don't depend on the text.
+        device: The device it computes on: "cpu" or "cuda".
     """
 
     def __init__(
@@ -102,15 +102,15 @@ class Predictor:
         """Load a bundle.
 
         Args:
-            bundle: An opened one.
+            bundle: An opened bundle.
             device: "cpu" or "cuda"; None: a GPU if there is one.
-            num_threads: Of PyTorch and FAISS, for the whole process, and of the sparse model; None:
-                as they are, and one a core.
-            precision: What the encoder computes in; by ONNX Runtime only on the CPU.
+            num_threads: Threads of PyTorch and FAISS in the whole process, and of the sparse model;
+                None: theirs unchanged, and one per core.
+            precision: Precision of the encoder; those of ONNX Runtime need the CPU.
             index: What searches label vectors: "faiss", "torch", or "auto" for the faster one.
 
         Raises:
-            BundleCorruptError: Its parts contradict each other.
+            BundleCorruptError: Parts of the bundle contradict each other.
             ConfigError: There is no such device, or no such precision on it.
         """
         if bundle.manifest.encoder is not None:
@@ -131,13 +131,13 @@ class Predictor:
     def with_blending(
         self, calibrations: Mapping[str, Calibration], blends: Mapping[str, RarityBlend]
     ) -> Predictor:
-        """Return the same model with probabilities and blends, without what was fitted to others.
+        """Return the model with other calibrations and blends, without parts fitted to the old.
 
         Its indexes are shared.
 
         Args:
-            calibrations: Of its scorers, the blends among them.
-            blends: By name.
+            calibrations: By name of a scorer or blend.
+            blends: By name of a blend.
         """
         other = copy(self)
         other.parts = replace(self.parts, calibrations=calibrations, blends=blends, fitted={})
@@ -150,7 +150,7 @@ class Predictor:
 
     @cached_property
     def label_search(self) -> LabelSearch:
-        """Finds labels by words; made when first asked for."""
+        """The search for labels by words; built at the first access."""
         others = [self._with_other_names(row) for row in range(len(self.catalogue))]
         stem_of = self.parts.sparse.tfidf.forms.of
         return LabelSearch(self.catalogue, [x.alternative_names for x in others], stem_of)
@@ -172,31 +172,31 @@ class Predictor:
 
     @property
     def encoder_precision(self) -> str | None:
-        """What the encoder computes in, such as "bfloat16"; None where there is no encoder."""
+        """Precision of the encoder, such as "bfloat16"; None without an encoder."""
         return None if self.parts.dense is None else precision_of(self.parts.dense)
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens, padding at its cost, beyond which larger batches are hardly faster."""
+        """Tokens of a batch, padding at its cost, above which batches are hardly faster."""
         return 16_384 if self.device == "cuda" else 1024
 
     @property
     def padding_cost(self) -> float:
-        """What a token of padding costs in a batch of texts of unlike length, in tokens of text."""
+        """Cost of a token of padding, in tokens of text."""
         return 0.0 if self.parts.dense is None else padding_cost_of(self.parts.dense)
 
     @property
     def max_tokens(self) -> int | None:
-        """Tokens that the encoder reads of a text at most; None without one."""
+        """The most tokens of a text that the encoder reads; None without an encoder."""
         return None if self.parts.dense is None else self.parts.dense.max_tokens
 
     def read(self, texts: Sequence[str], progress: Callable[[int], object] = ignore) -> TextBatch:
-        """Return texts made ready to be ranked by any scorer.
+        """Return texts as a batch that any scorer can rank.
 
         Args:
-            texts: None of them blank.
-            progress: Called with a number of texts whenever so many have been encoded; or turned
-                into features, where there is no encoder.
+            texts: The texts; none of them may be blank.
+            progress: Called with the number of texts that were just encoded (without an encoder:
+                turned into features).
 
         Raises:
             RequestError: The texts can't be ranked (see `longtail.models.parts.texts`).
@@ -204,7 +204,7 @@ class Predictor:
         return TextBatch(checked_texts(texts), self.parts, self.device, progress)
 
     def prepare(self, batch: TextBatch, scorer: str | None = None) -> list[int]:
-        """Do for a scorer what needs no encoder; return the tokens that it will read of each text.
+        """Do a scorer's work before the encoder; return how many tokens of each text it will read.
 
         Raises:
             RequestError: There is no such scorer.
@@ -215,7 +215,7 @@ class Predictor:
         return lengths
 
     def encode(self, batch: TextBatch) -> None:
-        """Make the vectors of the texts, which the scorers that need the encoder rank by."""
+        """Compute the vectors of the texts for the scorers that need the encoder."""
         batch.prepare_vectors()
 
     def rank(self, batch: TextBatch, options: RankingOptions) -> Ranking:
@@ -223,7 +223,7 @@ class Predictor:
 
         Args:
             batch: What `read` returned.
-            options: What to rank by; `explain` plays no part, and the threshold only with gains
+            options: Options of the ranking; `explain` is ignored, and the threshold but with gains
                 (see `longtail.models.fitted.part.Gain`).
 
         Raises:
@@ -242,9 +242,8 @@ class Predictor:
 
         Args:
             batch: As for `rank`.
-            labels: Label indices; those that the scorer does not know get -inf, and so does
-                `NO_LABEL`.
-            options: What to score by; k, threshold, filter and `explain` play no part.
+            labels: Label indices. Labels that the scorer does not know, and `NO_LABEL`, get -inf.
+            options: Options of the scores; k, threshold, filter and `explain` are ignored.
 
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
@@ -255,23 +254,23 @@ class Predictor:
         """Return the best labels of each text.
 
         Args:
-            texts: None of them blank.
+            texts: The texts; none of them may be blank.
             **options: The fields of `RankingOptions`: k, scorer, threshold, correction, tail_dial,
                 aim, accept, label_filter, explain.
 
         Raises:
-            RequestError: A text or an option is not so, or there are no probabilities to compare
-                with the threshold.
+            RequestError: A text or an option is not valid, or there are no probabilities to
+                compare with the threshold.
         """
         return self.predict_batch(self.read(texts), ranking_options(options))
 
     def predict_batch(
         self, batch: TextBatch, options: RankingOptions | None = None
     ) -> list[Prediction]:
-        """Return the best labels of texts that `read` has made ready (see `predict`).
+        """Return the best labels of a batch that `read` returned (see `predict`).
 
         Raises:
-            RequestError: As `predict` does, of what is not about the texts.
+            RequestError: As for `predict`, except for errors in the texts.
         """
         options = options or RankingOptions()
         predictions = self._presenter.predict(batch, options)
@@ -300,7 +299,7 @@ class Predictor:
         return explain(self.scorers, self.facts, batch, labels, scorer, options)
 
     def describe(self, label: int) -> LabelDetails:
-        """Return all that is known of a label, by its row in the catalogue."""
+        """Return the details of a label, by its index in the catalogue."""
         (nearest,), (keywords,) = self.facts.nearest([label]), self.facts.keywords([label])
         return LabelDetails(
             index=label,

@@ -27,7 +27,7 @@ from longtail.models.scorers.reliability import warnings_about
 
 
 class Presenter:
-    """Makes predictions of what the scorers of a model rank."""
+    """Turns the rankings of a model's scorers into predictions."""
 
     def __init__(self, scorers: ScorerSet, catalogue: LabelCatalogue, parts: ModelParts) -> None:
         self._scorers = scorers
@@ -42,11 +42,11 @@ class Presenter:
 
         Args:
             batch: The texts.
-            options: What is asked of each.
+            options: Options of the query.
 
         Raises:
-            RequestError: As `ScorerSet.rank` does; or there are no probabilities to compare with
-                the threshold; or the model lacks what the query asks of a fitted part.
+            RequestError: As for `ScorerSet.rank`; or there are no probabilities to compare with
+                the threshold; or the model lacks a fitted part that the query needs.
             DataError: The vector of a text is not finite.
             LongtailError: A score is not finite.
         """

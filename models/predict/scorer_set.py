@@ -1,4 +1,4 @@
-"""The scorers of one model: those that it was trained with, and the blends of them."""
+"""The scorers of one model: those that were trained, and their blends."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from longtail.models.scorers.scan import scan
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The options of a query as a model understands them.
+    """The options of a query, resolved for one model.
 
     Attributes:
-        scorer: Its name.
-        correction: What is added to its scores.
-        tail_dial: tau.
-        gain: What is ranked by instead of the score; None: the score itself.
-        calibration: What the gain weighs, where it is not the scorer's; that of a short text.
+        scorer: Name of the scorer.
+        correction: The correction that is added to its scores.
+        tail_dial: tau, the strength of logit adjustment.
+        gain: The gain that ranks labels instead of the score; None: the score ranks.
+        calibration: The calibration behind the gain, if not the scorer's: that of a short text.
     """
 
     scorer: str
@@ -58,11 +58,11 @@ class Resolved:
 def concerned(
     hooks: Iterable[tuple[str, Callable[..., Any], Any]], options: RankingOptions
 ) -> list[tuple[Callable[..., Any], Any]]:
-    """Return the methods of parts, with their values, that a query has to do with.
+    """Return the hooks of the fitted parts that a query uses, each with the value of the part.
 
     Args:
         hooks: `FittedPart.option`, a method, and the value of the part.
-        options: Of the query.
+        options: Options of the query.
     """
     return [
         (hook, value)
@@ -75,9 +75,9 @@ class ScorerSet:
     """Ranks and scores labels by any scorer of a model.
 
     Attributes:
-        names: Of the scorers and blends.
+        names: Names of the scorers and blends.
         default: The scorer for queries that name none.
-        num_labels: Labels of the model.
+        num_labels: Number of labels of the model.
         selector: Finds the labels that filters name.
     """
 
@@ -108,7 +108,7 @@ class ScorerSet:
         assert {*self._scorers, *self._blends} == {*self.names}
 
     def with_blending(self, parts: ModelParts) -> ScorerSet:
-        """Return the same scorers, blended and calibrated as these parts say.
+        """Return the same scorers with the blends and calibrations of other parts.
 
         Args:
             parts: Those of this model but for calibrations, blends and fitted parts.
@@ -126,12 +126,12 @@ class ScorerSet:
 
     @property
     def index_choices(self) -> dict[str, IndexChoice]:
-        """What searches the label vectors of each scorer that has some."""
+        """The library that searches the label vectors, by scorer that has label vectors."""
         choices = {name: scorer.index_choice for name, scorer in self._scorers.items()}
         return {name: choice for name, choice in choices.items() if choice is not None}
 
     def resolve(self, options: RankingOptions) -> Resolved:
-        """Return what options mean to this model.
+        """Return the options of a query, resolved for this model.
 
         Raises:
             RequestError: There is no such scorer, it was not trained with this correction, or it
@@ -150,16 +150,15 @@ class ScorerSet:
     ) -> Ranking:
         """Return the exact k best labels of each text.
 
-        Ranked by gains, those are the best of the labels that pass the threshold; else it plays
-        no part.
+        With a gain only labels that pass the threshold are ranked; else the threshold is ignored.
 
         Args:
             batch: The texts.
-            options: What is asked.
-            query: What `resolve` returned of the options; None: not resolved yet.
+            options: Options of the query.
+            query: The result of `resolve` for these options; None: they are resolved here.
 
         Raises:
-            RequestError: As `resolve` does; or k is more than there are labels, or the filter names
+            RequestError: As for `resolve`; or k exceeds the number of labels, or the filter names
                 unknown labels.
         """
         query = query or self.resolve(options)
@@ -195,7 +194,7 @@ class ScorerSet:
     def score_by_all(
         self, batch: TextBatch, labels: Int64[np.ndarray, "text m"]
     ) -> dict[str, Float32[np.ndarray, "text m"]]:
-        """Return what `score` does by each scorer, with its own correction; each is asked once."""
+        """Return the result of `score` for each scorer, with its own correction."""
         rows = np.arange(len(labels), dtype=np.int64)
         found = {
             name: combined_scores(
@@ -212,7 +211,7 @@ class ScorerSet:
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
     ) -> Mapping[int, TokenExplanation]:
-        """Return what the tokens of one text add to scores of labels, by the first that knows."""
+        """Return what a text's tokens add to label scores, by the first scorer that has it."""
         parts: dict[int, TokenExplanation] = {}
         for scorer in self._scorers.values():
             parts = {**scorer.contributions(batch, text, labels), **parts}
@@ -221,7 +220,7 @@ class ScorerSet:
     def evidence(
         self, batch: TextBatch, labels: Int64[np.ndarray, "text m"], options: RankingOptions
     ) -> list[list[Evidence]]:
-        """Return what speaks for labels of each text; the blend is that of the query's scorer.
+        """Return the evidence for labels of each text; the blend is that of the query's scorer.
 
         Args:
             batch: The texts.
@@ -262,14 +261,14 @@ class ScorerSet:
         }
 
     def correction_of(self, scorer: str, requested: str | None = None) -> CorrectionName:
-        """Return what is added to the scores of a scorer: as requested, or by default its own.
+        """Return the correction of a scorer: the requested one, or its own by default.
 
         Args:
             scorer: One of `names`.
-            requested: "none", or the one that it was trained with; None: the latter.
+            requested: "none", or the correction that it was trained with (None: this one).
 
         Raises:
-            RequestError: There is no such scorer, or it was trained with another one, or with none.
+            RequestError: There is no such scorer, or it was not trained with this correction.
         """
         self._check(scorer)
         own: CorrectionName = "none"
@@ -286,12 +285,12 @@ class ScorerSet:
         )
 
     def calibration_of(self, scorer: str) -> Calibration | None:
-        """Return what makes log-odds of a scorer's scores; None where nothing does."""
+        """Return the calibration from a scorer's scores to log-odds; None if it has none."""
         own = IDENTITY if self._gives_logits(scorer) else None
         return self._calibrations.get(scorer, own)
 
     def gives_probabilities(self, scorer: str) -> bool:
-        """Whether something makes log-odds of a scorer's scores.
+        """Whether a scorer gives probabilities.
 
         Raises:
             RequestError: There is no such scorer.
@@ -300,7 +299,7 @@ class ScorerSet:
         return self.calibration_of(scorer) is not None
 
     def needs_encoder(self, scorer: str) -> bool:
-        """Whether a scorer, or one that it blends, reads texts by the encoder.
+        """Whether a scorer, or a member of a blend, needs the encoder.
 
         Raises:
             RequestError: There is no such scorer.
@@ -308,7 +307,7 @@ class ScorerSet:
         return any(KINDS[name].needs_encoder for name in self._members(scorer))
 
     def prepare(self, batch: TextBatch, scorer: str) -> None:
-        """Read what a scorer needs of the texts, but for what an encoder reads.
+        """Prepare the texts for a scorer, except for the encoder's part.
 
         Raises:
             RequestError: There is no such scorer.
@@ -317,7 +316,7 @@ class ScorerSet:
             self._scorers[name].prepare(batch)
 
     def extents(self, batch: TextBatch, scorer: str) -> list[Extent]:
-        """Return how much a scorer, or those that it blends, read of each text.
+        """Return how much of each text a scorer, or the members of a blend, read.
 
         Raises:
             RequestError: There is no such scorer.
@@ -329,7 +328,7 @@ class ScorerSet:
         return batch.extents(np.max(known, axis=0), by_encoder=self.needs_encoder(scorer))
 
     def is_overconfident(self, scorer: str) -> bool:
-        """Whether a scorer's probabilities are too high for labels hardly seen in training.
+        """Whether a scorer's probabilities are too high for labels with few training documents.
 
         Only those of a scorer that compares texts are, whose calibration is of all labels alike.
         """
@@ -338,7 +337,7 @@ class ScorerSet:
         return is_of_all and scorer in self._scorers and KINDS[scorer].compares_texts
 
     def knows(self, scorer: str, label: int) -> bool:
-        """Whether a scorer, or one that it blends, can score a label."""
+        """Whether a scorer, or a member of a blend, can score a label."""
         return not self._is_retired[label] and any(
             label in self._scorers[name].labels for name in self._members(scorer)
         )

@@ -1,4 +1,4 @@
-"""Checks that a model can answer: each scorer is tried on known texts, its scores are finite."""
+"""Checks that a model can answer: each scorer is tried on warm-up texts; scores must be finite."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.warmup_texts import read_probes
+from longtail.models.bundle.trained_on import read_probes
 from longtail.models.errors import BundleCorruptError, LongtailError
 from longtail.models.kinds.registry import KINDS
 from longtail.models.kinds.storage import read_parts
@@ -28,13 +28,13 @@ DEFAULT_TEXTS = (
 )
 """Warm-up texts for bundles that have none."""
 COMPARED_LABELS = 5
-"""The best labels of a text that are compared between two models."""
+"""Number of best labels of a text that are compared between two models."""
 _TOGETHER = 8
 
 
 @runtime_checkable  # the test run checks annotations by isinstance
 class WorkRunner(Protocol):
-    """Does something on a thread for model work, and waits for it."""
+    """Runs a function on a thread for model work, and waits for the result."""
 
     def __call__(self, work: Callable[[], T], /) -> T:
         """Return what the work returns, or raise what it raises."""
@@ -42,20 +42,20 @@ class WorkRunner(Protocol):
 
 
 def warmup_texts_of(bundle: Bundle) -> tuple[str, ...]:
-    """Return the warm-up texts of a bundle: its own, or ours where it has none.
+    """Return the warm-up texts of a bundle, or `DEFAULT_TEXTS` if it has none.
 
     Raises:
-        BundleCorruptError: Its file of texts is not as it should be.
+        BundleCorruptError: The bundle's file of texts is damaged.
     """
     return read_probes(bundle) or DEFAULT_TEXTS
 
 
 def check_answers(bundle: Bundle) -> None:
-    """Load a bundle on the CPU, and refuse it where a service would, at its first predictions.
+    """Load a bundle on the CPU and make its first predictions, as a service does.
 
     Raises:
         BundleCorruptError: Its parts contradict each other, or a scorer does not answer.
-        ConfigError: It has an encoder, and the libraries of one are not installed.
+        ConfigError: The bundle has an encoder, whose libraries are not installed.
     """
     parts, texts = read_parts(bundle), warmup_texts_of(bundle)
     try:
@@ -70,10 +70,10 @@ def _now(work: Callable[[], T], /) -> T:
 
 
 def check_scorers(predictor: Any, run: WorkRunner, texts: Sequence[str]) -> None:
-    """Try all scorers of a `Predictor`, or of what answers like one.
+    """Try all scorers of a `Predictor`, or of an object with its methods.
 
     Raises:
-        LongtailError: A scorer gives a score that is no finite number, or no label to any text.
+        LongtailError: A scorer gives a score that is not finite, or no label for any text.
     """
     for scorer in predictor.scorers.names:
         _check_labels(
@@ -93,7 +93,7 @@ def _may_find_nothing(predictor: Any, scorer: str) -> bool:
 def predict_together(
     predictor: Any, run: WorkRunner, texts: Sequence[str], scorer: str
 ) -> list[Any]:
-    """Return the best labels of texts by a scorer, some texts at a time."""
+    """Return the best labels of texts by a scorer, computed in chunks of texts."""
     k = min(COMPARED_LABELS, len(predictor.catalogue))
     groups = (texts[at : at + _TOGETHER] for at in range(0, len(texts), _TOGETHER))
     return [

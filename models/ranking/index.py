@@ -17,9 +17,13 @@ from longtail.models.names import IndexName
 from longtail.models.processor import sees_gpu
 from longtail.models.ranking.certified import SLACK, Scores, certified_top, product_error
 from longtail.models.ranking.device_rows import DeviceRows, Found, memory_errors
-from longtail.models.ranking.exhaustive import row_parts
-from longtail.models.ranking.inner_products import products_with_rows
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
+from longtail.models.ranking.top_k import (
+    NO_LABEL,
+    Ranking,
+    products_with_rows,
+    row_parts,
+    top_of_candidates,
+)
 
 _BLOCK_NUMBERS = 2**22  # of vectors that are turned into float64 at a time: 32 MiB
 
@@ -231,7 +235,6 @@ def _norms(vectors: Float32[np.ndarray, "row dim"]) -> Float64[np.ndarray, row]:
 
 
 def _check_finite(norms: Float64[np.ndarray, row], whose: str) -> None:
-    """Refuse vectors whose lengths are not finite."""
     is_bad = ~np.isfinite(norms)
     if is_bad.any():
         raise DataError(

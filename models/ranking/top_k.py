@@ -4,18 +4,25 @@ A *source* scores labels for a batch of queries, with sorted and with random acc
 sum of sources; `longtail.models.ranking.threshold_algorithm` ranks by one scorer or by several
 combined.
 Everywhere: higher scores first, and of equal scores the smaller label index first.
+
+Inner products are summed one by one, in float64 and in one order, so each is the same number
+whatever else is computed, where a matrix product's rounding depends on its shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from itertools import pairwise
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int64
+from scipy.sparse import csr_array
 
 from longtail.models.names import IndexName
+from longtail.models.native.library import F32, I64, INT, function
 
 NO_LABEL = -1
 """Fills a ranking's row where fewer than k labels can be scored; its score is -inf."""
@@ -138,3 +145,153 @@ def top_of_scores(scores: Float32[np.ndarray, "row label"], k: int) -> Ranking:
     best = np.take_along_axis(scores, labels, axis=1)
     labels[np.isneginf(best)] = NO_LABEL
     return Ranking(labels=labels, scores=best)
+
+
+_ALWAYS_UP_TO = 1024
+"""So few candidates are all scored; see tests/bench/blended_ranking.py and labels.py."""
+_SHARE = 64
+"""And no more than the catalogue's labels divided by this."""
+_BY_MATRIX_UP_TO = 5000
+"""So few labels are all scored where one matrix product does; tests/bench/corrected_ranking.py."""
+MAX_SCORES = 2**18
+"""Scores of one scorer that are held at a time."""
+MAX_PRODUCTS = 2**22
+"""Numbers of a float32 matrix product that are held at a time: 16 MiB."""
+
+
+def scores_all(num_candidates: int, num_labels: int, *, by_matrix: bool = False) -> bool:
+    """Return whether all candidates are scored, which for few is faster than a search.
+
+    Either way gives the same labels and scores, to the bit.
+
+    Args:
+        num_candidates: Labels that may be returned.
+        num_labels: Labels of the catalogue.
+        by_matrix: Whether one matrix product proposes the best, else each is scored by itself.
+    """
+    if by_matrix:
+        return num_candidates <= _BY_MATRIX_UP_TO
+    return num_candidates <= max(_ALWAYS_UP_TO, num_labels // _SHARE)
+
+
+def row_parts(num_rows: int, num_columns: int, max_numbers: int) -> list[slice]:
+    """Return consecutive parts of a matrix's rows, at least one, of about equal size.
+
+    Args:
+        num_rows: All rows.
+        num_columns: Numbers in a row.
+        max_numbers: Of a part, unless a single row has more.
+    """
+    num_parts = max(1, min(num_rows, num_rows * num_columns // max_numbers + 1))
+    ends = [num_rows * part // num_parts for part in range(num_parts + 1)]
+    return [slice(start, end) for start, end in pairwise(ends)]
+
+
+_ROWS_A_PART = 64
+_Result = TypeVar("_Result")
+
+
+def in_row_parts(
+    work: Callable[[slice], _Result],
+    num_rows: int,
+    num_threads: int,
+    part_size: int = _ROWS_A_PART,
+) -> list[_Result]:
+    """Return the results of some work on consecutive parts of the rows, at least one, in order.
+
+    Args:
+        work: Called with each part; it should release the interpreter's lock.
+        num_rows: All rows.
+        num_threads: That work at the same time, where there are many rows.
+        part_size: Rows that one thread works on at a time.
+    """
+    parts = [slice(start, start + part_size) for start in range(0, max(1, num_rows), part_size)]
+    if len(parts) == 1 or num_threads == 1:
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(num_threads) as threads:
+        return list(threads.map(work, parts))
+
+
+_products_with_rows = function(
+    "products_with_rows", queries=F32["num_queries dim"], num_queries=INT, dim=INT,
+    vectors=F32["covered stored"], stored=INT, rows=I64["num_queries m"], m=INT,
+    products=F32.out["num_queries m"],
+)  # fmt: skip
+
+
+def products_with_rows(
+    queries: Float32[np.ndarray, "query dim"],
+    vectors: Float32[np.ndarray, "covered stored"],
+    rows: Int64[np.ndarray, "query m"],
+) -> Float32[np.ndarray, "query m"]:
+    """Return the inner product of each query with each of its rows, rounded to float32 once.
+
+    Args:
+        queries: What to multiply.
+        vectors: All rows; what they have beyond the length of a query plays no part.
+        rows: Which rows to multiply each query with.
+    """
+    products = np.empty(rows.shape, dtype=np.float32)
+    queries, rows = np.ascontiguousarray(queries), np.ascontiguousarray(rows)
+    _products_with_rows(
+        queries, *queries.shape, vectors, vectors.shape[1], rows, rows.shape[1], products
+    )
+    return products
+
+
+_listed_scores = function(
+    "listed_scores", starts=I64, listed=I64["entry"], scores=F32["entry"], rows=I64["num_rows"],
+    num_rows=INT, labels=I64["num_rows m"], m=INT, found=F32.out["num_rows m"],
+)  # fmt: skip
+
+
+class ListedSource:
+    """The `Source` of a sparse matrix of scores: what has no entry can't be scored."""
+
+    def __init__(self, scores: Float32[csr_array, "query label"]) -> None:
+        """Sort the labels of each query.
+
+        Args:
+            scores: Entries of value 0 are scores as well; labels rise within a row.
+        """
+        self._starts = scores.indptr.astype(np.int64)
+        self._labels = scores.indices.astype(np.int64)
+        self._scores = scores.data
+        rows = np.repeat(np.arange(scores.shape[0]), np.diff(self._starts))
+        self._order = np.lexsort((self._labels, -self._scores, rows))
+        self._most = max(1, int(np.diff(self._starts).max(initial=0)))
+
+    @property
+    def num_queries(self) -> int:
+        """Rows of the matrix."""
+        return len(self._starts) - 1
+
+    @property
+    def num_labels(self) -> int:
+        """Most labels of a query; 1 where none has any."""
+        return self._most
+
+    def most_listed(self, rows: Int64[np.ndarray, row]) -> int:
+        """Return the largest number of labels of one of these queries, at least 1."""
+        return int((self._starts[rows + 1] - self._starts[rows]).max(initial=1))
+
+    def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
+        """Return the m best labels of these queries (see `Source.top`)."""
+        best = nothing(len(rows), m)
+        starts = self._starts[rows]
+        sizes = np.minimum(self._starts[rows + 1] - starts, m)
+        is_there = np.arange(m) < sizes[:, None]  # (row, m)
+        entries = self._order[(starts[:, None] + np.arange(m))[is_there]]
+        best.labels[is_there], best.scores[is_there] = self._labels[entries], self._scores[entries]
+        return best
+
+    def score(
+        self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
+    ) -> Float32[np.ndarray, "row m"]:
+        """Return the scores of given labels (see `Source.score`)."""
+        found = np.full(labels.shape, -np.inf, dtype=np.float32)
+        arrays = (self._starts, self._labels, self._scores)
+        labels = np.ascontiguousarray(labels)
+        _listed_scores(*arrays, rows, len(rows), labels, labels.shape[1], found)
+        found[labels == NO_LABEL] = -np.inf
+        return found

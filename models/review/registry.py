@@ -42,8 +42,10 @@ def open_reviewer(
         from longtail.models.review.cross_encoder import CrossEncoder
 
         return CrossEncoder(address, model, key)
-    from longtail.models.review.chat import ChatReviewer  # httpx takes a while
-    from longtail.models.review.endpoint import RerankReviewer
+    from longtail.models.review.endpoint import (
+        ChatReviewer,  # httpx takes a while
+        RerankReviewer,
+    )
 
     if kind == "chat":
         return ChatReviewer(address, model, key)

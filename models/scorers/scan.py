@@ -26,10 +26,8 @@ from longtail.models.native.library import (
     RecordOf,
     function,
 )
-from longtail.models.ranking.listed import ListedSource
-from longtail.models.ranking.row_threads import in_row_parts
 from longtail.models.ranking.threshold_algorithm import Combination, Sources
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing
+from longtail.models.ranking.top_k import NO_LABEL, ListedSource, Ranking, in_row_parts, nothing
 from longtail.models.scorers.blending import BLEND, DialledBlend, FittedBlend
 from longtail.models.scorers.sparse import SparseSource
 

@@ -15,8 +15,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.matrices import column_norms, rows_of_columns, transposed
 from longtail.models.native.library import Csr, csr
-from longtail.models.ranking.row_threads import in_row_parts
-from longtail.models.ranking.top_k import NO_LABEL, Ranking, nothing
+from longtail.models.ranking.top_k import NO_LABEL, Ranking, in_row_parts, nothing
 from longtail.models.scorers.sparse_kernels import (
     best_of_rows,
     best_of_sums,

@@ -16,7 +16,7 @@ from pydantic import Field
 from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
-from longtail.models.files.json_text import MANY_ELEMENTS
+from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 from longtail.models.names import MAX_NGRAM
 from longtail.models.scorers.character_terms import placed_terms, words_of

@@ -18,7 +18,7 @@ import numpy as np
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
-from longtail.models.bundle.warmup_texts import PROBES_NAME
+from longtail.models.bundle.trained_on import PROBES_NAME
 from longtail.models.errors import DataError
 from longtail.models.names import DENSE_NEIGHBOURS
 

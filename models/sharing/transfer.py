@@ -1,22 +1,30 @@
 """Bundles on their way: `push` sends one with its card, `pull` fetches one and verifies every byte.
 
-What comes from elsewhere is trusted in nothing: the manifest has its own digest, its names may not
-leave the folder, each file must have its size and sha256, and only safetensors and JSON are read.
+Nothing from elsewhere is trusted: the manifest has its own digest, its names may not leave the
+folder, each file must have its size and sha256, and only safetensors and JSON are read.
+
+`find_model` finds a model by its address: a folder of this machine, or a URI, whose bundle is
+copied here first.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
+from longtail.models.bundle import bundle as local
 from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
 from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, FileInfo, Manifest
 from longtail.models.bundle.registry import (
+    CURRENT,
     STATE_NAME,
     Registry,
     RegistryState,
@@ -29,7 +37,8 @@ from longtail.models.errors import (
     BundleVersionError,
     ConfigError,
 )
-from longtail.models.files.durable import sync_tree
+from longtail.models.files.durable import make_read_only, sync_tree
+from longtail.models.platform import lock
 from longtail.models.sharing.places import CHUNK_BYTES, OpenFile, Place, reaching
 
 _DIGEST = re.compile("[0-9a-f]{8,64}")  # fewer could be found by trying
@@ -236,7 +245,6 @@ def _fetch_file(open_file: OpenFile, name: str, info: FileInfo, path: Path, wher
 
 
 def _read_all(file: Any, where: str) -> bytes:
-    """Return the content of a small file; a larger one is refused by ValueError."""
     with closing(file), reaching(where):
         content: bytes = file.read(MAX_MANIFEST_BYTES + 1)
     if len(content) > MAX_MANIFEST_BYTES:
@@ -251,7 +259,6 @@ def _read(file: Any, where: str) -> bytes:
 
 
 def _digest_at(place: Place, where: str) -> str | None:
-    """Return the digest of the bundle that lies at a place; None where there is none."""
     try:
         with place.reading() as open_file:
             return read_manifest(open_file, where)[0].digest
@@ -259,3 +266,94 @@ def _digest_at(place: Place, where: str) -> str | None:
         return None
     except (BundleVersionError, BundleCorruptError):
         return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model of which only the manifest was read.
+
+    Attributes:
+        manifest: What the bundle says of itself.
+        version: Its number in the registry; None: the address is that of a bundle.
+        open: Verifies and opens the bundle. One that lies elsewhere is first copied to the cache
+            (`longtail` in XDG_CACHE_HOME, or in ~/.cache), by one process of the machine.
+    """
+
+    manifest: Manifest
+    version: int | None
+    open: Callable[[], local.Bundle]
+
+
+def find_model(source: str | Path, version: int | str = CURRENT) -> FoundModel:
+    """Find a model by its address.
+
+    Args:
+        source: The folder of a registry or of a bundle; a URI of either ("s3://bucket/registry",
+            "hf://owner/name"), or a zip file (see `longtail.models.sharing.places.Place`).
+        version: A version's number, or "current"; of a registry.
+
+    Raises:
+        BundleNotFoundError: There is no such version, or no bundle.
+        BundleVersionError: The bundle is of another format.
+        BundleCorruptError: The manifest is not as it was written.
+        ConfigError: A version of a bundle is asked for, or there is no such kind of URI.
+        BundleError: The address can't be reached.
+    """
+    address, folder = str(source), Path(source)
+    if "://" in address or address.endswith(".zip"):
+        return _find_elsewhere(address, version)
+    if (folder / MANIFEST_NAME).is_file():
+        _refuse_version(address, version)
+        number = None
+    else:
+        number = Registry(folder).resolve(version)
+        folder /= str(number)
+    return FoundModel(local.read_manifest(folder), number, partial(local.open_bundle, folder))
+
+
+def _find_elsewhere(uri: str, version: int | str) -> FoundModel:
+    place, number, prefix = Place(uri), None, ""
+    with place.reading() as open_file:
+        try:
+            manifest, text = read_manifest(open_file, uri)
+            _refuse_version(uri, version)
+        except BundleNotFoundError:
+            number = version if version != CURRENT else read_state(open_file, repr(uri)).current
+            prefix = f"{number}/"
+            where = f"{uri}, version {number}"
+            manifest, text = read_manifest(lambda name: open_file(prefix + name), where)
+
+    def copy(folder: Path) -> None:
+        with place.reading() as open_any:
+            fetch(lambda name: open_any(prefix + name), manifest, text, folder, uri)
+
+    version_found = None if number is None else int(number)
+    return FoundModel(manifest, version_found, partial(_open_copy, manifest.digest, copy))
+
+
+def _open_copy(digest: str, copy: Callable[[Path], None]) -> local.Bundle:
+    """Open the copy in the cache, which is made unless another process has made it."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "longtail"
+    folder, incoming = cache / digest, cache / f".{digest}"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / f".{digest}.lock").open("ab") as file:
+            lock(file)  # until the file is closed
+            if not folder.is_dir():
+                copy(incoming)
+                make_read_only(incoming)
+                incoming.rename(folder)
+    except OSError as error:
+        raise BundleError(
+            f"cache {str(cache)!r}: a copy of the model can't be stored ({error}); let "
+            "XDG_CACHE_HOME name a folder that can be written to"
+        ) from error
+    return local.open_bundle(folder)
+
+
+def _refuse_version(address: str, version: int | str) -> None:
+    if version != CURRENT:
+        raise ConfigError(
+            f"version is {version!r}, but {address!r} is one bundle, without versions; leave "
+            "the version out, or give the address of the registry"
+        )

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from longtail.training.commands.corpus_options import with_read_option
-from longtail.training.commands.logs import configure_logging
+from longtail.training.commands.corpus_options import configure_logging, with_read_option
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, label_subsets
-from longtail.training.evaluation.figures import write_figure
+from longtail.training.evaluation.plots import write_figure
 from research.diagnosis.measure import Diagnosis, KeywordFindings
 from research.diagnosis.theory import least_margin
 

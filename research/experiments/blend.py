@@ -37,8 +37,8 @@ from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.survey import survey
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
-from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.metrics import inverse_propensities, join_truth
+from longtail.training.evaluation.plots import new_figure
 from longtail.training.options import JsonOption
 from longtail.training.pipeline.encoder_free import fit_encoder_free
 from research.experiments.findings import Finding, findings_record, run_tests

@@ -22,13 +22,13 @@ from torch.nn.functional import normalize
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.learning.objectives import Objective, Scorer
-from longtail.training.learning.pairs import (
+from longtail.training.learning.sampling import (
     Exclude,
     make_pairs,
     pair_indices,
     pairs_at,
+    step_generator,
 )
-from longtail.training.learning.sampling import step_generator
 from research.experiments.data import Part
 
 _ORDER, _STEP = 1, 2  # what a seed is for: the order of an epoch, or the draws of a step

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from longtail.models.errors import DataError
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset
-from longtail.training.learning.pairs import label_counts
+from longtail.training.learning.sampling import label_counts
 from longtail.training.sparse.vocabulary import fit_tfidf_of
 
 _HELD_OUT_SHARE = 0.1

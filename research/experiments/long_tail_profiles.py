@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
-from longtail.training.learning.pairs import label_counts
+from longtail.training.learning.sampling import label_counts
 from research.experiments.data import ExperimentData, Part
 
 Profile = Literal["EXP", "STEP"]

@@ -20,9 +20,9 @@ from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_own_folder, held
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.files import find_files
-from longtail.training.evaluation.figures import write_figure
+from longtail.training.evaluation.plots import write_figure
 from longtail.training.evaluation.record import check_record_file, deliver
-from longtail.training.runtime.machine import find_machine
+from longtail.training.runtime.distributed import find_machine
 from research.experiments.report import report_markdown
 from research.experiments.trials import (
     CONFIGURATION_NAME,

@@ -21,7 +21,6 @@ from matplotlib.figure import Figure
 from longtail.models.errors import ConfigError
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     inverse_propensities,
@@ -29,9 +28,10 @@ from longtail.training.evaluation.metrics import (
     precision_at,
     propensity_scored_precision_at,
 )
+from longtail.training.evaluation.plots import new_figure
 from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.options import JsonOption
-from longtail.training.runtime.machine import forked_random
+from longtail.training.runtime.distributed import forked_random
 from research.experiments.bow_models import (
     CosineModel,
     HiddenLayerModel,

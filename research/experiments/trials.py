@@ -20,7 +20,7 @@ from tqdm import tqdm
 from longtail.models.errors import ConfigError
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.files.outputs import check_own_folder
-from longtail.training.runtime.claims import claim
+from longtail.training.runtime.kept import claim
 
 CONFIGURATION_NAME, _TRIALS = "configuration.json", "trials"
 

@@ -1,11 +1,13 @@
-"""Options, errors, retries and answers of the clients, without any connection."""
+"""Options, errors, retries and answers of clients; an event loop for callers that have none."""
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock, Thread
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import httpx
@@ -13,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from longtail.models.errors import LongtailError
 from longtail.models.names import AimName
-from longtail.service.schemas.batch import BatchSummary
-from longtail.service.schemas.problem import Problem
+from longtail.service.schemas.base import Problem
+from longtail.service.schemas.predict import BatchSummary
 
 T = TypeVar("T")
 
@@ -191,3 +193,43 @@ def check_success(response: httpx.Response) -> None:
         )
     after = response.headers.get("retry-after", "")
     raise ProblemError(problem, float(after) if after.isdecimal() else None)
+
+
+Result = TypeVar("Result")
+
+
+class LoopThread:
+    """An event loop on a thread, for callers that have none, or one that is not ours."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="longtail-client", daemon=True)
+        self._lock = Lock()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return the result of some work on the loop, which the first work starts.
+
+        Raises:
+            RuntimeError: The loop is closed.
+        """
+        with self._lock:
+            if self._loop.is_closed():
+                work.close()
+                raise RuntimeError("the client is closed; make another one")
+            if not self._thread.is_alive():
+                self._thread.start()
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # where the caller was interrupted
+
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """End the loop after some last work; do nothing where it has ended."""
+        if self._loop.is_closed():
+            return
+        self.run(last())
+        self.run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

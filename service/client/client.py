@@ -31,10 +31,10 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack
 import httpx
 
 from longtail.models.interface.given_texts import texts_of
-from longtail.service.client import given
 from longtail.service.client.calls import (
     NEVER,
     ConnectionFailedError,
+    LoopThread,
     PredictOptions,
     ProblemError,
     RequestOptions,
@@ -44,8 +44,18 @@ from longtail.service.client.calls import (
     http_error,
     reader_of,
 )
-from longtail.service.client.loop_thread import LoopThread
-from longtail.service.client.stream import Answered, BatchAnswer, Line, answers_to, read_batch
+from longtail.service.client.stream import (
+    Answered,
+    BatchAnswer,
+    Line,
+    answers_to,
+    check_lines,
+    json_bytes,
+    query_of,
+    read_batch,
+    text_chunks,
+    url_of,
+)
 from longtail.service.schemas.feedback import FeedbackReceipts
 from longtail.service.schemas.labels import LabelDetail, LabelList
 from longtail.service.schemas.models import Health, ModelChange, ModelList
@@ -93,7 +103,7 @@ class AsyncClient:
         headers = {"User-Agent": "longtail-client"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        self._url, self._retry = given.url_of(url), retry
+        self._url, self._retry = url_of(url), retry
         self._http = httpx.AsyncClient(base_url=self._url, headers=headers, timeout=timeout_s)
 
     async def __aenter__(self) -> Self:
@@ -136,7 +146,7 @@ class AsyncClient:
         Raises:
             RequestError: It is one text, or not texts, or there is none in a request.
         """
-        return self._results(given.text_chunks(texts, chunk_texts), options)
+        return self._results(text_chunks(texts, chunk_texts), options)
 
     async def _results(
         self, chunks: Iterable[list[str]], options: RequestOptions
@@ -153,7 +163,7 @@ class AsyncClient:
         A few hundred lines are held at a time. Answers that are not read stop the sending.
 
         Args:
-            lines: Texts, or mappings as `longtail.service.schemas.batch.BatchLine`; taken on
+            lines: Texts, or mappings as `longtail.service.schemas.predict.BatchLine`; taken on
                 another thread, where they are not a sequence.
             options: What is asked for where a line says nothing.
 
@@ -173,8 +183,8 @@ class AsyncClient:
         Raises:
             IncompleteBatchError: It ended early; send again the lines without answers.
         """
-        given.check_lines(lines)
-        query = given.query_of(options)
+        check_lines(lines)
+        query = query_of(options)
 
         async def ask(content: bytes) -> Answered:
             kind = {"Content-Type": "application/x-ndjson"}
@@ -253,7 +263,7 @@ class AsyncClient:
         return await self._change("DELETE", "canary")
 
     async def _find(self, query: Mapping[str, object], read: Callable[[httpx.Response], T]) -> T:
-        return await self._ask("GET", "/v1/labels", read, params=given.query_of(query))
+        return await self._ask("GET", "/v1/labels", read, params=query_of(query))
 
     async def _post(
         self, path: str, content: Mapping[str, Any], read: Callable[[httpx.Response], T]
@@ -364,7 +374,7 @@ class Client:
         **options: Unpack[RequestOptions],
     ) -> Iterator[TextResult]:
         """Yield the best labels of any number of texts; see `AsyncClient.predict_many`."""
-        chunks = given.text_chunks(texts, chunk_texts)
+        chunks = text_chunks(texts, chunk_texts)
         return chain.from_iterable(self.predict(chunk, **options).results for chunk in chunks)
 
     def stream_batch(
@@ -389,7 +399,7 @@ async def _next(answers: AsyncIterator[Result]) -> Result | None:
 
 def _json(content: Mapping[str, Any]) -> dict[str, Any]:
     kind = {"Content-Type": "application/json"}
-    return {"content": given.json_bytes(content), "headers": kind}
+    return {"content": json_bytes(content), "headers": kind}
 
 
 def _text_of(response: httpx.Response) -> str:

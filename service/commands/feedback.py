@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.service.commands.options import (
+from longtail.service.commands.registry import (
     DEFAULT_REGISTRY,
     JsonOption,
     RegistryOption,
@@ -111,7 +111,6 @@ def delete_entry(
 
 
 def _check_all_taken(done: Imported, source: Path) -> None:
-    """Let the command fail where entries were not stored."""
     from longtail.models.errors import DataError
 
     if done.refused:
@@ -119,7 +118,6 @@ def _check_all_taken(done: Imported, source: Path) -> None:
 
 
 def _check_found(entry_id: str, *, is_found: bool) -> None:
-    """Let the command fail where there is no entry."""
     from longtail.models.errors import DataError
 
     if not is_found:

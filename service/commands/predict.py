@@ -13,7 +13,7 @@ import typer
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.options import MAX_TAIL_DIAL, default_k
-from longtail.service.commands.options import (
+from longtail.service.commands.registry import (
     DEFAULT_REGISTRY,
     DeviceOption,
     IdColumnOption,
@@ -24,9 +24,9 @@ from longtail.service.commands.options import (
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.bundle.bundle import Bundle
-    from longtail.service.engine.label_sets import LabelSets
+    from longtail.service.engine.queries import LabelSets
     from longtail.service.offline.documents import DocumentColumns
-    from longtail.service.wire.tally import Tally
+    from longtail.service.wire.lines import Tally
 
 
 def predict(
@@ -155,7 +155,7 @@ def predict(
     from longtail.models.bundle.registry import Registry
     from longtail.models.bundle.trained_on import read_trained_on
     from longtail.models.files.outputs import check_readable_file
-    from longtail.service.engine.label_sets import LabelSets
+    from longtail.service.engine.queries import LabelSets
     from longtail.service.offline.documents import DocumentColumns
     from longtail.service.offline.predict import (
         check_options,
@@ -223,11 +223,10 @@ class _Asked:
 
 
 def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
-    """Answer the lines of a file, which workers can't."""
     from longtail.models.predict.predictor import Predictor
     from longtail.service.offline.documents import check_source, columns_as_trained
     from longtail.service.offline.predict import check_answerable, check_task, predict_file
-    from longtail.service.offline.unfinished import Task
+    from longtail.service.offline.tables import Task
 
     if num_workers:
         raise ConfigError(
@@ -297,7 +296,6 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
 
 
 def _report(tally: Tally, asked: _Asked) -> None:
-    """Print what became of the documents."""
     said = f"; {tally.num_guarded} cells that begin as formulas got an apostrophe before them"
     typer.echo(
         f"{tally.num_lines} documents: {tally.num_results} answered, {tally.num_errors} with "

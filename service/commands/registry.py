@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,18 +11,127 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.service.commands.options import (
-    DEFAULT_REGISTRY,
-    JsonOption,
-    NumberArgument,
-    RegistryOption,
-    VersionArgument,
-    print_json,
-)
-
-if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+if TYPE_CHECKING:
     from longtail.models.bundle.manifest import Manifest
     from longtail.models.bundle.registry import Registry
+    from longtail.models.parts.audit import Finding
+
+
+def read_words(path: Path) -> list[str]:
+    """Return the words of a list.
+
+    Raises:
+        ConfigError: It can't be read as UTF-8, or has none.
+    """
+    from longtail.models.errors import ConfigError
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.models.parts.audit import words_of_list
+
+    check_readable_file(path, "--words")
+    try:
+        words = words_of_list(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--words {str(path)!r}: is not UTF-8; save it as UTF-8") from error
+    if not words:
+        raise ConfigError(f"--words {str(path)!r}: has no word of two letters or more; add some")
+    return words
+
+
+def refuse_words(found: Sequence[Finding], number: int, words: Path, num_words: int) -> None:
+    """Let the command fail where words were found.
+
+    Raises:
+        BundleError: There are some.
+    """
+    from longtail.models.errors import BundleError
+
+    if found:
+        raise BundleError(
+            f"version {number} holds {len({each.word for each in found})} of the {num_words} words "
+            f"of {str(words)!r}; train again with 'confidential' and 'excluded_words', and remove "
+            "this version"
+        )
+
+
+_SHOWN_METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10")
+_ALL_LABELS = "all"
+Rows = list[tuple[str, ...]]
+
+
+def version_rows(
+    manifest: Manifest, number: int, published_at: str | None, is_current: bool
+) -> Rows:
+    """Return names and values: what the version is and was made of."""
+    encoder = manifest.encoder
+    size = sum(info.size_bytes for info in manifest.files.values())
+    num_retired = manifest.retired_label_count
+    retired = f", {num_retired:,} of them retired" if num_retired else ""
+    rows = {
+        "version": f"{number}{' (current)' if is_current else ''}",
+        "published": published_at or "unknown",
+        "labels": f"{manifest.label_count:,}{retired}",
+        "trained on": f"{manifest.training_document_count:,} documents",
+        "encoder": "none"
+        if encoder is None
+        else f"{encoder.name}, {encoder.dim} dimensions, {encoder.max_tokens} tokens",
+        "scorers": ", ".join(manifest.scorers),
+        "default scorer": manifest.default_scorer,
+        "chosen on": manifest.chosen_on,
+        "probabilities": ", ".join(manifest.calibrations) or "not calibrated",
+        "size": f"{size / 1e6:.1f} MB in {len(manifest.files)} files",
+        "digest": manifest.digest,
+    }
+    return [(f"{name}:", value) for name, value in rows.items()]
+
+
+def metric_rows(manifest: Manifest) -> Rows:
+    """Return a table of the main metrics on the dev split or what stood for it, in percent.
+
+    Empty without them.
+    """
+    measured = {
+        scorer: values
+        for scorer, subsets in manifest.metrics.get("dev", {}).items()
+        if isinstance(subsets, dict) and (values := subsets.get(_ALL_LABELS))
+    }
+    names = [x for x in _SHOWN_METRICS if any(x in values for values in measured.values())]
+    if not names:
+        return []
+    rows: Rows = [(f"{manifest.chosen_on.removeprefix('the ').upper()}, %", *names)]
+    for scorer, values in measured.items():
+        cells = (f"{100 * values[name]:.1f}" if name in values else "-" for name in names)
+        rows.append((scorer, *cells))
+    return rows
+
+
+RegistryOption = Annotated[
+    Path, typer.Option("--registry", envvar="LONGTAIL_REGISTRY", help="Folder of the registry.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+VersionArgument = Annotated[str, typer.Argument(help="A version's number, or 'current'.")]
+NumberArgument = Annotated[int, typer.Argument(min=1, help="A version's number.")]
+TextColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns (or fields) of the text, between commas, joined in this order.",
+        show_default="text, or title and content",
+    ),
+]
+IdColumnOption = Annotated[
+    str | None, typer.Option(help="Column (or field) of the id.", show_default="id")
+]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="cpu or cuda (the first GPU).", show_default="automatic")
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, help="Threads for computing.", show_default="automatic")
+]
+DEFAULT_REGISTRY = Path("registry")
+
+
+def print_json(content: object) -> None:
+    """Print an answer for programs on stdout."""
+    print(json.dumps(content, indent=2, ensure_ascii=False))
 
 
 registry_app = typer.Typer(no_args_is_help=True, help="Look at model versions and choose one.")
@@ -70,7 +180,6 @@ def show(
 ) -> None:
     """Show what one version says of itself; reads its manifest only."""
     from longtail.models.bundle.bundle import read_manifest
-    from longtail.service.commands.version_summary import metric_rows, version_rows
 
     store = registry_at(registry)
     number = store.resolve(version)
@@ -104,7 +213,6 @@ def verify(
     """Compare every file of one version with the manifest, and let each scorer answer texts."""
     from longtail.models.parts.audit import audit_bundle
     from longtail.models.predict.trial import check_answers
-    from longtail.service.commands.audit import read_words, refuse_words
 
     wanted = [] if words is None else read_words(words)
     store = registry_at(registry)
@@ -228,7 +336,6 @@ def _summary(store: Registry, version: int) -> dict[str, Any]:
 
 
 def _list_changes(store: Registry, as_json: bool) -> None:
-    """Print all changes of a registry: when, who, what, and what `current` named then."""
     entries = store.changes.entries()
     if as_json:
         print_json(entries)

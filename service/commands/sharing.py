@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from longtail.service.commands.options import (
+from longtail.service.commands.registry import (
     DEFAULT_REGISTRY,
     JsonOption,
     RegistryOption,

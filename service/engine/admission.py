@@ -16,8 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
 
-from longtail.service.engine.shares import Shares
-from longtail.service.engine.traffic import MovingAverage
+from longtail.service.engine.traffic import MovingAverage, Shares
 from longtail.service.errors import QueueFullError
 
 CHARACTERS_A_TOKEN = 4

@@ -18,17 +18,21 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
-from longtail.models.arguments import ignore
-from longtail.models.errors import LabelNotFoundError, NotReadyError
-from longtail.models.explain.label_facts import LabelDetails
+from longtail.models.errors import LabelNotFoundError, NotReadyError, ignore
+from longtail.models.explain import LabelDetails
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.options import RankingOptions
 from longtail.models.results import Prediction
 from longtail.service.engine.admission import Admission, Priority, estimate_tokens
-from longtail.service.engine.batching import WorkQueue
-from longtail.service.engine.jobs import EXPLANATION_TOKENS, Job, Seconds, extra_tokens, untokenised
-from longtail.service.engine.label_sets import LabelSets
-from longtail.service.engine.queries import Limits, Query, check_query, options_for
+from longtail.service.engine.batching import (
+    EXPLANATION_TOKENS,
+    Job,
+    Seconds,
+    WorkQueue,
+    extra_tokens,
+    untokenised,
+)
+from longtail.service.engine.queries import LabelSets, Limits, Query, check_query, options_for
 from longtail.service.engine.worker import (
     GpuWatch,
     Hooks,
@@ -309,7 +313,6 @@ class Engine:
         timeout_s: float | None,
         turn: float,
     ) -> Job:
-        """Return a job that the threads have answered."""
         if self._is_closed:
             raise NotReadyError(_STOPPING)
         loop = asyncio.get_running_loop()

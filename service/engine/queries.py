@@ -1,15 +1,173 @@
-"""What the engine is asked, and the limits of that."""
+"""Queries of the engine and their limits, and stored sets of labels, which queries name."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from longtail.models.errors import RequestError
+from longtail.models.errors import ConfigError, RequestError
+from longtail.models.labels.filters import LabelFilter, LabelSet
 from longtail.models.options import RankingOptions, default_k, with_schemes
 from longtail.models.predict.predictor import Predictor
-from longtail.service.engine.label_sets import LabelSets
+from longtail.service.process.reloading_file import ReloadingFile
 from longtail.service.schemas.base import Options
+
+logger = logging.getLogger(__name__)
+
+MAX_BYTES = 2**24
+"""Of one file, so that reading it again holds up nobody for long."""
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+_SUFFIXES = (".json", ".txt")
+_MAX_NAMED = 20
+
+
+class LabelSets:
+    """The sets of a folder: NAME.json, a list of ids, or NAME.txt, an id on each line."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Read all files.
+
+        Args:
+            folder: Where they lie; None: there are no sets.
+
+        Raises:
+            ConfigError: There is no such folder, a file is not as it should be, or two files have
+                the same name.
+        """
+        self._folder = folder
+        self._files: dict[str, ReloadingFile[LabelSet]] = {}
+        if folder is None:
+            return
+        if not folder.is_dir():
+            raise ConfigError(
+                f"label sets {str(folder)!r}: not a folder; make it, or unset LONGTAIL_LABEL_SETS"
+            )
+        for path in sorted(folder.iterdir()):
+            if path.suffix in _SUFFIXES and not path.name.startswith("."):
+                self._add(path)
+
+    def get(self, name: str) -> LabelSet:
+        """Return a set as its file is now; one that has become unreadable stays as it was.
+
+        Raises:
+            RequestError: There is no set of this name.
+        """
+        path = self._path_of(name)
+        if path is None:
+            self._files.pop(name, None)
+            raise RequestError(self._unknown(name))
+        self._refresh(name, path)
+        if name not in self._files:
+            raise RequestError(self._unknown(name))
+        return self._files[name].content
+
+    def filter_of(self, asked: Options) -> LabelFilter:
+        """Return the filter of the labels that a request names.
+
+        Raises:
+            RequestError: There is no set of a name.
+        """
+        include_set, exclude_set = (
+            None if name is None else self.get(name)
+            for name in (asked.include_set, asked.exclude_set)
+        )
+        return LabelFilter(
+            None if asked.include is None else tuple(asked.include),
+            tuple(asked.exclude),
+            include_set,
+            exclude_set,
+            tuple(asked.under),
+        )
+
+    def all(self) -> list[LabelSet]:
+        """Return all sets as their files are now, by name."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        names = {path.stem for path in self._folder.iterdir() if path.suffix in _SUFFIXES}
+        found = []
+        for name in sorted(names | set(self._files)):
+            try:
+                found.append(self.get(name))
+            except RequestError:
+                continue  # it is gone, or was never readable
+        return found
+
+    def files(self) -> list[Path]:
+        """Return the files of the sets."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        return sorted(path for path in self._folder.iterdir() if path.suffix in _SUFFIXES)
+
+    def digest(self) -> str:
+        """Return a hash that differs where any set does."""
+        content = {each.name: each.ids for each in self.all()}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def _path_of(self, name: str) -> Path | None:
+        if self._folder is None or not _NAME.fullmatch(name):
+            return None
+        paths = (self._folder / (name + suffix) for suffix in _SUFFIXES)
+        return next((path for path in paths if path.is_file()), None)
+
+    def _add(self, path: Path) -> None:
+        if path.stem in self._files:
+            raise ConfigError(f"label set {path.stem!r} has two files; remove one of them")
+        self._files[path.stem] = ReloadingFile(path, read_label_set)
+
+    def _refresh(self, name: str, path: Path) -> None:
+        file = self._files.get(name)
+        try:
+            if file is None or file.path != path:
+                file = self._files[name] = ReloadingFile(path, read_label_set)
+            elif not file.refresh():
+                return
+        except ConfigError as error:
+            logger.error("the label set stays as it was: %s", error)
+        else:
+            logger.info("read the label set %s: %d labels", name, len(file.content.ids))
+
+    def _unknown(self, name: str) -> str:
+        known = ", ".join(sorted(self._files)[:_MAX_NAMED])
+        what = f"the sets are {known}" if known else "there are no sets"
+        return (
+            f"label set {name[:100]!r} is not stored; {what}; name one of them, or put a file into "
+            "the folder that LONGTAIL_LABEL_SETS names"
+        )
+
+
+def read_label_set(path: Path) -> LabelSet:
+    """Return the set of a file.
+
+    Raises:
+        ConfigError: It can't be read, is too large, has no label, or its name is none for a set.
+    """
+    where = f"label set {str(path)!r}"
+    if not _NAME.fullmatch(path.stem):
+        raise ConfigError(
+            f"{where}: expected a name of 1 to 100 letters, digits, dots, hyphens or underscores"
+        )
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{where}: more than {MAX_BYTES} bytes; make sets of fewer labels")
+        text = path.read_text(encoding="utf-8-sig")
+        ids = json.loads(text) if path.suffix == ".json" else _lines(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} can't be read ({type(error).__name__})") from error
+    if not isinstance(ids, list) or not all(isinstance(each, str) and each for each in ids):
+        raise ConfigError(f"{where}: expected a JSON list of label ids, which are text")
+    if not ids:
+        raise ConfigError(f"{where}: has no label; put at least one id into it, or remove it")
+    return LabelSet(path.stem, tuple(dict.fromkeys(ids)))
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
 
 MAX_FILTER_LABELS = 10_000
 """Label ids that a request may include and exclude."""

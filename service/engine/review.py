@@ -22,9 +22,9 @@ from longtail.models.errors import LongtailError
 from longtail.models.fitted.review import REVIEW
 from longtail.models.names import ReviewFailure
 from longtail.models.results import Prediction
-from longtail.models.review.fitted import FittedReview
 from longtail.models.review.registry import open_reviewer
 from longtail.models.review.reviewer import (
+    FittedReview,
     PassingReviewError,
     ReviewError,
     attempted_scores,
@@ -183,7 +183,6 @@ class ReviewDesk:
 
 
 def _reason(error: Exception) -> ReviewFailure:
-    """Return why there is no review, by what was raised."""
     why: ReviewFailure = "busy"
     if isinstance(error, UnreviewedError):
         why = error.args[0]

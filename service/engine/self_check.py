@@ -99,7 +99,6 @@ class SelfCheck:
             )
 
     async def _check(self) -> None:
-        """Ask until there is an answer."""
         num_failed = 0
         while (problem := await self._problem_of_one()) is not None:
             num_failed += 1

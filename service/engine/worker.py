@@ -18,8 +18,15 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.processor import gpu_problem
 from longtail.models.results import Prediction
-from longtail.service.engine.batching import BATCH_COST, WorkQueue
-from longtail.service.engine.jobs import Item, Job, ThreadCall, extra_tokens, jobs_of
+from longtail.service.engine.batching import (
+    BATCH_COST,
+    Item,
+    Job,
+    ThreadCall,
+    WorkQueue,
+    extra_tokens,
+    jobs_of,
+)
 from longtail.service.telemetry.metrics import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -219,7 +226,6 @@ def _failing(jobs: Sequence[Job]) -> Iterator[None]:
 
 
 def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
-    """Turn jobs of one model and scorer into texts that wait to be computed."""
     predictor, scorer = jobs[0].model.predictor, jobs[0].scorer
     started = time.perf_counter()
     try:

@@ -209,7 +209,6 @@ class SqliteDatabase:
         return self._found() == self._identities
 
     def _found(self) -> _Identities:
-        """Return the identities of the files at the path."""
         return tuple(_identity(self._path(end)) for end in _FILE_ENDS)
 
     def _connect(self) -> sqlite3.Connection:
@@ -285,7 +284,6 @@ def _code_of(error: BaseException) -> int:
 
 
 def _reason_in_words(error: sqlite3.Error | OSError) -> str:
-    """Return what is wrong with a file, as the end of a sentence about the store."""
     if isinstance(error, OSError):
         return f"can't be used: {reason_of(error)}"
     return _REASONS.get(_code_of(error), f"can't be used ({error}); look at its files")

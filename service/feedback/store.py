@@ -11,18 +11,74 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from longtail.models.errors import ConfigError
 from longtail.models.feedback import Entry
 from longtail.service.errors import FeedbackConflictError, FeedbackStoreError
-from longtail.service.feedback.entries import Counts, Receipt, Record
 from longtail.service.feedback.sqlite import FILE_NAME, SqliteDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the store keeps under an id: an entry, or that it was deleted.
+
+    Attributes:
+        sequence: Rises with every record that is written.
+        id: Of the entry.
+        content: The fields of the entry; of a deleted one `deleted_at` alone.
+    """
+
+    sequence: int
+    id: str
+    content: Mapping[str, Any]
+
+    def to_line(self) -> str:
+        """Return the record as a line of an export."""
+        fields = {"sequence": self.sequence, "id": self.id, **self.content}
+        return json.dumps(fields, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of an entry.
+
+    Attributes:
+        id: Of the entry.
+        is_new: Whether it was stored now, and not before.
+    """
+
+    id: str
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much a store holds.
+
+    Attributes:
+        entries: Entries that are not deleted.
+        deleted: Entries that were.
+        with_text: Entries whose text is kept.
+        accepted: Labels accepted, in all entries together; so with the others.
+        rejected: Labels rejected.
+        added: Labels added.
+        proposed: Labels proposed.
+    """
+
+    entries: int
+    deleted: int
+    with_text: int
+    accepted: int
+    rejected: int
+    added: int
+    proposed: int
+
 
 _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 """Also of a path, which has one slash."""
@@ -241,7 +297,6 @@ def _page(database: sqlite3.Connection, after: int, limit: int) -> list[Record]:
 
 
 def _digests(database: sqlite3.Connection, ids: Iterable[str]) -> dict[str, str | None]:
-    """Return the digest of each id that is taken; None where its entry was deleted."""
     statement = "SELECT id, digest FROM records WHERE id IN (SELECT value FROM json_each(?))"
     return dict(database.execute(statement, (json.dumps([*ids]),)))
 

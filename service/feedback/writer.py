@@ -1,8 +1,12 @@
-"""One thread that writes feedback: many requests in one transaction, acknowledged after it."""
+"""One thread that writes feedback: many requests in one transaction, acknowledged after it.
+
+`entry_of` makes an entry: labels are looked up, texts are left out unless they are to be kept.
+"""
 
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,11 +14,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from longtail.models.errors import LongtailError, NotReadyError
-from longtail.models.feedback import Entry
+from longtail.models.errors import LongtailError, NotReadyError, RequestError
+from longtail.models.feedback import Entry, ProposedLabel, sha256_of
+from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.service.errors import FeedbackStoreError, QueueFullError
-from longtail.service.feedback.entries import Receipt
-from longtail.service.feedback.store import FeedbackStore
+from longtail.service.feedback.store import FeedbackStore, Receipt, now
+from longtail.service.schemas.feedback import FeedbackEntry
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +125,6 @@ class FeedbackWriter:
         self._store.close()
 
     def _next_jobs(self) -> list[_Job]:
-        """Return all that waits, as soon as anything does; nothing when the writer is to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._is_closed)
             jobs = [self._jobs.popleft() for _ in range(min(_MAX_BATCH, len(self._jobs)))]
@@ -153,3 +157,90 @@ class FeedbackWriter:
         if isinstance(error, LongtailError):
             return error
         return FeedbackStoreError("the feedback store failed; its cause is in the log")
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """The model version that an entry is about.
+
+    Attributes:
+        version: Its number.
+        digest: Of its bundle.
+        catalogue: Its labels.
+    """
+
+    version: int
+    digest: str
+    catalogue: LabelCatalogue
+
+
+def entry_of(
+    said: FeedbackEntry, meant: Meant, *, who: str | None, keeps_text: bool, where: str = ""
+) -> Entry:
+    """Return the entry to store.
+
+    Args:
+        said: What came.
+        meant: The version that it names.
+        who: Name of the key that it came with.
+        keeps_text: Whether the text is kept.
+        where: Names the entry in errors, such as "entries/0: ".
+
+    Raises:
+        RequestError: The version has no such label, or has one that is proposed as new.
+    """
+    check_labels(said, meant, where)
+    return unchecked_entry(said, meant.version, meant.digest, who=who, keeps_text=keeps_text)
+
+
+def unchecked_entry(
+    said: FeedbackEntry, version: int, digest: str, *, who: str | None, keeps_text: bool
+) -> Entry:
+    """Return the entry to store of labels that were looked up.
+
+    Args:
+        said: What came.
+        version: The model version that is meant.
+        digest: Of its bundle.
+        who: Name of the key that it came with.
+        keeps_text: Whether the text is kept.
+    """
+    text_sha256 = said.text_sha256 if said.text is None else sha256_of(said.text)
+    return Entry(
+        id=said.id or secrets.token_hex(16),
+        given_at=now(),
+        who=who,
+        version=version,
+        model_digest=digest,
+        document_id=said.document_id,
+        text=said.text if keeps_text else None,
+        text_sha256=text_sha256,
+        accepted=tuple(said.accepted),
+        rejected=tuple(said.rejected),
+        added=tuple(said.added),
+        proposed=tuple(ProposedLabel(label.name, label.id) for label in said.proposed),
+        promised=tuple(dict.fromkeys(said.promised)),
+        promised_precision=said.promised_precision,
+    )
+
+
+def check_labels(said: FeedbackEntry, meant: Meant, where: str = "") -> None:
+    """Refuse ids that the version does not have, and new labels that it has.
+
+    Raises:
+        RequestError: There is such an id.
+    """
+    for name in ("accepted", "rejected", "added"):
+        for label_id in getattr(said, name):
+            if meant.catalogue.row_of_id(label_id) is None:
+                raise RequestError(
+                    f"{where}{name}: version {meant.version} has no label with the id "
+                    f"{label_id[:100]!r}; look it up with GET /v1/labels, or name a new label in "
+                    "'proposed'"
+                )
+    for label in said.proposed:
+        if label.id is not None and meant.catalogue.row_of_id(label.id) is not None:
+            raise RequestError(
+                f"{where}proposed: version {meant.version} has a label with the id "
+                f"{label.id[:100]!r} already; name it in 'added'"
+            )

@@ -23,13 +23,11 @@ from itertools import tee
 from pathlib import Path
 from typing import Any
 
-from longtail.models.arguments import ignore
-from longtail.models.errors import ConfigError, DataError
-from longtail.models.files.csv_columns import AS_UTF_8, find_header, not_csv
+from longtail.models.errors import ConfigError, DataError, ignore
 from longtail.models.files.outputs import check_readable_file
-from longtail.models.files.rows import check_encoding
+from longtail.models.files.rows import AS_UTF_8, check_encoding, find_header, not_csv
 from longtail.models.files.text_files import reading
-from longtail.service.schemas.batch import BatchLine
+from longtail.service.schemas.predict import BatchLine
 from longtail.service.wire.lines import LineError, LineSplitter
 from longtail.service.wire.problems import INVALID
 
@@ -66,7 +64,6 @@ class DocumentColumns:
         return cls(tuple(name for name in names if name), id_column)
 
     def __bool__(self) -> bool:
-        """Whether any is named."""
         return bool(self.text or self.id)
 
     def question_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:

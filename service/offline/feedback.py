@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleError, DataError, RequestError
 from longtail.models.feedback import Entry, sha256_of
-from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.files.rows import Fields, json_rows
+from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 from longtail.service.errors import FeedbackConflictError
-from longtail.service.feedback.checks import Meant, entry_of, unchecked_entry
 from longtail.service.feedback.store import FeedbackStore
+from longtail.service.feedback.writer import Meant, entry_of, unchecked_entry
 from longtail.service.schemas.base import SURROGATE
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.wire.problems import describe_invalid
@@ -151,7 +151,6 @@ def _store(store: FeedbackStore, batch: list[Wanted], outcome: Imported) -> None
 
 
 def _check_all(path: Path, versions: Versions) -> None:
-    """Refuse a file with lines that can't be used."""
     problems = ProblemList(path, _MAX_PROBLEMS)
     is_empty = True
     for _, each in _wanted(path, versions, keeps_text=False):
@@ -186,7 +185,6 @@ def _wanted(
 
 
 def _wanted_of(row: Fields, versions: Versions, *, keeps_text: bool) -> Wanted:
-    """Return what a line asks for."""
     if isinstance(row.get(_DELETED), str) and isinstance(row.get("id"), str):
         deleted: str = row["id"]
         return deleted

@@ -34,8 +34,8 @@ from longtail.models.files.outputs import check_output_file
 from longtail.models.interface.arrow import ArrowPredictor
 from longtail.models.ray_runtime import start_ray
 from longtail.models.sharing.places import reaching
-from longtail.service.offline.unfinished import differences
-from longtail.service.wire.tally import Tally
+from longtail.service.offline.tables import differences
+from longtail.service.wire.lines import Tally
 
 MANIFEST = "_manifest.jsonl"
 RECORDS = "_parts"
@@ -74,7 +74,6 @@ class Parts:
     asked: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Find the file systems, or raise BundleError."""
         with reaching(self.source):
             self._files, self._pattern = url_to_fs(self.source)
         fixed = re.split(r"[*?\[]", self._pattern)[0]
@@ -147,7 +146,6 @@ class Parts:
         return record
 
     def _names(self) -> list[str]:
-        """Return the names of the parts, below the last folder that is no pattern."""
         with reaching(self.source):
             paths = sorted(filter(self._files.isfile, self._files.glob(self._pattern)))
         if not paths:
@@ -164,7 +162,6 @@ class Parts:
         return names
 
     def _kept(self, names: Set[str], *, overwrite: bool) -> dict[str, Record]:
-        """Return the records of the parts that are done."""
         found = self._folder.find("")
         own = sorted(name for name in found if name.startswith((MANIFEST, f"{RECORDS}/")))
         noted = [name for name in own if name.endswith((MANIFEST, ".json"))]

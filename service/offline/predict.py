@@ -10,31 +10,42 @@ from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.errors import BundleNotFoundError, ConfigError, LongtailError, RequestError
+from longtail.models.errors import (
+    BundleNotFoundError,
+    ConfigError,
+    LongtailError,
+    RequestError,
+    ignore,
+)
 from longtail.models.files.outputs import check_output_file
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.service.engine.label_sets import LabelSets
-from longtail.service.engine.queries import options_for
+from longtail.service.engine.queries import LabelSets, options_for
 from longtail.service.offline.documents import as_question, document_lines
-from longtail.service.offline.tables import check_form
-from longtail.service.offline.unfinished import Task, check_left, finish, option_of, resume, working
-from longtail.service.schemas.batch import BatchLine, BatchOptions
+from longtail.service.offline.tables import (
+    Task,
+    check_form,
+    check_left,
+    finish,
+    option_of,
+    resume,
+    working,
+)
+from longtail.service.schemas.predict import BatchLine, BatchOptions
 from longtail.service.wire.lines import (
     TOO_LONG,
     LineError,
+    Tally,
     error_line,
     parse_line,
     problem_of_error,
     result_line,
 )
 from longtail.service.wire.problems import KINDS
-from longtail.service.wire.tally import Tally
 
 MAX_LINE_BYTES = 2**24
 ENGINES = ("local", "ray")
@@ -222,7 +233,6 @@ def _answers_to(
 
 
 def _parsed(content: bytes | None, task: Task) -> BatchLine:
-    """Return what a line asks for."""
     if content is None:
         raise LineError(TOO_LONG, f"the line has more than {MAX_LINE_BYTES} bytes; shorten it")
     line = parse_line(content, task.defaults, as_question)

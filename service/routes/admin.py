@@ -1,4 +1,4 @@
-"""Routes by which operators change what is served; `service.middleware.security` guards them."""
+"""Routes by which operators change what is served; `longtail.service.http.security` guards them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path
 
 from longtail.models.errors import NotReadyError
+from longtail.service.http.deps import AuthorDep, ServiceDep, require_known_query
+from longtail.service.http.json_body import JsonBody
+from longtail.service.http.problem_handlers import responses
 from longtail.service.schemas.base import MAX_VERSION
 from longtail.service.schemas.models import CanaryRequest, ModelChange
 from longtail.service.versions.changes import Change
 from longtail.service.versions.serving import Canary
-from longtail.service.web.deps import AuthorDep, ServiceDep, require_known_query
-from longtail.service.web.json_body import JsonBody
-from longtail.service.web.problem_handlers import responses
 
 router = APIRouter(
     prefix="/v1/admin",

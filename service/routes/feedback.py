@@ -1,4 +1,4 @@
-"""The routes of feedback: give it; and, for operators, read it and delete it."""
+"""The routes of feedback: give it; operators read and delete it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from longtail.service.http.deps import ServiceDep, require_known_query
+from longtail.service.http.feedback import read_records, store_feedback, writer_of, written
+from longtail.service.http.json_body import JsonBody
+from longtail.service.http.problem_handlers import responses
 from longtail.service.schemas.base import ModelReference
 from longtail.service.schemas.feedback import (
     FeedbackDeleted,
@@ -15,10 +19,6 @@ from longtail.service.schemas.feedback import (
     FeedbackReceipts,
     FeedbackRequest,
 )
-from longtail.service.web.deps import ServiceDep, require_known_query
-from longtail.service.web.feedback import read_records, store_feedback, writer_of, written
-from longtail.service.web.json_body import JsonBody
-from longtail.service.web.problem_handlers import responses
 from longtail.service.wire.problems import Kind, KindError
 
 _NOT_FOUND = Kind("feedback-not-found", 404, "There is no such feedback")

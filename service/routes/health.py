@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
+from longtail.service.http.deps import ServiceDep
+from longtail.service.http.problem_handlers import responses
 from longtail.service.schemas.models import Health
-from longtail.service.web.deps import ServiceDep
-from longtail.service.web.problem_handlers import responses
 
 router = APIRouter()
 
@@ -18,7 +18,7 @@ router = APIRouter()
 async def livez(service: ServiceDep) -> Health:
     """Answer 200 while the process is alive, whether or not a model is loaded.
 
-    It is 503 once CUDA has failed in a way that only a new process gets over.
+    It is 503 after a CUDA failure that only a new process can recover from.
     """
     service.engine.gpu.check()
     return Health(status="alive")

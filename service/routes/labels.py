@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,16 +11,106 @@ from fastapi.concurrency import run_in_threadpool
 from jaxtyping import Float64
 
 from longtail.models.errors import LabelNotFoundError, RequestError
+from longtail.models.explain import LabelDetails
 from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.interface.languages import check_language
 from longtail.models.predict.predictor import Predictor
+from longtail.service.http.deps import ServiceDep, require_known_query
+from longtail.service.http.problem_handlers import responses
+from longtail.service.http.scopes import add_log_fields
 from longtail.service.schemas.base import ModelReference, Version
-from longtail.service.schemas.labels import LabelDetail, LabelList, LabelSetList, LabelSetSummary
+from longtail.service.schemas.labels import (
+    LabelDetail,
+    LabelList,
+    LabelQuality,
+    LabelSetList,
+    LabelSetSummary,
+    LabelSummary,
+    RelatedLabel,
+    Share,
+)
 from longtail.service.versions.serving import ServedModel
-from longtail.service.web.deps import ServiceDep, require_known_query
-from longtail.service.web.problem_handlers import responses
-from longtail.service.web.scopes import add_log_fields
-from longtail.service.wire.labels import detail_of, summaries_of
+
+MAX_NARROWER = 1000
+"""Labels right below one that an answer about it names."""
+
+
+def summaries_of(
+    predictor: Predictor, rows: Sequence[int], language: str | None = None
+) -> list[LabelSummary]:
+    """Return what a list says of labels.
+
+    Args:
+        predictor: The model.
+        rows: Of the labels in its catalogue.
+        language: Of the names; None, or one that a label has no name in: that of the model.
+    """
+    hierarchy = predictor.scorers.selector.hierarchy
+    labels = [predictor.catalogue[row] for row in rows]
+    return [
+        LabelSummary(
+            id=label.id,
+            name=label.names.get(language or "", label.name),
+            description=label.description,
+            training_count=label.training_count,
+            narrower_count=len(hierarchy.narrower(row)),
+            retired=label.is_retired,
+            quality=quality,
+        )
+        for row, label, quality in zip(rows, labels, _qualities(predictor, rows), strict=True)
+    ]
+
+
+def _qualities(predictor: Predictor, rows: Sequence[int]) -> list[LabelQuality | None]:
+    figures = LABEL_FIGURES.of(predictor.parts)
+    if figures is None:
+        return [None] * len(rows)
+    found = figures.of_labels(np.array(rows, dtype=np.int64))
+    shares = found.shares()
+    columns = (
+        found.num_true, found.num_predicted, found.num_right, shares["precision"], shares["recall"],
+    )  # fmt: skip
+    return [
+        LabelQuality(
+            carried=carried, predicted=predicted, right=right,
+            precision=_share(precision), recall=_share(recall),
+        )
+        for carried, predicted, right, precision, recall in zip(
+            *(each.tolist() for each in columns), strict=True
+        )
+    ]  # fmt: skip
+
+
+def _share(bounded: Sequence[float]) -> Share | None:
+    share, lower, upper = bounded
+    return None if share != share else Share(share=share, lower=lower, upper=upper)
+
+
+def detail_of(model: ServedModel, found: LabelDetails, language: str | None = None) -> LabelDetail:
+    """Return all that a model knows of a label, names in a language where there are any in it."""
+    predictor = model.predictor
+    hierarchy = predictor.scorers.selector.hierarchy
+
+    def related(rows: Sequence[int]) -> list[RelatedLabel]:
+        labels = summaries_of(predictor, rows, language)
+        return [RelatedLabel(id=label.id, name=label.name) for label in labels]
+
+    (summary,) = summaries_of(predictor, [found.index], language)
+    return LabelDetail(
+        **dict(summary),
+        model=ModelReference(version=model.version, digest=model.digest),
+        pseudo_description=found.label.pseudo_description,
+        keywords=found.keywords,
+        nearest=found.nearest,
+        scorers=list(found.scorers),
+        names=dict(found.label.names),
+        alternative_names=list(found.label.alternative_names),
+        notation=found.label.notation,
+        broader=related(hierarchy.broader(found.index)),
+        narrower=related(hierarchy.narrower(found.index)[:MAX_NARROWER]),
+        replaced_by=list(found.label.replaced_by),
+    )
+
 
 MAX_LIMIT = 1000
 """Labels in one answer."""
@@ -123,7 +214,6 @@ def _listed(
     language: str | None,
     sort: str,
 ) -> LabelList:
-    """Return a page of the labels that a query finds, or else of those right below a label."""
     predictor = model.predictor
     if query is None:
         rows = _below(predictor, narrower_of or "")

@@ -1,4 +1,4 @@
-"""`GET /v1/models`: versions, limits and what the service computes with."""
+"""`GET /v1/models`: versions, limits, and how the service computes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.fitted.promises import PROMISES, Promise
 from longtail.models.names import AIM_NAMES, PRECISION, AimName, CorrectionName
 from longtail.service.engine.queries import MAX_EXPLAINED_LABELS
+from longtail.service.http.deps import Service, ServiceDep, require_known_query
+from longtail.service.http.feedback import MAX_ENTRIES
+from longtail.service.http.problem_handlers import responses
 from longtail.service.schemas.models import (
     FeedbackState,
     IndexState,
@@ -28,9 +31,6 @@ from longtail.service.schemas.models import (
 )
 from longtail.service.settings import Settings
 from longtail.service.versions.serving import Serving
-from longtail.service.web.deps import Service, ServiceDep, require_known_query
-from longtail.service.web.feedback import MAX_ENTRIES
-from longtail.service.web.problem_handlers import responses
 
 router = APIRouter()
 

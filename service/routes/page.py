@@ -1,7 +1,7 @@
 """The page at `/` and the API's at `/docs`: static files that ask this service and nothing else.
 
-They are read once, when the service starts, and say for themselves what a browser may do with them:
-run scripts and styles of this service only, and send texts nowhere else. The page at `/` may turn
+They are read once, at the start. Their headers let a browser run scripts and styles of this service
+only, and send texts nowhere else. The page at `/` may turn
 no text into HTML either; Swagger UI, at `/docs`, does so.
 """
 
@@ -19,7 +19,7 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from longtail.service.web.scopes import DOCS_PATH, PAGE_PREFIX
+from longtail.service.http.scopes import DOCS_PATH, PAGE_PREFIX
 
 INDEX = "index.html"
 
@@ -49,7 +49,7 @@ class PageFile:
 
     Attributes:
         content: Its bytes.
-        media_type: What they are.
+        media_type: Its media type.
         etag: Names exactly these bytes (RFC 9110, 8.8.3).
     """
 
@@ -59,10 +59,10 @@ class PageFile:
 
 
 def read_page(folder: str = "page") -> dict[str, PageFile]:
-    """Return the files of a page by name, from wherever the package is installed.
+    """Return the files of a page by name, from the installed package.
 
     Args:
-        folder: Of the package: "page", or "api_docs".
+        folder: A folder of the package: "page" or "api_docs".
     """
     return {
         file.name: _page_file(file.name, file.read_bytes())

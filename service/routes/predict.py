@@ -10,12 +10,15 @@ from starlette.responses import Response
 
 from longtail.models.errors import RequestError
 from longtail.service.engine.engine import EngineAnswer
-from longtail.service.schemas.candidates import CandidateSchema, schema_of
-from longtail.service.schemas.predict import PredictRequest, PredictResponse
-from longtail.service.web.answering import answer_request, written_off_the_loop
-from longtail.service.web.deps import require_known_query, service_of, while_connected
-from longtail.service.web.json_body import JSON, JsonBody
-from longtail.service.web.problem_handlers import responses
+from longtail.service.http.deps import require_known_query, service_of, while_connected
+from longtail.service.http.json_body import JSON, JsonBody, answer_request, written_off_the_loop
+from longtail.service.http.problem_handlers import responses
+from longtail.service.schemas.predict import (
+    CandidateSchema,
+    PredictRequest,
+    PredictResponse,
+    schema_of,
+)
 from longtail.service.wire.lines import asked_fields, text_json
 
 router = APIRouter()

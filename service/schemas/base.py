@@ -1,4 +1,4 @@
-"""Types that several requests and answers share."""
+"""Types that several requests and answers share; problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaMode
 from pydantic_core import PydanticCustomError
 
-from longtail.models.files.validation import scalar_in_words
+from longtail.models.files.typed_json import scalar_in_words
 from longtail.models.names import AimName
 from longtail.models.options import MAX_TAIL_DIAL
 from longtail.models.results import ANSWER
@@ -49,13 +49,13 @@ def check_text(text: str) -> str:
 
 
 def as_one_error(kind: LiteralString, wanted: LiteralString) -> WrapValidator:
-    """Return what gives one error instead of one for each type that a value could have.
+    """Return a validator that gives one error instead of one for each type that a value could have.
 
     Those would name pydantic's types as if they were fields.
 
     Args:
-        kind: Of the error.
-        wanted: What to give, in words.
+        kind: Kind of the error.
+        wanted: The expected value, in words.
     """
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
@@ -76,7 +76,7 @@ def _whole(value: object) -> object:
 
 WholeNumber = Annotated[int, BeforeValidator(_whole)]
 MAX_VERSION = 9 * 10**18
-"""A 64-bit number that is the same as a float and in decimals: so the API's document writes it."""
+"""A 64-bit number that is exact as a float, as OpenAPI documents write it."""
 VersionNumber = Annotated[int, Field(ge=1, le=MAX_VERSION), BeforeValidator(_whole)]
 Version = Annotated[
     VersionNumber | Literal["current"],
@@ -89,9 +89,9 @@ LabelSetName = Annotated[str, Field(min_length=1, max_length=100)]
 Item = TypeVar("Item")
 MAX_ITEMS = 300_000
 """Most items of a list in a request for which no smaller bound is known; the same as
-`longtail.service.wire.json_text.MAX_ELEMENTS`."""
+`longtail.service.wire.lines.MAX_ELEMENTS`."""
 Listed: TypeAlias = Annotated[list[Item], Field(max_length=MAX_ITEMS, fail_fast=True)]
-"""A list of a request: bounded, and not validated any further from its first wrong item on."""
+"""A list of a request: bounded; validation stops at its first wrong item."""
 
 
 def _accept_of(value: object) -> object:
@@ -258,3 +258,32 @@ def schemas_of(*models: type) -> dict[str, Any]:
     _, definitions = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")
     schemas: dict[str, Any] = definitions["$defs"]
     return schemas
+
+
+class ProblemDetail(Answer):
+    """One thing that is wrong with a request."""
+
+    pointer: str
+    """JSON pointer into the body (RFC 6901), or the name of a parameter."""
+    detail: str
+
+
+class Problem(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    type: str
+    """URI of the kind of problem; programs should compare this, not the words."""
+    title: str
+    """The kind of problem in words."""
+    status: int
+    """The HTTP status."""
+    detail: str
+    """What was wrong this time, and what to do."""
+    instance: str | None = None
+    """Path of the request."""
+    errors: list[ProblemDetail] | None = None
+    """What is wrong with the body, up to a limit; only where the body was not valid."""
+    error: str | None = None
+    """The same as `detail`, where clients of the Open Inference Protocol look; only under `/v2`."""

@@ -13,7 +13,7 @@ MAX_LABELS = 1000
 """Label ids in one list of an entry."""
 MAX_ID_CHARACTERS = 200
 PLAIN = r"^[^\x00-\x1f\x7f]+$"
-"""What ids and names are made of: no control characters."""
+"""Pattern of ids and names: no control characters."""
 
 
 def _check_unicode(value: str) -> str:

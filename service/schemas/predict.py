@@ -1,22 +1,26 @@
-"""The shapes of requests and answers, as the OpenAPI document publishes them."""
+"""Requests and answers about texts: one or several, lines of a batch, a JSON schema of labels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    TypeAdapter,
-    model_validator,
-)
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from longtail.models.names import AimName
+from longtail.models.names import AimName, CorrectionName
 from longtail.models.results import Prediction
-from longtail.service.schemas.base import Answer, Listed, ModelReference, Options, Text
+from longtail.service.schemas.base import (
+    Answer,
+    Listed,
+    ModelReference,
+    Options,
+    Problem,
+    Text,
+    WholeNumber,
+    as_one_error,
+    schemas_of,
+)
 
 
 class PredictRequest(Options):
@@ -108,3 +112,108 @@ class PredictResponse(Answer):
     """That of the request; absent where it had none."""
     results: list[TextResult]
     """One for each text, in the order of the request."""
+
+
+class CandidateSchema(Answer):
+    """A named JSON schema for structured output."""
+
+    model_config = ConfigDict(validate_by_name=True)
+
+    name: Literal["labels"] = "labels"
+    description: str
+    """The model version that found them."""
+    strict: Literal[True] = True
+    """Nothing but the schema may be answered."""
+    content: dict[str, Any] = Field(alias="schema")
+    """Of an object with `labels`, a list of ids. `enum` has the ids, best first; `description` has
+    the name of each on a line of its own. Without candidates the list must be empty."""
+
+
+def schema_of(prediction: Prediction, version: int) -> CandidateSchema:
+    """Return the schema of the labels of a text, which a version of the model has found."""
+    items: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
+    if prediction.labels:
+        names = "\n".join(f"{each.id}: {each.name}" for each in prediction.labels)
+        own = {"type": "string", "enum": [each.id for each in prediction.labels]}
+        described = f"Ids of the labels that fit the text:\n{names}"
+        items = {"type": "array", "items": own, "description": described}
+    content = {
+        "type": "object",
+        "properties": {"labels": items},
+        "required": ["labels"],
+        "additionalProperties": False,
+    }
+    description = f"Labels by version {version} of the model"
+    return CandidateSchema(description=description, content=content)
+
+
+_ONE_ERROR = as_one_error(
+    "line_id", "Give the id as a string of at most 1000 characters or a number"
+)
+
+
+class BatchOptions(Options):
+    """Defaults for the lines of a batch, from the query."""
+
+    model_config = ConfigDict(strict=False)  # a query has strings only
+
+
+class BatchLine(Options):
+    """One line of a batch: a text, and what to answer about it."""
+
+    text: Text
+    """The text to label."""
+    id: Annotated[Annotated[str, Field(max_length=1000)] | WholeNumber | None, _ONE_ERROR] = None
+    """Returned with the answer to this line."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class BatchResult(TextResult):
+    """The answer to one line of a batch."""
+
+    index: int
+    """Number of the line among those that are not blank, from 0."""
+    id: str | int | None
+    """That of the line; null where it has none."""
+    version: int
+    """Number of the model version that answered."""
+    scorer: str
+    correction: CorrectionName
+    tail_dial: float
+    aim: AimName | None = None
+    """That of the line; absent where it had none."""
+
+
+class BatchError(Answer):
+    """The answer to a line of a batch that could not be answered with labels."""
+
+    index: int
+    id: str | int | None
+    error: Problem
+
+
+class BatchSummary(Answer):
+    """What became of a whole batch."""
+
+    complete: bool
+    """Whether every line that was sent has an answer above."""
+    num_lines: int
+    num_results: int
+    num_errors: int
+    num_truncated: int
+    """Results for texts that the scorer did not read to their end."""
+    versions: dict[int, int]
+    """Number of results by model version."""
+    error: Problem | None
+    """Why the batch ended early, if it did."""
+
+
+class BatchEnd(Answer):
+    """The last line of the answer to a batch; where it is missing, the answer is incomplete."""
+
+    summary: BatchSummary
+
+
+def batch_schemas() -> dict[str, Any]:
+    """Return the OpenAPI schemas of the lines of a batch, which no route refers to."""
+    return schemas_of(BatchLine, BatchResult, BatchError, BatchEnd)

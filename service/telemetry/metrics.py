@@ -1,19 +1,191 @@
-"""What operators see: Prometheus metrics, and one log line a request.
+"""Prometheus metrics of requests, model versions and feedback, and one log line a request.
 
 A text never appears here. Label values come from small fixed sets, whatever a client sends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from typing import TypeAlias
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from longtail.service.telemetry.feedback_metrics import FeedbackMetrics
-from longtail.service.telemetry.model_metrics import ModelMetrics
+_LOAD_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+
+class ModelMetrics:
+    """What a `Redeployer` tells, as Prometheus metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register the metrics."""
+        self._loaded = Gauge(
+            "longtail_model_loaded",
+            "1 for each model version that can answer.",
+            ("version",),
+            registry=registry,
+        )
+        self._draining = Gauge(
+            "longtail_model_draining",
+            "Models that are served no more but are still held by requests.",
+            ("version",),
+            registry=registry,
+        )
+        self._share = Gauge(
+            "longtail_model_traffic_share",
+            "Share of the requests naming no version that a version gets.",
+            ("version",),
+            registry=registry,
+        )
+        self._load_seconds = Histogram(
+            "longtail_model_load_duration_seconds",
+            "From the decision to load a version to its first answers, by how it ended.",
+            ("result",),
+            buckets=_LOAD_SECONDS,
+            registry=registry,
+        )
+        self._changes = Counter(
+            "longtail_model_changes",
+            "Changes of what is served, by what was asked for and how it ended.",
+            ("action", "result"),
+            registry=registry,
+        )
+        self._overlap = Gauge(
+            "longtail_model_probe_overlap",
+            "Share of the best labels of known texts that a version has in common with the one "
+            "that was the default when it was loaded.",
+            ("version",),
+            registry=registry,
+        )
+        self._registry_problem = Gauge(
+            "longtail_registry_problem",
+            "1 while the registry's alias can't be followed.",
+            registry=registry,
+        )
+
+    def set_models(
+        self, loaded: Iterable[int], shares: Mapping[int, float], draining: Mapping[int, int]
+    ) -> None:
+        """Set which versions can answer, the share that each gets, and which are still held.
+
+        Args:
+            loaded: The versions that can answer.
+            shares: Share of the requests naming no version, by version.
+            draining: Old models of each version that are still in use.
+        """
+        for gauge in (self._loaded, self._draining, self._share):
+            gauge.clear()
+        for version in loaded:
+            self._loaded.labels(str(version)).set(1)
+        for version, count in draining.items():
+            if count:
+                self._draining.labels(str(version)).set(count)
+        for version, share in shares.items():
+            self._share.labels(str(version)).set(share)
+
+    def observe_load(self, result: str, seconds: float) -> None:
+        """Count one load."""
+        self._load_seconds.labels(result).observe(seconds)
+
+    def count_change(self, action: str, result: str) -> None:
+        """Count one change."""
+        self._changes.labels(action, result).inc()
+
+    def set_overlap(self, version: int, share: float) -> None:
+        """Say how far a version agrees with the one that it was compared with."""
+        self._overlap.labels(str(version)).set(share)
+
+    def set_registry_problem(self, is_problem: bool) -> None:
+        """Say whether the registry can't be followed."""
+        self._registry_problem.set(is_problem)
+
+
+BANDS = ("0", "1", "2-9", "10-99", "100+")
+_LOWER_BOUNDS = (1, 2, 10, 100)
+"""Training documents from which on a label is in the next band."""
+Verdicts: TypeAlias = Tally[tuple[str, str]]
+"""Labels by what was said of them and their band of frequency."""
+
+
+def band_of(training_count: int) -> str:
+    """Return the band of frequency of a label with so many training documents."""
+    return BANDS[bisect_right(_LOWER_BOUNDS, training_count)]
+
+
+class FeedbackMetrics:
+    """What is stored of feedback, as Prometheus metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register the metrics."""
+        self._entries = Counter(
+            "longtail_feedback_entries",
+            "Entries of feedback that were acknowledged: stored, or known before.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._labels = Counter(
+            "longtail_feedback_labels",
+            "Labels in stored entries: accepted, rejected or added, by training documents.",
+            ("verdict", "training_documents"),
+            registry=registry,
+        )
+        self._promised = Counter(
+            "longtail_feedback_promised_labels",
+            "Labels in stored entries that the answer had accepted by a promise: accepted or "
+            "rejected by people.",
+            ("verdict",),
+            registry=registry,
+        )
+        self._owed = Counter(
+            "longtail_feedback_promised_labels_owed",
+            "How many of these labels are right where each promise is just kept: the sum of their "
+            "promised precisions.",
+            registry=registry,
+        )
+        self._accepted_share = Summary(
+            "longtail_feedback_accepted_share",
+            "Share of the labels of an entry that were accepted, of those that were accepted or "
+            "rejected, by the model version whose labels they are.",
+            ("version",),
+            registry=registry,
+        )
+
+    def count(self, version: int, verdicts: Verdicts, *, is_new: bool) -> None:
+        """Count an entry that was acknowledged, and its labels if it is new.
+
+        Args:
+            version: Whose labels they are.
+            verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band.
+            is_new: Whether it was stored now, and not before.
+        """
+        self._entries.labels("stored" if is_new else "known").inc()
+        for (verdict, band), number in verdicts.items() if is_new else ():
+            self._labels.labels(verdict, band).inc(number)
+        accepted, rejected = (_total(verdicts, name) for name in ("accepted", "rejected"))
+        if is_new and accepted + rejected:
+            share = accepted / (accepted + rejected)
+            self._accepted_share.labels(str(version)).observe(share)
+
+    def count_promised(self, accepted: int, rejected: int, precision: float) -> None:
+        """Count the labels of a new entry that a promise had accepted.
+
+        Args:
+            accepted: Those that people accepted, too.
+            rejected: The others.
+            precision: That the promise is of.
+        """
+        self._promised.labels("accepted").inc(accepted)
+        self._promised.labels("rejected").inc(rejected)
+        self._owed.inc(precision * (accepted + rejected))
+
+
+def _total(verdicts: Verdicts, verdict: str) -> int:
+    return sum(number for (name, _), number in verdicts.items() if name == verdict)
+
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = tuple(2**power for power in range(18))

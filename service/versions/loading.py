@@ -1,32 +1,166 @@
-"""From a version's number to a model that is fit to answer, or the reason why not."""
+"""From a version's number to a model that is fit to answer, or the reason why not.
+
+A model that was just loaded answers known texts first, a few at a time, on a thread of its own with
+a time limit, which is looked at in between.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from queue import SimpleQueue
 from threading import Thread
+from types import TracebackType
+from typing import Self, TypeVar
 
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle, MapArrays
 from longtail.models.bundle.registry import CURRENT, Registry
-from longtail.models.bundle.warmup_texts import read_probes
-from longtail.models.errors import BundleNotFoundError, LongtailError
+from longtail.models.bundle.trained_on import read_probes
+from longtail.models.errors import BundleNotFoundError, LongtailError, ignore
 from longtail.models.kinds.storage import mapped_bytes
 from longtail.models.parts.model_parts import gpu_bytes
 from longtail.models.predict.predictor import Predictor
-from longtail.models.predict.trial import WorkRunner, check_scorers, warmup_texts_of
+from longtail.models.predict.trial import (
+    WorkRunner,
+    check_scorers,
+    predict_together,
+    warmup_texts_of,
+)
 from longtail.service.errors import ChangeError
-from longtail.service.process.memory import available_bytes, available_gpu_bytes
-from longtail.service.telemetry.model_metrics import ModelMetrics
+from longtail.service.process.compute_threads import available_bytes, available_gpu_bytes
+from longtail.service.telemetry.metrics import ModelMetrics
 from longtail.service.versions.serving import ServedModel
 from longtail.service.versions.sources import RegistrySource
-from longtail.service.versions.trial_thread import TrialThread
-from longtail.service.versions.warmup import best_labels, overlap, warm_up
+
+_SHORT_TEXT = "A first text, which makes the compute libraries allocate what they need."
+_LONG_TEXT_WORDS = 512
+
+
+def warm_up(predictor: Predictor, run: WorkRunner) -> None:
+    """Make predictions of the shortest and of the largest shapes that requests can have.
+
+    Args:
+        predictor: A model that has not answered yet.
+        run: Does model work.
+    """
+    for scorer, texts in _shapes(predictor):
+        run(partial(predictor.predict, texts, k=1, scorer=scorer))
+
+
+def best_labels(
+    predictor: Predictor, run: WorkRunner, texts: Sequence[str]
+) -> list[frozenset[str]]:
+    """Return the ids of the best labels of each text by the default scorer."""
+    predictions = predict_together(predictor, run, texts, predictor.scorers.default)
+    return [frozenset(label.id for label in prediction.labels) for prediction in predictions]
+
+
+def overlap(ones: Sequence[frozenset[str]], others: Sequence[frozenset[str]]) -> float:
+    """Return the share, from 0 to 1, of labels that two models have in common, over some texts."""
+    common = sum(len(one & other) for one, other in zip(ones, others, strict=True))
+    total = sum(max(len(one), len(other)) for one, other in zip(ones, others, strict=True))
+    return common / total if total else 1.0
+
+
+def _shapes(predictor: Predictor) -> Iterator[tuple[str, list[str]]]:
+    words = predictor.max_tokens or _LONG_TEXT_WORDS
+    long_text = "word " * words
+    is_encoder_warm = False
+    for scorer in predictor.scorers.names:
+        yield scorer, [_SHORT_TEXT]
+        if is_encoder_warm and predictor.scorers.needs_encoder(scorer):
+            continue  # what is left of it depends on no length
+        yield scorer, [long_text]
+        if predictor.scorers.needs_encoder(scorer):
+            yield scorer, [long_text] * max(1, predictor.batch_tokens // words)
+            is_encoder_warm = True
+
+
+T = TypeVar("T")
+
+
+class TrialThread:
+    """Does what it is given in order, apart from the threads that answer requests.
+
+    Python can't end a thread: work that goes on after the time limit keeps a processor busy at low
+    priority until it ends, but no request waits for it, and its model never answers.
+    """
+
+    def __init__(self, prepare: Callable[[], object], timeout_s: float) -> None:
+        """Start it; the time runs from now on.
+
+        Args:
+            prepare: Called first of all on the thread.
+            timeout_s: For all that it is given, in seconds.
+        """
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._works: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        # A daemon, so that it keeps no process alive.
+        Thread(target=_run, args=(prepare, self._works), name="warm-up", daemon=True).start()
+
+    def __call__(self, work: Callable[[], T], /) -> T:
+        """Return what some work returns, or raise what it raises.
+
+        Raises:
+            ChangeError: The time is over.
+            TimeoutError: The work raised it.
+        """
+        future: Future[T] = Future()
+        self._works.put(partial(_complete, future, work))
+        try:
+            return future.result(max(0.0, self._deadline - time.monotonic()))
+        except TimeoutError as error:
+            if future.done():
+                raise  # of the work itself
+            raise ChangeError(
+                f"its first predictions took more than {self._timeout_s:g} s; use a smaller model "
+                "or more processors"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let the thread end after what it is doing."""
+        self._works.put(None)
+
+
+def _run(prepare: Callable[[], object], works: SimpleQueue[Callable[[], object] | None]) -> None:
+    prepare()
+    while _do_next(works):
+        pass
+
+
+def _do_next(works: SimpleQueue[Callable[[], object] | None]) -> bool:
+    """Do what comes next; return whether there was anything.
+
+    A function of its own, so that the thread holds no model while it waits.
+    """
+    work = works.get()
+    if work is None:
+        return False
+    work()
+    return True
+
+
+def _complete(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001  # the caller gets it
+        future.set_exception(error)
+
 
 logger = logging.getLogger(__name__)
 

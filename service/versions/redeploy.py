@@ -19,23 +19,24 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from longtail.models.arguments import ignore
-from longtail.models.bundle.change_log import Author
-from longtail.models.bundle.registry import CURRENT, RegistryState
-from longtail.models.errors import BundleCorruptError, BundleError, LongtailError
+from longtail.models.bundle.registry import CURRENT, Author, RegistryState
+from longtail.models.errors import BundleCorruptError, BundleError, LongtailError, ignore
 from longtail.models.predict.trial import WorkRunner
 from longtail.service.errors import ChangeError
-from longtail.service.process.memory import collect_cycles, return_free_memory
-from longtail.service.process.priority import lower_priority
-from longtail.service.telemetry.model_metrics import ModelMetrics
+from longtail.service.process.compute_threads import (
+    collect_cycles,
+    lower_priority,
+    return_free_memory,
+)
+from longtail.service.telemetry.metrics import ModelMetrics
 from longtail.service.versions.changes import (
     Change,
     DrainingModel,
     ExponentialBackoff,
+    LoaderThread,
     Policy,
     State,
 )
-from longtail.service.versions.loader_thread import LoaderThread
 from longtail.service.versions.loading import ModelLoader, public_message
 from longtail.service.versions.serving import Canary, ModelManager, ServedModel, Serving
 from longtail.service.versions.sources import RegistrySource
@@ -197,7 +198,6 @@ class Redeployer:
             self._backoff.note_success()
 
     def _load_all(self) -> None:
-        """Load the versions to start with, and serve them once all can answer."""
         if self._source is not None:
             self._source.refresh()
         models: dict[int, ServedModel] = {}
@@ -262,7 +262,6 @@ class Redeployer:
         self._publish(self._manager.serving().changed(*added, canary=canary))
 
     def _new(self, number: int) -> Iterable[ServedModel]:
-        """Return the model of a version, if it is not loaded yet."""
         serving = self._manager.serving()
         if number in serving.models:
             return ()
@@ -341,7 +340,6 @@ class Redeployer:
                 )
 
     def _restore(self, before: Serving, draining: Sequence[DrainingModel]) -> None:
-        """Serve again what was served before."""
         try:
             models = [each.model() or self._load(each.version) for each in draining]
         except LongtailError as error:
@@ -402,7 +400,6 @@ class Redeployer:
 
 
 def _without_current(folder: Path) -> str:
-    """Return why a registry's `current` names nothing."""
     if not folder.is_dir():
         return f"registry {str(folder)!r} is not there any more; restore the folder, or mount it"
     return f"registry {str(folder)!r} names no current version"

@@ -1,29 +1,29 @@
-"""The lines of a batch: what is read from one, and what is written about it."""
+"""The lines of a batch: how one is read, the line that answers it, and how many had which fate.
+
+JSON text is checked before it is parsed: its encoding (UTF-8 alone), and its amount.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from longtail.models.errors import LongtailError
-from longtail.models.files.validation import without_text
+from longtail.models.files.typed_json import without_text
 from longtail.models.results import Prediction
-from longtail.service.schemas.base import SURROGATE, Options
-from longtail.service.schemas.batch import (
-    BatchEnd,
-    BatchError,
-    BatchLine,
-    BatchSummary,
-)
-from longtail.service.schemas.problem import Problem, ProblemDetail
-from longtail.service.wire.json_text import check_elements, in_utf_8
+from longtail.service.schemas.base import SURROGATE, Options, Problem, ProblemDetail
+from longtail.service.schemas.predict import BatchEnd, BatchError, BatchLine, BatchSummary
 from longtail.service.wire.problems import (
     INVALID,
     MALFORMED,
+    TOO_MANY_ELEMENTS,
     Kind,
     KindError,
     describe_invalid,
@@ -31,6 +31,139 @@ from longtail.service.wire.problems import (
     kind_of,
     problem_of,
 )
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts lines and their answers."""
+
+    num_lines: int = 0
+    num_errors: int = 0
+    num_truncated: int = 0
+    versions: Counter[int] = field(default_factory=Counter)
+    """Results by model version."""
+    first_error: str = ""
+    """Why the first line that has no answer has none, and its `index`, as in the answers."""
+    num_guarded: int = 0
+    """Cells of a table that get an apostrophe, for a spreadsheet would run them as formulas."""
+
+    @property
+    def num_results(self) -> int:
+        """How many lines were answered."""
+        return self.versions.total()
+
+    def note_result(self, version: int, *, truncated: bool) -> None:
+        """Count the result of a line.
+
+        Args:
+            version: Of the model that answered.
+            truncated: Whether the text was longer than the scorer reads.
+        """
+        self.versions[version] += 1
+        self.num_truncated += truncated
+
+    def note_error(self, index: int, detail: str) -> None:
+        """Count a line that has an error for an answer.
+
+        Args:
+            index: Number of the line, from 0.
+            detail: What is wrong.
+        """
+        self.num_errors += 1
+        self.first_error = self.first_error or f"the one with index {index}: {detail}"
+
+    def note_answer(self, answer: bytes) -> None:
+        """Count a line by its answer, as it is written.
+
+        Raises:
+            ValueError: It is not JSON.
+            KeyError: It lacks a field.
+            TypeError: It is no object.
+        """
+        content = json.loads(answer)
+        if "error" in content:
+            self.note_error(content["index"], content["error"]["detail"])
+        else:
+            self.note_result(content["version"], truncated=content["truncated"])
+        self.num_lines += 1
+
+    def summary(self, error: Problem | None) -> BatchSummary:
+        """Return the counts as an answer ends with them.
+
+        Args:
+            error: Why it ends early; None where it does not.
+        """
+        return BatchSummary(
+            complete=error is None,
+            num_lines=self.num_lines,
+            num_results=self.num_results,
+            num_errors=self.num_errors,
+            num_truncated=self.num_truncated,
+            versions=dict(self.versions),
+            error=error,
+        )
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+INLINE_BYTES = 2**16
+"""JSON up to this size is parsed on the event loop: that takes a few milliseconds at most."""
+MAX_ELEMENTS = 300_000
+"""Most elements of lists and objects in one JSON text; see `check_elements`."""
+_KEY_WEIGHT = 10
+"""A key of an object takes about as much memory and time as ten numbers of a list."""
+# A string that does not end matches, too: else each of its quotes would be tried as a beginning.
+_STRING_OR_SIGN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,:\[{]', re.DOTALL)
+
+
+def in_utf_8(content: bytes, what: str = "The body") -> bytes:
+    """Return JSON without its byte order mark.
+
+    Args:
+        content: The bytes as they were received.
+        what: Name of the content for the message.
+
+    Raises:
+        KindError: It is in UTF-16 or UTF-32.
+    """
+    encoding = json.detect_encoding(content)
+    if not encoding.startswith("utf-8"):
+        raise KindError(MALFORMED, f"{what} is in {encoding[:6].upper()}; send it in UTF-8")
+    return content.removeprefix(BYTE_ORDER_MARK)
+
+
+def check_elements(content: bytes, what: str = "The body") -> None:
+    """Check that a JSON text has at most `MAX_ELEMENTS` elements, without parsing it.
+
+    A few bytes of JSON become a Python object of a hundred bytes, and an error message of a
+    thousand, so the number of bytes alone does not bound the work.
+
+    Args:
+        content: The JSON text; it need not be valid.
+        what: Name of the content for the message.
+
+    Raises:
+        KindError: It has more elements; each key of an object counts as ten.
+    """
+    if len(content) <= INLINE_BYTES or _weight_of_signs(content) <= MAX_ELEMENTS:
+        return
+    weight = 0
+    for found in _STRING_OR_SIGN.finditer(content):  # signs inside of strings do not count
+        weight += _WEIGHTS.get(found[0], 0)
+        if weight > MAX_ELEMENTS:
+            raise KindError(
+                TOO_MANY_ELEMENTS,
+                f"{what} has more than {MAX_ELEMENTS} list items and object fields (a field counts "
+                f"as {_KEY_WEIGHT}); send fewer at a time",
+            )
+
+
+_WEIGHTS = {b",": 1, b"[": 1, b"{": 1, b":": _KEY_WEIGHT}
+
+
+def _weight_of_signs(content: bytes) -> int:
+    """Return an upper bound on the weight of the elements: signs inside of strings count, too."""
+    return sum(weight * content.count(sign) for sign, weight in _WEIGHTS.items())
+
 
 _PREDICTION = TypeAdapter(Prediction)
 TOO_LONG = Kind("line-too-long", 413, "The line is too long")
@@ -187,7 +320,6 @@ def _ascii(content: BatchError | BatchEnd) -> bytes:
 
 
 def _id_of(content: Mapping[str, object]) -> str | int | None:
-    """Return the id that a line has, if it is one."""
     found = content.get("id")
     if isinstance(found, str):
         is_unicode = not SURROGATE.search(found)

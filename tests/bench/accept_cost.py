@@ -20,7 +20,7 @@ from recording import Table, add_json_option, keep
 from served_process import Served, served
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.bundle.warmup_texts import read_probes
+from longtail.models.bundle.trained_on import read_probes
 
 KINDS = {"without": {}, "with": {"accept": True}}
 

@@ -38,7 +38,7 @@ from longtail.models.ranking.threshold_algorithm import SUM, Sources, rank
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.blending import Blend, DialledBlend, MeanBlend
 from longtail.training.data.dataset import open_dataset
-from longtail.training.evaluation.tables import markdown_table
+from longtail.training.evaluation.record import markdown_table
 
 DIM = 384
 NUM_QUERIES = 64
@@ -124,14 +124,14 @@ def measured(
 
     def by(most: int) -> Callable[[], Ranking]:
         def ranked() -> Ranking:
-            with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", most):
+            with mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", most):
                 return rank(sources, DialledBlend.of(blend, 0.0), K, num_labels)
 
         return ranked
 
     def own(parts: Sources) -> Callable[[], Ranking]:
         def ranked() -> Ranking:
-            with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+            with mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0):
                 return rank([parts], SUM, K, num_labels)
 
         return ranked

@@ -35,8 +35,7 @@ from recording import add_json_option, keep
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.label_tree.corrected_top_k import CorrectedSource, Correction
-from longtail.models.label_tree.search import TreeSource
+from longtail.models.label_tree.corrected_top_k import CorrectedSource, Correction, TreeSource
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
@@ -196,7 +195,7 @@ def scoring_all(model: Model, queries: np.ndarray, vectors: np.ndarray, k: int) 
 
 
 def _certified(sources: Sources, model: Model, k: int) -> Ranking:
-    with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+    with mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0):
         return rank([sources], SUM, k, model.tree.num_labels)
 
 

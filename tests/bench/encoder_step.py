@@ -25,8 +25,8 @@ from longtail.models.encoders import dual_encoder
 from longtail.models.encoders.dual_encoder import DualEncoder, Role
 from longtail.models.encoders.pretrained import find_encoder, load_transformer
 from longtail.models.encoders.tokens import TokenBatch
-from longtail.training.neural.layers import begin_training
-from longtail.training.runtime.machine import Machine, find_machine
+from longtail.training.neural.model import begin_training
+from longtail.training.runtime.distributed import Machine, find_machine
 
 LABEL_TOKENS, SHORT_TOKENS = 24, 8
 FIRST_ID = 1000

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from longtail.models.errors import DataError
-from longtail.training.assessment.predictions import PREDICTIONS_NAME
+from longtail.training.assessment.compare import PREDICTIONS_NAME
 
 
 def prediction_files(folders: Sequence[Path]) -> dict[str, list[Path]]:

@@ -30,8 +30,7 @@ from recording import Table, add_json_option, keep
 
 from longtail.models.feedback import Entry, sha256_of
 from longtail.service.errors import FeedbackStoreError
-from longtail.service.feedback.entries import Receipt
-from longtail.service.feedback.store import FeedbackStore, now
+from longtail.service.feedback.store import FeedbackStore, Receipt, now
 from longtail.service.feedback.writer import FeedbackWriter
 
 _IN_FLIGHT = 8

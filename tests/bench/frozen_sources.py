@@ -2,8 +2,8 @@
 
     python tests/bench/frozen_sources.py REGISTRY CORPUS --vectors FOLDER [--tokens 128]
 
-REGISTRY holds a model of the corpus that was trained without an encoder; it is blended with
-nearest documents by vectors of the packaged encoder, in several forms. A blend is fitted on one
+REGISTRY holds a model of the corpus; its scorers without an encoder are blended with nearest
+documents by vectors of the packaged encoder, in several forms. A blend is fitted on one
 half of the dev documents and ranks the other. Every row ranks the same candidates: the best labels
 of every scorer, of the nearest documents, of the names, and of the search by both. The temperature
 of a form is the one of `TEMPERATURES` that ranks dev best by nDCG@5 alone. "difference" is that of
@@ -28,9 +28,10 @@ from sklearn.linear_model import LogisticRegression
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.families import VectorHead
 from longtail.models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import tokenize_texts
-from longtail.models.encoders.vector_head import VectorHead
+from longtail.models.kinds.registry import KINDS
 from longtail.models.names import ENSEMBLE
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
@@ -48,7 +49,7 @@ from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.overlap import with_splits_apart
 from longtail.training.evaluation.metrics import document_values_at, join_truth, ndcg_at
 from longtail.training.neural.document_vectors import inference_copy
-from longtail.training.runtime.machine import find_machine
+from longtail.training.runtime.distributed import find_machine
 
 NUM_NEIGHBOURS, TEMPERATURE, NUM_LISTED = 40, 1 / 12, 64
 TEMPERATURES = (1 / 6, TEMPERATURE, 1 / 20, 1 / 30)
@@ -194,7 +195,8 @@ class Trial:
         """
         bundle = Registry(registry).open(version)
         self.predictor = Predictor.of_bundle(bundle)
-        self.members = tuple(bundle.manifest.blends[ENSEMBLE].weights)
+        blended = bundle.manifest.blends[ENSEMBLE].weights
+        self.members = tuple(name for name in blended if not KINDS[name].needs_encoder)
         self.corpus = with_splits_apart(open_dataset(corpus))
         self.carried = csr_array(self.corpus.split("train").scan().labels)
         dev = self.corpus.split("dev")
@@ -288,7 +290,7 @@ class Trial:
 
     def _with_words(self, dev: np.ndarray, train: np.ndarray) -> dict[str, dict[str, Source]]:
         """Return the sum of the cosines of tf-idf and of vectors, of the best of some shares."""
-        tfidf = self.predictor._parts.sparse.tfidf  # a bench may look inside
+        tfidf = self.predictor.parts.sparse.tfidf
         words = tfidf.transform(iter(self.texts))
         documents = tfidf.transform(self.corpus.split("train").texts()).T.tocsc()
         near = [

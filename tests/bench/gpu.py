@@ -41,9 +41,8 @@ from recording import add_json_option, keep
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
 from longtail.models.extras import has_faiss
-from longtail.models.label_tree.arrays import depth_of, one_sided_biases
 from longtail.models.label_tree.corrected_top_k import IndexCorrection, corrected_sources
-from longtail.models.label_tree.tree import LabelTree
+from longtail.models.label_tree.tree import LabelTree, depth_of, one_sided_biases
 from longtail.models.names import IndexName
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.certified import SLACK

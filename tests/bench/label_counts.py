@@ -25,8 +25,7 @@ from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import best_label_count, best_threshold
 from longtail.training.data.dataset import Dataset
-from longtail.training.evaluation.record import deliver
-from longtail.training.evaluation.tables import markdown_table
+from longtail.training.evaluation.record import deliver, markdown_table
 from longtail.training.fitted.fitting import AnsweredDocuments
 from longtail.training.formats.options import RECOGNISED
 from tests.bench.band_probabilities import OF_ALL

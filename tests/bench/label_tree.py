@@ -33,7 +33,7 @@ from recording import add_json_option, keep
 from scipy.sparse import coo_array, csr_array
 from sklearn.decomposition import TruncatedSVD
 
-from longtail.models.label_tree.search import TreeSource
+from longtail.models.label_tree.corrected_top_k import TreeSource
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.label_tree.fit import FittedTree, fit_tree

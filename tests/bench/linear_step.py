@@ -22,8 +22,7 @@ from machine import begin
 from recording import Table, add_json_option, keep
 from scipy.sparse import csr_array
 
-from longtail.models.label_tree.arrays import depth_of, one_sided_biases
-from longtail.models.label_tree.tree import LabelTree
+from longtail.models.label_tree.tree import LabelTree, depth_of, one_sided_biases
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer
 from research.experiments.adversarial.methods import make_method
 

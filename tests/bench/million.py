@@ -44,7 +44,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from longtail.models.bundle.registry import Registry
-from longtail.service.web.api_keys import make_key
+from longtail.service.http.api_keys import make_key
 
 NUM_FEATURES = 300_000
 NUM_TEXTS = 1000  # asked, at the most

@@ -33,8 +33,7 @@ from longtail.models.fitted.promises import BandRule, Promise
 from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
-from longtail.training.evaluation.record import deliver
-from longtail.training.evaluation.tables import markdown_table
+from longtail.training.evaluation.record import deliver, markdown_table
 from longtail.training.fitted.fitting import AnsweredDocuments
 from longtail.training.fitted.promises import (
     BAND_STARTS,

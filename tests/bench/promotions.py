@@ -39,7 +39,7 @@ from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.service.client.client import Client
-from longtail.service.web.api_keys import make_key
+from longtail.service.http.api_keys import make_key
 
 SPARSE = "sparse.safetensors"
 KEY_VARIABLE = "BENCH_ADMIN_KEY"

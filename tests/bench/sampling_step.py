@@ -36,11 +36,10 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from longtail.training.configuration.learning import LearningConfig
-from longtail.training.evaluation.figures import new_figure, write_figure
-from longtail.training.learning.model_distributions import ClusterNegatives
+from longtail.training.evaluation.plots import new_figure, write_figure
+from longtail.training.learning.document_distributions import ClusterNegatives
 from longtail.training.learning.objectives import Objective, SamplerInputs, Scorer, make_objective
-from longtail.training.learning.pairs import label_counts, make_pairs, pairs_at
-from longtail.training.learning.sampling import Pairs
+from longtail.training.learning.sampling import Pairs, label_counts, make_pairs, pairs_at
 from research.experiments.bow_models import RowAdagrad
 
 NUM_DOCUMENTS, LABELS_EACH, NUM_HARD = 2000, 5, 20

@@ -24,7 +24,7 @@ from machine import begin
 from recording import add_json_option, keep
 
 from longtail.models.errors import DataError
-from longtail.training.assessment.predictions import read_predictions
+from longtail.training.assessment.compare import read_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,

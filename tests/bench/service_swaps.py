@@ -33,7 +33,7 @@ from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.service.web.api_keys import make_key
+from longtail.service.http.api_keys import make_key
 
 LINES_A_STREAM = 50
 TEXTS_A_REQUEST = 8

@@ -44,7 +44,7 @@ from service_swaps import make_versions
 from service_throughput import read_texts
 
 from longtail.models.bundle.registry import Registry
-from longtail.service.web.api_keys import make_key
+from longtail.service.http.api_keys import make_key
 
 SWAP_EVERY_S, KILL_EVERY_S, CLOCK_EVERY_S, FILL_EVERY_S = 20.0, 45.0, 75.0, 300.0
 KILL_GRACE_S = 2.0

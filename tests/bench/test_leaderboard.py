@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, save_npz
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.vocabulary.reading import read_vocabulary
-from longtail.training.assessment.predictions import read_predictions, write_predictions
+from longtail.training.assessment.compare import read_predictions, write_predictions
 from longtail.training.data.dataset import open_dataset
 from longtail.training.evaluation.by_frequency import evaluate
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from longtail.models.ranking.top_k import Ranking
-from longtail.training.assessment.predictions import write_predictions
+from longtail.training.assessment.compare import write_predictions
 from longtail.training.data.dataset import open_dataset
 
 

@@ -22,13 +22,13 @@ from machine import begin
 from recording import Table, add_json_option, keep
 
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
+from longtail.models.encoders.families import VectorHead
 from longtail.models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import tokenize_texts
-from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.memory.vectors import ByteVectors, Clusters
 from longtail.training.memory.vectors import EXACT_UP_TO, clustered
 from longtail.training.neural.document_vectors import inference_copy
-from longtail.training.runtime.machine import find_machine
+from longtail.training.runtime.distributed import find_machine
 
 _NUM_NEIGHBOURS, _PART = 40, 2**16
 _WORDS = "the duties on imports of olive oil from a member state and their payment "

@@ -30,7 +30,7 @@ from recording import Table, add_json_option, keep
 from served_process import served
 from worst_cases import Case, cases_of
 
-from longtail.service.web.api_keys import make_key
+from longtail.service.http.api_keys import make_key
 
 
 def probe(port: int, pipe: Connection) -> None:

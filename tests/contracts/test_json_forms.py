@@ -25,10 +25,9 @@ PARSERS = {"loads", "load", "parse_json", "parse_own_json", "read_json", "valida
            "model_validate_json", "TypeAdapter", "SchemaValidator"}  # fmt: skip
 WITH_PARSERS = {
     "models/files/typed_json.py": "the one place",
-    "models/files/json_text.py": "the parsers",
     "models/files/arrays.py": "the header of a safetensors file, of a bounded length",
     "models/bundle/manifest.py": "the digest, of a bounded number of elements",
-    "models/files/durable.py": "journals, line by line, and our own folders",
+    "models/files/durable.py": "the parsers; journals, line by line, and our own folders",
     "models/files/rows.py": "a row of a file of people, line by line",
     "models/labels/cells.py": "a cell of a table of people",
     "models/labels/files.py": "a cell of a table of people",
@@ -38,7 +37,7 @@ WITH_PARSERS = {
     "models/review/cross_encoder.py": "a folder of the operator's own",
     "models/parts/audit.py": "files of a bundle that was loaded",
     "models/sharing/card.py": "an evaluation of this machine",
-    "service/engine/label_sets.py": "files of a bounded size; the first wrong element is refused",
+    "service/engine/queries.py": "files of a bounded size; the first wrong element is refused",
     "training/calibration/ensemble.py": "",
 }
 """Modules below `models`, and others that read what is shared, which parse JSON by themselves."""
@@ -69,7 +68,7 @@ FORMS = forms()
 
 
 def test_all_other_json_of_models_is_read_by_modules_that_are_listed():
-    paths = [*(ROOT / "models").rglob("*.py"), ROOT / "service/engine/label_sets.py"]
+    paths = [*(ROOT / "models").rglob("*.py"), ROOT / "service/engine/queries.py"]
     found = {
         str(path.relative_to(ROOT))
         for path in paths

@@ -11,9 +11,9 @@ import typer
 
 import longtail
 from longtail.ext.promotion.rules import PromotionRules
-from longtail.service.middleware.security import ADMIN_OFF, NO_KEY
+from longtail.service.http.problem_handlers import HTTP_KINDS
+from longtail.service.http.security import ADMIN_OFF, NO_KEY
 from longtail.service.settings import describe_settings
-from longtail.service.web.problem_handlers import HTTP_KINDS
 from longtail.service.wire.problems import INTERNAL, INVALID, KINDS
 
 ROOT = Path(__file__).parents[2]

@@ -12,14 +12,14 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from longtail.models.results import Familiarity, Prediction, ScoredLabel
+from longtail.service.engine.batching import Seconds
 from longtail.service.engine.engine import EngineAnswer
-from longtail.service.engine.jobs import Seconds
 from longtail.service.engine.queries import Query
+from longtail.service.http.drift_metrics import DriftMetrics
 from longtail.service.server import _GRACE_S
 from longtail.service.settings import PREFIX, Settings
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.serving import Canary, ServedModel, Serving
-from longtail.service.web.drift_metrics import DriftMetrics
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

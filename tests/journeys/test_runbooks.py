@@ -18,7 +18,7 @@ import pytest
 
 from longtail.models.bundle.registry import Registry
 from longtail.service.feedback.store import FILE_NAME, FeedbackStore
-from longtail.service.web.api_keys import make_key
+from longtail.service.http.api_keys import make_key
 
 ROOT = Path(__file__).parents[2]
 GUIDES = (ROOT / "service" / "OPERATIONS.md", ROOT / "docker" / "README.md")

@@ -25,8 +25,7 @@ from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.bundle.manifest import EncoderInfo, Manifest, RarityBlend, digest_of
 from longtail.models.encoders.dual_encoder import DualEncoder
 from longtail.models.kinds.storage import write_parts
-from longtail.models.label_tree.arrays import one_sided_biases
-from longtail.models.label_tree.tree import LabelTree
+from longtail.models.label_tree.tree import LabelTree, one_sided_biases
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts

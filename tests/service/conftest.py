@@ -23,9 +23,9 @@ from fastapi.testclient import TestClient
 from longtail.models.bundle.bundle import Bundle, write_bundle
 from longtail.models.bundle.manifest import EncoderInfo, Manifest
 from longtail.models.bundle.registry import Registry
-from longtail.models.bundle.warmup_texts import PROBES_NAME, probes_to_jsonl
+from longtail.models.bundle.trained_on import PROBES_NAME, probes_to_jsonl
 from longtail.models.errors import RequestError
-from longtail.models.explain.label_facts import LabelDetails
+from longtail.models.explain import LabelDetails
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.labels.selection import LabelSelector
@@ -46,9 +46,9 @@ from longtail.models.results import (
     with_explanations,
 )
 from longtail.service.app import create_app
+from longtail.service.http.api_keys import make_key
 from longtail.service.server import uvicorn_options
 from longtail.service.settings import Settings
-from longtail.service.web.api_keys import make_key
 
 NUM_LABELS = 8
 EXPLANATION = LabelExplanation(

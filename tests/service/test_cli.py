@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from longtail.models.errors import BundleCorruptError
 from longtail.service.cli import add_commands
 from longtail.service.commands.serve import serve_command
+from longtail.service.http.api_keys import KeyRing
 from longtail.service.settings import Settings
-from longtail.service.web.api_keys import KeyRing
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from longtail.service.web.api_keys import make_key
+from longtail.service.http.api_keys import make_key
 
 HERE = Path(__file__).parent
 KEY, ENTRY = make_key("operator")

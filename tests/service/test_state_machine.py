@@ -32,8 +32,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from longtail.models.bundle.registry import Registry
 from longtail.service.app import create_app
+from longtail.service.http.api_keys import make_key
 from longtail.service.settings import Settings
-from longtail.service.web.api_keys import make_key
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from longtail.models.encoders.dual_encoder import DualEncoder
 from longtail.models.encoders.pretrained import load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.training.data.dataset import open_dataset
-from longtail.training.neural.label_subsets import LabelSubsets
+from longtail.training.neural.batching import LabelSubsets
 from longtail.training.neural.model import DeplModel, TrainingTexts
 
 

@@ -19,7 +19,7 @@ from longtail.models.errors import BundleCorruptError, ConfigError
 from longtail.models.fitted.promises import PROMISES
 from longtail.models.fitted.review import REVIEW
 from longtail.models.kinds.storage import read_parts
-from longtail.models.review.fitted import REVIEW_NAME
+from longtail.models.review.reviewer import REVIEW_NAME
 from longtail.service.app import create_app
 from longtail.service.settings import Settings
 from tests.bench.reviewers import standing_in

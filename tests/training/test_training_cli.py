@@ -15,7 +15,7 @@ import longtail
 from longtail.models.bundle.registry import Registry
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.training.assessment.predictions import read_predictions
+from longtail.training.assessment.compare import read_predictions
 from longtail.training.data.dataset import open_dataset
 
 

@@ -25,15 +25,16 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.tables import frame_of, html_table
-from longtail.training.assessment.baselines import (
+from longtail.training.assessment.per_label import GroupCollector
+from longtail.training.assessment.summary import (
     NoNameError,
+    Summary,
     label_name_ranking,
     nearest_neighbour_ranking,
+    summarise,
 )
-from longtail.training.assessment.summary import Summary, summarise
 from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
-from longtail.training.assessment.within_bands import GroupCollector
 from longtail.training.calibration.reliability import (
     ReliabilityReport,
     draw_reliability,
@@ -50,17 +51,16 @@ from longtail.training.evaluation.by_frequency import (
     evaluate,
     label_subsets,
 )
-from longtail.training.evaluation.figures import can_draw, write_figure
-from longtail.training.evaluation.hierarchical import (
+from longtail.training.evaluation.metrics import (
     Hierarchical,
     hierarchical_table,
     measure_hierarchical,
 )
-from longtail.training.evaluation.plots import draw_by_frequency
-from longtail.training.evaluation.tables import Table
+from longtail.training.evaluation.plots import can_draw, draw_by_frequency, write_figure
+from longtail.training.evaluation.record import Table
 from longtail.training.fitted.fitting import AnswerCollector, AnsweredDocuments, MeasuredPart
 from longtail.training.fitted.registry import FITTINGS
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -138,11 +138,9 @@ class Assessment:
         return frame_of(columns)
 
     def __repr__(self) -> str:
-        """Return the table of all scorers."""
         return f"{self.measured_on}\n{self.evaluation.overall_table()}"
 
     def _repr_html_(self) -> str:
-        """Return the table of all scorers as a notebook shows it."""
         return html_table(*self.evaluation.overall_cells(), self.measured_on)
 
     @property

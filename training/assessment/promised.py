@@ -26,7 +26,7 @@ from longtail.training.assessment.assess import documents_of, split_batches
 from longtail.training.assessment.truth import truth_of
 from longtail.training.assessment.untrained import find_trained_on
 from longtail.training.data.dataset import Dataset
-from longtail.training.evaluation.tables import markdown_table
+from longtail.training.evaluation.record import markdown_table
 from longtail.training.fitted.fitting import AnswerCollector, AnsweredDocuments
 from longtail.training.fitted.promises import BAND_STARTS, WHOLE, bands_by_name, fit_promise
 

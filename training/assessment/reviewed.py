@@ -16,8 +16,15 @@ from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
-from longtail.models.review.fitted import MODEL, REVIEWER, FittedReview
-from longtail.models.review.reviewer import Reviewer, ReviewError, attempted_scores, candidate_text
+from longtail.models.review.reviewer import (
+    MODEL,
+    REVIEWER,
+    FittedReview,
+    Reviewer,
+    ReviewError,
+    attempted_scores,
+    candidate_text,
+)
 from longtail.training.assessment.truth import truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
 from longtail.training.calibration.reviews import ReviewGain, fit_review, held_out_gain
@@ -26,7 +33,7 @@ from longtail.training.data.dataset import Dataset
 from longtail.training.data.splits import Split
 from longtail.training.evaluation.by_frequency import Evaluation, evaluate
 from longtail.training.evaluation.metrics import join_truth
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.run_log import progress_bar
 
 LEAST_DOCUMENTS = 50
 _MOST_FAILED = 0.1

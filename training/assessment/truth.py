@@ -93,7 +93,6 @@ def truth_of(
 def _in_columns(
     truth: Float32[csr_array, "document listed"], rows: Int64[np.ndarray, listed], width: int
 ) -> Float32[csr_array, "document column"]:
-    """Return a label matrix with its columns moved; `NO_LABEL`: left out."""
     if np.array_equal(rows, np.arange(width)):
         return truth
     pairs = truth.tocoo()

@@ -25,7 +25,7 @@ from longtail.models.bundle.trained_on import (
     TrainedOn,
     read_trained_on,
 )
-from longtail.models.edit.effect import MeasuredOn
+from longtail.models.edit.rewriting import MeasuredOn
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.data.dataset import Dataset, open_dataset

@@ -17,8 +17,8 @@ from longtail.models.scorers.reliability import CONFIDENT
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import ThresholdF1, measure_threshold
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
-from longtail.training.evaluation.figures import new_figure
-from longtail.training.evaluation.tables import NOT_MEASURED, Cells, Table
+from longtail.training.evaluation.plots import new_figure
+from longtail.training.evaluation.record import NOT_MEASURED, Cells, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

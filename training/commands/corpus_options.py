@@ -1,4 +1,4 @@
-"""The options that say how a corpus is read, declared once.
+"""The options that say how a corpus is read, declared once; logs and bars of offline commands.
 
 `inspect` and `train` have an option for each. A version remembers those of its training; commands
 that measure it or learn read other documents in the same way, but for what `--read` says.
@@ -7,6 +7,7 @@ that measure it or learn read other documents in the same way, but for what `--r
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -17,6 +18,7 @@ import typer
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.training.formats.options import CorpusOptions
+from longtail.training.runtime.run_log import show_progress
 
 _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "text_columns": (
@@ -160,7 +162,6 @@ def _with_signature(
 
 
 def _read_options(typed: Sequence[str]) -> CorpusOptions:
-    """Return what was typed with `--read`."""
     given: dict[str, Any] = {}
     for each in typed:
         option, equals, value = each.partition("=")
@@ -176,7 +177,6 @@ def _read_options(typed: Sequence[str]) -> CorpusOptions:
 
 
 def _corpus_options(given: Mapping[str, Any]) -> CorpusOptions:
-    """Return what was typed as options of a corpus."""
     values = dict(given)
     if (columns := values.get("text_columns")) is not None:
         values["text_columns"] = tuple(name.strip() for name in columns.split(","))
@@ -185,3 +185,11 @@ def _corpus_options(given: Mapping[str, Any]) -> CorpusOptions:
     if values.get("label_delimiter") == "\\t":  # as shells pass it
         values["label_delimiter"] = "\t"
     return CorpusOptions(**values)
+
+
+def configure_logging() -> None:
+    """Show warnings and progress bars; `longtail --verbose` lets our own packages log more."""
+    show_progress()
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )

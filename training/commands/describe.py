@@ -1,22 +1,28 @@
-"""`longtail describe`: what a model knows of a label."""
+"""`longtail describe` and `longtail inspect`: facts about a label, and about a corpus."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from longtail.models.errors import ConfigError
+from longtail.training.commands.corpus_options import configure_logging, with_corpus_options
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,
+    ConfidentialOption,
+    DataArgument,
+    JsonOption,
     OverwriteOption,
     RegistryOption,
     VersionOption,
 )
 
-if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+if TYPE_CHECKING:
     from longtail.training.reports.labels import LabelReport
 
 
@@ -56,7 +62,6 @@ def describe(
 
 
 def _check_choice(label: str | None, all_labels: bool, output: Path | None) -> None:
-    """Refuse options of `describe` that don't go together."""
     expected = "expected either a LABEL, or --all with --output FILE"
     if (label is None) != all_labels:
         got = f"both {label!r} and --all" if all_labels else "neither a label nor --all"
@@ -85,3 +90,40 @@ def _print_report(report: LabelReport, is_confidential: bool) -> None:
         print(f"{'keywords:':<20}none, {reason}")
     for token, weight in report.keywords:
         print(f"  {'*' if token in (report.keywords_read or ()) else ' '} {weight:8.3f}  {token}")
+
+
+@with_corpus_options
+def inspect_corpus(
+    data: DataArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for inspection.md, inspection.json and tail.png, if wanted."),
+    ] = None,
+    confidential: ConfidentialOption = False,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    corpus: CorpusOptions = RECOGNISED,
+) -> None:
+    """Show what is understood of a corpus: counts, the tail, examples, oddities, training time."""
+    configure_logging()
+    from longtail.models.files.failures import doing
+    from longtail.models.files.outputs import check_output_folder
+    from longtail.training.data.dataset import open_dataset
+    from longtail.training.data.files import find_files
+    from longtail.training.evaluation.record import check_record_file, deliver
+    from longtail.training.reports.inspection import inspect_dataset
+    from longtail.training.reports.inspection_text import RESULT_NAMES, text_of, write_inspection
+
+    inputs = find_files(data, corpus).paths
+    if output is not None:
+        check_output_folder(output, RESULT_NAMES, inputs=inputs, overwrite=overwrite)
+    check_record_file(json_file, inputs=inputs, overwrite=overwrite)
+    dataset = open_dataset(data, replace(corpus, skip_bad=True))
+    found = inspect_dataset(dataset, is_confidential=confidential)
+    paths: list[Path] = []
+    if output is not None:
+        with doing("writing the inspection", output):
+            paths = write_inspection(found, output)
+    print(
+        deliver(json_file, {"data": dataset.fingerprint, **found.to_json()}, text_of(found), paths)
+    )

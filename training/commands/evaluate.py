@@ -1,4 +1,4 @@
-"""`longtail evaluate`: every scorer of a model, measured on a split."""
+"""`longtail evaluate`, `longtail compare` and `longtail report`: the quality of a model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.models.errors import ConfigError
-from longtail.training.commands.corpus_options import with_read_option
-from longtail.training.commands.logs import configure_logging
+from longtail.training.commands.corpus_options import configure_logging, with_read_option
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,
@@ -22,7 +21,7 @@ from longtail.training.options import (
     VersionOption,
 )
 
-if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+if TYPE_CHECKING:
     from longtail.models.bundle.bundle import Bundle
     from longtail.training.assessment.assess import Assessment
     from longtail.training.data.dataset import Dataset
@@ -82,7 +81,7 @@ def evaluate(
     from longtail.models.files.outputs import check_output_file, check_output_folder
     from longtail.models.options import RankingOptions
     from longtail.training.assessment.assess import MAX_K, assess_bundle, result_names
-    from longtail.training.assessment.predictions import PREDICTIONS_NAME
+    from longtail.training.assessment.compare import PREDICTIONS_NAME
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver
 
@@ -120,7 +119,7 @@ def evaluate(
 def _write_predictions(
     folder: Path, found: Assessment, bundle: Bundle, dataset: Dataset, split: str, k: int
 ) -> list[Path]:
-    from longtail.training.assessment.predictions import (
+    from longtail.training.assessment.compare import (
         RankedDocuments,
         spread,
         write_all_predictions,
@@ -158,7 +157,6 @@ def _write_per_label(path: Path, found: Assessment, bundle: Bundle) -> None:
 
 
 def _check_k(k: int | None, predictions: bool) -> None:
-    """Refuse a k that nothing would heed."""
     if k is not None and not predictions:
         raise ConfigError(f"evaluate: got -k {k} without --predictions; expected both or neither")
 
@@ -167,3 +165,80 @@ def _check_at_most(k: int | None, num_labels: int) -> None:
     """Refuse more labels a document than the model has, as `longtail predict` does."""
     if k is not None and k > num_labels:
         raise ConfigError(f"-k: got {k}, expected 1 to {num_labels}, the number of labels")
+
+
+@with_read_option
+def compare(
+    first: Annotated[Path, typer.Argument(help="A ranking from 'evaluate --predictions'.")],
+    second: Annotated[Path, typer.Argument(help="Another ranking of the same documents.")],
+    data: DataArgument,
+    split: SplitOption = "test",
+    k: Annotated[int, typer.Option("-k", min=1, help="First k labels of a document count.")] = 5,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    corpus: CorpusOptions = RECOGNISED,
+) -> None:
+    """Tell which of two rankings is better, and whether that is more than chance."""
+    configure_logging()
+    from longtail.models.files.outputs import check_readable_file
+    from longtail.training.assessment.compare import compare_predictions, read_ranked_documents
+    from longtail.training.assessment.untrained import division_named, open_read_as
+    from longtail.training.evaluation.record import check_record_file, deliver
+
+    for each in (first, second):
+        check_readable_file(each, "compare")
+    before = read_ranked_documents(first) or read_ranked_documents(second)
+    options, division = (before.options, before.division) if before else ({}, None)
+    dataset = open_read_as(data, corpus, options, division_named(division))
+    check_record_file(json_file, inputs=[*dataset.paths, first, second], overwrite=overwrite)
+    found = compare_predictions(first, second, dataset, split, k)
+    figures = {"data": dataset.fingerprint, "split": split, **found.to_json()}
+    print(deliver(json_file, figures, found.to_markdown()))
+
+
+@with_read_option
+def report(
+    data: DataArgument,
+    registry: RegistryOption = DEFAULT_REGISTRY,
+    version: VersionOption = "current",
+    split: SplitOption = "dev",
+    work: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run that made the model: its losses, time and memory."),
+    ] = None,
+    output: Annotated[Path, typer.Option(help="The HTML file.")] = Path("runs/report.html"),
+    baselines: BaselinesOption = True,
+    json_file: JsonOption = None,
+    overwrite: OverwriteOption = False,
+    corpus: CorpusOptions = RECOGNISED,
+) -> None:
+    """Write one page about a model: how good it is, figures, losses, configuration."""
+    configure_logging()
+    from longtail.models.bundle.registry import Registry
+    from longtail.models.files.durable import write_lines_durably
+    from longtail.models.files.failures import doing
+    from longtail.models.files.outputs import check_output_file
+    from longtail.training.assessment.assess import assess_bundle
+    from longtail.training.assessment.untrained import open_as_trained
+    from longtail.training.evaluation.record import check_record_file, deliver
+    from longtail.training.reports.report import read_run_log, report_page
+    from longtail.training.runtime.kept import RUN_NAME
+
+    store = Registry(registry)
+    number = store.resolve(version)
+    bundle = store.open(number)
+    dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
+    inputs = [*dataset.paths, *([] if work is None else [work / RUN_NAME])]
+    check_output_file(output, inputs=inputs, registry=registry, overwrite=overwrite)
+    check_record_file(json_file, inputs=inputs, registry=registry, overwrite=overwrite)
+    log = None if work is None else read_run_log(work, bundle.manifest)
+    has_threshold = bundle.manifest.default_scorer in bundle.manifest.thresholds
+    found = assess_bundle(bundle, dataset, split, baselines=baselines, answers=has_threshold)
+    page = report_page(bundle, number, split, found, log)
+    with doing("writing the report", output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        write_lines_durably(output, [page], is_private=True)
+    figures = found.figures_of(bundle, dataset, split)
+    if log is not None:
+        figures["run"] = log.to_json()
+    print(deliver(json_file, figures, found.summary(bundle.manifest).text, [output]))

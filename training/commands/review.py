@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from longtail.training.commands.corpus_options import with_read_option
-from longtail.training.commands.logs import configure_logging
+from longtail.training.commands.corpus_options import configure_logging, with_read_option
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,
@@ -83,8 +82,8 @@ def review(
         _check_training(reviewer, Path(address), registry)
     from longtail.models.bundle.registry import Registry
     from longtail.models.edit.rewriting import publish_texts
-    from longtail.models.review.fitted import REVIEW_NAME, review_to_json
     from longtail.models.review.registry import open_reviewer
+    from longtail.models.review.reviewer import REVIEW_NAME, review_to_json
     from longtail.training.assessment.reviewed import find_review
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver

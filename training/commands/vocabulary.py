@@ -4,18 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.training.commands.logs import configure_logging
-from longtail.training.commands.vocabulary_gaps import gaps
-from longtail.training.options import OverwriteOption
+from longtail.training.commands.corpus_options import configure_logging, with_corpus_options
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.options import DataArgument, JsonOption, OverwriteOption
 
-if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
+if TYPE_CHECKING:
     from longtail.models.vocabulary.concept import ConceptVocabulary
     from longtail.models.vocabulary.inspection import VocabularyInspection
+
+
+@with_corpus_options
+def gaps(
+    data: DataArgument,
+    top: Annotated[int, typer.Option(min=1, help="Terms, at most.")] = 50,
+    min_documents: Annotated[
+        int, typer.Option(min=1, help="Documents that have a term among their keyphrases.")
+    ] = 5,
+    json_file: JsonOption = None,
+    corpus: CorpusOptions = RECOGNISED,
+) -> None:
+    """Rank keyphrases of many documents that no label's name covers, with the nearest labels."""
+    configure_logging()
+    from longtail.training.data.dataset import open_dataset
+    from longtail.training.data.languages import LanguageCount
+    from longtail.training.evaluation.record import check_record_file, deliver
+    from longtail.training.lexical.gaps import GapFinder
+
+    dataset = open_dataset(data, corpus)
+    check_record_file(json_file, inputs=dataset.paths, overwrite=False)
+    splits = [dataset.split(name) for name in dataset.split_names]
+    languages = LanguageCount.of(text for split in splits for text in split.texts()).languages
+    finder = GapFinder(dataset.labels, languages)
+    found = finder.find(lambda: ((x.id, x.text) for y in splits for x in y), min_documents)[:top]
+    names = {label.id: label.name for label in dataset.labels}
+    lines = ["documents  term  (examples; nearest labels)"] + [
+        f"{gap.num_documents:>9,}  {gap.phrase}  ({', '.join(gap.examples)}; "
+        f"{', '.join(f'{names[x]} <{x}>' for x in gap.nearest) or 'none'})"
+        for gap in found
+    ]
+    figures = {"data": dataset.fingerprint, "gaps": [asdict(gap) for gap in found]}
+    print(deliver(json_file, figures, "\n".join(lines)))
+
 
 vocabulary_app = typer.Typer(
     no_args_is_help=True,
@@ -79,7 +114,6 @@ def show(
 
 
 def _check_form(output: Path | None, language: str | None, keep_deprecated: bool) -> None:
-    """Refuse a form that is not written, or options that don't concern it."""
     from longtail.models.errors import ConfigError
 
     if output is None:
@@ -107,7 +141,7 @@ def _lines(
     """Return the lines of a vocabulary in a form, by the end of the file's name; none without."""
     from longtail.models.labels.concepts import labels_of, without_deprecated
     from longtail.models.labels.writing import csv_lines, jsonl_lines, tsv_lines
-    from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
+    from longtail.models.vocabulary.concept import ntriples_lines, turtle_lines
 
     if output is None:
         return ()

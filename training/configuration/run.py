@@ -16,17 +16,17 @@ from pydantic import (
     model_validator,
 )
 
-from longtail.models.bundle.warmup_texts import MAX_PROBES
+from longtail.models.bundle.trained_on import MAX_PROBES
 from longtail.models.errors import ConfigError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.models.kinds.registry import keeping_documents, scorer_names, without_encoder
 from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, LINEAR, Pooling
 from longtail.models.scorers.word_forms import languages_of
 from longtail.training.configuration.learning import Section
-from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.sections import (
     ClassifierConfig,
     DescriptionConfig,
+    LinearConfig,
     RetrievalConfig,
     SparseConfig,
 )

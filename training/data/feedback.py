@@ -9,9 +9,8 @@ from pathlib import Path
 
 from longtail.models.errors import DataError
 from longtail.models.feedback import Entry
-from longtail.models.files.bad_lines import BadLine, ProblemList, counted_lines, list_problems
-from longtail.models.files.fields import string_of
-from longtail.models.files.rows import json_rows
+from longtail.models.files.rows import json_rows, string_of
+from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 
 _MAX_PROBLEMS = 10
 

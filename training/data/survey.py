@@ -25,7 +25,7 @@ class Survey:
     Attributes:
         sample: Texts at equal distances, none of them blank.
         warmup_texts: What the bundle carries as warm-up texts, the shortest first (see
-            `longtail.models.bundle.warmup_texts`).
+            `longtail.models.bundle.trained_on`).
         unspaced_share: Share of the letters, HTML left out, that are of scripts without spaces
             between words.
         markup_share: Share of the texts that have HTML.

@@ -29,10 +29,9 @@ from longtail.training.estimators.corpus import (
     write_documents,
     write_labels,
 )
-from longtail.training.estimators.invalid_input import InvalidInputError
-from longtail.training.estimators.kept_bundle import OwnFolder, copied, files_of, restored
-from longtail.training.estimators.settings import settings_of
+from longtail.training.estimators.model import OwnFolder, copied, files_of, restored, settings_of
 from longtail.training.estimators.targets import (
+    InvalidInputError,
     Targets,
     is_lists,
     kept_labels,
@@ -40,7 +39,7 @@ from longtail.training.estimators.targets import (
     truth_for,
 )
 from longtail.training.pipeline.train import Run, train
-from longtail.training.runtime.progress import progress_shown
+from longtail.training.runtime.run_log import progress_shown
 
 _FALLBACK_THRESHOLD = 0.5
 _MORE_LABELS = 4
@@ -274,7 +273,6 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def __sklearn_tags__(self) -> Any:
-        """Say that it takes texts, and labels as a matrix, sparse too, with several a text."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.one_d_array = True
@@ -338,12 +336,10 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return targets
 
     def _write(self, folder: Path, texts: Sequence[str], targets: Targets) -> None:
-        """Write the documents and all classes as a corpus."""
         write_labels(folder / "labels.jsonl", targets.ids, by_id(self.label_texts))
         write_documents(folder / "train.jsonl", texts, targets.label_ids())
 
     def _loaded(self) -> LoadedModel:
-        """Return the model, which is loaded when it is first asked for."""
         check_is_fitted(self, "bundle_")
         if self._model is None:
             # The precision of `longtail predict`, so that answers are equal to the bit.
@@ -375,7 +371,6 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _checked(texts: Any) -> Sequence[str]:
-    """Return texts as a list or tuple."""
     try:
         return texts_of(texts)
     except RequestError as error:

@@ -79,7 +79,6 @@ def documents_of(data: Any, options: CorpusOptions = RECOGNISED) -> Documents:
 
 
 def _documents_of_frame(frame: Any, options: CorpusOptions) -> Documents:
-    """Return the documents of a data frame."""
     names = [str(name) for name in frame.columns]
     if unused := set(options.to_json()) - OF_FRAMES:
         raise DataError(
@@ -227,7 +226,6 @@ def by_id(label_texts: LabelTexts | None) -> dict[str, str | Mapping[str, Any]]:
 
 
 def _labels_of(row: Any, document: int, read: Callable[[str], Any]) -> list[str]:
-    """Return the labels of a cell."""
     try:
         cell = read(row) if isinstance(row, str) else row
     except DataError as error:

@@ -1,20 +1,33 @@
-"""What a loaded model achieves on documents."""
+"""The model of a fitted estimator: its settings, its bundle, and its quality on documents.
+
+A pickled or copied estimator carries the files of its bundle, safetensors and JSON, which are
+verified when they are opened again.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from longtail.models.bundle.bundle import Bundle
+from sklearn.utils import check_random_state
+
+from longtail.models.bundle.bundle import Bundle, open_bundle
+from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
 from longtail.models.bundle.trained_on import read_trained_on
 from longtail.models.errors import DataError
+from longtail.models.files.durable import sync_tree
 from longtail.models.interface.given_texts import is_frame
 from longtail.models.interface.model import LoadedModel
+from longtail.models.names import NAMES
 from longtail.training.assessment.assess import Assessment, assess
 from longtail.training.assessment.untrained import (
     division_as_trained,
@@ -22,8 +35,10 @@ from longtail.training.assessment.untrained import (
     open_as_trained,
     with_options_of,
 )
+from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.estimators.corpus import OF_FRAMES, Documents, documents_of, write_corpus
+from longtail.training.estimators.targets import InvalidInputError
 from longtail.training.formats.columns import TEXT_NAMES
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
@@ -100,3 +115,94 @@ def written(documents: Documents, bundle: Bundle, name: str) -> Iterator[Dataset
             Path(folder), known=bundle.catalogue, division=division, called=documents.name
         )
         yield dataset.written_from(documents.text_columns, documents.options)
+
+
+_FOLDER_NAME = "bundle"
+
+
+class OwnFolder:
+    """A temporary folder that is removed when nothing refers to this object any more."""
+
+    def __init__(self) -> None:
+        """Make the folder."""
+        self.path = Path(tempfile.mkdtemp(prefix="longtail-"))
+        self._removal = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove the folder now."""
+        self._removal()
+
+
+def files_of(bundle: Bundle) -> dict[str, bytes]:
+    """Return all files of a bundle, by their paths in it."""
+    names = [MANIFEST_NAME, *bundle.manifest.files]
+    return {name: (bundle.folder / name).read_bytes() for name in names}
+
+
+def restored(files: Mapping[str, bytes], folder: Path) -> Bundle:
+    """Write the files of a bundle into a folder that has none, verify and open it.
+
+    Raises:
+        BundleCorruptError: They are not as they were written.
+    """
+    root = folder / _FOLDER_NAME
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return open_bundle(root)
+
+
+def copied(bundle: Bundle, folder: Path) -> Manifest:
+    """Copy a bundle to a new folder, durably, and return its manifest."""
+    shutil.copytree(bundle.folder, folder)
+    sync_tree(folder)
+    return bundle.manifest
+
+
+_MOST_SEED = 2**31 - 1
+
+
+def settings_of(
+    config: str | Path | Mapping[str, Any] | None,
+    encoder: str | None,
+    random_state: Any,
+    *,
+    has_label_texts: bool,
+) -> TrainingConfig:
+    """Return what a run of an estimator trains.
+
+    Args:
+        config: A YAML file, or top-level keys of the configuration; None: the defaults.
+        encoder: Its name, as the configuration has it; None: nothing that needs one is trained.
+        random_state: As scikit-learn has it; None: the seed of the configuration.
+        has_label_texts: Whether labels are called by words, so that names can be looked for.
+
+    Raises:
+        ConfigError: The configuration is not as it has to be.
+        InvalidInputError: It names scorers that need an encoder, and there is to be none.
+    """
+    is_mapping = isinstance(config, Mapping)
+    overrides: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {}
+    path = None if config is None or is_mapping else Path(str(config))
+    if random_state is not None:
+        overrides["seed"] = _seed_of(random_state)
+    if encoder is not None:
+        return read_config(path, overrides | {"encoder": encoder})
+    settings = read_config(path, overrides)
+    if settings.has_default_scorers:
+        found = [name for name in settings.encoder_free_scorers if name in settings.scorers]
+        scorers = [name for name in found if name != NAMES or has_label_texts]
+        settings = read_config(path, overrides | {"scorers": scorers})
+    if settings.is_dense:
+        raise InvalidInputError(
+            f"encoder is None, and the configuration has {', '.join(settings.scorers)}; name an "
+            "encoder, such as encoder='packaged', or leave out the scorers that need one"
+        )
+    return settings
+
+
+def _seed_of(random_state: Any) -> int:
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(_MOST_SEED))

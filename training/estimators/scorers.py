@@ -16,15 +16,12 @@ from jaxtyping import Int64
 from scipy.sparse import csr_array, issparse
 
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.estimators.invalid_input import InvalidInputError
-from longtail.training.estimators.targets import truth_for, truth_of_matrix
+from longtail.training.estimators.targets import InvalidInputError, truth_for, truth_of_matrix
 from longtail.training.evaluation.metrics import (
+    METRICS,
     RankedEvaluation,
     inverse_propensities,
     join_truth,
-    ndcg_at,
-    precision_at,
-    propensity_scored_precision_at,
 )
 
 Measure = Literal["P", "nDCG", "PSP"]
@@ -67,14 +64,12 @@ class RankingScorer:
         return found if len(found) > 1 else next(iter(found.values()))
 
     def _value(self, measure: Measure, joined: RankedEvaluation, estimator: Any) -> float:
-        if measure == "P":
-            return precision_at(joined, self.k)
-        if measure == "nDCG":
-            return ndcg_at(joined, self.k)
-        counts, num_documents = self.training or _counts_of(estimator)
-        counts = np.pad(counts, (0, joined.num_labels - len(counts)))  # labels that are no classes
-        weights = inverse_propensities(counts, num_documents)
-        return propensity_scored_precision_at(joined, self.k, weights)
+        weights = np.ones(joined.num_labels)
+        if measure == "PSP":
+            counts, num_documents = self.training or _counts_of(estimator)
+            missing = joined.num_labels - len(counts)  # labels that are no classes
+            weights = inverse_propensities(np.pad(counts, (0, missing)), num_documents)
+        return METRICS[measure](joined, self.k, weights)
 
 
 def precision_at_k(k: int = 5) -> RankingScorer:
@@ -159,7 +154,6 @@ def ranked_classes(scores: Any, k: int) -> Int64[np.ndarray, "document k"]:
 
 
 def _rows(scores: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield columns, rising, and scores of each row."""
     if not issparse(scores):
         columns = np.arange(scores.shape[1])
         yield from ((columns, row) for row in np.asarray(scores))
@@ -171,7 +165,6 @@ def _rows(scores: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _scores(estimator: Any, texts: Any) -> Any:
-    """Return what labels are ranked by."""
     for name in ("decision_function", "predict_proba"):
         if hasattr(estimator, name):
             return getattr(estimator, name)(texts)
@@ -181,7 +174,6 @@ def _scores(estimator: Any, texts: Any) -> Any:
 
 
 def _counts_of(estimator: Any) -> _Counts:
-    """Return what an estimator was fitted on."""
     bundle = getattr(_innermost(estimator), "bundle_", None)
     if bundle is None:
         raise InvalidInputError(

@@ -10,8 +10,12 @@ import numpy as np
 from jaxtyping import Float32
 from scipy.sparse import csr_array, issparse
 
-from longtail.training.estimators.invalid_input import InvalidInputError
+from longtail.models.errors import DataError
 from longtail.training.formats.csr_builder import SparseRows
+
+
+class InvalidInputError(DataError, ValueError):
+    """Texts, labels or parameters of an estimator are not as they have to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,6 @@ def _classes_of_lists(
 
 
 def _ids(classes: np.ndarray) -> tuple[str, ...]:
-    """Return the classes as the ids of labels."""
     ids = tuple(str(each).strip() for each in classes.tolist())
     if "" in ids:
         raise InvalidInputError(f"classes: number {ids.index('')} is blank; give it a name")
@@ -191,7 +194,6 @@ def _ids(classes: np.ndarray) -> tuple[str, ...]:
 def _truth_of_lists(
     labels: Sequence[Sequence[str]], column_of: dict[str, int]
 ) -> Float32[csr_array, "document label"]:
-    """Return lists of labels as a matrix."""
     rows = SparseRows()
     for document, row in enumerate(labels):
         if unknown := [label for label in row if label not in column_of]:

@@ -10,25 +10,21 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.metrics import (
+    METRICS,
     RankedEvaluation,
-    coverage_at,
     inverse_propensities,
     join_truth,
     label_f1_at,
     ndcg_at,
-    precision_at,
-    propensity_scored_ndcg_at,
-    propensity_scored_precision_at,
-    r_precision_at,
     recall_at,
 )
-from longtail.training.evaluation.tables import NOT_MEASURED, Cells, Table, markdown_table
+from longtail.training.evaluation.record import NOT_MEASURED, Cells, Table, markdown_table
 
 FREQUENCY_BINS: Mapping[str, tuple[int, int | None]] = {
     "0": (0, 0),
@@ -154,7 +150,7 @@ def measure(
         true = np.unique(kept.true_labels)
         if kept.num_documents:
             for k in ks:
-                values |= _values_at(kept, k, weights)
+                values |= {f"{x}@{k}": metric(kept, k, weights) for x, metric in METRICS.items()}
                 values[f"macro-F1@{k}"] = float(label_f1[k][is_in_subset].mean())
                 in_split = label_f1[k][true].sum() / max(1, len(true))
                 values[f"macro-F1@{k} {IN_SPLIT}"] = float(in_split)
@@ -166,20 +162,6 @@ def measure(
             values=values,
         )
     return measured
-
-
-def _values_at(
-    joined: RankedEvaluation, k: int, weights: Float64[np.ndarray, label]
-) -> dict[str, float]:
-    return {
-        f"P@{k}": precision_at(joined, k),
-        f"nDCG@{k}": ndcg_at(joined, k),
-        f"PSP@{k}": propensity_scored_precision_at(joined, k, weights),
-        f"PSnDCG@{k}": propensity_scored_ndcg_at(joined, k, weights),
-        f"R@{k}": recall_at(joined, k),
-        f"RP@{k}": r_precision_at(joined, k),
-        f"coverage@{k}": coverage_at(joined, k),
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,27 @@ the truth and checks both once; every metric is a function of what it returns. A
 fractions.
 
 A document without a true label counts as 0 in every mean, as in pyxclib. No metric is ever nan.
+
+Hierarchical precision and recall forgive near misses (Kiritchenko, Matwin, Nock, Famili 2006,
+"Learning and Evaluation in the Presence of Class Hierarchies", section 4.2): with P_i the labels
+that are predicted for document i and all above them, and T_i its true labels and all above them,
+
+    hP = sum_i |P_i and T_i| / sum_i |P_i|,    hR = sum_i |P_i and T_i| / sum_i |T_i|.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
-from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.training.evaluation.record import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +330,20 @@ def coverage_at(joined: RankedEvaluation, k: int) -> float:
     return _ratio(float((is_found_at(joined, k) & is_true).sum()), float(is_true.sum()))
 
 
+Metric: TypeAlias = Callable[[RankedEvaluation, int, Float64[np.ndarray, "label"]], float]
+"""A ranking beside the truth, k and inverse propensities to a fraction."""
+METRICS: Mapping[str, Metric] = {
+    "P": lambda joined, k, _: precision_at(joined, k),
+    "nDCG": lambda joined, k, _: ndcg_at(joined, k),
+    "PSP": propensity_scored_precision_at,
+    "PSnDCG": propensity_scored_ndcg_at,
+    "R": lambda joined, k, _: recall_at(joined, k),
+    "RP": lambda joined, k, _: r_precision_at(joined, k),
+    "coverage": lambda joined, k, _: coverage_at(joined, k),
+}
+"""The metrics of every evaluation by name: a new one is a function above and a line here."""
+
+
 def _num_hits(joined: RankedEvaluation, k: int) -> Int64[np.ndarray, document]:
     _, is_hit = joined.top(k)
     return np.asarray(is_hit.sum(axis=1), dtype=np.int64)
@@ -342,7 +365,6 @@ def _discounts(k: int) -> Float64[np.ndarray, k]:
 
 
 def _ideal_gains(joined: RankedEvaluation, k: int) -> Float64[np.ndarray, document]:
-    """DCG@k of a ranking that puts all true labels first."""
     ideal = np.concatenate([[0.0], np.cumsum(_discounts(k))])
     best: Float64[np.ndarray, document] = ideal[np.minimum(joined.num_true, k)]
     return best
@@ -370,3 +392,68 @@ def _mean_ratio(
 
 def _ratio(above: float, below: float) -> float:
     return float(above / below) if below > 0 else 0.0
+
+
+_NOTE = (
+    "Labels together with all that stands above them in the vocabulary (Kiritchenko et al. 2006), "
+    "in percent."
+)
+Hierarchical: TypeAlias = dict[str, dict[str, float]]
+"""Fractions by scorer, by "hP@k" and "hR@k"."""
+
+
+def hierarchical_table(found: Hierarchical) -> Table:
+    """Return a table with one row a scorer."""
+    names = sorted(next(iter(found.values())), key=lambda name: name[:2])
+    rows = [
+        [scorer, *(f"{100 * values[name]:.2f}" for name in names)]
+        for scorer, values in found.items()
+    ]
+    return Table("With the hierarchy", _NOTE, (["scorer", *names], rows), has_best=True)
+
+
+def measure_hierarchical(
+    rankings: Mapping[str, Ranking],
+    truth: Float32[csr_array, "document label"],
+    ancestors: Float32[csr_array, "label label"],
+    ks: Sequence[int],
+) -> Hierarchical:
+    """Return hierarchical precision and recall of each scorer at each k.
+
+    Args:
+        rankings: The best labels of each document, by scorer.
+        truth: The labels of each document.
+        ancestors: 1 for each label itself and for all above it (`LabelHierarchy.ancestors`).
+        ks: At most the width of each ranking.
+    """
+    true = _present(truth @ ancestors)
+    return {
+        scorer: {
+            name: value for k in ks for name, value in _at(ranking, true, ancestors, k).items()
+        }
+        for scorer, ranking in rankings.items()
+    }
+
+
+def _at(
+    ranking: Ranking,
+    true: Float32[csr_array, "document label"],
+    ancestors: Float32[csr_array, "label label"],
+    k: int,
+) -> dict[str, float]:
+    top = ranking.labels[:, :k]
+    rows, places = np.nonzero(top != NO_LABEL)
+    ones = np.ones(len(rows), dtype=np.float32)
+    found = csr_array((ones, (rows, top[rows, places])), shape=true.shape)
+    predicted = _present(found @ ancestors)
+    num_common = float(predicted.multiply(true).sum())
+    return {
+        f"hP@{k}": num_common / max(predicted.nnz, 1),
+        f"hR@{k}": num_common / max(true.nnz, 1),
+    }
+
+
+def _present(counts: csr_array) -> Float32[csr_array, "document label"]:
+    counts.eliminate_zeros()
+    counts.data = np.ones(len(counts.data), dtype=np.float32)
+    return counts

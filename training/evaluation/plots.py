@@ -1,16 +1,24 @@
-"""Pictures of how well rare labels are found, after DEPL, 2023, Figure 1."""
+"""Pictures of how well rare labels are found, after DEPL, 2023, Figure 1, and empty figures.
+
+Drawn through matplotlib's objects, without pyplot and without a display; no other module imports it
+(the extra `plots`).
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.errors import DataError
+from longtail.models.errors import ConfigError, DataError
+from longtail.models.extras import is_installed, needs, require
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.by_frequency import (
     FREQUENCY_BINS,
@@ -18,7 +26,6 @@ from longtail.training.evaluation.by_frequency import (
     SHOT_NAMES,
     label_subsets,
 )
-from longtail.training.evaluation.figures import new_figure
 from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     join_truth,
@@ -30,6 +37,60 @@ from longtail.training.evaluation.metrics import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+logger = logging.getLogger(__name__)
+
+_PAGE_DPI = 130
+
+
+def can_draw() -> bool:
+    """Return whether pictures can be drawn; if not, log once in a call how to install it."""
+    if is_installed("plots"):
+        return True
+    logger.warning("no pictures: drawing them %s", needs("plots"))
+    return False
+
+
+def new_figure(width: float, height: float, **padding: float) -> Figure:
+    """Return an empty figure.
+
+    Args:
+        width: In inches.
+        height: In inches.
+        **padding: Of matplotlib's constrained layout, in inches, such as `h_pad`.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
+    require("plots", "a picture")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    figure.set_layout_engine("constrained", **padding)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG or SVG, by the suffix of the path.
+
+    Raises:
+        ConfigError: The suffix is neither `.png` nor `.svg`.
+    """
+    if path.suffix not in {".png", ".svg"}:
+        raise ConfigError(f"plot {path.name!r}: expected a name that ends in .png or .svg")
+    # Without a date the same figure gives the same PNG.
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    figure.savefig(path, dpi=150, metadata=metadata)
+
+
+def png_of(figure: Figure) -> bytes:
+    """Return a figure as PNG, on white."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=_PAGE_DPI)
+    return buffer.getvalue()
+
 
 _NUM_BINS = 35
 # Okabe & Ito 2008: told apart by colour-blind readers; yellow is left out, it is faint on white.
@@ -198,7 +259,6 @@ def _draw_bars(
     groups: Sequence[tuple[str, Bool[np.ndarray, label], Callable[[RankedEvaluation, int], float]]],
     k: int,
 ) -> None:
-    """Draw a bar for each group of labels and each scorer, where documents carry such a label."""
     width = 0.84 / len(joined)
     for index, (name, one) in enumerate(joined.items()):
         kept = [(one.restricted_to(is_in), measured) for _, is_in, measured in groups]

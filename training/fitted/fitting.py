@@ -19,7 +19,7 @@ from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import UNLIKE_TRAINING
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.scored_pairs import Collector, ScoredPairs
-from longtail.training.evaluation.tables import Table
+from longtail.training.evaluation.record import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -49,8 +49,8 @@ from longtail.models.fitted.promises import (
     Promise,
 )
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
-from longtail.training.evaluation.figures import new_figure
-from longtail.training.evaluation.tables import NOT_MEASURED, Table, number_if_few
+from longtail.training.evaluation.plots import new_figure
+from longtail.training.evaluation.record import NOT_MEASURED, Table, number_if_few
 from longtail.training.fitted.fitting import AnsweredDocuments, MeasuredPart, PartFitting
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine
 from longtail.models.files.rows import Fields, Row, not_utf_8
-from longtail.models.files.text_files import lines
+from longtail.models.files.text_files import BadLine, lines
 from longtail.models.labels.cells import listed_labels
 from longtail.training.formats.columns import LABEL_NAMES, LABELS, TEXT_NAMES
 from longtail.training.formats.label_cells import BRACKETED, labels_of_text

@@ -17,11 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine
-from longtail.models.files.csv_columns import Columns, CsvHeader
-from longtail.models.files.fields import id_of, present, shown, string_of
-from longtail.models.files.rows import Fields, Row, csv_rows, header_of, json_rows
-from longtail.models.files.text_files import encoding_of
+from longtail.models.files.rows import (
+    Columns,
+    CsvHeader,
+    Fields,
+    Row,
+    csv_rows,
+    header_of,
+    id_of,
+    json_rows,
+    present,
+    shown,
+    string_of,
+)
+from longtail.models.files.text_files import BadLine, encoding_of
 from longtail.models.labels.cells import IsLabel, python_list
 from longtail.training.formats.annif import full_text_rows, is_short_text, short_text_rows
 from longtail.training.formats.arrow import arrow_rows, column_names

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from longtail.models.errors import DataError
-from longtail.models.files.fields import check_characters, shown
+from longtail.models.files.rows import check_characters, shown
 from longtail.models.labels.cells import (
     DELIMITER,
     IsLabel,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine
+from longtail.models.files.text_files import BadLine
 from longtail.training.formats.raw import RawDocument
 
 

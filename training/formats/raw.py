@@ -14,7 +14,7 @@ from tempfile import TemporaryFile, gettempdir
 from typing import IO, Literal
 
 from longtail.models.errors import ConfigError
-from longtail.models.files.bad_lines import BadLine
+from longtail.models.files.text_files import BadLine
 from longtail.models.platform import read_at
 from longtail.training.formats.forms import ARROW, CSV, EXTREME_CLASSIFICATION, PARQUET, TSV, Format
 from longtail.training.formats.options import RECOGNISED, CorpusOptions

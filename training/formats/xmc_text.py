@@ -23,8 +23,7 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine
-from longtail.models.files.text_files import lines
+from longtail.models.files.text_files import BadLine, lines
 
 _MAX_LABELS = 2**31 - 1  # column indices are 32 bits wide
 _FLOAT_FORMAT = "%d:%.9g"  # nine digits tell every float32 from its neighbours

@@ -1,26 +1,29 @@
 """Fitting the label tree to documents and their labels (Bamler & Mandt 2020, section 3).
 
-Here are the features, the choice of lambda_n and the whole fit;
-`longtail.training.label_tree.levels` fits the levels, `longtail.training.label_tree.splits` the
-nodes of one: all on the CPU, in C (`longtail.training.label_tree.cpu_kernel`).
+The features, the choice of lambda_n and the whole fit, once for a stage, in whose folder the tree
+is kept. `longtail.training.label_tree.levels` fits the levels.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float32, Int64
+from safetensors.numpy import load_file
 from scipy.sparse import coo_array, csr_array
 from torch import Tensor
 
 from longtail.models.errors import ConfigError
-from longtail.models.label_tree.arrays import depth_of
-from longtail.models.label_tree.tree import LabelTree, check_finite, project
+from longtail.models.label_tree.tree import LabelTree, check_finite, depth_of, project
+from longtail.training.configuration.learning import TreeFitConfig
 from longtail.training.label_tree.levels import GrownTree, grow_tree
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.kept import kept, save_arrays
+from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +195,6 @@ def _grow(
     regulariser: float,
     what: str,
 ) -> GrownTree:
-    """Fit the nodes, and show how far that is."""
     num_levels = depth_of(truth.shape[1])
     with progress_bar(total=num_levels, desc=what, unit="level") as bar:
         return grow_tree(features, truth, regulariser, bar.update)
@@ -207,4 +209,41 @@ def _log_likelihood(
         torch.from_numpy(documents[pairs.row]),
         torch.from_numpy(pairs.col.astype(np.int64)),
         torch.from_numpy(pairs.data),
+    )
+
+
+def kept_tree(
+    vectors: Callable[[], Float32[np.ndarray, "document dim"]],
+    truth: Float32[csr_array, "document label"],
+    config: TreeFitConfig,
+    *,
+    seed: int,
+    folder: Path,
+) -> LabelTree:
+    """Return the label tree of a folder, or fit it and save it there.
+
+    Args:
+        vectors: Gives the document vectors, where they are needed.
+        truth: Labels of the documents.
+        config: How it is fitted.
+        seed: Of the fit.
+        folder: Of the stage.
+    """
+
+    def fit() -> LabelTree:
+        read = vectors()
+        num_components = min(NUM_COMPONENTS, read.shape[1])
+        fitted = fit_tree(
+            read, truth, num_components=num_components, regulariser=config.regulariser, seed=seed
+        )
+        logger.info(
+            "label tree: lambda_n %g, %.3f nats a pair", fitted.regulariser, fitted.log_likelihood
+        )
+        return fitted.tree
+
+    return kept(
+        folder / "tree.safetensors",
+        fit,
+        lambda path: LabelTree.from_arrays(load_file(path)),
+        lambda path, tree: save_arrays(path, tree.to_arrays()),
     )

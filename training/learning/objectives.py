@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -20,17 +19,12 @@ from longtail.models.errors import ConfigError
 from longtail.training.configuration.learning import (
     AllLabelsConfig,
     ClusterConfig,
-    DecoupledLossConfig,
-    DecoupledSoftmaxLossConfig,
-    DeplLossConfig,
     FrequencyConfig,
     HardConfig,
     LearningConfig,
-    LossConfig,
     NegativesConfig,
     OrderedLossConfig,
     SoftmaxConfig,
-    SoftTopKLossConfig,
     TreeConfig,
     UniformConfig,
     UniformSubsetConfig,
@@ -47,33 +41,25 @@ from longtail.training.learning.distributions import (
     log_frequencies,
 )
 from longtail.training.learning.document_distributions import (
-    HardNegatives,
-    TreeNegatives,
-    TreeSampler,
-)
-from longtail.training.learning.margin_losses import (
-    exponential,
-    hinge,
-    logistic_base_2,
-    ramp,
-    squared_hinge,
-)
-from longtail.training.learning.model_distributions import (
     ClusterNegatives,
+    HardNegatives,
     LabelWeights,
     RefreshedClusters,
     SoftmaxNegatives,
+    TreeNegatives,
+    TreeSampler,
 )
-from longtail.training.learning.ordered_losses import OrderedLoss, mining_weights
-from longtail.training.learning.pair_losses import DECOUPLED_LOSSES, PairLoss, softmax_loss
-from longtail.training.learning.sampling import Distribution, Negatives, Pairs
-from longtail.training.learning.subset_losses import (
-    SubsetLoss,
-    decoupled_softmax_loss,
-    depl_loss,
-    soft_top_k_loss,
+from longtail.training.learning.losses import (
+    MARGIN_LOSSES,
+    OrderedLoss,
+    PairLoss,
+    make_pair_loss,
+    mining_weights,
 )
-from longtail.training.learning.weights import (
+from longtail.training.learning.sampling import (
+    Distribution,
+    Negatives,
+    Pairs,
     TargetMargin,
     Weight,
     adaptive,
@@ -87,13 +73,6 @@ from longtail.training.learning.weights import (
 _Part = TypeVar("_Part")
 _FREE_WEIGHTS = {"constant": constant, "importance": importance, "relative": relative}
 _MARGINS = {"tail": logit_adjusted, "equalised": equalised, "adaptive": adaptive}
-_MARGIN_LOSSES = {
-    "hinge": hinge,
-    "logistic_base_2": logistic_base_2,
-    "squared_hinge": squared_hinge,
-    "exponential": exponential,
-    "ramp": ramp(1.0),  # the margin rho is 1
-}
 
 Scorer = Callable[[Int64[Tensor, "#batch k"]], Float[Tensor, "batch k"]]
 """Scores labels for each pair's document, with a gradient; one row of labels is for all pairs."""
@@ -216,10 +195,8 @@ def make_objective(config: LearningConfig, inputs: SamplerInputs) -> PairObjecti
     if isinstance(config.loss, OrderedLossConfig):
         return _mining_objective(config.loss, negatives.num_negatives, distribution, inputs)
     assert negatives.weighting is not None  # the configuration refuses it
-    loss: PairLoss = softmax_loss
-    if isinstance(config.loss, DecoupledLossConfig):
-        loss = DECOUPLED_LOSSES[config.loss.part]
-    return SampledObjective(distribution, make_weight(negatives.weighting, inputs), loss)
+    weight = make_weight(negatives.weighting, inputs)
+    return SampledObjective(distribution, weight, make_pair_loss(config.loss))
 
 
 def make_distribution(config: NegativesConfig, inputs: SamplerInputs) -> Distribution:
@@ -268,21 +245,6 @@ def make_weight(name: WeightName, inputs: SamplerInputs) -> Weight:
     return TargetMargin(inputs.log_prior(), _MARGINS[name])
 
 
-def make_subset_loss(config: LossConfig) -> SubsetLoss:
-    """Make a loss over the label subset of a batch.
-
-    Raises:
-        ConfigError: It is a loss over pairs.
-    """
-    if isinstance(config, DeplLossConfig):
-        return depl_loss
-    if isinstance(config, DecoupledSoftmaxLossConfig):
-        return decoupled_softmax_loss
-    if isinstance(config, SoftTopKLossConfig):
-        return partial(soft_top_k_loss, k=config.k)
-    raise ConfigError(f"loss {config.kind!r} is taken over pairs; make it by make_objective")
-
-
 def _mining_objective(
     config: OrderedLossConfig,
     num_negatives: int | None,
@@ -296,7 +258,7 @@ def _mining_objective(
         weights = mining_weights(given, num_labels=num_labels, num_sampled=num_sampled)
     else:
         weights = torch.tensor([given])
-    loss = OrderedLoss(_MARGIN_LOSSES[config.margin_loss], config.form)
+    loss = OrderedLoss(MARGIN_LOSSES[config.margin_loss], config.form)
     return MiningObjective(distribution, loss, weights.to(inputs.device))
 
 

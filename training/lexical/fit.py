@@ -26,10 +26,10 @@ from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, Name
 from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
-from longtail.models.ranking.row_threads import in_row_parts
+from longtail.models.ranking.top_k import in_row_parts
 from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.word_counts import count_words, words_of
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from jaxtyping import Float32, Float64
 from scipy.sparse import csr_array
 
 from longtail.models.scorers.linear import LinearModel, LinearScorer
-from longtail.training.configuration.linear import LinearConfig
-from longtail.training.label_tree.kept import kept_tree
+from longtail.training.configuration.sections import LinearConfig
+from longtail.training.label_tree.fit import kept_tree
 from longtail.training.linear.objective import make_pair_objective
 from longtail.training.linear.trainer import LinearOptions, train_linear
 

@@ -18,9 +18,9 @@ from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend
 from longtail.training.memory.vectors import Encode
+from longtail.training.runtime.distributed import Machine, find_machine
 from longtail.training.runtime.kept import save_arrays
-from longtail.training.runtime.machine import Machine, find_machine
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.run_log import progress_bar
 
 _PART_SIZE = 2**14  # documents whose vectors lie in one file
 

@@ -1,9 +1,11 @@
-"""The model that is trained: encoder, poolers and label weights."""
+"""The model that is trained: encoder, poolers, label weights; its layers, and how weights move."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,8 @@ from torch import Tensor, nn
 
 from longtail.models.encoders.dual_encoder import DualEncoder, Role
 from longtail.models.encoders.tokens import TokenBatch, TokenizedTexts
+from longtail.models.errors import ConfigError
+from longtail.training.configuration.sections import StageConfig
 
 
 class DeplModel(nn.Module):
@@ -69,3 +73,115 @@ class TrainingTexts:
     labels: TokenizedTexts
     truth: Float32[csr_array, "document label"]
     pad_id: int
+
+
+def freeze_layers(encoder: DualEncoder, count: int) -> None:
+    """Keep the lowest layers of the transformer, and all that lies below them, as they are.
+
+    Below are the embeddings with their positions and norms: were one of them trained, every step
+    would still go back through the frozen layers. With a count of 0 everything is trained.
+
+    Raises:
+        ConfigError: There are not so many layers.
+    """
+    if count == 0:
+        return
+    layers = _transformer_layers(encoder)
+    if layers is None or count > len(layers):
+        raise ConfigError(
+            f"frozen_layers is {count}, but {type(encoder.transformer).__name__} has "
+            f"{0 if layers is None else len(layers)} layers that can be frozen"
+        )
+    for parameters in parameters_by_depth(encoder, layers)[: count + 1]:
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+
+
+def checkpoint_gradients(encoder: DualEncoder) -> None:
+    """Let the transformer compute its layers twice, to remember less (Chen et al. 2016).
+
+    Raises:
+        ConfigError: It can't.
+    """
+    transformer: Any = encoder.transformer
+    if not transformer.supports_gradient_checkpointing:
+        raise ConfigError(
+            f"gradient_checkpointing: {type(transformer).__name__} can't; leave it out"
+        )
+    if hasattr(transformer, "activation_checkpointing_enable"):
+        transformer.activation_checkpointing_enable({"use_reentrant": False})
+    else:  # the name before
+        transformer.gradient_checkpointing_enable({"use_reentrant": False})
+
+
+def begin_training(model: nn.Module) -> None:
+    """Put a model in training mode, in which layers may be computed twice, without dropout.
+
+    A transformer knows no rate that could be set for all families; but what it drops, it drops in
+    training mode alone.
+    """
+    model.train()
+    for module in model.modules():
+        module.training = bool(getattr(module, "gradient_checkpointing", False))
+
+
+def parameters_by_depth(encoder: DualEncoder, layers: nn.ModuleList) -> list[list[nn.Parameter]]:
+    """Return the parameters below the first layer, those of each layer, and those above the last.
+
+    Args:
+        encoder: Whose transformer's parameters are divided.
+        layers: The stack of the transformer's layers.
+    """
+    parameters = list(encoder.transformer.parameters())  # in the order of computation
+    positions = {id(parameter): number for number, parameter in enumerate(parameters)}
+    ends = [1 + max(positions[id(each)] for each in layer.parameters()) for layer in layers]
+    first = min(positions[id(each)] for each in layers[0].parameters())
+    bounds = itertools.pairwise([0, first, *ends, len(parameters)])
+    return [parameters[start:end] for start, end in bounds]
+
+
+def _transformer_layers(encoder: DualEncoder) -> nn.ModuleList | None:
+    depth = int(encoder.transformer.config.num_hidden_layers)
+    stacks = (module for module in encoder.modules() if isinstance(module, nn.ModuleList))
+    return next((stack for stack in stacks if len(stack) == depth), None)
+
+
+WARMUP_SHARE = 0.1
+"""Share of the steps in which the rates rise."""
+WEIGHT_DECAY = 0.01
+
+
+def make_optimizer(model: DeplModel, config: StageConfig) -> torch.optim.AdamW:
+    """Return AdamW with a group for each rate: transformer, poolers, classifier."""
+    encoder = model.encoder
+    poolers = [*encoder.document_pooler.parameters(), *encoder.label_pooler.parameters()]
+    scalars = [encoder.log_scale, encoder.score_bias]
+    groups = [
+        ([*encoder.transformer.parameters()], config.encoder_learning_rate),
+        (poolers, config.pooler_learning_rate),
+        ([*model.classifier.parameters(), *scalars], config.classifier_learning_rate),
+    ]
+    return torch.optim.AdamW(
+        [
+            {"params": [p for p in params if p.requires_grad], "lr": rate, "peak": rate}
+            for params, rate in groups
+        ],
+        weight_decay=WEIGHT_DECAY,
+        fused=True,  # one pass over the weights, not one for each operation
+    )
+
+
+def set_rates(optimizer: torch.optim.Optimizer, number: int, total: int) -> None:
+    """Give every group its rate in a step: a linear rise to its peak, then a fall towards zero.
+
+    Args:
+        optimizer: Of `make_optimizer`.
+        number: Steps taken before this one.
+        total: Of the stage.
+    """
+    warmup = WARMUP_SHARE * total
+    rise = (number + 1) / warmup
+    left = (total - number) / max(1.0, total - warmup)  # share of the steps; above 1 in the warm-up
+    factor = min(1.0, rise, left)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * factor

@@ -25,9 +25,8 @@ from longtail.training.evaluation.by_frequency import ALL_LABELS
 from longtail.training.pipeline.dev_split import CHOICE_METRICS
 from longtail.training.pipeline.fittings import FITTINGS
 from longtail.training.pipeline.train import Run, check_run, train, with_dev_split
-from longtail.training.runtime.claims import claim, folder_of_run
-from longtail.training.runtime.progress import OutOfTimeError, until
-from longtail.training.runtime.run_log import read_stage_costs
+from longtail.training.runtime.kept import claim, folder_of_run
+from longtail.training.runtime.run_log import OutOfTimeError, read_stage_costs, until
 
 if TYPE_CHECKING:
     from longtail.training.pipeline.dense_costs import DenseCosts
@@ -163,7 +162,6 @@ def train_within(
 
 
 def _check(run: Run) -> None:
-    """Refuse what has nothing to fit into a time."""
     if not run.config.is_dense:
         raise ConfigError(
             "--budget decides how long the encoder is trained, but this run has none; leave it out"
@@ -184,7 +182,6 @@ def _said(run: Run) -> dict[str, Any]:
 def _plan(
     run: Run, registry: Registry, version: int, left: Callable[[], float]
 ) -> DensePlan | None:
-    """Measure what the dense half takes, and return how long it may be."""
     spent = {each.stage: each.wall_s for each in read_stage_costs(run.folder / _WITHOUT)}
     again = [x for x in _stages() if not (run.folder / _WITHOUT / x).is_dir()]
     other = sum(spent.get(name, 0.0) for name in (*again, "bundle"))
@@ -228,7 +225,6 @@ def _stages() -> list[str]:
 
 
 def _take_over(folder: Path) -> None:
-    """Give the second run what the first trained."""
     for name in _stages():
         found, place = folder / _WITHOUT / name, folder / _WITH / name
         if found.is_dir() and not place.exists():

@@ -22,13 +22,13 @@ from longtail.training.calibration.scored_pairs import spread_rows
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import RetrievalConfig
 from longtail.training.data.dataset import Dataset
-from longtail.training.learning.subset_losses import decoupled_softmax_loss
+from longtail.training.learning.losses import decoupled_softmax_loss
 from longtail.training.neural.batching import BatchPlan
-from longtail.training.neural.optimizer import WEIGHT_DECAY, set_rates
+from longtail.training.neural.model import WEIGHT_DECAY, set_rates
 from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder
 from longtail.training.pipeline.encoder_start import load_encoder
-from longtail.training.runtime.machine import Machine, find_machine
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.distributed import Machine, find_machine
+from longtail.training.runtime.run_log import progress_bar
 
 _MAX_TOKENS = 96  # of a pair, in service too
 _RANKED, _LEAST_WRONG = 30, 3  # wrong labels are those among so many best ones
@@ -69,7 +69,6 @@ def train_cross_encoder(
 
 
 def _untrained(texts: list[str], machine: Machine) -> tuple[Any, Any]:
-    """Return the packaged encoder with a new head that gives one score, and its tokenizer."""
     tuned = RetrievalConfig(epochs=1)  # as the encoder is
     config = TrainingConfig(document_max_tokens=_MAX_TOKENS, retrieval=tuned)
     source = find_encoder(config.encoder)
@@ -89,7 +88,6 @@ def _untrained(texts: list[str], machine: Machine) -> tuple[Any, Any]:
 def _train(
     model: Any, tokenizer: Any, machine: Machine, examples: list[_Example], candidates: list[str]
 ) -> None:
-    """Train layers and head by AdamW, in batches of documents of like length."""
     head = [*model.base_model.pooler.parameters(), *model.classifier.parameters()]
     groups = [([*model.base_model.encoder.parameters()], _RATE), (head, _HEAD_RATE)]
     optimizer = torch.optim.AdamW(

@@ -28,23 +28,24 @@ from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.sparse import SparseModel, SparseSource
-from longtail.training.configuration.linear import LinearConfig
 from longtail.training.configuration.run import TrainingConfig
-from longtail.training.configuration.sections import RetrievalConfig
+from longtail.training.configuration.sections import LinearConfig, RetrievalConfig
 from longtail.training.data.chunks import chunks
-from longtail.training.linear.ridge import fit_ridge
+from longtail.training.linear.objective import fit_ridge
 from longtail.training.linear.stage import train_linear_scorer
 from longtail.training.memory.vectors import vector_memory
+from longtail.training.neural.batching import LabelSubsets, hard_negatives
 from longtail.training.neural.document_vectors import encode_documents, inference_copy
-from longtail.training.neural.label_subsets import LabelSubsets, hard_negatives
-from longtail.training.neural.layers import checkpoint_gradients, freeze_layers
-from longtail.training.neural.model import DeplModel, TrainingTexts
+from longtail.training.neural.model import (
+    DeplModel,
+    TrainingTexts,
+    checkpoint_gradients,
+    freeze_layers,
+)
 from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder, usable_machine
 from longtail.training.pipeline.encoder_start import load_encoder
-from longtail.training.runtime.distributed import ALONE, Processes
-from longtail.training.runtime.machine import Machine, find_machine
-from longtail.training.runtime.progress import progress_bar
-from longtail.training.runtime.run_log import stage_cost
+from longtail.training.runtime.distributed import ALONE, Machine, Processes, find_machine
+from longtail.training.runtime.run_log import progress_bar, stage_cost
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +182,6 @@ def read_training_texts(
 
 
 def _tokenized(start: DenseStart, config: TrainingConfig, texts: Iterable[str]) -> TokenizedTexts:
-    """Return documents as the encoder reads them."""
     if config.remove_markup:
         texts = map(without_markup, texts)
     parts = [

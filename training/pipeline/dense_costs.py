@@ -19,9 +19,8 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import StageConfig
 from longtail.training.data.dataset import Dataset
-from longtail.training.neural.batching import BatchPlan
+from longtail.training.neural.batching import BatchPlan, LabelSubsets
 from longtail.training.neural.document_vectors import inference_copy
-from longtail.training.neural.label_subsets import LabelSubsets
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import TrainingTexts
 from longtail.training.neural.steps import Step, classifier_step, start_scores
@@ -32,8 +31,7 @@ from longtail.training.pipeline.dense import (
     start_dense,
 )
 from longtail.training.pipeline.dense_stages import make_retrieval_step
-from longtail.training.runtime.progress import OutOfTimeError
-from longtail.training.runtime.run_log import progress_path, read_progress
+from longtail.training.runtime.run_log import OutOfTimeError, progress_path, read_progress
 
 _TRIAL_STEPS = 4  # the first is not counted: memory is found, operations are chosen
 _NUM_DOCUMENTS = 512  # that are read for it, where steps don't want more
@@ -120,7 +118,6 @@ def measure_dense_costs(
 
 
 def _texts_of(corpus: Dataset, rows: Int64[np.ndarray, row]) -> list[str]:
-    """Return some training texts; the rows rise."""
     wanted = set(rows.tolist())
     texts = enumerate(itertools.islice(corpus.split("train").texts(), int(rows[-1]) + 1))
     return [text for row, text in texts if row in wanted]

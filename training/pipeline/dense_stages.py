@@ -17,12 +17,20 @@ from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.scorers.markup import without_markup
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
-from longtail.training.learning.objectives import make_objective, make_subset_loss
-from longtail.training.neural.label_subsets import LabelSubsets
+from longtail.training.learning.losses import make_subset_loss
+from longtail.training.learning.objectives import make_objective
+from longtail.training.neural.batching import LabelSubsets
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import TrainingTexts
-from longtail.training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
-from longtail.training.neural.steps import Step, classifier_step, retrieval_step, start_scores
+from longtail.training.neural.steps import (
+    PairBatches,
+    Step,
+    classifier_step,
+    encoder_inputs,
+    pair_step,
+    retrieval_step,
+    start_scores,
+)
 from longtail.training.pipeline.dense import (
     DenseStart,
     check_start,
@@ -32,13 +40,12 @@ from longtail.training.pipeline.dense import (
     start_dense,
 )
 from longtail.training.pipeline.encoder_free import EncoderFree
-from longtail.training.pipeline.encoder_vocabulary import (
+from longtail.training.pipeline.encoder_start import (
     keep_embeddings,
     kept_pieces,
     tokenizer_of,
 )
-from longtail.training.runtime.distributed import ALONE, Processes
-from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.distributed import ALONE, Machine, Processes
 from longtail.training.runtime.run_log import stage_cost
 
 

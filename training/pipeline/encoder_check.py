@@ -27,7 +27,7 @@ from longtail.models.encoders.tokens import TokenizedTexts, tokenize_texts
 from longtail.models.errors import ConfigError
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.languages import LanguageCount, function_words, name_of
-from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.distributed import Machine
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,6 @@ def check_encoder(trial: EncoderTrial, sample: Sequence[str]) -> None:
 
 
 def _check_ids(trial: EncoderTrial, tokens: TokenizedTexts) -> None:
-    """Refuse a tokenizer with more tokens than the encoder has embeddings."""
     num_ids = num_token_ids(trial.encoder.transformer)
     if int(tokens.ids.max(initial=0)) >= num_ids:
         raise ConfigError(
@@ -201,7 +200,6 @@ def _whole_share(trial: EncoderTrial, language: str) -> float:
 
 
 def _different(tokens: TokenizedTexts) -> TokenizedTexts:
-    """Return some texts of different tokens, from all over the sample."""
     rows = {tokens.take([row]).ids.tobytes(): row for row in range(len(tokens))}
     chosen = sorted(rows.values())
     return tokens.take(chosen[:: max(1, len(chosen) // _NUM_VECTORS)][:_NUM_VECTORS])
@@ -245,7 +243,6 @@ def _padding_share(trial: EncoderTrial, encoder: DualEncoder, text: TokenizedTex
 
 @torch.no_grad()
 def _encode(trial: EncoderTrial, encoder: DualEncoder, tokens: TokenizedTexts) -> Tensor:
-    """Return the document vectors of a few texts, in float32."""
     pad_id, device = int(trial.tokenizer.pad_token_id or 0), trial.machine.device
     batch = tokens.batch(np.arange(len(tokens)), pad_id, device)
     found: Tensor = encoder(batch, "document").float()
@@ -321,7 +318,6 @@ def _trial_vectors(trial: EncoderTrial, encoder: DualEncoder, role: Role, most: 
 
 
 def _check_saving(trial: EncoderTrial) -> None:
-    """Refuse an encoder whose weights change when they are saved and loaded, as a bundle's are."""
     saved = twin(trial.encoder.transformer)
     try:
         with tempfile.TemporaryDirectory(prefix="longtail-encoder-") as folder:

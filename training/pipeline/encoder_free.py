@@ -12,6 +12,7 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.scorers.word_forms import WordForms
@@ -20,7 +21,6 @@ from longtail.training.data.dataset import Dataset
 from longtail.training.data.languages import LanguageCount
 from longtail.training.fitting import DevDocuments, TrainingDocuments
 from longtail.training.pipeline.fittings import fit_scorers
-from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
 from longtail.training.sparse.fit import fit_sparse_model

@@ -114,8 +114,6 @@ def fit_scorers(
 def _kept(
     kind: ScorerKind, on: TrainingDocuments, folder: Path, fit: Callable[[], Any]
 ) -> Any | None:
-    """Return the model that the folder holds, or fit it and keep it there."""
-
     def read(texts: Path) -> Any:
         arrays = load_file(folder / kind.file)
         return kind.read(arrays, read_json(texts), on.sparse, len(on.catalogue))

@@ -21,22 +21,21 @@ from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.kinds.storage import write_parts
 from longtail.models.names import DENSE_NEIGHBOURS, HYBRID, LINEAR, Precision
 from longtail.models.parts.model_parts import ModelParts
+from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import record_of, with_splits_apart
 from longtail.training.data.survey import Survey, survey
 from longtail.training.memory.vectors import with_documents
-from longtail.training.pipeline.default_scorer import DefaultScorer
-from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
+from longtail.training.pipeline.dev_split import DefaultScorer, OnDev, finish_on_dev
 from longtail.training.pipeline.encoder_free import (
     fit_encoder_free,
     with_languages_decided,
     with_markup_decided,
 )
 from longtail.training.pipeline.fittings import with_scorer_settings
-from longtail.training.runtime.claims import RUN_NAME, claim, folder_of_run
-from longtail.training.runtime.ray import LOCAL, Executor
+from longtail.training.runtime.kept import RUN_NAME, claim, folder_of_run
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.word_rule import read_excluded_words
 
@@ -149,7 +148,6 @@ def with_dev_split(run: Run) -> Dataset:
 def _fitted(
     run: Run, corpus: Dataset, start: DenseStart | None, unspaced_share: float
 ) -> tuple[ModelParts, OnDev]:
-    """Return all parts, with what is fitted on the dev split where there is one."""
     config = run.config
     found = fit_encoder_free(corpus, config, unspaced_share, run.folder, engine=run.engine)
     dense, models = None, found.models
@@ -199,7 +197,6 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
 
 
 def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
-    """Return what the dense half starts from, once it is tried on the corpus."""
     from longtail.training.pipeline.dense_stages import tried_start
 
     return tried_start(run.config, corpus, sample, run.processes)
@@ -250,7 +247,6 @@ def _finished_on_dev(
 def _manifest(
     run: Run, corpus: Dataset, start: DenseStart | None, parts: ModelParts, on_dev: OnDev
 ) -> Manifest:
-    """Return what the bundle says of itself, but for its files."""
     metrics = on_dev.metrics
     default = on_dev.default or DefaultScorer(parts.scorers[0], "")
     settings, encoder, correction = _settings(run, start), None, None

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from longtail.training.evaluation.tables import Cells
+from longtail.training.evaluation.record import Cells
 
 _SORT = """
 for (const table of document.querySelectorAll("table.sortable")) {

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from longtail.models.files.durable import make_private_folder, write_lines_durably
-from longtail.training.evaluation.figures import can_draw, new_figure, write_figure
-from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
+from longtail.training.evaluation.plots import can_draw, new_figure, write_figure
+from longtail.training.evaluation.record import NOT_MEASURED, markdown_table
 from longtail.training.reports.inspection import Inspection
 
 if TYPE_CHECKING:

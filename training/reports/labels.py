@@ -24,7 +24,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import keyword_part
 from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
-from longtail.training.runtime.progress import progress_bar
+from longtail.training.runtime.run_log import progress_bar
 from longtail.training.sparse.descriptions import positive_weights
 
 if TYPE_CHECKING:
@@ -130,7 +130,6 @@ def write_reports(bundle: Bundle, path: Path, num_keywords: int) -> int:
 
 
 def _closest_names(catalogue: LabelCatalogue, name: str) -> list[str]:
-    """Return up to three names that are spelled alike, in any case of letters, closest first."""
     name_of = {label.name.lower(): label.name for label in reversed(tuple(catalogue))}
     return [name_of[found] for found in get_close_matches(name.lower(), list(name_of))]
 
@@ -179,7 +178,6 @@ def _num_characters_read(
 
 
 def _whole_keywords(label: Label, num_read: int) -> tuple[str, ...]:
-    """Return the keywords in the first `num_read` characters of a pseudo description."""
     words, end = [], len(label.pseudo_description) - len(keyword_part(label))
     for word in keyword_part(label).split():
         end += len(word)

@@ -25,12 +25,11 @@ from longtail.training.assessment.assess import Assessment
 from longtail.training.assessment.per_label import label_cells, measure_labels
 from longtail.training.assessment.summary import Summary
 from longtail.training.calibration.reliability import draw_reliability
-from longtail.training.evaluation.figures import can_draw, new_figure, png_of
-from longtail.training.evaluation.hierarchical import hierarchical_table
-from longtail.training.evaluation.plots import draw_by_frequency
-from longtail.training.evaluation.tables import Table
+from longtail.training.evaluation.metrics import hierarchical_table
+from longtail.training.evaluation.plots import can_draw, draw_by_frequency, new_figure, png_of
+from longtail.training.evaluation.record import Table
 from longtail.training.reports import html
-from longtail.training.runtime.claims import RUN_NAME
+from longtail.training.runtime.kept import RUN_NAME
 from longtail.training.runtime.run_log import (
     ProgressPoint,
     StageCost,
@@ -100,7 +99,6 @@ def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
 
 
 def _has_made(found: Mapping[str, Any], manifest: Manifest) -> bool:
-    """Whether the run of this note made a bundle."""
     return found["data_fingerprint"] == manifest.data_fingerprint and all(
         manifest.training.get(key) == value
         for key, value in found["config"].items()
@@ -187,7 +185,6 @@ def _shown(tables: Iterable[Table]) -> Iterator[str]:
 
 
 def _picture(draw: Callable[[], Figure], alternative: str) -> str:
-    """Return a figure as HTML; nothing where matplotlib is not installed."""
     return html.picture(png_of(draw()), alternative) if is_installed("plots") else ""
 
 
@@ -205,7 +202,6 @@ def _probabilities(found: Assessment) -> str:
 
 
 def _labels(bundle: Bundle, found: Assessment) -> list[str]:
-    """Return the figures of single labels, where the default scorer was answered."""
     threshold = bundle.manifest.thresholds.get(bundle.manifest.default_scorer)
     if found.answers is None or threshold is None:
         return []

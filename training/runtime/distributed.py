@@ -1,8 +1,8 @@
-"""Several processes that train one model, as torchrun (or `accelerate launch`) starts them.
+"""Where training computes, how precisely, and in which processes, as torchrun starts them.
 
 The documents and labels that a step encodes are divided among the processes, and their vectors
 gathered, so that each process computes the same loss over the whole batch. It need not decompose
-over documents then, and what a step draws is drawn alike everywhere.
+over documents then, and all processes draw alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from jaxtyping import Float32
 from torch import Tensor, nn
 from torch import distributed as dist
 
+from longtail.models.encoders.pretrained import dtype_for
 from longtail.models.errors import ConfigError
+from longtail.models.names import Precision
 
 T = TypeVar("T")
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -165,3 +167,80 @@ def joined_processes() -> Iterator[Processes]:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where and how precisely to compute.
+
+    Attributes:
+        device: "cpu" or "cuda".
+        is_bfloat16: Whether matrix products run in bfloat16.
+        processes: The processes that train together.
+    """
+
+    device: str
+    is_bfloat16: bool
+    processes: Processes = ALONE
+
+    @property
+    def precision(self) -> Precision:
+        """What matrix products run in, by its name."""
+        return "bfloat16" if self.is_bfloat16 else "float32"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What matrix products run in."""
+        return torch.bfloat16 if self.is_bfloat16 else torch.float32
+
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
+        """Compute inside in bfloat16, if this machine does."""
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.is_bfloat16):
+            yield
+
+    @staticmethod
+    @contextmanager
+    def reproducible() -> Iterator[None]:
+        """Let PyTorch use only operations that give the same bits every time."""
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it, cuBLAS refuses
+        before = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before)
+
+    @contextmanager
+    def forked_random(self, seed: int) -> Iterator[None]:
+        """Let PyTorch draw by this seed inside, and go on afterwards as if nothing was drawn."""
+        with forked_random(seed, self.device):
+            yield
+
+
+@contextmanager
+def forked_random(seed: int, device: str = "cpu") -> Iterator[None]:
+    """Let PyTorch draw by this seed inside, and go on afterwards as if nothing was drawn.
+
+    Of all GPUs only the current one is touched: PyTorch would else save the state of each, which
+    takes some 0.5 GB there for every process.
+
+    Args:
+        seed: Of what is drawn inside.
+        device: "cpu" or "cuda", where it is drawn.
+    """
+    devices = [torch.cuda.current_device()] if device == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def find_machine(precision: Precision, processes: Processes = ALONE) -> Machine:
+    """Return the GPU if PyTorch has one, and bfloat16 where the hardware has it, unless told.
+
+    Args:
+        precision: "auto", "float32" or "bfloat16".
+        processes: The processes that train together.
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Machine(device, dtype_for(precision, device) == torch.bfloat16, processes)

@@ -15,12 +15,12 @@ from safetensors import safe_open
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
+from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.runtime.kept import save_arrays
-from longtail.training.runtime.progress import progress_bar
-from longtail.training.runtime.ray import LOCAL, Executor
+from longtail.training.runtime.run_log import progress_bar
 from longtail.training.sparse.svm import FittedLabels, SvmProblem, joined
 
 logger = logging.getLogger(__name__)

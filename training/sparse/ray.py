@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.ray_runtime import start_ray
+from longtail.models.ray_runtime import ASKED_BY, start_ray
 from longtail.training.configuration.sections import SparseConfig
-from longtail.training.runtime.ray import ASKED_BY
 from longtail.training.sparse.svm import FittedLabels, SvmProblem
 
 

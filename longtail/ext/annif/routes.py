@@ -36,18 +36,24 @@ from longtail.ext.annif.schemas import (
 from longtail.models.errors import RequestError
 from longtail.models.feedback import sha256_of
 from longtail.models.results import ScoredLabel
+from longtail.service.http.deps import Service, ServiceDep, media_type_of
+from longtail.service.http.feedback import store_feedback
+from longtail.service.http.json_body import (
+    JsonBody,
+    answer_request,
+    off_the_loop,
+    score_of,
+    validated,
+    written_off_the_loop,
+)
+from longtail.service.http.problem_handlers import BodyError, responses
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.versions.serving import ServedModel, Serving
-from longtail.service.web.answering import answer_request, score_of, written_off_the_loop
-from longtail.service.web.deps import Service, ServiceDep, media_type_of
-from longtail.service.web.feedback import store_feedback
-from longtail.service.web.json_body import JsonBody, off_the_loop, validated
-from longtail.service.web.problem_handlers import BodyError, responses
 from longtail.service.wire.problems import Kind, KindError
 
 NAME = "longtail"
-"""Of the project for requests that name no version, and the beginning of all others' names."""
+"""Name of the project for requests that name no version, and prefix of all other names."""
 FORM = "application/x-www-form-urlencoded"
 _MAX_FIELDS = 100
 _PIECE_BYTES = 2**16
@@ -63,10 +69,10 @@ class Project:
     """A model and a scorer under a name.
 
     Attributes:
-        name: In words.
-        model: Who is asked, unless a canary answers in its place.
-        version: Its number where the name holds one; None follows what the service serves.
-        scorer: None: the model's default.
+        name: Displayed name.
+        model: The model that answers, unless a canary does.
+        version: Its number if the name has one; None: the version that the service serves.
+        scorer: Name of the scorer; None: the model's default.
         is_listed: Whether the list shows it.
     """
 
@@ -198,7 +204,7 @@ def projects_of(serving: Serving) -> Mapping[str, Project]:
 def parse_form(body: bytes) -> dict[str, str]:
     """Return the fields of a form (`application/x-www-form-urlencoded`) in UTF-8.
 
-    Of fields with one name the last one counts.
+    Of several fields with the same name the last one counts.
 
     Raises:
         BodyError: It is not UTF-8, or has too many fields.
@@ -281,7 +287,6 @@ async def _suggest(
     texts: Sequence[str],
     options: SuggestOptions,
 ) -> list[list[Suggestion]]:
-    """Return the labels of each text; blank ones have none."""
     project = _project(service, project_id)
     named = project.model.predictor.catalogue.languages
     default = _language(service, project.model)
@@ -335,7 +340,6 @@ def _suggestions(labels: Sequence[ScoredLabel], threshold: float) -> list[Sugges
 
 
 async def _read_form(request: Request) -> SuggestForm:
-    """Return what a form asks."""
     if media_type_of(request) != FORM:
         raise HTTPException(415, f"Send the body with the header 'Content-Type: {FORM}'")
     content = await request.body()

@@ -84,7 +84,7 @@ class LearningBatch(RootModel[Listed[IndexedDocument]]):
 
 
 class ApiInfo(Answer):
-    """Who answers."""
+    """Name and release of the service."""
 
     title: str
     version: str

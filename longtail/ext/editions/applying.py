@@ -23,7 +23,6 @@ from longtail.ext.editions.rows import (
     merged_sparse,
     with_merged_labels,
 )
-from longtail.models.arguments import ignore
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.edit.rewriting import (
@@ -32,7 +31,7 @@ from longtail.models.edit.rewriting import (
     model_to_extend,
     write_changed,
 )
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, ignore
 from longtail.models.kinds.registry import KINDS, kinds_of_new_labels, with_own_models
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.storage import read_model
@@ -47,18 +46,18 @@ from longtail.models.parts.model_parts import (
 from longtail.models.parts.sparse_storage import arrays_of_sparse, read_sparse
 
 Arrays = dict[str, dict[str, np.ndarray]]
-"""By file and name."""
+"""Arrays by file and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What became of a label that others were merged into.
+    """A label that others were merged into.
 
     Attributes:
-        id: Of the label.
-        merged: Ids of the labels that are part of it now.
+        id: Id of the label.
+        merged: Ids of the labels merged into it.
         training_count: Training documents that carry it now.
-        weights: Where its sparse weights come from.
+        weights: The source of its sparse weights.
     """
 
     id: str
@@ -72,10 +71,10 @@ class SplitLabel:
     """A label that was split, and the documents that need new labels.
 
     Attributes:
-        id: Of the label.
+        id: Id of the label.
         by: Ids of its parts.
         training_count: Training documents that carry it.
-        document_ids: Of those that the model remembers.
+        document_ids: Ids of those that the model remembers.
     """
 
     id: str
@@ -86,17 +85,17 @@ class SplitLabel:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What changes have made of a model.
+    """The result of applying changes to a model.
 
     Attributes:
-        label_count: Labels of the new version, retired ones among them.
+        label_count: Labels of the new version, including retired ones.
         num_retired: Labels that no scorer answers any more.
-        num_new: Labels that it has more.
-        num_encoded: Labels whose text the encoder has read, new ones among them.
+        num_new: Labels that were added.
+        num_encoded: Labels whose text the encoder has read, including new ones.
         can_find_new: Whether any scorer can find a label without training documents.
-        merged: What others were merged into.
-        split: What was split.
-        unknown: Ids that changes name and the version doesn't have.
+        merged: Labels that others were merged into.
+        split: Labels that were split.
+        unknown: Ids in the changes that the version doesn't have.
         present: Ids of new labels that it had already.
     """
 
@@ -129,14 +128,14 @@ def apply_changes(
     "prior", shift all scores by one constant, as priors are shares.
 
     Args:
-        bundle: A verified one.
-        changes: Of its vocabulary.
+        bundle: A verified bundle.
+        changes: Changes of its vocabulary.
         fit_rows: Fits the sparse weights of labels that others were merged into; None: they keep
             those of the label that had most documents.
-        progress: Called with a number of labels whenever so many have been encoded.
+        progress: Called with the number of labels that were just encoded.
 
     Raises:
-        DataError: There is no change, or one can't be made.
+        DataError: There is no change, or a change can't be made.
     """
     if not changes:
         raise DataError("changes: there are none; nothing is to be applied")

@@ -1,4 +1,4 @@
-"""What has changed between two states of a vocabulary, and its form as JSON."""
+"""Changes between two states of a vocabulary, and their JSON form."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Renaming:
     """A label whose texts have changed.
 
     Attributes:
-        id: Of the label.
-        before: The texts that are others now, by the name of the field; each of `TEXT_FIELDS`.
-        after: What they are now.
+        id: Id of the label.
+        before: The changed texts as they were, by the name of the field in `TEXT_FIELDS`.
+        after: The texts as they are now.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -35,13 +35,13 @@ class Renaming:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A label that is out of use, and what is used instead.
+    """A label that is out of use, and its replacements.
 
     Attributes:
-        id: Of the label.
+        id: Id of the label.
         name: Its old name.
-        by: Ids of labels that are in use: one where it was merged, several where it was split.
-        is_gone: Whether the new vocabulary does not have it at all.
+        by: Ids of its replacements, which are in use: one if merged, several if split.
+        is_gone: Whether it is missing from the new vocabulary.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -53,12 +53,12 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Deprecation:
-    """A label that is out of use, without anything instead.
+    """A label that is out of use, without a replacement.
 
     Attributes:
-        id: Of the label.
+        id: Id of the label.
         name: Its old name.
-        is_gone: Whether the new vocabulary does not have it at all.
+        is_gone: Whether it is missing from the new vocabulary.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -69,12 +69,12 @@ class Deprecation:
 
 @dataclass(frozen=True, slots=True)
 class Reparenting:
-    """A label that stands elsewhere in the hierarchy.
+    """A label whose position in the hierarchy has changed.
 
     Attributes:
-        id: Of the label.
-        before: Ids of the labels that were right above it.
-        after: Ids of those that are.
+        id: Id of the label.
+        before: Ids of its former parents.
+        after: Ids of its parents now.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -85,18 +85,18 @@ class Reparenting:
 
 @dataclass(frozen=True, slots=True)
 class VocabularyChanges:
-    """What a new state of a vocabulary changes; each list in the order of the ids.
+    """The changes of a new state of a vocabulary; each list is sorted by id.
 
-    A label that is both renamed and re-parented stands in both lists.
+    A label that is both renamed and re-parented is in both lists.
 
     Attributes:
         new: Labels that the old state doesn't have; their `broader` are ids.
-        renamed: Other texts.
-        merged: Replaced by one label.
-        split: Replaced by several labels.
-        deprecated: Out of use, deprecated or gone.
+        renamed: Labels with changed texts.
+        merged: Labels that were replaced by one label.
+        split: Labels that were replaced by several labels.
+        deprecated: Labels that are out of use without a replacement.
         restored: Ids of labels that were out of use, and are in use again.
-        reparented: Other broader labels.
+        reparented: Labels with other parents.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -121,11 +121,11 @@ class VocabularyChanges:
         """Read what `to_json` wrote.
 
         Args:
-            text: Of the file.
+            text: Text of the file.
             where: Its name, for messages.
 
         Raises:
-            DataError: It is something else.
+            DataError: The text is not of this form.
         """
         try:
             found: VocabularyChanges = _from_json(text)

@@ -20,7 +20,7 @@ from longtail.models.labels.catalogue import Label
 
 logger = logging.getLogger(__name__)
 Replacements = Mapping[str, tuple[str, ...]]
-"""By the id of a label that is out of use, the ids of those that are to be used instead."""
+"""Ids of replacements, by the id of the label that is out of use."""
 
 
 class _State:
@@ -42,7 +42,7 @@ class _State:
         return label_id in self._replacements
 
     def replaced_by(self, label_id: str) -> tuple[str, ...]:
-        """Return the labels in use that stand for one that isn't, through all replacements."""
+        """Return the labels in use that replace a label, through all replacements."""
         found, seen, left = set[str](), {label_id}, [label_id]
         while left:
             for other in self._replacements.get(left.pop(), ()):
@@ -61,14 +61,14 @@ def difference(
     *,
     max_alternative_names: int | None = None,
 ) -> VocabularyChanges:
-    """Return what has changed; labels are told apart by their ids alone.
+    """Return the changes; labels are identified by their ids.
 
     Args:
-        old: All labels of the old state, deprecated ones among them.
+        old: All labels of the old state, including deprecated ones.
         new: All labels of the new state, likewise. A label of the old state that is not here is
             gone, which counts as deprecated.
-        merges: What replaces labels, whatever the vocabularies say.
-        max_alternative_names: So many other names are compared; None: all.
+        merges: Replacements that take precedence over those of the vocabularies.
+        max_alternative_names: Number of other names that are compared; None: all.
 
     Raises:
         DataError: What is to replace a label, or to be replaced, is in neither state; or what

@@ -1,4 +1,4 @@
-"""`longtail vocabulary diff` and `apply`: what has changed, and a model that follows."""
+"""`longtail vocabulary diff` and `apply`: list changes of a vocabulary; apply them to a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from longtail.commands.changed_version import (
     publish_changed,
 )
 from longtail.extensions import Command, Extension
-from longtail.training.commands.logs import configure_logging
+from longtail.training.commands.corpus_options import configure_logging
 from longtail.training.options import OverwriteOption, RegistryOption
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast

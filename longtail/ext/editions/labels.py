@@ -1,4 +1,4 @@
-"""What changes of a vocabulary make of the labels of a bundle."""
+"""The labels of a bundle after changes of its vocabulary."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ChangedLabels:
         texts_changed: Rows whose text for the encoder is another one, rising; new ones among them.
         into: By the row of a label that was merged, the row of the label that it is part of now.
         split: Rows of labels that were split.
-        unknown: Ids that changes name and the bundle doesn't have.
+        unknown: Ids in the changes that the bundle doesn't have.
         present: Ids of new labels that the bundle has already.
     """
 
@@ -45,7 +45,7 @@ class ChangedLabels:
 
     @property
     def rows_after(self) -> Int64[np.ndarray, label]:
-        """Of every label, its row, or that of the label that it was merged into."""
+        """The row of every label, or of the label that it was merged into."""
         rows = np.arange(len(self.labels), dtype=np.int64)
         rows[list(self.into)] = list(self.into.values())
         return rows

@@ -1,12 +1,11 @@
-"""Files that say which labels are replaced by which, where a vocabulary doesn't."""
+"""Files of replaced labels and their replacements, for vocabularies that lack them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from longtail.models.errors import DataError
-from longtail.models.files.fields import id_of, string_of
-from longtail.models.files.rows import Fields, take_csv_rows
+from longtail.models.files.rows import Fields, id_of, string_of, take_csv_rows
 from longtail.models.labels.cells import labels_of_cell
 
 ID, REPLACED_BY = "id", "replaced_by"

@@ -1,4 +1,4 @@
-"""What has changed in a vocabulary, in lines to read."""
+"""Changes of a vocabulary as lines of text."""
 
 from __future__ import annotations
 

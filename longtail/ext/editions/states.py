@@ -1,4 +1,4 @@
-"""What a vocabulary is compared with: files of labels or concepts, and the labels of models."""
+"""States of a vocabulary: files of labels or concepts, and the labels of models."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class VocabularyState:
     """All labels of a vocabulary at one time.
 
     Attributes:
-        labels: Deprecated ones among them; of a model's, those that it answers no more.
-        max_alternative_names: So many other names it keeps of each label; None: all.
+        labels: All labels, including deprecated ones; of a model, including retired ones.
+        max_alternative_names: Number of other names that it keeps for each label; None: all.
     """
 
     labels: Sequence[Label]
@@ -39,12 +39,12 @@ def read_state(path: Path, language: str | None, argument: str) -> VocabularySta
             reads; the folder of a bundle; or that of a registry, for its current version.
         language: Of the names that are shown, in a vocabulary; None: that in which most concepts
             have one.
-        argument: What named the path, for messages.
+        argument: The option that named the path, for messages.
 
     Raises:
         DataError: The file can't be read.
-        ConfigError: It is no file.
-        BundleError: There is no such version, or it is not whole.
+        ConfigError: There is no such file.
+        BundleError: There is no such version, or it is damaged.
     """
     if path.is_dir():
         is_bundle = (path / MANIFEST_NAME).exists()
@@ -78,7 +78,7 @@ def _compared(label: Label) -> Label:
 def compare_states(
     old: VocabularyState, new: VocabularyState, merges: Replacements | None = None
 ) -> VocabularyChanges:
-    """Return what has changed; other names are compared as far as both states keep them.
+    """Return the changes; other names are compared as far as both states keep them.
 
     Raises:
         DataError: As `longtail.ext.editions.difference.difference` does.

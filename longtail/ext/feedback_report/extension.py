@@ -10,7 +10,7 @@ import typer
 
 from longtail.extensions import Command, Extension
 from longtail.service.commands.feedback import PlaceOption
-from longtail.service.commands.options import (
+from longtail.service.commands.registry import (
     DEFAULT_REGISTRY,
     JsonOption,
     RegistryOption,

@@ -1,7 +1,7 @@
-"""What people said in a period: what `longtail feedback report` prints.
+"""The report of `longtail feedback report`: feedback of a period.
 
 The store of feedback is its only source: it has times, versions and verdicts, and outlives the
-service, whose metrics begin anew at each start.
+service, whose metrics are reset at each start.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleError, ConfigError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.service.feedback.store import FeedbackStore
-from longtail.service.telemetry.feedback_metrics import BANDS, band_of
+from longtail.service.telemetry.metrics import BANDS, band_of
 
 UNKNOWN_BAND = "unknown"
-"""Of labels of versions that the registry has no more."""
+"""Band of labels of versions that the registry no longer has."""
 _VERDICTS = ("accepted", "rejected", "added")
 _MAX_LISTED = 10
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -30,12 +30,12 @@ _LENGTH = re.compile(r"([1-9][0-9]{0,3})([hdw])")
 
 @dataclass(slots=True)
 class FeedbackReport:
-    """What was said in a period.
+    """Feedback of a period.
 
     Attributes:
         start: The first moment.
         end: The moment after the last.
-        entries: Of feedback.
+        entries: Number of entries of feedback.
         without_right: Of them, those in which no label that the model found is right, though some
             were judged.
         verdicts: Labels, by band of training documents and verdict.
@@ -138,11 +138,11 @@ class LabelBands:
 def report_feedback(
     store: FeedbackStore, bands: LabelBands, start: datetime, end: datetime
 ) -> FeedbackReport:
-    """Return what was said from one moment to another.
+    """Return the feedback from one moment to another.
 
     Args:
-        store: What was said.
-        bands: Of its labels.
+        store: The store of feedback.
+        bands: Bands of its labels.
         start: The first moment.
         end: The moment after the last.
 
@@ -168,7 +168,7 @@ def period_of(since: str, until: str | None) -> tuple[datetime, datetime]:
         until: As for the option --until; None: now.
 
     Raises:
-        ConfigError: They are no moments, or the first is not before the last.
+        ConfigError: They are not moments, or the first is not before the last.
     """
     now = datetime.now(UTC)
     end = now if until is None else moment_of(until, "--until", now)
@@ -182,12 +182,12 @@ def moment_of(text: str, option: str, now: datetime) -> datetime:
     """Return the moment that an option names.
 
     Args:
-        text: Such as "7d", so long before now; or a date or time, in UTC where it has no zone.
+        text: A length before now, such as "7d"; or a date or time, in UTC if it has no zone.
         option: Its name.
         now: The moment from which lengths count.
 
     Raises:
-        ConfigError: It names none.
+        ConfigError: It does not name a moment.
     """
     if found := _LENGTH.fullmatch(text):
         return now - timedelta(**{_UNITS[found[2]]: int(found[1])})

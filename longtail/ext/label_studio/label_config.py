@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from longtail.models.errors import RequestError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 
 ControlKind: TypeAlias = Literal["choices", "taxonomy"]
 _CONTROL_TAGS = ("choices", "taxonomy")
@@ -30,9 +30,9 @@ class Choice(NamedTuple):
     """A choice of a control.
 
     Attributes:
-        path: What Label Studio stores: the aliases, else values, from the first level to this one.
-        value: What people read.
-        has_more: Whether choices stand below it.
+        path: The path that Label Studio stores: aliases, or else values, down to this choice.
+        value: The displayed text.
+        has_more: Whether there are choices below it.
     """
 
     path: tuple[str, ...]
@@ -52,7 +52,7 @@ class Control(BaseModel):
     template: tuple[str, ...]
     """The text of a task: every second piece is the name of a field."""
     choices: tuple[Choice, ...]
-    """Those of the configuration; empty where Label Studio asks for them at `apiUrl`."""
+    """Choices in the configuration; empty if Label Studio asks for them at `apiUrl`."""
     choice: str = "single"
     maxusages: int | None = Field(None, ge=1)
     model_k: int = Field(5, ge=1)
@@ -128,7 +128,6 @@ def controls_of(config: str) -> list[Control]:
 
 
 def _parsed(config: str) -> Element:
-    """Return the root of a configuration, all names in lower case."""
     if len(config) > _MAX_CHARACTERS or config.count("<") + config.count("=") > _MAX_SIGNS:
         raise RequestError(
             f"label_config: it has more than {_MAX_CHARACTERS} characters, or more than "

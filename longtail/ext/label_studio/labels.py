@@ -1,4 +1,4 @@
-"""Labels of a model and choices of a Label Studio project: which is which."""
+"""The mapping between labels of a model and choices of a Label Studio project."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from longtail.ext.label_studio.label_config import Choice, Control, controls_of
 from longtail.ext.label_studio.schemas import TaxonomyItem
 from longtail.models.errors import DataError, LabelNotFoundError, RequestError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.predict.predictor import Predictor
@@ -38,10 +38,10 @@ _labels: WeakKeyDictionary[Predictor, tuple[str, ControlLabels]] = WeakKeyDictio
 
 @dataclass(frozen=True, slots=True)
 class ControlLabels:
-    """A control, and the labels that its choices stand for.
+    """A control, and the labels of its choices.
 
     Attributes:
-        control: By which texts are labelled.
+        control: The control that labels texts.
         browser: The labels of the model as paths.
         row_of_path: The label of each choice, None for a heading; empty where all labels are
             choices, whose paths are those of the browser.
@@ -67,8 +67,8 @@ class ControlLabels:
         """Return the paths that are chosen in a result, each once.
 
         Args:
-            result: Of a prediction or an annotation; regions of other controls are passed over.
-            place: Where it stands; for messages.
+            result: Result of a prediction or an annotation; regions of other controls are skipped.
+            place: Its position, for messages.
 
         Raises:
             RequestError: A region of this control is not as Label Studio writes it, or too many
@@ -150,7 +150,7 @@ def browser_of(predictor: Predictor) -> LabelBrowser:
 
 
 def taxonomy_items(model: ServedModel, path: Sequence[str], query: str) -> list[TaxonomyItem]:
-    """Return what stands right below a path, or else the labels that a query finds.
+    """Return the items directly below a path, or else the labels that a query finds.
 
     Raises:
         LabelNotFoundError: The path leads nowhere.

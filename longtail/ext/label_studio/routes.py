@@ -44,15 +44,20 @@ from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.results import Prediction, ScoredLabel
 from longtail.service.engine.queries import Query as EngineQuery
+from longtail.service.http.deps import Service, ServiceDep, require_known_query
+from longtail.service.http.feedback import replace_feedback, writer_of
+from longtail.service.http.json_body import (
+    JsonBody,
+    answer_request,
+    checked,
+    off_the_loop,
+    score_of,
+)
+from longtail.service.http.problem_handlers import responses
 from longtail.service.schemas.base import Version, schemas_of
 from longtail.service.schemas.feedback import FeedbackEntry, NewLabel
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.versions.serving import ServedModel
-from longtail.service.web.answering import answer_request, score_of
-from longtail.service.web.deps import Service, ServiceDep, require_known_query
-from longtail.service.web.feedback import replace_feedback, writer_of
-from longtail.service.web.json_body import JsonBody, checked, off_the_loop
-from longtail.service.web.problem_handlers import responses
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +91,7 @@ async def set_up(
 ) -> ModelVersion:
     """Check that a project can be predicted, its labels and how it asks; nothing of it is kept.
 
-    What is wrong is logged, as Label Studio does not show it.
+    Errors are logged, as Label Studio does not show them.
 
     Raises:
         RequestError: The project can't be predicted.
@@ -144,7 +149,7 @@ async def predict(
     },
 )
 async def take_event(request: Request, service: ServiceDep) -> WebhookReceipt:
-    """Keep an annotation as feedback; one that is changed takes the place of what it was before.
+    """Keep an annotation as feedback; a changed one replaces its earlier state.
 
     Of a deleted one, and of a task that is skipped, nothing is left. Of other events nothing is
     done.
@@ -196,7 +201,7 @@ async def list_items(
 ) -> list[TaxonomyItem]:  # fmt: skip
     """Return labels as `<Taxonomy apiUrl="...">` asks for them, in the order of their names.
 
-    Labels stand below their broader ones; more than 500 at a level are divided by letters.
+    Labels are below their broader ones; more than 500 at a level are divided by letters.
     """
     model = service.manager.get(version)
     return await run_in_threadpool(taxonomy_items, model, path, query)
@@ -292,7 +297,6 @@ def _options_of(labels: ControlLabels, model: ServedModel, service: Service) -> 
 def _pairs(
     event: AnnotationEvent | AnnotationsEvent,
 ) -> list[tuple[StudioAnnotation, StudioTask]]:
-    """Return annotations with their tasks."""
     if isinstance(event, AnnotationEvent):
         return [(event.annotation, event.task)]
     tasks = {task.id: task for task in event.task}

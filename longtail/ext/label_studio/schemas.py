@@ -1,6 +1,6 @@
 """Requests and answers of Label Studio's protocol for machine-learning backends.
 
-Of a request only what is used is looked at; Label Studio sends much more.
+Only the used fields of a request are read; Label Studio sends many more.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StudioTask(_Sent):
 
     id: RowId
     data: dict[str, Any] = Field(max_length=10_000)
-    """Of which the text is the field that `<Text>` shows."""
+    """Fields of the task; the text is the one that `<Text>` shows."""
 
 
 class TasksRequest(_Sent):
@@ -72,14 +72,14 @@ class TasksRequest(_Sent):
 
 
 class StudioPrediction(_Sent):
-    """What was predicted of a task, as Label Studio kept it."""
+    """A prediction for a task, as Label Studio stored it."""
 
     result: _Regions = []
     model_version: str | None = None
 
 
 class StudioAnnotation(_Sent):
-    """What a person said of a task."""
+    """A person's annotation of a task."""
 
     id: RowId
     task: RowId
@@ -88,7 +88,7 @@ class StudioAnnotation(_Sent):
     """Whether the person skipped the task."""
     updated_at: Moment
     prediction: StudioPrediction | None = None
-    """What Label Studio takes for the prediction that the person saw; without a result if none."""
+    """The prediction that the person saw, according to Label Studio; without a result if none."""
     parent_prediction: RowId | None = None
     """The prediction that the annotation began with, if any."""
 
@@ -120,7 +120,7 @@ class AnnotationsEvent(_Sent):
 
 
 class DeletedAnnotation(_Sent):
-    """An annotation that is no more."""
+    """An annotation that was deleted."""
 
     id: RowId
 
@@ -134,7 +134,7 @@ class DeletionEvent(_Sent):
 
 
 class OtherEvent(_Sent):
-    """Anything else, of which nothing is done."""
+    """Any other event, which is ignored."""
 
     action: Annotated[str, Field(max_length=100)]
 
@@ -166,7 +166,7 @@ class PredictedRegion(Answer):
 
 
 class PredictedTask(Answer):
-    """What is predicted of a task."""
+    """The prediction for a task."""
 
     result: list[PredictedRegion]
     """One region, or none where no label was found."""
@@ -176,16 +176,16 @@ class PredictedTask(Answer):
 
 
 class PredictedTasks(Answer):
-    """What is predicted of each task, in the order of the request."""
+    """The prediction for each task, in the order of the request."""
 
     results: list[PredictedTask]
 
 
 class WebhookReceipt(Answer):
-    """What became of an event."""
+    """The result of an event."""
 
     stored: int
-    """Entries of feedback that are on the disk now, and were not before."""
+    """Number of entries of feedback that were newly stored."""
 
 
 class TaxonomyItem(Answer):
@@ -194,10 +194,10 @@ class TaxonomyItem(Answer):
     model_config = ConfigDict(populate_by_name=True)
 
     value: str
-    """What people read."""
+    """The displayed text."""
     alias: str
-    """What stands in the path of the label, and is stored."""
+    """The element of the label's path that is stored."""
     is_leaf: bool = Field(serialization_alias="isLeaf")
-    """Whether nothing stands below it."""
+    """Whether nothing is below it."""
     hint: str | None = None
     """The label's description."""

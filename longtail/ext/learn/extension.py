@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.extensions import Command, Extension
-from longtail.training.commands.corpus_options import with_read_option
-from longtail.training.commands.logs import configure_logging
+from longtail.training.commands.corpus_options import configure_logging, with_read_option
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,
@@ -20,8 +19,7 @@ from longtail.training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from longtail.models.bundle.learned_from import LearnedFrom
-    from longtail.models.bundle.manifest import Manifest
+    from longtail.models.bundle.manifest import LearnedFrom, Manifest
 
 MANY_UNKNOWN_WORDS = 0.1
 """A rule of thumb: from this share on, the command advises a full training."""

@@ -20,8 +20,7 @@ from scipy.sparse import csr_array, vstack
 
 from longtail.ext.learn.documents import matrix_of
 from longtail.ext.learn.judged import FIRST, JudgedTexts, is_among
-from longtail.models.bundle.learned_from import Followed
-from longtail.models.bundle.manifest import Calibration, RarityBlend
+from longtail.models.bundle.manifest import Calibration, Followed, RarityBlend
 from longtail.models.kinds.registry import KINDS, without_encoder
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.names import ENSEMBLE
@@ -40,7 +39,7 @@ from longtail.training.calibration.members import DevRanking, blended
 from longtail.training.calibration.scored_pairs import ScoredPairs, rank_best, score_pairs
 from longtail.training.calibration.thresholds import best_threshold
 from longtail.training.data.chunks import chunks
-from longtail.training.pipeline.default_scorer import DefaultScorer, Lead, choose_default
+from longtail.training.pipeline.dev_split import DefaultScorer, Lead, choose_default
 
 logger = logging.getLogger(__name__)
 

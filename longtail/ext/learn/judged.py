@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from longtail.ext.learn.verdicts import TextVerdicts, smallest_digests
-from longtail.models.bundle.learned_from import Followed
-from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.manifest import Followed, Manifest
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor

@@ -20,8 +20,7 @@ from longtail.ext.learn.judged import JudgedTexts, count_followed
 from longtail.ext.learn.refit import refit
 from longtail.ext.learn.verdicts import Verdicts, read_verdicts
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.learned_from import LearnedFrom
-from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.manifest import LearnedFrom, Manifest
 from longtail.models.bundle.registry import CURRENT, Registry
 from longtail.models.bundle.trained_on import DEV, TRAIN, read_trained_on
 from longtail.models.edit.rewriting import rewrite
@@ -35,8 +34,7 @@ from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.feedback import Feedback
 from longtail.training.data.overlap import with_splits_apart
-from longtail.training.pipeline.default_scorer import DefaultScorer
-from longtail.training.pipeline.dev_split import OnDev, finish_on_dev
+from longtail.training.pipeline.dev_split import DefaultScorer, OnDev, finish_on_dev
 from longtail.training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)

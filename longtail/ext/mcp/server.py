@@ -27,7 +27,7 @@ Limit = Annotated[int, Field(ge=1, le=100)]
 
 
 class AgentTools:
-    """What agents may ask of a service. A refusal is told to the agent, with its reason."""
+    """The tools that agents may use on a service. Agents get a refusal with its reason."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client

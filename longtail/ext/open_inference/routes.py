@@ -23,14 +23,17 @@ from longtail.ext.open_inference.tensors import (
     texts_of,
     write_answer,
 )
+from longtail.service.http.deps import Service, ServiceDep
+from longtail.service.http.json_body import (
+    answer_request,
+    checked,
+    off_the_loop,
+    written_off_the_loop,
+)
+from longtail.service.http.problem_handlers import accepts_gzip, responses
 from longtail.service.schemas.base import Answer
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.versions.serving import ServedModel
-from longtail.service.web.answering import answer_request, written_off_the_loop
-from longtail.service.web.deps import Service, ServiceDep
-from longtail.service.web.encodings import accepts_gzip
-from longtail.service.web.json_body import checked, off_the_loop
-from longtail.service.web.problem_handlers import responses
 from longtail.service.wire.problems import Kind, KindError
 
 MODEL = "longtail"
@@ -63,7 +66,7 @@ class ModelReady(ServerReady):
 
 
 class ServerMetadata(Answer):
-    """Who answers."""
+    """Name and release of the service."""
 
     name: str
     version: str
@@ -72,11 +75,11 @@ class ServerMetadata(Answer):
 
 
 class ModelMetadata(Answer):
-    """What goes into a model and comes out."""
+    """Inputs and outputs of a model."""
 
     name: str
     versions: list[str]
-    """Those that are loaded, or the one that was asked for."""
+    """Loaded versions, or the requested one."""
     platform: str
     inputs: list[TensorMetadata]
     outputs: list[TensorMetadata]
@@ -232,7 +235,6 @@ def _check_name(model: str) -> None:
 
 
 def _loaded(service: Service, model: str, version: str) -> ServedModel:
-    """Return the model of a version named in a path."""
     _check_name(model)
     if version == "current":
         return service.manager.get(version)

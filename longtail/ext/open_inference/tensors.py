@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from longtail.models.errors import RequestError
 from longtail.models.results import UNLIKE_TRAINING, Prediction
 from longtail.service.engine.engine import EngineAnswer
+from longtail.service.http.json_body import parse_json_body
+from longtail.service.http.problem_handlers import BodyError
 from longtail.service.schemas.base import Answer, Listed, Options, WholeNumber
-from longtail.service.web.json_body import parse_json_body
-from longtail.service.web.problem_handlers import BodyError
 
 NO_SCORE = float(np.finfo(np.float32).min)
 """Fills scores where a text has fewer labels than asked for: JSON has no infinity."""
@@ -29,7 +29,7 @@ _CONFIG = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_doc
 
 
 class InputParameters(BaseModel):
-    """Where the values of an input lie; options of the request have parameters of their own."""
+    """Where the values of an input are; options of the request have parameters of their own."""
 
     model_config = _CONFIG
 
@@ -38,7 +38,7 @@ class InputParameters(BaseModel):
 
 
 class InputTensor(BaseModel):
-    """An input: its values, or where they lie behind the JSON."""
+    """An input: its values, or their position after the JSON."""
 
     model_config = _CONFIG
 
@@ -57,7 +57,7 @@ class OutputParameters(BaseModel):
     model_config = _CONFIG
 
     binary_data: bool | None = None
-    """Whether it shall lie behind the JSON; as `binary_data_output` says where absent."""
+    """Whether it is binary, after the JSON; the default is `binary_data_output`."""
 
 
 class RequestedOutput(BaseModel):
@@ -79,7 +79,7 @@ class InferParameters(Options):
     timeout: float | None = Field(None, ge=1000, le=86400e6, exclude=True, allow_inf_nan=False)
     """Microseconds after which the answer is no longer needed."""
     binary_data_output: bool = Field(False, exclude=True)
-    """Whether outputs lie behind the JSON that say nothing else."""
+    """Whether outputs without `binary_data` are binary, after the JSON."""
 
 
 class InferRequest(BaseModel):
@@ -137,7 +137,7 @@ class TensorMetadata(Answer):
 
 
 class OutputTensor(Answer):
-    """An output: its values, or how many bytes of them lie behind the JSON."""
+    """An output: its values, or the number of their bytes after the JSON."""
 
     name: str
     datatype: str
@@ -279,7 +279,7 @@ def write_answer(
     Args:
         model: Its name.
         asked: The request.
-        answer: What the engine found.
+        answer: The engine's answer.
         requested: Names of outputs, and whether each shall be binary.
         k: Labels a text, which is the width of the outputs.
     """

@@ -1,4 +1,4 @@
-"""`longtail promote`: lets a candidate take the place of the current version, or says why not."""
+"""`longtail promote`: replaces the current version by a candidate, or says why not."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.extensions import Command, Extension
-from longtail.training.commands.corpus_options import with_read_option
-from longtail.training.commands.logs import configure_logging
+from longtail.training.commands.corpus_options import configure_logging, with_read_option
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (
     DEFAULT_REGISTRY,
@@ -22,10 +21,10 @@ from longtail.training.options import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
-    from longtail.ext.promotion.decision import Decision, Pair
+    from longtail.ext.promotion.judge import Promotion
     from longtail.ext.promotion.log import PromotionLog
-    from longtail.ext.promotion.promote import Promotion
     from longtail.ext.promotion.rules import PromotionRules
+    from longtail.ext.promotion.verdict import Decision, Pair
     from longtail.models.bundle.bundle import Bundle
     from longtail.models.bundle.registry import Registry
 
@@ -79,8 +78,8 @@ def promote(
     configure_logging()
     from longtail.commands.feedback_files import feedback_file
     from longtail.ext.promotion.judge import HeldOut
+    from longtail.ext.promotion.judge import promote as promote_version
     from longtail.ext.promotion.log import LOG_NAME, PromotionLog
-    from longtail.ext.promotion.promote import promote as promote_version
     from longtail.ext.promotion.rules import rules_of
     from longtail.ext.promotion.watch import check_access
     from longtail.models.bundle.registry import Registry
@@ -137,7 +136,6 @@ def _try(
 
 
 def _key_of(url: str | None, variable: str | None) -> str | None:
-    """Return the admin key."""
     from longtail.models.errors import ConfigError
 
     if variable is None:
@@ -152,7 +150,6 @@ def _key_of(url: str | None, variable: str | None) -> str | None:
 
 
 def _tell(promotion: Promotion, log: PromotionLog) -> None:
-    """Print a short report."""
     from longtail.models.errors import PromotionRefusedError
 
     pair, decision = promotion.pair, promotion.decision

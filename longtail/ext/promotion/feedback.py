@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from longtail.ext.promotion.ranking import Version
+from longtail.ext.promotion.paired import Version
 from longtail.models.errors import DataError
 from longtail.models.options import RankingOptions
 from longtail.models.ranking.top_k import NO_LABEL

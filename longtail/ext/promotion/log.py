@@ -7,7 +7,7 @@ A promotion writes these lines, in this order, each with the time, both versions
     decided    promote or roll back, and why; written before anything is done about it
     done       it is done
 
-So a run that was killed is told by its last line, and what it began can be finished.
+So the last line shows where a killed run stopped, and its work can be finished.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder
 
 LOG_NAME = "promotions.jsonl"
-"""In the folder of the registry, unless another file is named."""
+"""Name of the file in the folder of the registry, unless another file is named."""
 
 _NO_LOG = "no line of a log of promotions; move the file away, or name another one with --log"
 
@@ -37,7 +37,7 @@ class PromotionLog:
         self.path = path
 
     def check_writable(self) -> None:
-        """Refuse a file that can't be appended to, before the work.
+        """Check, before the work, that the file can be appended to.
 
         Raises:
             ConfigError: It is no file, its folder can't be written to, or it holds something else.
@@ -51,8 +51,8 @@ class PromotionLog:
         """Add a line; it is on the disk when this returns.
 
         Args:
-            event: What happened.
-            fields: What is to be known of it.
+            event: The event.
+            fields: The fields of the line.
         """
         with doing("writing the log of promotions", self.path):
             append_entry(self.path, {"event": event, **fields})
@@ -70,7 +70,7 @@ class PromotionLog:
         """Return the lines of the last promotion of a candidate if its canary has not ended.
 
         Args:
-            candidate_digest: Of the version to promote.
+            candidate_digest: Digest of the version to promote.
 
         Returns:
             From the line "canary" on; empty where there is none, or it is done.

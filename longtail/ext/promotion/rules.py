@@ -1,4 +1,4 @@
-"""The rules by which a candidate takes the place of the current version, and how they are set."""
+"""The conditions under which a candidate replaces the current version, and their settings."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ NO_HARM = "no-harm"
 
 @dataclass(frozen=True, slots=True)
 class PromotionRules:
-    """What a candidate must show; shares and metrics are fractions.
+    """The conditions of a promotion; shares and metrics are fractions.
 
     Attributes:
         require: "better": better in at least one metric, and not worse in the others; "not-worse":
             only the latter.
-        significance: Probability, at most, of an error of the paired tests, each one-sided.
+        significance: Largest error probability of each one-sided paired test.
         margin: How much worse P@5, nDCG@5 and PSP@5 may be at most: a candidate must show that it
             is not worse by so much.
         band_margin: How much worse the labels of one frequency band, or the judged labels of the
             feedback, may be before a significant loss is a reason to refuse.
         min_documents: Documents that a test needs.
         max_slowdown: Time a text, as a multiple of the current version's.
-        max_size_ratio: Bytes of the files, which are about the memory, as a multiple likewise.
+        max_size_ratio: Bytes of the files, about the memory, as a multiple of the current one's.
         max_calibration_rise: How much the calibration error of the best five labels may rise.
         max_lost_labels: Labels of the current version that the candidate may lack.
-        share: Of the requests naming no version, those that the canary gets.
-        minutes: For how long, at most.
+        share: The canary's share of the requests that name no version.
+        minutes: Longest duration of the canary in minutes.
         look_every_s: Seconds between looks at the canary.
         canary_require: "no-harm": no harm was seen by the end; "not-worse": it must be shown that
             failures and slow answers are more frequent by no more than their margins.
-        canary_significance: Probability, at most, of calling an equal canary worse, however often
+        canary_significance: Largest probability of calling an equal canary worse, however often
             it is looked at.
         min_requests: Answers of the canary without which it isn't promoted.
         min_agreement: Share of the best five labels of held-out texts that both versions must give
@@ -97,9 +97,9 @@ def rules_of(
     """Return the rules with some set as on a command line.
 
     Args:
-        settings: Each "name=value".
-        share: Replaces the rule of this name; None: it stays.
-        minutes: Likewise.
+        settings: Settings of the form "name=value".
+        share: Value of the rule of this name; None: unchanged.
+        minutes: As `share`.
 
     Raises:
         ConfigError: There is no such rule, or it can't have this value.

@@ -1,4 +1,4 @@
-"""What the held-out documents say of a candidate: figures, reasons, and a short report."""
+"""The verdict on a candidate by held-out documents: figures, reasons, a report, the decision."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from longtail.ext.promotion.paired import PairedTest
-from longtail.training.evaluation.tables import NOT_MEASURED, markdown_table
+from longtail.training.evaluation.record import NOT_MEASURED, markdown_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +86,50 @@ def _row(test: PairedTest) -> list[str]:
 
 def _shown(figure: float | int | None) -> str:
     return NOT_MEASURED if figure is None else f"{figure:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two versions of a registry.
+
+    Attributes:
+        candidate: Number of the version on trial.
+        current: Number of the one that it is to replace.
+        candidate_digest: Digest of the one; empty where its manifest can't be read.
+        current_digest: Digest of the other.
+    """
+
+    candidate: int
+    current: int
+    candidate_digest: str
+    current_digest: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that every line of the log has."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a trial came to.
+
+    Attributes:
+        promote: Whether the candidate takes the place of the current version.
+        reasons: Why, in sentences.
+        figures: What was measured, plain.
+    """
+
+    promote: bool
+    reasons: tuple[str, ...]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of a line of the log."""
+        verdict = "promote" if self.promote else "roll back"
+        return {"verdict": verdict, "reasons": list(self.reasons), "figures": dict(self.figures)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Decision:
+        """Read what `to_json` returned."""
+        reasons = tuple(content["reasons"])
+        return cls(content["verdict"] == "promote", reasons, content["figures"])

@@ -1,8 +1,8 @@
-"""A canary from its start to its end: begun, watched, then activated or ended by itself.
+"""A canary from its start to its end: begun, watched, then activated or ended automatically.
 
-Every step is in the log before it is taken. Whoever is stopped, and started again on the same log,
-finishes what was begun: a canary is watched to the time that the log says, and a decision is
-carried out. Nothing but a whole look at the service at the end can promote.
+Every step is logged before it is taken. A run that is stopped and started again on the same log
+finishes its work: it watches the canary to the logged time, and carries out a logged decision.
+Only a complete look at the service at the end can promote.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from longtail.ext.promotion.arms import Arm, read_arms
-from longtail.ext.promotion.comparison import ArmComparison, compare_arms
-from longtail.ext.promotion.decision import Decision, Pair
+from longtail.ext.promotion.comparison import Arm, ArmComparison, compare_arms, read_arms
 from longtail.ext.promotion.log import PromotionLog
 from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.verdict import Decision, Pair
 from longtail.models.errors import ConfigError, RequestError
 from longtail.service.client.calls import NEVER, ClientError, ProblemError, Retry
 from longtail.service.client.client import Client
@@ -66,7 +65,7 @@ def try_on_service(
     Args:
         url: URL of the service.
         key: An admin key; None where it needs none.
-        log: Where every step is written.
+        log: The log of every step.
         pair: Both versions.
         rules: The rules of the canary.
         texts: Held-out texts that both versions are asked about.
@@ -80,9 +79,9 @@ def try_on_service(
 
 
 def check_access(url: str, key: str | None) -> None:
-    """Refuse a key that may not try a version on a service, before anything is judged.
+    """Check, before anything is judged, that a key may try a version on a service.
 
-    A service that gives no answer is told when the trial is to begin.
+    A service that does not answer is reported when the trial begins.
 
     Raises:
         ConfigError: The service does not take the key.
@@ -116,7 +115,7 @@ class CanaryWatch:
 
         Args:
             client: Of the service, with an admin key.
-            log: Where every step is written.
+            log: The log of every step.
             pair: Both versions.
             rules: Of the canary.
             now: The time, in seconds since 1970.

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from longtail.models.encoders.cpu.torch_internals import can_pack
 from longtail.models.encoders.cpu.unpadded import UnpaddedBert
-from longtail.models.encoders.families import num_positions
-from longtail.models.encoders.types import Transformer
+from longtail.models.encoders.families import Transformer, num_positions
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +91,6 @@ def _excess_error(transformer: Transformer, backend: UnpaddedBert) -> str | None
 
 
 def _checks(most_tokens: int) -> Iterator[dict[str, Tensor]]:
-    """Yield batches that a backend is tried on."""
     for num_texts, tokens, is_padded in _CHECKED:
         ids, mask = _batch(num_texts, min(tokens, most_tokens), is_padded=is_padded)
         yield {"input_ids": ids, "attention_mask": mask}

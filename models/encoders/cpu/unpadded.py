@@ -20,8 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from longtail.models.encoders.cpu.torch_internals import held_outside_of_python, packed
-from longtail.models.encoders.families import BERT_LIKE
-from longtail.models.encoders.types import LastLayer, Transformer
+from longtail.models.encoders.families import BERT_LIKE, LastLayer, Transformer
 from longtail.models.errors import ConfigError
 
 PADDING_COST = 0.25

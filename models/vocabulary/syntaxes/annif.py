@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
-from longtail.models.files.fields import string_of
-from longtail.models.files.rows import csv_rows, header_of
-from longtail.models.files.text_files import lines
+from longtail.models.files.rows import csv_rows, header_of, string_of
+from longtail.models.files.text_files import BadLine, ProblemList, lines, list_problems
 from longtail.models.vocabulary.concept import CONCEPT, UNTAGGED, Facts
 
 URI: Final = "uri"

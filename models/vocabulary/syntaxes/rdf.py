@@ -13,8 +13,15 @@ from xml.parsers import expat
 
 from longtail.models.errors import DataError
 from longtail.models.extras import require
-from longtail.models.files.bad_lines import BadLine, ProblemList, list_problems
-from longtail.models.files.text_files import AsUtf8, ByteFile, lines, reading
+from longtail.models.files.text_files import (
+    AsUtf8,
+    BadLine,
+    ByteFile,
+    ProblemList,
+    lines,
+    list_problems,
+    reading,
+)
 from longtail.models.vocabulary.concept import PROPERTY_OF, Facts
 
 FORMS: Final = {

@@ -15,11 +15,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from longtail.models.errors import DataError
-from longtail.training.learning.margin_losses import logistic
+from longtail.training.learning.losses import at_least_float32, logistic
 from longtail.training.learning.objectives import Scorer
-from longtail.training.learning.pair_losses import at_least_float32
-from longtail.training.learning.sampling import Distribution, Negatives, Pairs
-from longtail.training.learning.weights import constant, importance
+from longtail.training.learning.sampling import Distribution, Negatives, Pairs, constant, importance
 
 _STEP_EXPONENT = 0.9
 """Of the local steps of augment and reduce, (1 + epoch)^-0.9, as in its published code."""

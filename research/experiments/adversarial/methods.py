@@ -21,10 +21,9 @@ from longtail.models.scorers.linear import (
     TreeCorrection,
 )
 from longtail.training.learning.distributions import AllLabels, Frequency, Uniform
+from longtail.training.learning.losses import softmax_loss
 from longtail.training.learning.objectives import Objective, SampledObjective
-from longtail.training.learning.pair_losses import softmax_loss
-from longtail.training.learning.pairs import Exclude, label_counts
-from longtail.training.learning.weights import importance
+from longtail.training.learning.sampling import Exclude, importance, label_counts
 from longtail.training.linear.objective import ProjectedTree, project
 from research.experiments.adversarial.losses import (
     AugmentAndReduce,

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from longtail.training.evaluation.figures import new_figure
+from longtail.training.evaluation.plots import new_figure
 from research.experiments.adversarial.curves import (
     Clock,
     Settings,

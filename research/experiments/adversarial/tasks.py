@@ -18,7 +18,7 @@ from sklearn.decomposition import TruncatedSVD
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.scorers.linear import LinearModel
-from longtail.training.learning.pairs import label_counts
+from longtail.training.learning.sampling import label_counts
 from research.experiments.adversarial.measures import LinearMetrics, measure_linear
 from research.experiments.data import ExperimentData
 

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from longtail.models.errors import ConfigError
-from longtail.models.files.validation import problem_in_words
+from longtail.models.files.typed_json import problem_in_words
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.names import CLASSIFIER, HYBRID
 from longtail.training.configuration.run import TrainingConfig

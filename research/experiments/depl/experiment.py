@@ -13,7 +13,7 @@ from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.overlap import with_splits_apart
 from longtail.training.options import JsonOption
-from longtail.training.runtime.machine import find_machine
+from longtail.training.runtime.distributed import find_machine
 from research.experiments.depl.ablations import (
     ablation_trials,
     choose_ablations,

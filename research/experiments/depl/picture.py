@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from longtail.models.names import CLASSIFIER, RETRIEVAL, SPARSE
-from longtail.training.evaluation.figures import new_figure
-from longtail.training.evaluation.plots import draw_f1_by_rank
+from longtail.training.evaluation.plots import draw_f1_by_rank, new_figure
 from research.experiments.depl.ablations import BASE
 from research.experiments.depl.claims import compared_settings
 from research.experiments.depl.evidence import Arm, Evidence

@@ -18,7 +18,7 @@ from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.names import ENSEMBLE, RETRIEVAL
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.assessment.assess import Assessment, assess_bundle
-from longtail.training.assessment.predictions import read_predictions, write_all_predictions
+from longtail.training.assessment.compare import read_predictions, write_all_predictions
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN

@@ -21,11 +21,11 @@ from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.training.calibration.reliability import calibration_error
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
-from longtail.training.evaluation.hierarchical import measure_hierarchical
 from longtail.training.evaluation.metrics import (
     document_values_at,
     inverse_propensities,
     join_truth,
+    measure_hierarchical,
 )
 
 KS = (1, 3, 5, 10)

@@ -25,8 +25,7 @@ from jaxtyping import Bool, Float64
 from row import name_of
 
 from longtail.models.ranking.top_k import Ranking
-from longtail.training.assessment.compare import repeated_texts
-from longtail.training.assessment.predictions import read_predictions
+from longtail.training.assessment.compare import read_predictions, repeated_texts
 from longtail.training.data.dataset import open_dataset
 from longtail.training.evaluation.record import make_record, write_record
 from longtail.training.evaluation.significance import holm

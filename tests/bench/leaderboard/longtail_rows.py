@@ -29,8 +29,8 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.models.scorers.tfidf import TfidfModel
-from longtail.training.assessment.baselines import label_name_ranking, nearest_neighbour_ranking
-from longtail.training.assessment.predictions import in_columns_of, write_predictions
+from longtail.training.assessment.compare import in_columns_of, write_predictions
+from longtail.training.assessment.summary import label_name_ranking, nearest_neighbour_ranking
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.runtime.run_log import read_stage_costs

@@ -23,7 +23,7 @@ from columns import KS, as_wide
 from features import FEATURES, write_features
 from row import name_of, with_dev, write_row
 
-from longtail.training.assessment.predictions import read_predictions
+from longtail.training.assessment.compare import read_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.metrics import join_truth, precision_at
 

@@ -28,7 +28,7 @@ from columns import KS, Judged, columns_of
 
 from longtail.models.errors import ConfigError, DataError, LongtailError
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
-from longtail.training.assessment.predictions import read_predictions
+from longtail.training.assessment.compare import read_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.evaluation.metrics import join_truth, precision_at

@@ -6,7 +6,7 @@ import pytest
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.results import ScoredLabel
-from longtail.service.web.answering import score_of
+from longtail.service.http.json_body import score_of
 
 SUGGEST = "/v1/projects/longtail/suggest"
 BATCH = "/v1/projects/longtail/suggest-batch"

@@ -15,7 +15,7 @@ from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.calibration.ensemble import Blending, fit_blending
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import ScoredPairs
-from longtail.training.pipeline.default_scorer import DefaultScorer, choose_default
+from longtail.training.pipeline.dev_split import DefaultScorer, choose_default
 
 NUM_LABELS, NEW = 13, 12
 """The last label was added by people: no dev document can have it."""

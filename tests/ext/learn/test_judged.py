@@ -7,7 +7,7 @@ import pytest
 
 from longtail.ext.learn.judged import JudgedTexts
 from longtail.ext.learn.verdicts import TextVerdicts
-from longtail.models.bundle.learned_from import Followed
+from longtail.models.bundle.manifest import Followed
 
 
 def judged(right: set[int], wrong: set[int]) -> JudgedTexts:

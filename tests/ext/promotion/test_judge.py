@@ -16,7 +16,7 @@ from longtail.ext.promotion.feedback import (
     time_of,
 )
 from longtail.ext.promotion.judge import HeldOut, judge
-from longtail.ext.promotion.ranking import Version
+from longtail.ext.promotion.paired import Version
 from longtail.ext.promotion.rules import PromotionRules
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.registry import Registry

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from longtail.ext.promotion.decision import Decision
-from longtail.ext.promotion.judge import HeldOut
+from longtail.ext.promotion.judge import HeldOut, promote
 from longtail.ext.promotion.log import LOG_NAME, PromotionLog
-from longtail.ext.promotion.promote import promote
 from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.verdict import Decision
 from longtail.models.bundle.bundle import LABELS_NAME, write_bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError

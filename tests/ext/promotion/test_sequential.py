@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from longtail.ext.promotion.arms import Arm
-from longtail.ext.promotion.comparison import compare_arms
+from longtail.ext.promotion.comparison import Arm, compare_arms
 from longtail.ext.promotion.rules import PromotionRules
 from longtail.service.telemetry.sequential import rate_bounds
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from longtail.ext.promotion.arms import Arm, read_arms
-from longtail.ext.promotion.decision import Pair
+from longtail.ext.promotion.comparison import Arm, read_arms
 from longtail.ext.promotion.log import PromotionLog
 from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.verdict import Pair
 from longtail.ext.promotion.watch import CanaryWatch
 from longtail.models.errors import RequestError
 from longtail.service.client.calls import ConnectionFailedError, ProblemError
-from longtail.service.schemas.problem import Problem
+from longtail.service.schemas.base import Problem
 from longtail.service.telemetry.metrics import Telemetry
 
 PAIR = Pair(candidate=2, current=1, candidate_digest="new", current_digest="old")

@@ -8,7 +8,7 @@ from longtail.models.fitted.part import Answered, FittedPart
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Prediction
 from longtail.training.calibration.ensemble import Blending
-from longtail.training.evaluation.tables import Table
+from longtail.training.evaluation.record import Table
 from longtail.training.fitted.fitting import (
     AnsweredDocuments,
     MeasuredPart,

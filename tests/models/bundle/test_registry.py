@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from longtail.models.bundle.bundle import write_bundle
-from longtail.models.bundle.change_log import Author
 from longtail.models.bundle.manifest import Manifest
-from longtail.models.bundle.registry import Registry
+from longtail.models.bundle.registry import Author, Registry
 from longtail.models.errors import (
     BundleCorruptError,
     BundleError,

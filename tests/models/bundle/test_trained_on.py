@@ -1,17 +1,25 @@
 """The record of the documents that a model was trained on."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from longtail.models.bundle.bundle import write_bundle
+from longtail.models.bundle.bundle import open_bundle, write_bundle
+from longtail.models.bundle.manifest import FileInfo
 from longtail.models.bundle.trained_on import (
     NO_DIGEST,
+    PROBES_NAME,
     TrainedOn,
     digest_of,
     digests_of,
+    probes_to_jsonl,
+    read_probes,
     read_trained_on,
 )
+from longtail.models.errors import BundleCorruptError
+from longtail.models.kinds.storage import read_parts, write_parts
 
 NAMES = [f"{split}_{what}" for split in ("train", "dev", "test") for what in ("texts", "ids")]
 NONE = np.array([], dtype=np.uint64)
@@ -54,3 +62,43 @@ def test_what_is_written_is_read(tmp_path, sparse_bundle):
     assert replace(found, digests={}) == replace(record, digests={})
     for name in NAMES:
         assert np.array_equal(found.digests[name], record.digests[name])
+
+
+@pytest.fixture
+def bundle_with(sparse_bundle, tmp_path):
+    def make(content):
+        (tmp_path / PROBES_NAME).write_text(content)
+        manifest = replace(sparse_bundle.manifest, files={PROBES_NAME: FileInfo("0" * 64, 0)})
+        return replace(sparse_bundle, folder=tmp_path, manifest=manifest)
+
+    return make
+
+
+def test_texts_come_back_whatever_they_hold(bundle_with):
+    texts = (
+        "two\nlines",
+        "a \u2028 line \x85 separator",
+        'quotes " and \\',
+        "\U0001f600 žluťoučký",
+    )
+    assert read_probes(bundle_with(probes_to_jsonl(texts))) == texts
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"words": "a"}', '{"text": 5}'])
+def test_a_file_that_cannot_be_read_is_damage(bundle_with, content):
+    with pytest.raises(BundleCorruptError, match=r"file 'probes\.jsonl' can't be read"):
+        read_probes(bundle_with(content))
+
+
+def test_a_bundle_holds_its_texts_and_its_digest_covers_them(sparse_bundle, tmp_path):
+    parts, manifest = read_parts(sparse_bundle), sparse_bundle.manifest
+    for name, probes in (("without", []), ("with", ["a", "b"]), ("other", ["a", "c"])):
+        write_parts(tmp_path / name, parts, manifest, tmp_path / "scratch", probes)
+    without, with_texts, other = (
+        open_bundle(tmp_path / name) for name in ("without", "with", "other")
+    )
+    assert (read_probes(without), read_probes(with_texts)) == ((), ("a", "b"))
+    assert len({each.manifest.digest for each in (without, with_texts, other)}) == 3
+    (with_texts.folder / PROBES_NAME).write_text(json.dumps({"text": "x"}))
+    with pytest.raises(BundleCorruptError, match=r"probes\.jsonl"):
+        open_bundle(with_texts.folder)

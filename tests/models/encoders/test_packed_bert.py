@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from transformers import AutoModel, BertConfig, DistilBertConfig, PreTrainedModel, RobertaConfig
 
+from longtail.models.encoders.bert import can_pack, first_states, last_layer
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.packed_bert import can_pack, first_states, last_layer
 from longtail.models.encoders.tokens import TokenBatch
-from longtail.training.neural.layers import checkpoint_gradients
+from longtail.training.neural.model import checkpoint_gradients
 
 SIZES = {
     "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 24,

@@ -3,8 +3,8 @@
 import pytest
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine
-from longtail.models.files.rows import csv_rows, header_of
+from longtail.models.files.rows import csv_rows, find_header, header_of
+from longtail.models.files.text_files import BadLine
 
 
 def test_what_excel_puts_around_a_table_is_passed_over(tmp_path):
@@ -25,3 +25,18 @@ def test_a_quote_that_is_never_closed_does_not_swallow_the_rest(tmp_path):
     path.write_text('text,labels\nFish,fish\n"Oil,oil\n' + "Cod,cod\n" * 50)
     with pytest.raises(DataError, match="line 3: a quote is opened here and never closed"):
         list(csv_rows(path, (("text",), ("labels",))))
+
+
+COLUMNS = (("labels",), ("text", "title"))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_delimiter_that_gives_the_columns_is_taken(delimiter):
+    header = find_header([f"text{delimiter}labels\n", "a;b,c\td,e"], COLUMNS)
+    assert (header.delimiter, header.names) == (delimiter, ("text", "labels"))
+
+
+@pytest.mark.parametrize("first", ["Text,TEXT,labels\n", "text,TEXT,labels\n", "name,labels\n"])
+def test_columns_that_are_missing_or_twice_are_refused(first):
+    with pytest.raises(DataError, match="expected 'labels', 'text' or 'title' among them, each"):
+        find_header([first], COLUMNS)

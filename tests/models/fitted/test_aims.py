@@ -62,7 +62,7 @@ def shallow() -> Iterator[None]:
     """Many rounds even of few labels."""
     with (
         mock.patch("longtail.models.ranking.threshold_algorithm._FIRST_DEPTH", 1),
-        mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+        mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0),
     ):
         yield
 

@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtail.models.label_tree import corrected_top_k
-from longtail.models.label_tree.arrays import depth_of, one_sided_biases
 from longtail.models.label_tree.corrected_top_k import (
     CorrectedSource,
     IndexCorrection,
+    NearLogProbs,
     corrected_sources,
 )
 from longtail.models.label_tree.kernels import log_prob_of_all_leaves
-from longtail.models.label_tree.near_log_probs import NearLogProbs
-from longtail.models.label_tree.tree import LabelTree
+from longtail.models.label_tree.tree import LabelTree, depth_of, one_sided_biases
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.index import InnerProductIndex
 from longtail.models.ranking.threshold_algorithm import SUM, rank
@@ -87,8 +86,8 @@ class Problem:
         found = []
         for most, few in ((0, 0), (len(self.index), 0), (len(self.index), len(self.vectors))):
             with (
-                mock.patch("longtail.models.ranking.exhaustive._BY_MATRIX_UP_TO", most),
-                mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+                mock.patch("longtail.models.ranking.top_k._BY_MATRIX_UP_TO", most),
+                mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0),
                 mock.patch("longtail.models.label_tree.corrected_top_k._FEW", few),
             ):
                 sources = corrected_sources(*self.bound)
@@ -189,7 +188,7 @@ def test_the_device_path_with_filters_and_a_tail_dial(as_on_gpu):
         everything = np.tile(problem.index.labels, (3, 1))
         scores = sources[0].score(np.arange(3), everything)
         wanted = top_of_candidates(labels[None].repeat(3, 0), scores[:, labels], 12)
-        with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+        with mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0):
             assert_same(rank([sources], SUM, 12, 3000, Selection(is_selected)), wanted)
 
 

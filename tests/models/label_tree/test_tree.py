@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from longtail.models.errors import BundleCorruptError
-from longtail.models.label_tree.arrays import depth_of, one_sided_biases
-from longtail.models.label_tree.search import TreeSource
-from longtail.models.label_tree.tree import LabelTree
+from longtail.models.label_tree.corrected_top_k import TreeSource
+from longtail.models.label_tree.tree import LabelTree, depth_of, one_sided_biases
 from longtail.models.ranking.threshold_algorithm import SUM, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
 from tests.closeness import assert_all_close
@@ -188,7 +187,7 @@ def test_the_search_yields_what_a_sort_of_all_labels_yields(size, seed, m, scale
 def test_the_sum_of_two_trees_is_ranked_exactly(size, seed, k):
     trees = tree_of(size, seed=seed), tree_of(size, seed=seed + 1)
     vectors = vectors_of(3, seed)
-    with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+    with mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0):
         found = rank([[TreeSource(tree, vectors) for tree in trees]], SUM, k, size)
     first, second = (tree.log_probs(tree.project(torch.from_numpy(vectors))) for tree in trees)
     assert_same(found, top_of_scores((first + second).numpy(), k))

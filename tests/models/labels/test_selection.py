@@ -13,7 +13,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.filters import LabelFilter, LabelSet
 from longtail.models.labels.selection import LabelSelector, Selection
 from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking import exhaustive, threshold_algorithm
+from longtail.models.ranking import threshold_algorithm, top_k
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
 from longtail.models.ranking.threshold_algorithm import SUM, rank, rank_given
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
@@ -109,8 +109,8 @@ def test_both_ways_find_what_the_full_ranking_filtered_has(seed, share, k):
     assert_same(rank_given([problem.sources], SUM, k, problem.selection.labels), wanted)
     assert_same(rank([problem.sources], SUM, k, 40, problem.selection), wanted)
     with (
-        mock.patch.object(exhaustive, "_ALWAYS_UP_TO", 0),
-        mock.patch.object(exhaustive, "_SHARE", 10**9),
+        mock.patch.object(top_k, "_ALWAYS_UP_TO", 0),
+        mock.patch.object(top_k, "_SHARE", 10**9),
     ):
         assert_same(rank([problem.sources], SUM, k, 40, problem.selection), wanted)
 
@@ -155,8 +155,8 @@ FILTERS = [
 def test_every_scorer_ranks_as_its_full_ranking_filtered(
     predictor, monkeypatch, label_filter, tail_dial, up_to
 ):
-    monkeypatch.setattr(exhaustive, "_ALWAYS_UP_TO", up_to)
-    monkeypatch.setattr(exhaustive, "_SHARE", 1 if up_to else 10**9)
+    monkeypatch.setattr(top_k, "_ALWAYS_UP_TO", up_to)
+    monkeypatch.setattr(top_k, "_SHARE", 1 if up_to else 10**9)
     selection = LabelSelector(predictor.catalogue).select(label_filter)
     assert selection is not None
     for scorer in predictor.scorers.names:

@@ -110,7 +110,7 @@ def assert_same(found: list[Any], right: list[Any]) -> None:
 def test_labels_are_ordered_by_gain_and_keep_their_probabilities(
     predictor, scorer, aim, k, all_up_to
 ):
-    with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", all_up_to):
+    with mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", all_up_to):
         found = answered(predictor, k=k, scorer=scorer, aim=aim)
     assert_same(found, [row[:k] for row in wanted(predictor, scorer, aim)])
 

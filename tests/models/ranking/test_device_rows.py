@@ -9,8 +9,7 @@ import torch
 
 from longtail.models.errors import ConfigError
 from longtail.models.ranking import certified, device_rows
-from longtail.models.ranking.certified import largest, product_error
-from longtail.models.ranking.device_products import products_on_device
+from longtail.models.ranking.certified import largest, product_error, products_on_device
 from longtail.models.ranking.device_rows import (
     DeviceRows,
     IndexChoice,
@@ -18,8 +17,7 @@ from longtail.models.ranking.device_rows import (
     free_gpu_bytes,
 )
 from longtail.models.ranking.index import InnerProductIndex
-from longtail.models.ranking.inner_products import products_with_rows
-from longtail.models.ranking.top_k import Ranking, top_of_scores
+from longtail.models.ranking.top_k import Ranking, products_with_rows, top_of_scores
 
 
 def random(seed: int, *shape: int) -> np.ndarray:
@@ -94,7 +92,7 @@ def test_sums_that_overflow_in_float32_alone_are_found():
 @pytest.mark.parametrize("dim", [1, 5, 8, 9, 24, 386])
 @pytest.mark.parametrize("most", [1, 100, 2**23])
 def test_pytorch_sums_as_the_compiled_loop_does(monkeypatch, dim, most):
-    monkeypatch.setattr("longtail.models.ranking.device_products._MAX_TERMS", most)
+    monkeypatch.setattr("longtail.models.ranking.certified._MAX_TERMS", most)
     vectors, queries = random(0, 50, dim) * 1e3, random(1, 7, dim)
     rows = np.random.default_rng(2).integers(50, size=(7, 13))
     padded = np.pad(vectors, ((0, 0), (0, -dim % 8)), constant_values=np.nan)

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from longtail.models.ranking import whole_products
+from longtail.models.ranking import device_rows
+from longtail.models.ranking.device_rows import WholeRows, pays
 from longtail.models.ranking.index import InnerProductIndex
-from longtail.models.ranking.inner_products import products_with_rows
-from longtail.models.ranking.top_k import top_of_scores
-from longtail.models.ranking.whole_products import WholeRows, pays
+from longtail.models.ranking.top_k import products_with_rows, top_of_scores
 
 
 def random(seed, *shape):
@@ -39,7 +38,7 @@ SHAPES = [(1, 1), (15, 3), (16, 2), (33, 386), (700, 21), (2000, 8)]
 @pytest.mark.parametrize("make", [lambda *shape: random(1, *shape), unlike])
 @pytest.mark.parametrize("block", [1, 2**22])
 def test_no_row_left_out_exceeds_what_is_said(monkeypatch, num_rows, dim, scale, make, block):
-    monkeypatch.setattr(whole_products, "_BLOCK_NUMBERS", block)
+    monkeypatch.setattr(device_rows, "_BLOCK_NUMBERS", block)
     vectors = (make(num_rows, dim) * np.float32(scale)).astype(np.float32)
     queries = np.concatenate([random(2, 13, dim), vectors[:5], np.zeros((1, dim), np.float32)])
     whole = WholeRows(vectors, float(lengths_of(vectors).max()))
@@ -68,8 +67,8 @@ def test_several_threads_propose_the_same(monkeypatch, num_threads, m):
     vectors, queries = random(0, 1001, 21), random(1, 7, 21)
     whole = WholeRows(vectors, float(lengths_of(vectors).max()))
     alone = whole.propose(queries, lengths_of(queries), m)
-    monkeypatch.setattr(whole_products, "get_num_threads", lambda: num_threads)
-    monkeypatch.setattr(whole_products, "_ALONE", 0)
+    monkeypatch.setattr(device_rows, "get_num_threads", lambda: num_threads)
+    monkeypatch.setattr(device_rows, "_ALONE", 0)
     found = whole.propose(queries, lengths_of(queries), m)
     np.testing.assert_array_equal(np.sort(found.rows, axis=1), np.sort(alone.rows, axis=1))
     np.testing.assert_array_equal(found.least, alone.least)

@@ -17,8 +17,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 from longtail.models.errors import ConfigError
 from longtail.models.review import endpoint
-from longtail.models.review.chat import _log_odds
-from longtail.models.review.endpoint import _ranked_scores
+from longtail.models.review.endpoint import _log_odds, _ranked_scores
 from longtail.models.review.registry import open_reviewer
 from longtail.models.review.reviewer import ReviewError, attempted_scores
 from tests.bench.reviewers import BREAKS, LIES, SLOW, standing_in

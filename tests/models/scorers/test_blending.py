@@ -55,7 +55,7 @@ def shallow(first_named: int = 1) -> Iterator[None]:
     """Many rounds even of few labels."""
     with (
         mock.patch("longtail.models.ranking.threshold_algorithm._FIRST_DEPTH", first_named),
-        mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0),
+        mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0),
     ):
         yield
 
@@ -234,7 +234,7 @@ def test_selected_labels_are_ranked_alone(dial, data):
     selection = Selection(some)
     right = wanted(blend, parts, k, dial, some)
     assert_ranks(ranked(blend, sources_of(parts), k, dial, selection), right)
-    with shallow(), mock.patch("longtail.models.ranking.exhaustive._SHARE", 10**9):
+    with shallow(), mock.patch("longtail.models.ranking.top_k._SHARE", 10**9):
         assert_ranks(ranked(blend, sources_of(parts), k, dial, selection), right)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.models.explain.spans import spans_of
+from longtail.models.explain import spans_of
 from longtail.models.scorers.character_terms import unspaced_share
 from longtail.models.scorers.tfidf import TfidfModel, terms_of
 

@@ -13,8 +13,8 @@ from longtail.models.labels.selection import Selection
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search import nearest_documents
 from longtail.models.memory.source import NeighbourSource
-from longtail.models.ranking.listed import ListedSource
 from longtail.models.ranking.threshold_algorithm import rank, rank_given
+from longtail.models.ranking.top_k import ListedSource
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.scan import scan
 from longtail.models.scorers.sparse import SparseModel, SparseSource
@@ -88,7 +88,7 @@ def blend_of(rng: np.random.Generator, members: tuple[str, ...]) -> FittedBlend:
 
 @pytest.fixture(autouse=True)
 def scans_few():
-    with mock.patch("longtail.models.ranking.exhaustive._ALWAYS_UP_TO", 0):
+    with mock.patch("longtail.models.ranking.top_k._ALWAYS_UP_TO", 0):
         yield
 
 
@@ -110,7 +110,7 @@ def test_it_ranks_as_the_threshold_algorithm_and_a_full_sort(
     scorers = [[sparse], [listed_of(rng)], [neighbours_of(rng, sparse)]]
     combine = DialledBlend.of(blend_of(rng, ("sparse", "names", "neighbours")), dial)
     selection = Selection(rng.random(NUM_LABELS) < 0.4) if is_filtered else None
-    with mock.patch("longtail.models.ranking.row_threads._ROWS_A_PART", 2):
+    with mock.patch("longtail.models.ranking.top_k._ROWS_A_PART", 2):
         found = scan(scorers, combine, k, NUM_LABELS, selection)
     assert found is not None
     labels = np.arange(NUM_LABELS) if selection is None else selection.labels

@@ -104,7 +104,7 @@ def most_kept(request, monkeypatch):
 def test_top_is_a_full_sort_in_parts_of_any_size_on_any_threads(
     k, rows_a_part, num_threads, monkeypatch
 ):
-    monkeypatch.setattr("longtail.models.ranking.row_threads._ROWS_A_PART", rows_a_part)
+    monkeypatch.setattr("longtail.models.ranking.top_k._ROWS_A_PART", rows_a_part)
     model, features = random_problem(k)
     rows = np.array([8, 0, 1, 2, 5, 5])
     found = SparseSource(model, features, num_threads=num_threads).top(rows, k)

@@ -7,8 +7,8 @@ import longtail
 from longtail.models.bundle.manifest import MANIFEST_NAME
 from longtail.models.bundle.registry import STATE_NAME
 from longtail.models.errors import BundleCorruptError, BundleNotFoundError, ConfigError
-from longtail.models.sharing import addresses
-from longtail.models.sharing.addresses import find_model
+from longtail.models.sharing import transfer
+from longtail.models.sharing.transfer import find_model
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_registry_and_a_bundle_behind_a_uri_are_copied_once(
     assert (found.version, found.manifest.digest) == (trained_sparse.version, digest)
     assert not cache.exists()  # the manifest is enough to find it
     assert longtail.load("memory://registry").bundle.folder == cache / digest
-    monkeypatch.setattr(addresses, "fetch", None)  # what is there is not fetched again
+    monkeypatch.setattr(transfer, "fetch", None)  # what is there is not fetched again
     assert longtail.load("memory://registry", 1).predict("milk", k=1).labels
     alone = find_model(f"memory://registry/{trained_sparse.version}")
     assert (alone.version, alone.open().folder) == (None, cache / digest)

@@ -2,9 +2,9 @@
 
 import random
 
-from longtail.models.vocabulary.assembling import assemble
 from longtail.models.vocabulary.concept import CONCEPT, Concept, ConceptVocabulary, Facts
 from longtail.models.vocabulary.inspection import hierarchy_of
+from longtail.models.vocabulary.reading import assemble
 
 
 def random_vocabulary(rng) -> ConceptVocabulary:

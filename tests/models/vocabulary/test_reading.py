@@ -7,9 +7,13 @@ import socket
 import pyoxigraph
 import pytest
 
-from longtail.models.vocabulary.concept import Concept, ConceptVocabulary
+from longtail.models.vocabulary.concept import (
+    Concept,
+    ConceptVocabulary,
+    ntriples_lines,
+    turtle_lines,
+)
 from longtail.models.vocabulary.reading import is_vocabulary_file, read_vocabulary
-from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
 from tests.models.vocabulary.conftest import refusal, written
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"

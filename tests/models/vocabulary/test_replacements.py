@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from longtail.models.vocabulary.concept import ntriples_lines, turtle_lines
 from longtail.models.vocabulary.reading import read_vocabulary
-from longtail.models.vocabulary.writing import ntriples_lines, turtle_lines
 
 TURTLE = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix owl: <http://www.w3.org/2002/07/owl#> .

@@ -12,7 +12,7 @@ from torch import nn
 
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.learning.objectives import SamplerInputs, make_objective
-from longtail.training.learning.pairs import label_counts
+from longtail.training.learning.sampling import label_counts
 from research.experiments import bow_models as experiment_models
 from research.experiments.bow_models import (
     BagModel,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from longtail.training.learning.pairs import label_counts
+from longtail.training.learning.sampling import label_counts
 from research.experiments.data import ExperimentData, Part
 from research.experiments.long_tail_profiles import (
     ProfileShape,

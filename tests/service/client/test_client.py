@@ -22,7 +22,7 @@ from longtail.service.client.calls import (
     check_success,
 )
 from longtail.service.client.client import AsyncClient, Client
-from longtail.service.schemas.batch import BatchError, BatchResult
+from longtail.service.schemas.predict import BatchError, BatchResult
 
 FAST = Retry(first_wait_s=0.001, jitter=0)
 ONCE = Retry(max_attempts=1)

@@ -11,7 +11,7 @@ import pytest
 
 import longtail.service.engine.admission
 from longtail.service.engine.admission import Admission, estimate_tokens
-from longtail.service.engine.shares import Slots, set_client
+from longtail.service.engine.traffic import Slots, set_client
 from longtail.service.errors import QueueFullError
 
 

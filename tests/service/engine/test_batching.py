@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from longtail.models.options import RankingOptions
 from longtail.service.engine import batching
 from longtail.service.engine.admission import Priority
-from longtail.service.engine.batching import WorkQueue, of_like_length
-from longtail.service.engine.jobs import Item, Job
+from longtail.service.engine.batching import Item, Job, WorkQueue, of_like_length
 
 
 @dataclass(frozen=True)

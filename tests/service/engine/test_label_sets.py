@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from longtail.models.errors import ConfigError, RequestError
-from longtail.service.engine import label_sets
-from longtail.service.engine.label_sets import LabelSets
+from longtail.service.engine import queries
+from longtail.service.engine.queries import LabelSets
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_only_names_are_looked_up_never_paths(folder, name):
     ],
 )
 def test_a_bad_file_stops_the_start(folder, name, content, words, monkeypatch):
-    monkeypatch.setattr(label_sets, "MAX_BYTES", 20_000 if b"\n" in content else 10**6)
+    monkeypatch.setattr(queries, "MAX_BYTES", 20_000 if b"\n" in content else 10**6)
     (folder / name).write_bytes(content)
     with pytest.raises(ConfigError, match=words):
         LabelSets(folder)

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from longtail.models.options import RankingOptions
-from longtail.service.engine.label_sets import LabelSets
-from longtail.service.engine.queries import options_for
+from longtail.service.engine.queries import LabelSets, options_for
 from longtail.service.schemas.base import Options
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.fitted.review import REVIEW
-from longtail.models.review.fitted import KNOTS, FittedReview
+from longtail.models.review.reviewer import KNOTS, FittedReview
 from longtail.service.engine import review
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 

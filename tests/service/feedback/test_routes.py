@@ -7,11 +7,10 @@ from functools import partial
 
 import pytest
 
-from longtail.service.feedback.checks import entry_of
 from longtail.service.feedback.store import FILE_NAME, FeedbackStore
-from longtail.service.feedback.writer import FeedbackWriter
-from longtail.service.web.api_keys import make_key
-from longtail.service.web.deps import MAX_READERS
+from longtail.service.feedback.writer import FeedbackWriter, entry_of
+from longtail.service.http.api_keys import make_key
+from longtail.service.http.deps import MAX_READERS
 
 SAID = {"id": "a", "text": "olive oil", "accepted": ["L1"], "rejected": ["L2"], "added": ["L3"]}
 
@@ -265,7 +264,7 @@ def test_a_disk_that_hangs_is_a_timeout_and_a_full_queue_a_429(open_feedback, mo
 def test_a_large_request_is_looked_at_on_another_thread(client, monkeypatch):
     threads = []
     monkeypatch.setattr(
-        "longtail.service.web.feedback.entry_of",
+        "longtail.service.http.feedback.entry_of",
         lambda *words, **more: (
             threads.append(threading.current_thread()) or entry_of(*words, **more)
         ),

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from longtail.service.errors import FeedbackConflictError
-from longtail.service.feedback.entries import Counts, Receipt
-from longtail.service.feedback.store import FeedbackStore
+from longtail.service.feedback.store import Counts, FeedbackStore, Receipt
 
 KILLS = Path(__file__).parents[2] / "bench" / "feedback_kills.py"
 

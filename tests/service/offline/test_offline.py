@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 import longtail
 from longtail.models.errors import ConfigError
 from longtail.models.parts.sparse_storage import read_sparse
-from longtail.service.engine.label_sets import LabelSets
+from longtail.service.engine.queries import LabelSets
 from longtail.service.offline.predict import (
     CHUNK_LINES,
     predict_file,
 )
-from longtail.service.offline.unfinished import Task
+from longtail.service.offline.tables import Task
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 
 from longtail.models.labels.cells import labels_of_cell
 from longtail.service.offline.predict import CHUNK_LINES, check_task, predict_file
-from longtail.service.offline.tables import ADDED, _cells, _harmless
-from longtail.service.offline.unfinished import Task
+from longtail.service.offline.tables import ADDED, Task, _cells, _harmless
 
 
 @pytest.fixture

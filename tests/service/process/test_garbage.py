@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from longtail.service.process.memory import collect_cycles
+from longtail.service.process.compute_threads import collect_cycles
 
 
 class Node:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longtail.service.process.memory import available_bytes
+from longtail.service.process.compute_threads import available_bytes
 
 GIB = 2**30
 

@@ -93,7 +93,7 @@ def test_a_fault_of_our_own_ends_the_batch_without_its_last_line_and_is_logged(
     def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("longtail.service.routes.batch_stream.LineSplitter.feed", fail)
+    monkeypatch.setattr("longtail.service.routes.batch.LineSplitter.feed", fail)
     answer = client.post("/v1/batch", content=b"x\n", headers=NDJSON)
     assert "summary" not in answer.text
     assert "a batch ended by an unexpected error" in caplog.text
@@ -111,7 +111,7 @@ def test_lines_are_counted_and_the_batch_is_logged_once(fresh_client, caplog):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("longtail.service.routes.batch_stream._MAX_WASTED", 500)
+    monkeypatch.setattr("longtail.service.routes.batch._MAX_WASTED", 500)
 
 
 @pytest.mark.parametrize("line", [b"\n", b" \r\n", b"x\n", b'{"text": "a", "scorer": "x"}\n'])

@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 from longtail.models.fitted.label_figures import LABEL_FIGURES, LabelFigures
 from longtail.models.predict.predictor import Predictor
 from longtail.service.app import create_app
-from longtail.service.engine import shares
+from longtail.service.engine import traffic
 from longtail.service.settings import Settings
 
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -334,11 +334,11 @@ def test_ids_may_hold_whatever_paths_do_not_like(open_server, hostile_loader):
 def test_searches_beyond_a_number_are_refused_and_some_are_kept_for_other_clients(client):
     searches = client.app.state.service.label_searches
     with ExitStack() as stack:
-        shares.set_client("testclient")
+        traffic.set_client("testclient")
         while client.get("/v1/labels").status_code == 200:
             stack.enter_context(searches.one_more())
         answer = client.get("/v1/labels")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
-        shares.set_client("another")
+        traffic.set_client("another")
         searches.check()
     assert client.get("/v1/labels").status_code == 200

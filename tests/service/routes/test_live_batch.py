@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from longtail.service.app import create_app
-from longtail.service.routes.batch_stream import _LINE_BYTES, _WINDOW_BYTES
+from longtail.service.routes.batch import _LINE_BYTES, _WINDOW_BYTES
 from longtail.service.settings import Settings
 
 HEAD = (

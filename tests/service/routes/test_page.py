@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from longtail.service.http.api_keys import make_key
 from longtail.service.routes.page import read_page
-from longtail.service.web.api_keys import make_key
 
 PAGE = read_page()
 DOCS = read_page("api_docs")

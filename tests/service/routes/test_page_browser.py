@@ -35,8 +35,8 @@ from longtail.models.results import (
 )
 from longtail.service.errors import QueueFullError
 from longtail.service.feedback.store import FeedbackStore
+from longtail.service.http.api_keys import make_key
 from longtail.service.offline.feedback import export_feedback
-from longtail.service.web.api_keys import make_key
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""

@@ -4,7 +4,7 @@ import pytest
 
 from longtail.service.app import create_app
 from longtail.service.settings import Settings
-from longtail.service.telemetry.tracing import ENDPOINT_VARIABLES, Tracing
+from longtail.service.telemetry.logs import ENDPOINT_VARIABLES, Tracing
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}

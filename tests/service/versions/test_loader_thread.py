@@ -5,7 +5,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from longtail.service.versions.loader_thread import LoaderThread
+from longtail.service.versions.changes import LoaderThread
 
 
 @pytest.fixture

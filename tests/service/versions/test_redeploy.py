@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from longtail.models.errors import NotReadyError
 from longtail.service.errors import ChangeError
-from longtail.service.telemetry.model_metrics import ModelMetrics
+from longtail.service.telemetry.metrics import ModelMetrics
 from longtail.service.versions.changes import Policy
 from longtail.service.versions.loading import ModelLoader
 from longtail.service.versions.redeploy import Redeployer

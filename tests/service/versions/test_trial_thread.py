@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from longtail.service.errors import ChangeError
-from longtail.service.versions.trial_thread import TrialThread
+from longtail.service.versions.loading import TrialThread
 
 
 def test_work_is_done_in_order_on_one_prepared_thread():

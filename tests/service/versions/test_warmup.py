@@ -6,7 +6,7 @@ import pytest
 
 from longtail.models.errors import LongtailError
 from longtail.models.predict.trial import check_scorers
-from longtail.service.versions.warmup import overlap, warm_up
+from longtail.service.versions.loading import overlap, warm_up
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.service.schemas.batch import BatchError
+from longtail.service.schemas.predict import BatchError
 from longtail.service.wire.lines import (
     LineError,
     LineSplitter,

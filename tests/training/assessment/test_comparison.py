@@ -10,8 +10,7 @@ from scipy.sparse import csr_array
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
 from longtail.models.ranking.top_k import Ranking
-from longtail.training.assessment.compare import compare, compare_predictions
-from longtail.training.assessment.predictions import write_predictions
+from longtail.training.assessment.compare import compare, compare_predictions, write_predictions
 from longtail.training.data.dataset import open_dataset
 from longtail.training.evaluation.metrics import join_truth
 from longtail.training.evaluation.significance import macro_t_test, micro_sign_test

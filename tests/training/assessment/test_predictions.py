@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
-from longtail.training.assessment.predictions import (
+from longtail.training.assessment.compare import (
     read_predictions,
     write_predictions,
 )

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.errors import ConfigError
 from longtail.models.ranking.top_k import Ranking
-from longtail.models.review.fitted import MODEL, REVIEWER, review_from_json, review_to_json
+from longtail.models.review.reviewer import MODEL, REVIEWER, review_from_json, review_to_json
 from longtail.models.scorers.calibration import log_odds_of
 from longtail.training.assessment.reviewed import Reviewed
 from longtail.training.assessment.untrained import LeftOut

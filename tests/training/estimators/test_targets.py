@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csc_array, csr_matrix
 
-from longtail.training.estimators.invalid_input import InvalidInputError
-from longtail.training.estimators.targets import targets_of, truth_for
+from longtail.training.estimators.targets import InvalidInputError, targets_of, truth_for
 
 MATRIX = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]])
 

@@ -5,8 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from longtail.models.ranking.top_k import Ranking, top_of_scores
-from longtail.training.evaluation.figures import write_figure
-from longtail.training.evaluation.plots import draw_by_frequency
+from longtail.training.evaluation.plots import draw_by_frequency, write_figure
 
 COUNTS = np.repeat([500, 20, 3, 1, 0], [2, 10, 18, 20, 20])
 TRUTH = csr_array((np.random.default_rng(1).random((30, 70)) < 0.1).astype(np.float32))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.models.errors import DataError
-from longtail.models.files.bad_lines import BadLine
+from longtail.models.files.text_files import BadLine
 from longtail.training.formats.pairs import grouped_rows
 from longtail.training.formats.raw import RawDocument
 

@@ -226,7 +226,7 @@ def split_nodes_of(fitted: FittedTree):
 
 def test_the_first_split_is_in_the_middle_of_the_dominant_direction():
     vectors, truth = corpus(num_labels=12, seed=3)
-    with mock.patch("longtail.training.label_tree.splits._MAX_ROUNDS", 0):
+    with mock.patch("longtail.training.label_tree.levels._MAX_ROUNDS", 0):
         fitted = fit_tree(vectors, truth, num_components=3, regulariser=0.2)
     sums = truth.T @ features_of(fitted, vectors).double().numpy()
     direction = np.linalg.svd(sums - sums.mean(axis=0))[2][0]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from longtail.training.label_tree.cpu_kernel import NodeArrays, fit_nodes
+from longtail.training.label_tree.levels import NodeArrays, fit_nodes
 
 
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=40))

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from longtail.training.learning.alias import AliasTable
+from longtail.training.learning.distributions import AliasTable
 
 
 def implied(table: AliasTable) -> np.ndarray:

@@ -5,8 +5,8 @@ import torch
 from scipy.stats import chisquare
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from longtail.training.learning import drawing
-from longtail.training.learning.drawing import cumulative_sums, draw_with_replacement
+from longtail.training.learning import document_distributions
+from longtail.training.learning.document_distributions import cumulative_sums, draw_with_replacement
 
 
 class AsOnGpu(TorchDispatchMode):
@@ -21,7 +21,7 @@ class AsOnGpu(TorchDispatchMode):
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    monkeypatch.setattr(drawing, "_is_on_cpu", lambda values: False)
+    monkeypatch.setattr(document_distributions, "_is_on_cpu", lambda values: False)
     with AsOnGpu():
         yield
 

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtail.training.learning.pair_losses import softmax_loss
-from longtail.training.learning.subset_losses import (
+from longtail.training.learning.losses import (
     decoupled_softmax_loss,
     depl_loss,
     soft_top_k_loss,
+    softmax_loss,
 )
 
 

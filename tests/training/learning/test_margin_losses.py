@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from longtail.training.learning.margin_losses import (
+from longtail.training.learning.losses import (
     contrastive_negative,
     contrastive_positive,
     exponential,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from longtail.training.configuration.learning import LearningConfig
-from longtail.training.learning.model_distributions import ClusterNegatives
+from longtail.training.learning.document_distributions import ClusterNegatives
 from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.learning.sampling import Pairs
 

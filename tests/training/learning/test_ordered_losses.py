@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtail.training.learning.margin_losses import (
+from longtail.training.learning.losses import (
+    OrderedLoss,
     exponential,
     hinge,
     logistic_base_2,
+    mining_weights,
     ramp,
     squared_hinge,
 )
-from longtail.training.learning.ordered_losses import OrderedLoss, mining_weights
 
 K = 7  # labels, the positive included
 CONVEX = {

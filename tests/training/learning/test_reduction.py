@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.learning.pairs import make_pairs, pairs_at
+from longtail.training.learning.sampling import make_pairs, pairs_at
 from research.experiments.bow_models import one_label_each, pair_batches
 
 LABELS = [[1, 4], [], [0, 2, 5], [2]]

@@ -21,11 +21,12 @@ from longtail.training.learning.distributions import (
     log_frequencies,
 )
 from longtail.training.learning.document_distributions import (
+    ClusterNegatives,
     HardNegatives,
     PartlyUniform,
+    SoftmaxNegatives,
     TreeNegatives,
 )
-from longtail.training.learning.model_distributions import ClusterNegatives, SoftmaxNegatives
 from longtail.training.learning.sampling import Negatives, Pairs
 from tests.closeness import assert_all_close
 

@@ -13,9 +13,10 @@ from longtail.training.learning.distributions import (
     Uniform,
     WithinBatch,
 )
-from longtail.training.learning.pair_losses import softmax_loss
-from longtail.training.learning.sampling import Negatives, Pairs
-from longtail.training.learning.weights import (
+from longtail.training.learning.losses import softmax_loss
+from longtail.training.learning.sampling import (
+    Negatives,
+    Pairs,
     TargetMargin,
     adaptive,
     constant,

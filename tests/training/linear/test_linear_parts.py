@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from scipy.sparse import csr_array
 
 from longtail.models.scorers.linear import LinearScorer
-from longtail.training.configuration.linear import LinearConfig
+from longtail.training.configuration.sections import LinearConfig
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.learning.document_distributions import PartlyUniform
 from longtail.training.linear.objective import ProjectedTree, make_pair_objective

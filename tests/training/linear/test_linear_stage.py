@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.kinds.storage import read_parts
 from longtail.models.scorers.linear import LinearModel, TreeCorrection, corrected_scores
-from longtail.training.configuration.linear import LinearConfig
+from longtail.training.configuration.sections import LinearConfig
 from longtail.training.linear.stage import standardise, train_linear_scorer, unstandardised
 from longtail.training.neural import document_vectors
 from longtail.training.neural.document_vectors import encode_documents

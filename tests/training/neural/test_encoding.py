@@ -5,12 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from longtail.training.learning.subset_losses import decoupled_softmax_loss, soft_top_k_loss
-from longtail.training.neural.gradient_cache import encoding_in_parts
-from longtail.training.neural.layers import checkpoint_gradients
-from longtail.training.neural.model import DeplModel
+from longtail.training.learning.losses import decoupled_softmax_loss, soft_top_k_loss
+from longtail.training.neural.loop import encoding_in_parts
+from longtail.training.neural.model import DeplModel, checkpoint_gradients
 from longtail.training.neural.steps import classifier_step, retrieval_step
-from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.distributed import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
 ROWS = np.arange(16)

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.stats import chisquare
 
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.neural.label_subsets import LabelSubsets, hard_negatives
+from longtail.training.neural.batching import LabelSubsets, hard_negatives
 
 NO_HARD = np.empty((2, 0), dtype=np.int64)
 

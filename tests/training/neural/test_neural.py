@@ -8,13 +8,12 @@ import torch
 
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.training.configuration.sections import ClassifierConfig, StageConfig
-from longtail.training.learning.subset_losses import decoupled_softmax_loss, depl_loss
+from longtail.training.learning.losses import decoupled_softmax_loss, depl_loss
 from longtail.training.neural import loop as stages
-from longtail.training.neural.layers import freeze_layers
 from longtail.training.neural.loop import Stages
-from longtail.training.neural.model import DeplModel, TrainingTexts
+from longtail.training.neural.model import DeplModel, TrainingTexts, freeze_layers
 from longtail.training.neural.steps import Step, classifier_step, retrieval_step
-from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.distributed import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
 CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)

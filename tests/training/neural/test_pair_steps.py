@@ -17,9 +17,14 @@ from longtail.training.learning.objectives import make_objective
 from longtail.training.learning.sampling import step_generator
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel, TrainingTexts
-from longtail.training.neural.pair_steps import PairBatches, encoder_inputs, pair_step
-from longtail.training.neural.steps import Step, start_scores
-from longtail.training.runtime.machine import Machine
+from longtail.training.neural.steps import (
+    PairBatches,
+    Step,
+    encoder_inputs,
+    pair_step,
+    start_scores,
+)
+from longtail.training.runtime.distributed import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
 ROWS = np.arange(8)

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from longtail.training.configuration.sections import ClassifierConfig, StageConfig
-from longtail.training.learning.subset_losses import depl_loss
+from longtail.training.learning.losses import depl_loss
 from longtail.training.neural import loop as stages
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel
 from longtail.training.neural.steps import retrieval_step
-from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.distributed import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
 CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)

@@ -9,7 +9,7 @@ from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import ScoredPairs
-from longtail.training.pipeline.default_scorer import (
+from longtail.training.pipeline.dev_split import (
     DefaultScorer,
     Lead,
     choose_default,

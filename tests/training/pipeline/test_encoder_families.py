@@ -16,10 +16,9 @@ from tokenizers.trainers import BpeTrainer
 from transformers import AutoModel, AutoTokenizer, PretrainedConfig, TokenizersBackend
 
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
-from longtail.models.encoders.families import num_positions
+from longtail.models.encoders.families import VectorHead, num_positions
 from longtail.models.encoders.pretrained import load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import tokenize_texts
-from longtail.models.encoders.vector_head import VectorHead
 from longtail.models.errors import ConfigError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.parts.dense_parts import DenseParts

@@ -32,7 +32,7 @@ from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.languages import function_words
 from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder
 from longtail.training.pipeline.encoder_start import StartingEncoder, load_encoder
-from longtail.training.runtime.machine import find_machine
+from longtail.training.runtime.distributed import find_machine
 from tests.conftest import SPECIAL_TOKENS, tokenizer_of
 
 DIM = 8

@@ -12,8 +12,8 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.training.pipeline import encoder_vocabulary as module
-from longtail.training.pipeline.encoder_vocabulary import kept_pieces, tokenizer_of
+from longtail.training.pipeline import encoder_start as module
+from longtail.training.pipeline.encoder_start import kept_pieces, tokenizer_of
 from tests.closeness import assert_all_close
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]

@@ -76,7 +76,7 @@ MOMENTS = {
     "step of the retrieval model": ("longtail.training.neural.loop", "_train_step", 21),
     "deletion of the checkpoint before": ("shutil", "rmtree", 64),
     "vectors encoded but not kept": ("longtail.training.neural.document_vectors", "save_arrays", 1),
-    "tree fitted but not kept": ("longtail.training.label_tree.kept", "save_arrays", 1),
+    "tree fitted but not kept": ("longtail.training.label_tree.fit", "save_arrays", 1),
     "third checkpoint of the linear scorer": ("longtail.training.linear.trainer", "save_states", 3),
     "blending fitted but not kept": (
         "longtail.training.pipeline.dev_split",
@@ -163,7 +163,7 @@ def test_a_finished_run_started_again_publishes_no_second_version(
     )  # nothing is left to be trained
     monkeypatch.setattr("longtail.training.sparse.svm.SvmProblem.fit", None)
     monkeypatch.setattr("longtail.training.neural.document_vectors.encode_all", None)
-    monkeypatch.setattr("longtail.training.label_tree.kept.fit_tree", None)
+    monkeypatch.setattr("longtail.training.label_tree.fit.fit_tree", None)
     monkeypatch.setattr("longtail.training.linear.trainer.LinearTrainer.step", None)
     again = train_in(tmp_path, tiny_config, tiny_corpus)
     assert again.version == first.version == first.registry.current()

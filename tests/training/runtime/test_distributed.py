@@ -20,14 +20,13 @@ from torch import nn
 from longtail.models.bundle.registry import Registry
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import ClassifierConfig
-from longtail.training.learning.subset_losses import decoupled_softmax_loss
+from longtail.training.learning.losses import decoupled_softmax_loss
 from longtail.training.neural import loop as stages
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel
 from longtail.training.neural.steps import retrieval_step
 from longtail.training.runtime import distributed
-from longtail.training.runtime.distributed import Processes
-from longtail.training.runtime.machine import Machine
+from longtail.training.runtime.distributed import Machine, Processes
 from longtail.training.runtime.run_log import progress_path, read_progress
 
 

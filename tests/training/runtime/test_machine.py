@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from longtail.training.runtime.machine import Machine, forked_random
+from longtail.training.runtime.distributed import Machine, forked_random
 
 
 @pytest.mark.parametrize(("device", "devices"), [("cpu", []), ("cuda", [2])])

@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 import longtail
+from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
-from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.sparse import fit as sparse
 from longtail.training.sparse import ray as sparse_ray
 from longtail.training.sparse.fit import fit_sparse_model

@@ -9,10 +9,9 @@ from torch.nn.functional import cross_entropy, logsigmoid
 from longtail.models.errors import DataError
 from longtail.training.learning.distributions import AllLabels, Frequency, Shared, Uniform
 from longtail.training.learning.document_distributions import TreeNegatives
+from longtail.training.learning.losses import DECOUPLED_LOSSES
 from longtail.training.learning.objectives import SampledObjective
-from longtail.training.learning.pair_losses import DECOUPLED_LOSSES
-from longtail.training.learning.sampling import Pairs
-from longtail.training.learning.weights import constant, importance
+from longtail.training.learning.sampling import Pairs, constant, importance
 from research.experiments.adversarial.losses import (
     AugmentAndReduce,
     NoiseContrast,

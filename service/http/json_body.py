@@ -1,0 +1,207 @@
+"""JSON bodies, validated straight from their bytes: the one way in for all routes.
+
+Lists stop at their first wrong item (`longtail.service.schemas.base.Listed`), elements are counted
+before they are parsed, and large bodies are parsed on another thread, so that no body holds up the
+event loop or takes many times its size in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
+
+from longtail.models.results import Prediction, ScoredLabel
+from longtail.service.engine.engine import EngineAnswer
+from longtail.service.engine.queries import Query
+from longtail.service.http.deps import Service, media_type_of, while_connected
+from longtail.service.http.scopes import add_log_fields
+from longtail.service.schemas.base import schemas_of
+from longtail.service.schemas.predict import PredictRequest
+from longtail.service.wire.lines import INLINE_BYTES, check_elements, in_utf_8
+from longtail.service.wire.problems import faults_of
+
+Model = TypeVar("Model", bound=BaseModel)
+Result = TypeVar("Result")
+JSON = "application/json"
+
+
+class JsonBody(Generic[Model]):
+    """A dependency that reads the JSON body of a request: `Annotated[M, Depends(JsonBody(M))]`.
+
+    FastAPI's own body parameters are parsed and validated on the event loop, and make an object of
+    every error.
+    """
+
+    def __init__(self, model: type[Model]) -> None:
+        """Take the model of the body."""
+        self.model = model
+
+    async def __call__(self, request: Request) -> Model:
+        """Return the body.
+
+        Raises:
+            HTTPException: With status 415, where it has another media type; else as
+                `parse_json_body`.
+            RequestValidationError: As `parse_json_body` raises it.
+            KindError: As `parse_json_body` raises it.
+        """
+        if media_type_of(request) != JSON:
+            raise HTTPException(415, f"Send the body with the header 'Content-Type: {JSON}'")
+        content = await request.body()
+        return await off_the_loop(len(content), partial(parse_json_body, content, self.model))
+
+
+async def off_the_loop(num_bytes: int, work: Callable[[], Result]) -> Result:
+    """Return what parsing or writing a body gives; of a large one it is done on another thread.
+
+    Args:
+        num_bytes: Size of the body, about.
+        work: Parses or writes it.
+    """
+    return work() if num_bytes <= INLINE_BYTES else await run_in_threadpool(work)
+
+
+def parse_json_body(content: bytes, model: type[Model]) -> Model:
+    """Return what a body says.
+
+    Errors are those that FastAPI gives for a parameter of this model.
+
+    Args:
+        content: The whole body.
+        model: What it must be.
+
+    Raises:
+        RequestValidationError: It is not as the model wants it, or not JSON.
+        HTTPException: With status 400, where it is not Unicode.
+        KindError: It is in UTF-16 or UTF-32, or has too many elements.
+    """
+    content = in_utf_8(content)
+    if not content:
+        missing = {"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}
+        raise RequestValidationError([missing])
+    check_elements(content)
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        if is_no_json(error):
+            # Half of a surrogate pair, for one: it is JSON all the same, and the model refuses it.
+            return _parse_slowly(content, model)
+        raise RequestValidationError(faults_of(error)) from error
+
+
+def is_no_json(error: ValidationError) -> bool:
+    """Whether pydantic's own reader of JSON refuses a text, so that no model has looked at it."""
+    return error.error_count() == 1 and (
+        error.errors(include_url=False, include_input=False)[0]["type"] == "json_invalid"
+    )
+
+
+def _parse_slowly(content: bytes, model: type[Model]) -> Model:
+    """Return what a body says that pydantic's own reader of JSON refuses."""
+    try:
+        parsed = json.loads(content)
+    except json.JSONDecodeError as error:
+        raise RequestValidationError(
+            [{"type": "json_invalid", "loc": ("body", error.pos), "msg": error.msg, "input": {}}]
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400) from error
+    return validated(model, parsed)
+
+
+def validated(model: type[Model], content: object) -> Model:
+    """Return a model of content that was read in another way than from JSON.
+
+    Raises:
+        RequestValidationError: It is not as the model wants it.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise RequestValidationError(faults_of(error)) from error
+
+
+def checked(model: type[Model], **fields: object) -> Model:
+    """Return `validated` of fields that a request of another form gives."""
+    return validated(model, fields)
+
+
+def describe_bodies(document: dict[str, Any], routes: Iterable[BaseRoute]) -> None:
+    """Add the bodies that `JsonBody` reads to an OpenAPI document, and their schemas."""
+    for route in routes:
+        if not isinstance(route, APIRoute) or not route.include_in_schema:
+            continue
+        for dependency in route.dependant.dependencies:
+            if isinstance(dependency.call, JsonBody):
+                model = dependency.call.model
+                schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+                for method in route.methods or ():
+                    document["paths"][route.path][method.lower()]["requestBody"] = {
+                        "required": True,
+                        "content": {JSON: {"schema": schema}},
+                    }
+                for name, found in schemas_of(model).items():
+                    document["components"]["schemas"].setdefault(name, found)
+
+
+Written = TypeVar("Written")
+_LABEL_BYTES = 128
+"""Of a label in an answer, about."""
+
+
+async def written_off_the_loop(
+    predictions: Sequence[Prediction], write: Callable[[], Written]
+) -> Written:
+    """Return what writing an answer gives; one of many labels is written on another thread."""
+    num_labels = sum(len(each.labels) for each in predictions)
+    return await off_the_loop(_LABEL_BYTES * num_labels, write)
+
+
+async def answer_request(request: Request, service: Service, body: PredictRequest) -> EngineAnswer:
+    """Return the labels of a request's texts; admits, counts and logs it.
+
+    Args:
+        request: Its body has been read; when its client hangs up, the work is dropped.
+        service: Who answers.
+        body: What is asked.
+
+    Raises:
+        LongtailError: As `Engine.predict` does.
+        HTTPException: With status 499, when the client is gone.
+    """
+    add_log_fields(request.scope, texts=len(body.all_texts), k=body.k)
+    query = Query(body.all_texts, body, body.timeout_s)
+    answer = await while_connected(request, service.engine.predict(query))
+    service.telemetry.observe_predict(answer.scorer, answer.model.version, answer.seconds.compute)
+    service.drift.observe(query, answer)
+    if service.tracing is not None:
+        service.tracing.note_phases(answer.seconds.phases)
+    add_log_fields(
+        request.scope,
+        version=answer.model.version,
+        scorer=answer.scorer,
+        queue_ms=round(answer.seconds.queue * 1000, 1),
+        compute_ms=round(answer.seconds.compute * 1000, 1),
+    )
+    return answer
+
+
+def score_of(label: ScoredLabel) -> float:
+    """Return the score of a label from 0 to 1, for protocols that have one number.
+
+    The label's probability; else the logistic sigmoid of its score, which keeps the order.
+    """
+    if label.probability is not None:
+        return label.probability
+    return 0.5 * (1 + math.tanh(label.score / 2))
