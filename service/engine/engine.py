@@ -301,8 +301,8 @@ class Engine:
             self._telemetry.observe_answer(model.version, time.monotonic() - started)
         self.num_answered += 1
         catalogue, language = model.predictor.catalogue, query.asked.language
-        found = (job.predictions[number] for number in range(len(query.texts)))
-        predictions = [in_language(each, catalogue, language) for each in found]
+        in_order = (job.predictions[number] for number in range(len(query.texts)))
+        predictions = [in_language(prediction, catalogue, language) for prediction in in_order]
         return EngineAnswer(model, job.scorer, predictions, job.seconds)
 
     async def _done(

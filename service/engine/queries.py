@@ -224,8 +224,8 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
     )
     if not asked.schemes:
         return options
-    own = {name: each.model_dump(exclude_none=True) for name, each in asked.schemes.items()}
-    return with_schemes(options, own)
+    schemes = {name: scheme.model_dump(exclude_none=True) for name, scheme in asked.schemes.items()}
+    return with_schemes(options, schemes)
 
 
 def check_query(query: Query, limits: Limits) -> None:
