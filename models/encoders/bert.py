@@ -38,8 +38,8 @@ from longtail.models.files.durable import parse_json
 from longtail.models.processor import sees_gpu
 
 _MAX_TOKENS = 256
-"""Of a text whose attention is computed by matrix products, whose gradients are the faster ones;
-for longer ones they take more memory than they are worth."""
+"""Longest text whose attention is computed by matrix products, whose gradients are faster; for
+longer ones they take more memory than they are worth."""
 _SHAPES_A_DOUBLING = 16
 """Numbers of tokens that are computed with, between one and twice as many: oneDNN compiles its
 kernels for each, and remembers them with their memory."""

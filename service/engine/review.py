@@ -44,7 +44,7 @@ _MOST_FAILURES = 3
 """Reviews in a row without an answer in time, before the reviewer is left alone for a while."""
 _PAUSE_S = 30.0
 _SPARE_S = 0.01
-"""Of the time of a request, kept to write its answer."""
+"""Kept of the time of a request to write its answer."""
 
 
 class UnreviewedError(Exception):

@@ -157,7 +157,7 @@ def describe_bodies(document: dict[str, Any], routes: Iterable[BaseRoute]) -> No
 
 Written = TypeVar("Written")
 _LABEL_BYTES = 128
-"""Of a label in an answer, about."""
+"""About the size of a label in an answer."""
 
 
 async def written_off_the_loop(

@@ -29,7 +29,7 @@ from longtail.service.http.scopes import STREAM_PATHS
 from longtail.service.wire.problems import MEDIA_TYPE, OVERLOADED, BadGzipError, Inflater
 
 MAX_PARAMETERS = 4000
-"""Of a query: what fits into the longest takes a tenth of a second to parse."""
+"""Most parameters of a query; the longest query takes a tenth of a second to parse."""
 
 BodyReader: TypeAlias = Callable[[Receive], Awaitable[bytes]]
 

@@ -42,7 +42,7 @@ RECORDS = "_parts"
 BATCH_ROWS = 8192
 """Rows that are answered together, and become a row group."""
 MAX_BATCH_BYTES = 2**26
-"""Of a batch in memory, however few bytes of a file it is; a row alone may have more."""
+"""Largest batch in memory, however few bytes of a file it is; a row alone may have more."""
 _Count: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
 
 

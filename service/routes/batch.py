@@ -49,9 +49,9 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/x-ndjson"
 
 _WINDOW_BYTES = 2**22
-"""Of lines and answers that one stream may hold, about."""
+"""About the size of the lines and answers that one stream may hold."""
 _LINE_BYTES = 2**14
-"""That a line in work is counted with at least: 256 of them fill the window."""
+"""Least size of a line in work: 256 of them fill the window."""
 _LABEL_BYTES = 2**7
 """That a label in an answer is counted with."""
 _EXPLAINED_BYTES = 2**12

@@ -29,7 +29,7 @@ COLUMNS = (
     "precision", "precision_low", "precision_high", "recall", "recall_low", "recall_high",
     "f1", "f1_low", "f1_high", "confused_with", "confused_name", "confused_documents",
 )  # fmt: skip
-"""Of the file. Bounds are those of Wilson's 95 % intervals."""
+"""Columns of the file. Bounds are those of Wilson's 95 % intervals."""
 
 
 @dataclass(frozen=True, slots=True)

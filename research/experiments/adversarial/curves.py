@@ -33,7 +33,7 @@ Clock = Literal["cpu", "wall"]
 BASELINE: MethodName = "uniform"
 """What it reaches is what the others are timed to."""
 SHARES = (0.9, 0.95, 0.99)
-"""Of the way from scores of zero to the best that the baseline reaches: the levels."""
+"""Levels, as shares of the way from scores of zero to the best of the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
