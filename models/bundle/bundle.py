@@ -28,12 +28,7 @@ from longtail.models.bundle.manifest import (
     Manifest,
     TensorInfo,
 )
-from longtail.models.errors import (
-    BundleCorruptError,
-    BundleError,
-    BundleNotFoundError,
-    DataError,
-)
+from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, DataError
 from longtail.models.files.arrays import mapped_arrays
 from longtail.models.files.durable import staged_folder
 from longtail.models.labels.catalogue import LabelCatalogue

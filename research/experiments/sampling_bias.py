@@ -45,23 +45,14 @@ from research.experiments.data import (
     thirds,
     tuning_and_measured,
 )
-from research.experiments.findings import (
-    Finding,
-    findings_record,
-    run_tests,
-)
+from research.experiments.findings import Finding, findings_record, run_tests
 from research.experiments.long_tail_profiles import (
     Profile,
     ProfileShape,
     balanced_errors,
     make_profile,
 )
-from research.experiments.rates import (
-    RatedRun,
-    rates_record,
-    read_rates,
-    run_with_rates,
-)
+from research.experiments.rates import RatedRun, rates_record, read_rates, run_with_rates
 from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.trials import (
     Estimate,

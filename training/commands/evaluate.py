@@ -119,11 +119,7 @@ def evaluate(
 def _write_predictions(
     folder: Path, found: Assessment, bundle: Bundle, dataset: Dataset, split: str, k: int
 ) -> list[Path]:
-    from longtail.training.assessment.compare import (
-        RankedDocuments,
-        spread,
-        write_all_predictions,
-    )
+    from longtail.training.assessment.compare import RankedDocuments, spread, write_all_predictions
 
     left_out = found.left_out
     assert left_out is not None  # a bundle was measured

@@ -17,11 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from longtail.ext.label_studio.labels import (
-    ControlLabels,
-    labels_of,
-    taxonomy_items,
-)
+from longtail.ext.label_studio.labels import ControlLabels, labels_of, taxonomy_items
 from longtail.ext.label_studio.schemas import (
     AnnotationEvent,
     AnnotationsEvent,

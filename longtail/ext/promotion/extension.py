@@ -14,11 +14,7 @@ import typer
 from longtail.extensions import Command, Extension
 from longtail.training.commands.corpus_options import configure_logging, with_read_option
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.options import (
-    DEFAULT_REGISTRY,
-    RegistryOption,
-    SplitOption,
-)
+from longtail.training.options import DEFAULT_REGISTRY, RegistryOption, SplitOption
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.ext.promotion.judge import Promotion

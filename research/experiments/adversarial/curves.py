@@ -15,12 +15,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from research.experiments.adversarial.methods import WITH_TREE, MethodName
-from research.experiments.adversarial.trial_runner import (
-    TREE,
-    TRUE,
-    Criterion,
-    name_at,
-)
+from research.experiments.adversarial.trial_runner import TREE, TRUE, Criterion, name_at
 from research.experiments.adversarial.tuning import Candidate
 from research.experiments.trials import Estimate
 

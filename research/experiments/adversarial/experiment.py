@@ -24,11 +24,7 @@ from research.experiments.adversarial.tasks import (
     MixtureProblem,
     corpus_tasks,
 )
-from research.experiments.adversarial.trial_runner import (
-    SETTINGS,
-    AdversarialPlan,
-    TrialRunner,
-)
+from research.experiments.adversarial.trial_runner import SETTINGS, AdversarialPlan, TrialRunner
 from research.experiments.data import read_experiment_data
 from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.trials import Found, TrialStore, choose_settings
