@@ -23,8 +23,8 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.results import frame_of, html_table
 from longtail.models.scorers.tfidf import TfidfModel
-from longtail.models.tables import frame_of, html_table
 from longtail.training.assessment.per_label import GroupCollector
 from longtail.training.assessment.summary import (
     NoNameError,
