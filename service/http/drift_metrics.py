@@ -22,7 +22,6 @@ class DriftMetrics:
     """What answers say about drift, as Prometheus metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register the metrics."""
         self._texts = Counter(
             "longtail_texts",
             "Texts answered, by whether the best label reaches the model's own threshold (yes, no; "

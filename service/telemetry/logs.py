@@ -126,7 +126,6 @@ class Tracing:
     """Makes spans and sends them."""
 
     def __init__(self, provider: TracerProvider) -> None:
-        """Take who makes the spans and knows where they go."""
         self._provider = provider
         self._tracer = provider.get_tracer("longtail")
 
