@@ -14,8 +14,8 @@ import typer
 from longtail.training.commands.corpus_options import configure_logging, with_corpus_options
 from longtail.training.commands.describe import describe, inspect_corpus
 from longtail.training.commands.evaluate import compare, evaluate, report
+from longtail.training.commands.promises import threshold
 from longtail.training.commands.review import review
-from longtail.training.commands.threshold import threshold
 from longtail.training.commands.vocabulary import vocabulary_app
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.options import (

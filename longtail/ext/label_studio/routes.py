@@ -212,7 +212,7 @@ def event_schemas() -> dict[str, Any]:
 
 
 def _default_model(service: Service) -> ServedModel:
-    """Return who answers where no version is named; never a canary, whose labels may be others."""
+    """Return the default model, never one that shares its traffic: its labels may be others."""
     serving = service.manager.serving()
     return serving.models[serving.default]
 
