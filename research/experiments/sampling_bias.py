@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from longtail.models.errors import ConfigError
+from longtail.training.commands.options import JsonOption
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.metrics import (
@@ -30,7 +31,6 @@ from longtail.training.evaluation.metrics import (
 )
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.learning.objectives import SamplerInputs, make_objective
-from longtail.training.options import JsonOption
 from longtail.training.runtime.distributed import forked_random
 from research.experiments.bow_models import (
     CosineModel,
