@@ -49,7 +49,7 @@ def command() -> typer.Typer:
                 raise CommandStoppedError(READER_GONE) from error
             except Exception as error:
                 if find_spec("longtail.training"):
-                    from longtail.training.commands.corpus_options import advise
+                    from longtail.training.commands.options import advise
 
                     advise(error)
                 raise

@@ -128,8 +128,8 @@ def _lengths(vectors: Float32[np.ndarray, "label dim"]) -> Float32[np.ndarray, l
 
 def _joined(parts: list[list[Ranking]], num_rows: int, k: int) -> Ranking:
     best = nothing(num_rows, k)
-    for row, found in enumerate(each for part in parts for each in part):
-        best.labels[row], best.scores[row] = found.labels[0], found.scores[0]
+    for row, ranking in enumerate(of_row for part in parts for of_row in part):
+        best.labels[row], best.scores[row] = ranking.labels[0], ranking.scores[0]
     return best
 
 

@@ -1,4 +1,4 @@
-"""What a prediction is: labels with scores, and why. Needs no PyTorch.
+"""Predictions: labels with scores and reasons, also as tables and data frames. Needs no PyTorch.
 
 The service answers with these classes: `longtail.service.schemas` publishes them. Fields without a
 default are in every answer, those with one where they have another value.
@@ -6,14 +6,55 @@ default are in every answer, those with one where they have another value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
+from longtail.models.extras import require
 from longtail.models.names import Abstention, CorrectionName, ReviewFailure, WarningCode
-from longtail.models.tables import frame_of, html_table
+
+
+def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
+    """Return a table in HTML; whatever stands in the cells is text and never markup.
+
+    Args:
+        headings: Of the columns.
+        rows: Cells in the order of the columns; None is an empty cell, and numbers with a decimal
+            point have four digits behind it.
+        caption: What stands above.
+    """
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(shown(cell))}</td>' for cell in row)}</tr>" for row in rows
+    )
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def shown(cell: object) -> str:
+    """Return a cell as people read it."""
+    if cell is None:
+        return ""
+    return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
+
+
+def frame_of(columns: Mapping[str, Sequence[object]]) -> Any:
+    """Return a `pandas.DataFrame`.
+
+    Args:
+        columns: By their names, all of one length.
+
+    Raises:
+        ConfigError: pandas is not installed.
+    """
+    require("pandas", "a data frame")
+    import pandas
+
+    return pandas.DataFrame(dict(columns))
+
 
 ANSWER = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 """Fields are described by their docstrings."""

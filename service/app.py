@@ -46,10 +46,9 @@ from longtail.service.settings import Settings, load_settings
 from longtail.service.telemetry.logs import Tracing, make_tracing
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.changes import Policy
-from longtail.service.versions.loading import ModelLoader
+from longtail.service.versions.loading import ModelLoader, RegistrySource
 from longtail.service.versions.redeploy import Redeployer
 from longtail.service.versions.serving import Canary, ModelManager
-from longtail.service.versions.sources import RegistrySource
 
 CORE_ROUTERS = (
     predict_router,  # asked most, so looked at first

@@ -50,8 +50,8 @@ class Arguments(BaseModel):
     max_replicas: int = Field(1, ge=1)
     """And at most."""
     target_ongoing_requests: float = Field(16, gt=0)
-    """Requests that wait or are computed, a replica, that Serve aims at: more replicas are started
-    when there are more requests, and stopped when there are fewer."""
+    """Requests, waiting or computed, that Serve wants at a replica: more replicas are started when
+    there are more requests, and stopped when there are fewer."""
     max_ongoing_requests: int = Field(256, ge=1)
     """Requests that a replica takes; others wait in Serve's proxies. It refuses by its own
     admission, with 429, before that."""

@@ -283,12 +283,12 @@ class SettingDescription:
 
     @property
     def option(self) -> str:
-        """Of `longtail serve`."""
+        """The option of `longtail serve`."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def variable(self) -> str:
-        """Of the environment."""
+        """The variable of the environment."""
         return PREFIX + self.name.upper()
 
 

@@ -24,7 +24,7 @@ from longtail.models.bundle import registry
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.sharing import transfer
-from longtail.service.versions import sources
+from longtail.service.versions import loading
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.pipeline.train import Run, train
@@ -61,7 +61,7 @@ def one_thread():
 def writable_versions():
     """Tests damage files of versions in place, which are read-only otherwise."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (registry, transfer, sources):
+        for module in (registry, transfer, loading):
             patch.setattr(module, "make_read_only", lambda folder: None, raising=False)
         yield
 

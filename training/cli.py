@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.training.commands.corpus_options import configure_logging, with_corpus_options
 from longtail.training.commands.describe import describe, inspect_corpus
 from longtail.training.commands.evaluate import compare, evaluate, report
-from longtail.training.commands.review import review
-from longtail.training.commands.threshold import threshold
-from longtail.training.commands.vocabulary import vocabulary_app
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.options import (
+from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     BudgetOption,
     DataArgument,
@@ -26,8 +21,14 @@ from longtail.training.options import (
     RegistryOption,
     SkipBadOption,
     WorkersOption,
+    configure_logging,
     seconds_of,
+    with_corpus_options,
 )
+from longtail.training.commands.promises import threshold
+from longtail.training.commands.review import review
+from longtail.training.commands.vocabulary import vocabulary_app
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from longtail.training.configuration.run import TrainingConfig

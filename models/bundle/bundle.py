@@ -28,12 +28,7 @@ from longtail.models.bundle.manifest import (
     Manifest,
     TensorInfo,
 )
-from longtail.models.errors import (
-    BundleCorruptError,
-    BundleError,
-    BundleNotFoundError,
-    DataError,
-)
+from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, DataError
 from longtail.models.files.arrays import mapped_arrays
 from longtail.models.files.durable import staged_folder
 from longtail.models.labels.catalogue import LabelCatalogue
@@ -90,10 +85,10 @@ class Bundle:
         """Whether arrays of a file may stay in it; "auto": unless other users can write to it."""
         if self.map_arrays != "auto":
             return self.map_arrays == "always"
-        found = (self.folder / name).stat()
-        own = getattr(os, "geteuid", lambda: found.st_uid)()  # Windows has no such ids
-        is_trusted = found.st_uid in {0, own}
-        return not found.st_mode & (0o022 if is_trusted else 0o222)
+        status = (self.folder / name).stat()
+        user = getattr(os, "geteuid", lambda: status.st_uid)()  # Windows has no such ids
+        is_trusted = status.st_uid in {0, user}
+        return not status.st_mode & (0o022 if is_trusted else 0o222)
 
     def text(self, name: str) -> str:
         """Return the content of one text file."""

@@ -137,7 +137,7 @@ class RegistryState:
 _, state_from_json = json_forms(RegistryState)
 """Read what a registry's file says."""
 EMPTY_STATE = RegistryState(None, (), {})
-"""Of a registry in which nothing was published."""
+"""The state of a registry in which nothing was published."""
 
 
 class Registry:

@@ -33,7 +33,7 @@ from longtail.models.scorers.sparse import SparseModel
 logger = logging.getLogger(__name__)
 
 VECTORS = "label_vectors"
-"""Of the array of `retrieval`."""
+"""Name of the array of `retrieval`."""
 
 
 def added_label(label: Label, bundle: Bundle) -> Label:

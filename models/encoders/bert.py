@@ -38,8 +38,8 @@ from longtail.models.files.durable import parse_json
 from longtail.models.processor import sees_gpu
 
 _MAX_TOKENS = 256
-"""Of a text whose attention is computed by matrix products, whose gradients are the faster ones;
-for longer ones they take more memory than they are worth."""
+"""Longest text whose attention is computed by matrix products, whose gradients are faster; for
+longer ones they take more memory than they are worth."""
 _SHAPES_A_DOUBLING = 16
 """Numbers of tokens that are computed with, between one and twice as many: oneDNN compiles its
 kernels for each, and remembers them with their memory."""
@@ -147,30 +147,30 @@ def _packed_layer(
     layer: Any, hidden: Float[Tensor, "token dim"], places: _Places, *, of_first: bool = False
 ) -> Tensor:
     """Return the output of a layer: of all tokens, or of the first of each text."""
-    own, after = layer.attention.self, layer.attention.output
+    heads, after = layer.attention.self, layer.attention.output
     rows = hidden.index_select(0, places.first) if of_first else hidden
-    mixed = _attention(own, hidden, rows, places, of_first=of_first)
+    mixed = _attention(heads, hidden, rows, places, of_first=of_first)
     mixed = after.LayerNorm(after.dropout(after.dense(mixed)) + rows)
     inner = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(mixed))
     output = layer.output
-    found: Tensor = output.LayerNorm(output.dropout(output.dense(inner)) + mixed)
-    return found
+    normed: Tensor = output.LayerNorm(output.dropout(output.dense(inner)) + mixed)
+    return normed
 
 
 def _attention(
-    own: Any, hidden: Tensor, rows: Tensor, places: _Places, *, of_first: bool
+    heads: Any, hidden: Tensor, rows: Tensor, places: _Places, *, of_first: bool
 ) -> Float[Tensor, "row dim"]:
     """Return what rows take from all tokens of their texts, by all heads."""
-    layers = [own.key, own.value] if of_first else [own.key, own.value, own.query]
-    weight = torch.cat([each.weight for each in layers])
-    bias = torch.cat([each.bias for each in layers])
+    layers = [heads.key, heads.value] if of_first else [heads.key, heads.value, heads.query]
+    weight = torch.cat([projection.weight for projection in layers])
+    bias = torch.cat([projection.bias for projection in layers])
     parts = list(places.padded(linear(hidden, weight, bias)).chunk(len(layers), dim=-1))
     if of_first:
-        parts.append(own.query(rows).unsqueeze(1))  # (text, 1, dim)
+        parts.append(heads.query(rows).unsqueeze(1))  # (text, 1, dim)
     keys, values, queries = (
-        part.view(*part.shape[:2], own.num_attention_heads, -1).transpose(1, 2) for part in parts
+        part.view(*part.shape[:2], heads.num_attention_heads, -1).transpose(1, 2) for part in parts
     )  # each (text, head, token, dim of a head)
-    share = own.dropout.p if own.training else 0.0
+    share = heads.dropout.p if heads.training else 0.0
     if places.width > _MAX_TOKENS:
         mixed = scaled_dot_product_attention(
             queries, keys, values, attn_mask=places.mask, dropout_p=share

@@ -32,11 +32,11 @@ _MAX_MISSING = 0.5
 """Share of an encoder's weights that its files may lack."""
 _MAX_LAYERS = 1000
 _MAX_GROWTH = 4
-"""Of a model in float32 over its files: twice for half precision, twice for missing weights."""
+"""A model in float32 over its files: twice for half precision, twice for missing weights."""
 _FREE_BYTES = 2**26
 """What a configuration may ask for beyond."""
 _LEAST_DIFFERENCE = 1e-6
-"""Of the first token's vectors of two texts, relative to their size; float32 rounds to 6e-8."""
+"""Relative difference of the first token's vectors of two texts; float32 rounds to 6e-8."""
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 

@@ -30,7 +30,6 @@ class OnnxTransformer(nn.Module):
     """Stands in for the transformer of a `DualEncoder`; only for inference."""
 
     def __init__(self, session: Any) -> None:
-        """Take an `onnxruntime.InferenceSession`."""
         super().__init__()
         self._session = session
 

@@ -31,7 +31,7 @@ MULTILINGUAL = "multilingual"
 MULTILINGUAL_ID = "intfloat/multilingual-e5-small"
 
 PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of its model.safetensors, as published for sentence-transformers/all-MiniLM-L6-v2."""
+"""The digest of model.safetensors, as published for sentence-transformers/all-MiniLM-L6-v2."""
 
 _WEIGHTS_NAME = "model.safetensors"
 _HUB_PATTERNS = (

@@ -20,9 +20,9 @@ from longtail.models.errors import FileContentError
 from longtail.models.platform import REMOVES_OPEN_FILES, lock, move, read_at, sync_file, sync_folder
 
 MAX_ELEMENTS = 2**17
-"""Of texts that don't hold something of each label, word or document."""
+"""Most elements of a JSON text, unless it holds something for each label, word or document."""
 MANY_ELEMENTS = 2**24
-"""Of texts that do; each takes 32 bytes or more while a text is parsed."""
+"""Most elements of such a text; each takes 32 bytes or more while it is parsed."""
 
 
 def check_elements(text: str | bytes, most: int) -> None:

@@ -31,7 +31,7 @@ DEBUG_VARIABLE = "LONGTAIL_DEBUG"
 _RESUMED = frozenset({"train", "predict", "demo", "promote"})
 """Commands that go on where they were stopped."""
 _MAX_CHARACTERS = 500
-"""Of an error of another library, which may hold a whole document."""
+"""Shown of an error of another library, which may hold a whole document."""
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")  # how libraries written in Rust show them
 _WRITE_ELSEWHERE = "write to another folder, or change its permissions"
 _REASONS = {

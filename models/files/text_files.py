@@ -31,7 +31,7 @@ _OTHER_KINDS = (
     (b"\xfd7zX", "xz-compressed", "unpack it"),
     (b"\x28\xb5\x2f\xfd", "zstd-compressed", "unpack it"),
 )
-"""Of files that are no text: first bytes, what they are, what to do."""
+"""Files that are no text: first bytes, their kind, the remedy."""
 
 
 class AsUtf8(io.RawIOBase):

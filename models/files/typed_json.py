@@ -15,7 +15,7 @@ from longtail.models.files.durable import MAX_ELEMENTS, check_elements, parse_js
 
 _MAX_VALUE_CHARACTERS = 60
 _WORD = re.compile(r"[\w.,:+-]{0,30}")
-"""Of a string that is shown where a number or a word of a few was wanted: never a sentence."""
+"""A string that is shown where a number or a word of a few was expected: never a sentence."""
 _TYPES = {
     "int": "a whole number",
     "float": "a number",

@@ -21,8 +21,14 @@ from longtail.models.options import (
     with_schemes,
 )
 from longtail.models.predict.predictor import Predictor
-from longtail.models.results import LABEL_COLUMNS, LabelExplanation, Prediction, cells_of
-from longtail.models.tables import frame_of, html_table
+from longtail.models.results import (
+    LABEL_COLUMNS,
+    LabelExplanation,
+    Prediction,
+    cells_of,
+    frame_of,
+    html_table,
+)
 
 CHUNK_TEXTS = 512
 """Texts that are ranked together; `longtail predict` has the same number, so scores are equal."""

@@ -264,7 +264,6 @@ class CorrectedScores:
         products: ProductScores,
         features: Float32[Tensor, "query k"],
     ) -> None:
-        """Take the products of queries, and what the tree reads of them."""
         self._tree, self._near = correction.tree, correction.near
         self._leaves, self._labels = correction.leaves, correction.labels
         self._products, self._features = products, features

@@ -173,7 +173,7 @@ def _packed(rows: Int16[np.ndarray, "row even"]) -> Int16[np.ndarray, "pack half
 COLUMN_MULTIPLE = 8
 """On a GPU rows begin at multiples of 32 bytes, as the fastest kernels want."""
 MAX_FAISS_RESULTS = 2048
-"""Of a search on a GPU (getMaxKSelection); PyTorch finds more."""
+"""Most results of a search on a GPU (getMaxKSelection); PyTorch finds more."""
 _MAX_PRODUCTS = {"cpu": 2**24, "cuda": 2**26}
 """float32 products held at a time: 64 MiB in main memory, 256 MiB on a GPU."""
 _LEAST_TIMED = 2**20

@@ -170,7 +170,6 @@ class ProductScores:
         sizes: Float64[Tensor, query],
         margins: Float64[Tensor, query],
     ) -> None:
-        """Take queries and bounds, on the device of the rows."""
         self.num_rows, self.sizes, self.margins = len(rows.rows), sizes, margins
         self._rows, self._queries = rows, queries
 

@@ -89,7 +89,7 @@ class SelectedSource:
 
 
 Sources: TypeAlias = Sequence[Source]
-"""Of one scorer, for one batch of queries: its score is their sum, in float32, in their order."""
+"""The sources of one scorer for a batch of queries; its score is their float32 sum, in order."""
 
 _FIRST_DEPTH = 64
 """Labels that each source names in the first round, at least.

@@ -125,12 +125,12 @@ class RerankReviewer(Endpoint):
 
     async def scores(self, text: str, candidates: Sequence[str]) -> list[float]:
         """Return the raw scores of the server's model (see `Reviewer.scores`)."""
-        found: list[float] = []
+        ranked: list[float] = []
         for start in range(0, len(candidates), _MAX_RANKED):
             part = candidates[start : start + _MAX_RANKED]
             body = {"query": text, "texts": part, "raw_scores": True, "truncate": True}
-            found += await self.ask(body, partial(_ranked_scores, num=len(part)))
-        return found
+            ranked += await self.ask(body, partial(_ranked_scores, num=len(part)))
+        return ranked
 
 
 def _ranked_scores(answer: list[dict[str, Any]], num: int) -> list[float]:

@@ -117,7 +117,7 @@ async def attempted_scores(
 
 
 REVIEW_NAME = "review.json"
-"""Of the file of a bundle that holds it."""
+"""The file of a bundle that holds a fitted review."""
 MODEL, REVIEWER = "model", "reviewer"
 """Names of the two scores of a candidate."""
 KNOTS = (0, 1, 3, 10, 30, 100, 1000)

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from longtail.models.vocabulary.concept import UNTAGGED, Concept, ConceptVocabulary
 
 MAX_EXAMPLES = 5
-"""Of each thing that may be wrong."""
+"""Examples of each possible fault."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from longtail.training.calibration.blends import COUNTS, fit_blend
 from longtail.training.calibration.fit import fit_calibration
 from longtail.training.calibration.scored_pairs import PairCollector, ScoredPairs
 from longtail.training.calibration.unseen import pairs_without_documents
+from longtail.training.commands.options import JsonOption
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.held_out import with_held_out_dev
@@ -39,7 +40,6 @@ from longtail.training.data.survey import survey
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
 from longtail.training.evaluation.metrics import inverse_propensities, join_truth
 from longtail.training.evaluation.plots import new_figure
-from longtail.training.options import JsonOption
 from longtail.training.pipeline.encoder_free import fit_encoder_free
 from research.experiments.findings import Finding, findings_record, run_tests
 from research.experiments.kept_draws import KeptDraws, interval_tables

@@ -17,35 +17,17 @@ import typer
 from matplotlib.figure import Figure
 
 from longtail.models.errors import ConfigError
+from longtail.training.commands.options import JsonOption
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.metrics import join_truth, precision_at, recall_at
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.learning.objectives import SamplerInputs, make_objective
-from longtail.training.options import JsonOption
 from longtail.training.runtime.distributed import forked_random
-from research.experiments.bow_models import (
-    Learning,
-    SphereModel,
-    rank_documents,
-    train_model,
-)
-from research.experiments.data import (
-    ExperimentData,
-    read_experiment_data,
-    tuning_and_measured,
-)
-from research.experiments.findings import (
-    Finding,
-    findings_record,
-    run_tests,
-)
-from research.experiments.rates import (
-    RatedRun,
-    rates_record,
-    read_rates,
-    run_with_rates,
-)
+from research.experiments.bow_models import Learning, SphereModel, rank_documents, train_model
+from research.experiments.data import ExperimentData, read_experiment_data, tuning_and_measured
+from research.experiments.findings import Finding, findings_record, run_tests
+from research.experiments.rates import RatedRun, rates_record, read_rates, run_with_rates
 from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.trials import (
     Estimate,

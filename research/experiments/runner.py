@@ -24,12 +24,7 @@ from longtail.training.evaluation.plots import write_figure
 from longtail.training.evaluation.record import check_record_file, deliver
 from longtail.training.runtime.distributed import find_machine
 from research.experiments.report import report_markdown
-from research.experiments.trials import (
-    CONFIGURATION_NAME,
-    Found,
-    TrialStore,
-    found_to_json,
-)
+from research.experiments.trials import CONFIGURATION_NAME, Found, TrialStore, found_to_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from longtail.models.errors import ConfigError
+from longtail.training.commands.options import JsonOption
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.metrics import (
@@ -30,7 +31,6 @@ from longtail.training.evaluation.metrics import (
 )
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.learning.objectives import SamplerInputs, make_objective
-from longtail.training.options import JsonOption
 from longtail.training.runtime.distributed import forked_random
 from research.experiments.bow_models import (
     CosineModel,
@@ -45,23 +45,14 @@ from research.experiments.data import (
     thirds,
     tuning_and_measured,
 )
-from research.experiments.findings import (
-    Finding,
-    findings_record,
-    run_tests,
-)
+from research.experiments.findings import Finding, findings_record, run_tests
 from research.experiments.long_tail_profiles import (
     Profile,
     ProfileShape,
     balanced_errors,
     make_profile,
 )
-from research.experiments.rates import (
-    RatedRun,
-    rates_record,
-    read_rates,
-    run_with_rates,
-)
+from research.experiments.rates import RatedRun, rates_record, read_rates, run_with_rates
 from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.trials import (
     Estimate,

@@ -37,7 +37,7 @@ def read_words(path: Path) -> list[str]:
     return words
 
 
-def refuse_words(found: Sequence[Finding], number: int, words: Path, num_words: int) -> None:
+def refuse_words(findings: Sequence[Finding], number: int, words: Path, num_words: int) -> None:
     """Let the command fail where words were found.
 
     Raises:
@@ -45,9 +45,9 @@ def refuse_words(found: Sequence[Finding], number: int, words: Path, num_words: 
     """
     from longtail.models.errors import BundleError
 
-    if found:
+    if findings:
         raise BundleError(
-            f"version {number} holds {len({each.word for each in found})} of the {num_words} words "
+            f"version {number} holds {len({x.word for x in findings})} of the {num_words} words "
             f"of {str(words)!r}; train again with 'confidential' and 'excluded_words', and remove "
             "this version"
         )
@@ -221,25 +221,27 @@ def verify(
     check_answers(bundle)
     manifest = bundle.manifest
     size_bytes = sum(info.size_bytes for info in manifest.files.values())
-    held = list(audit_bundle(bundle, wanted)) if wanted else []
+    findings = list(audit_bundle(bundle, wanted)) if wanted else []
     if as_json:
-        found: dict[str, Any] = {"version": number, "digest": manifest.digest}
-        found |= {"num_files": len(manifest.files), "size_bytes": size_bytes}
+        result: dict[str, Any] = {"version": number, "digest": manifest.digest}
+        result |= {"num_files": len(manifest.files), "size_bytes": size_bytes}
         if words is not None:
-            found |= {"num_words": len(wanted), "findings": [asdict(each) for each in held]}
-        print_json(found)
+            result |= {"num_words": len(wanted), "findings": [asdict(each) for each in findings]}
+        print_json(result)
     else:
         print(
             f"Version {number} is whole: {len(manifest.files)} files, "
             f"{size_bytes / 1e6:.1f} MB, digest {manifest.digest}"
         )
-        if held:
-            rows = [(x.word, x.file, x.num_places, x.places[0], ", ".join(x.labels)) for x in held]
+        if findings:
+            rows = [
+                (x.word, x.file, x.num_places, x.places[0], ", ".join(x.labels)) for x in findings
+            ]
             print_table(("WORD", "FILE", "PLACES", "FIRST", "LABELS"), rows)
         elif words is not None:
             print(f"It holds none of {len(wanted)} words.")
     if words is not None:
-        refuse_words(held, number, words, len(wanted))
+        refuse_words(findings, number, words, len(wanted))
 
 
 @registry_app.command()

@@ -20,12 +20,12 @@ from longtail.service.engine.traffic import MovingAverage, Shares
 from longtail.service.errors import QueueFullError
 
 CHARACTERS_A_TOKEN = 4
-"""Of English text and a WordPiece vocabulary, about; only for estimates before tokenising."""
+"""About right for English text and WordPiece; only for estimates before tokenising."""
 
 _BULK_SHARE = 0.5
 """Share of the queue that bulk work may fill; the rest is reserved for interactive work."""
 _WAIT_SHARE = 0.5
-"""Of its time limit, which a request may be expected to wait; work and surprises get the rest."""
+"""Share of its time limit that a request may be expected to wait; computing gets the rest."""
 _SPEED_DECAY = 0.9
 _SLOWEST, _FASTEST = 0.1, 1e9
 """Tokens a second between which the learned speed stays, whatever batches there were."""

@@ -152,7 +152,7 @@ class Engine:
         """
         reservation = self.admission.reserve(timeout_s)
         try:
-            version = self._manager.serving().default  # a canary does not decide on readiness
+            version = self._manager.serving().default  # a version on trial does not decide
             return await self.predict(Query((_OWN_TEXT,), Options(k=1, version=version), timeout_s))
         finally:
             reservation.release()
@@ -282,8 +282,9 @@ class Engine:
     ) -> EngineAnswer:
         """Return the answer of a model; count how a query that names no version ends for it.
 
-        Canary and default can be compared by that: which of them a query gets depends on nothing
-        that it asks. A client that is gone, and a service that stops, say nothing of a version.
+        Two versions that share the traffic can be compared by that: which of them a query gets
+        depends on nothing that it asks. A client that is gone, and a service that stops, say
+        nothing of a version.
 
         Raises:
             NotReadyError: The service stops.
@@ -301,8 +302,8 @@ class Engine:
             self._telemetry.observe_answer(model.version, time.monotonic() - started)
         self.num_answered += 1
         catalogue, language = model.predictor.catalogue, query.asked.language
-        found = (job.predictions[number] for number in range(len(query.texts)))
-        predictions = [in_language(each, catalogue, language) for each in found]
+        in_order = (job.predictions[number] for number in range(len(query.texts)))
+        predictions = [in_language(prediction, catalogue, language) for prediction in in_order]
         return EngineAnswer(model, job.scorer, predictions, job.seconds)
 
     async def _done(

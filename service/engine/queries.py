@@ -20,7 +20,7 @@ from longtail.service.schemas.base import Options
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = 2**24
-"""Of one file, so that reading it again holds up nobody for long."""
+"""Largest file, so that reading it again holds up nobody for long."""
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _SUFFIXES = (".json", ".txt")
 _MAX_NAMED = 20
@@ -224,8 +224,8 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
     )
     if not asked.schemes:
         return options
-    own = {name: each.model_dump(exclude_none=True) for name, each in asked.schemes.items()}
-    return with_schemes(options, own)
+    schemes = {name: scheme.model_dump(exclude_none=True) for name, scheme in asked.schemes.items()}
+    return with_schemes(options, schemes)
 
 
 def check_query(query: Query, limits: Limits) -> None:

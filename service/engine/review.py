@@ -44,7 +44,7 @@ _MOST_FAILURES = 3
 """Reviews in a row without an answer in time, before the reviewer is left alone for a while."""
 _PAUSE_S = 30.0
 _SPARE_S = 0.01
-"""Of the time of a request, kept to write its answer."""
+"""Kept of the time of a request to write its answer."""
 
 
 class UnreviewedError(Exception):
@@ -82,18 +82,18 @@ class ReviewDesk:
         most = self._settings.max_reviews_per_request
 
         async def outcome(row: int) -> Prediction:
-            ordinary, started, told = answer.predictions[row], time.monotonic(), "reviewed"
+            ordinary, started, fate = answer.predictions[row], time.monotonic(), "reviewed"
             if not is_wanted[row]:
                 return ordinary
             try:
                 if sum(is_wanted[:row]) >= most:
                     raise UnreviewedError("request-limit")
-                found = await self._review(engine, asked, answer, row, until)
+                prediction = await self._review(engine, asked, answer, row, until)
             except Exception as error:  # noqa: BLE001  # there is an answer without it
-                told = why = _reason(error)
-                found = replace(ordinary, reviewed=False, review_failed=why)
-            self._telemetry.observe_review(told, time.monotonic() - started)
-            return found
+                fate = why = _reason(error)
+                prediction = replace(ordinary, reviewed=False, review_failed=why)
+            self._telemetry.observe_review(fate, time.monotonic() - started)
+            return prediction
 
         predictions = await asyncio.gather(*map(outcome, range(len(is_wanted))))
         return replace(answer, predictions=predictions)
@@ -217,11 +217,11 @@ def _reordered(
         )
         for i in order.tolist()
     )
-    own = {each.id for each in kept}
+    kept_ids = {each.id for each in kept}
     warnings = (
-        replace(each, label_ids=tuple(x for x in each.label_ids if x in own))
+        replace(each, label_ids=tuple(x for x in each.label_ids if x in kept_ids))
         for each in candidates.warnings
-        if not each.label_ids or own.intersection(each.label_ids)
+        if not each.label_ids or kept_ids.intersection(each.label_ids)
     )
     is_marked = any(each.accepted is not None for each in labels)
     abstains = is_marked and not any(each.accepted for each in kept)

@@ -24,7 +24,7 @@ from longtail.service.errors import QueueFullError
 _MEMORY_S = 2.0
 """After which what has come counts 1/e: long enough for some dozens of requests."""
 _SURPLUS = 1.1
-"""Of what comes, to be borne: waiting work would never grow less at 1."""
+"""Speed over the traffic that is to be borne: at 1, waiting work would never become less."""
 
 
 class ArrivalRate:

@@ -65,7 +65,7 @@ _REASONS = {
     sqlite3.SQLITE_IOERR: "can't be read or written: the disk failed, or is full",
 }
 _PRIMARY_CODE = 0xFF
-"""Of SQLite's result codes; the bits above say more of the same."""
+"""Bits of SQLite's primary result codes; the bits above say more of the same."""
 _RETRY_S = 0.01
 """Between attempts to open a file that others open."""
 _MAX_WRITES = 3

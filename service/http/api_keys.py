@@ -68,11 +68,11 @@ class KeyRing:
         Takes as long for a wrong key as for a right one.
         """
         digest = digest_of(key)
-        found = None
+        matching = None
         for name, other in (*self._fixed.items(), *self._keys_of_file().items()):
             if hmac.compare_digest(digest, other):
-                found = name
-        return found
+                matching = name
+        return matching
 
     def _keys_of_file(self) -> Mapping[str, str]:
         if self._file is None:

@@ -22,7 +22,6 @@ class DriftMetrics:
     """What answers say about drift, as Prometheus metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register the metrics."""
         self._texts = Counter(
             "longtail_texts",
             "Texts answered, by whether the best label reaches the model's own threshold (yes, no; "
@@ -133,8 +132,7 @@ class _Version:
 def _threshold_of(query: Query, answer: EngineAnswer) -> float | None:
     """Return the model's own threshold; None where the best label answered need not be the best."""
     asked = query.asked
-    is_plain = not asked.filters_labels and asked.aim is None and asked.tail_dial == 0
-    threshold = answer.model.thresholds.get(answer.scorer) if is_plain else None
+    threshold = answer.model.thresholds.get(answer.scorer) if asked.is_plain else None
     if isinstance(asked.threshold, str):  # as many labels as the text needs
         return None
     if threshold is not None and (asked.threshold or 0) > threshold:

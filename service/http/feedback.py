@@ -18,8 +18,7 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.service.errors import DeadlineError, FeedbackStoreError
 from longtail.service.feedback.store import FeedbackStore, Receipt, Record
 from longtail.service.feedback.writer import FeedbackWriter, Meant, entry_of
-from longtail.service.http.deps import MAX_READERS, Service
-from longtail.service.http.scopes import add_log_fields, log_fields_of
+from longtail.service.http.deps import MAX_READERS, Service, add_log_fields, log_fields_of
 from longtail.service.schemas.feedback import FeedbackEntry
 from longtail.service.settings import Settings
 from longtail.service.telemetry.metrics import Verdicts, band_of

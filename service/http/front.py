@@ -22,17 +22,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from longtail.service.engine.admission import Reservation
 from longtail.service.engine.traffic import set_client
 from longtail.service.errors import QueueFullError
-from longtail.service.http.deps import Service
-from longtail.service.http.limits import BodyLimits, BodyReader, LoadShedding
-from longtail.service.http.problem_handlers import answer_error
-from longtail.service.http.scopes import (
+from longtail.service.http.deps import (
     HEALTH_PATHS,
+    Service,
     final_status,
     log_fields_of,
     note_request_id,
     path_of,
     route_of,
 )
+from longtail.service.http.limits import BodyLimits, BodyReader, LoadShedding
+from longtail.service.http.problem_handlers import answer_error
 from longtail.service.http.security import (
     RAW_SECURITY_HEADERS,
     below_root,

@@ -24,8 +24,7 @@ from starlette.routing import BaseRoute
 from longtail.models.results import Prediction, ScoredLabel
 from longtail.service.engine.engine import EngineAnswer
 from longtail.service.engine.queries import Query
-from longtail.service.http.deps import Service, media_type_of, while_connected
-from longtail.service.http.scopes import add_log_fields
+from longtail.service.http.deps import Service, add_log_fields, media_type_of, while_connected
 from longtail.service.schemas.base import schemas_of
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.wire.lines import INLINE_BYTES, check_elements, in_utf_8
@@ -44,7 +43,6 @@ class JsonBody(Generic[Model]):
     """
 
     def __init__(self, model: type[Model]) -> None:
-        """Take the model of the body."""
         self.model = model
 
     async def __call__(self, request: Request) -> Model:
@@ -157,7 +155,7 @@ def describe_bodies(document: dict[str, Any], routes: Iterable[BaseRoute]) -> No
 
 Written = TypeVar("Written")
 _LABEL_BYTES = 128
-"""Of a label in an answer, about."""
+"""About the size of a label in an answer."""
 
 
 async def written_off_the_loop(

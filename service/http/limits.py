@@ -23,13 +23,12 @@ from starlette.types import Receive, Scope, Send
 
 from longtail.service.engine.admission import Reservation
 from longtail.service.errors import QueueFullError
-from longtail.service.http.deps import Service
+from longtail.service.http.deps import STREAM_PATHS, Service
 from longtail.service.http.problem_handlers import BodyError, inflater_for, problem_body
-from longtail.service.http.scopes import STREAM_PATHS
 from longtail.service.wire.problems import MEDIA_TYPE, OVERLOADED, BadGzipError, Inflater
 
 MAX_PARAMETERS = 4000
-"""Of a query: what fits into the longest takes a tenth of a second to parse."""
+"""Most parameters of a query; the longest query takes a tenth of a second to parse."""
 
 BodyReader: TypeAlias = Callable[[Receive], Awaitable[bytes]]
 

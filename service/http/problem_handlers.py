@@ -18,8 +18,7 @@ from starlette.types import Scope
 
 from longtail.models.errors import LongtailError
 from longtail.service.errors import QueueFullError
-from longtail.service.http.deps import service_of
-from longtail.service.http.scopes import path_of, rules_of
+from longtail.service.http.deps import path_of, rules_of, service_of
 from longtail.service.schemas.base import Problem, ProblemDetail
 from longtail.service.wire.problems import (
     INTERNAL,

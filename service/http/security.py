@@ -18,15 +18,15 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
 from longtail.service.http.api_keys import KeyRing, Keys
-from longtail.service.http.deps import Service
-from longtail.service.http.problem_handlers import problem_response
-from longtail.service.http.scopes import (
+from longtail.service.http.deps import (
     DOCS_PATH,
     HEALTH_PATHS,
     PAGE_PREFIX,
+    Service,
     add_log_fields,
     is_under,
 )
+from longtail.service.http.problem_handlers import problem_response
 from longtail.service.wire.problems import Kind
 
 ADMIN_PREFIX = "/v1/admin"

@@ -177,8 +177,8 @@ def _wanted(
         try:
             yield number, _wanted_of(row, versions, keeps_text=keeps_text)
         except ValidationError as error:
-            found = error.errors(include_url=False)
-            located = [{**each, "loc": ("body", *each["loc"])} for each in found]
+            problems = error.errors(include_url=False)
+            located = [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
             yield number, BadLine(number, describe_invalid(located)[0])
         except (RequestError, DataError, BundleError) as error:
             yield number, BadLine(number, str(error))

@@ -42,7 +42,7 @@ RECORDS = "_parts"
 BATCH_ROWS = 8192
 """Rows that are answered together, and become a row group."""
 MAX_BATCH_BYTES = 2**26
-"""Of a batch in memory, however few bytes of a file it is; a row alone may have more."""
+"""Largest batch in memory, however few bytes of a file it is; a row alone may have more."""
 _Count: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
 
 
@@ -162,9 +162,9 @@ class Parts:
         return names
 
     def _kept(self, names: Set[str], *, overwrite: bool) -> dict[str, Record]:
-        found = self._folder.find("")
-        own = sorted(name for name in found if name.startswith((MANIFEST, f"{RECORDS}/")))
-        noted = [name for name in own if name.endswith((MANIFEST, ".json"))]
+        present = self._folder.find("")
+        ours = sorted(name for name in present if name.startswith((MANIFEST, f"{RECORDS}/")))
+        noted = [name for name in ours if name.endswith((MANIFEST, ".json"))]
         contents = self._folder.cat(noted) if noted else {}
         records, done = dict[str, Record](), dict[str, Record]()
         for line in b"\n".join(contents[name] for name in noted).splitlines():  # the oldest first
@@ -172,7 +172,7 @@ class Parts:
                 _Record.model_validate_json(line, strict=True)
                 record = json.loads(line)
                 records[record["part"]] = record
-        for name in sorted({*found} - {*own}):
+        for name in sorted({*present} - {*ours}):
             problem = self._problem(name, records.get(name), names)
             if problem and not (overwrite and name in names):
                 raise ConfigError(f"--output {self.target!r}: {name!r} {problem}")

@@ -351,15 +351,15 @@ def check_left(task: Task) -> dict[str, Any]:
 
 def _read_state(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        state = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or "defaults" not in found:
+        state = None
+    if not isinstance(state, dict) or "defaults" not in state:
         raise ConfigError(
             f"{str(path)!r} is not the note of an unfinished run; move it away, or choose another "
             "--output"
         )
-    return found
+    return state
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:

@@ -134,7 +134,7 @@ _OFF = frozenset({"off", "false", "f", "no", "n", "0"})
 _MAX_WORKERS = 4
 """Where nobody says how many: beyond it, a batch gets more threads instead."""
 _NICENESS = 10
-"""Of a compute thread: the event loop goes before it, and it before a load."""
+"""Niceness of a compute thread: the event loop goes before it, and it before a load."""
 
 
 def prepare_process(num_threads: int | None) -> None:

@@ -25,10 +25,16 @@ from starlette.types import Receive, Scope, Send
 from longtail.models.errors import LongtailError, NotReadyError, RequestError
 from longtail.service.engine.queries import Query
 from longtail.service.errors import DeadlineError
-from longtail.service.http.deps import Service, ServiceDep, require_lines
+from longtail.service.http.deps import (
+    CLIENT_GONE_STATUS,
+    Service,
+    ServiceDep,
+    add_log_fields,
+    note_client_gone,
+    require_lines,
+)
 from longtail.service.http.json_body import off_the_loop
 from longtail.service.http.problem_handlers import HTTP_KINDS, accepts_gzip, inflater_for, responses
-from longtail.service.http.scopes import CLIENT_GONE_STATUS, add_log_fields, note_client_gone
 from longtail.service.schemas.base import Problem
 from longtail.service.schemas.predict import BatchLine, BatchOptions
 from longtail.service.wire.lines import (
@@ -49,9 +55,9 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/x-ndjson"
 
 _WINDOW_BYTES = 2**22
-"""Of lines and answers that one stream may hold, about."""
+"""About the size of the lines and answers that one stream may hold."""
 _LINE_BYTES = 2**14
-"""That a line in work is counted with at least: 256 of them fill the window."""
+"""Least size of a line in work: 256 of them fill the window."""
 _LABEL_BYTES = 2**7
 """That a label in an answer is counted with."""
 _EXPLAINED_BYTES = 2**12

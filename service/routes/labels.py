@@ -15,9 +15,8 @@ from longtail.models.explain import LabelDetails
 from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.interface.languages import check_language
 from longtail.models.predict.predictor import Predictor
-from longtail.service.http.deps import ServiceDep, require_known_query
+from longtail.service.http.deps import ServiceDep, add_log_fields, require_known_query
 from longtail.service.http.problem_handlers import responses
-from longtail.service.http.scopes import add_log_fields
 from longtail.service.schemas.base import ModelReference, Version
 from longtail.service.schemas.labels import (
     LabelDetail,
@@ -65,10 +64,11 @@ def _qualities(predictor: Predictor, rows: Sequence[int]) -> list[LabelQuality |
     figures = LABEL_FIGURES.of(predictor.parts)
     if figures is None:
         return [None] * len(rows)
-    found = figures.of_labels(np.array(rows, dtype=np.int64))
-    shares = found.shares()
+    counts = figures.of_labels(np.array(rows, dtype=np.int64))
+    shares = counts.shares()
     columns = (
-        found.num_true, found.num_predicted, found.num_right, shares["precision"], shares["recall"],
+        counts.num_true, counts.num_predicted, counts.num_right,
+        shares["precision"], shares["recall"],
     )  # fmt: skip
     return [
         LabelQuality(
@@ -76,7 +76,7 @@ def _qualities(predictor: Predictor, rows: Sequence[int]) -> list[LabelQuality |
             precision=_share(precision), recall=_share(recall),
         )
         for carried, predicted, right, precision, recall in zip(
-            *(each.tolist() for each in columns), strict=True
+            *(column.tolist() for column in columns), strict=True
         )
     ]  # fmt: skip
 
@@ -217,16 +217,16 @@ def _listed(
     predictor = model.predictor
     if query is None:
         rows = _below(predictor, narrower_of or "")
-        total, found = len(rows), rows[page]
+        total, shown = len(rows), rows[page]
     else:
         hits = predictor.label_search.find(
             query, limit=page.stop - page.start, offset=page.start, by=_order_of(predictor, sort)
         )
-        total, found = hits.total, list(hits.labels)
+        total, shown = hits.total, list(hits.labels)
     return LabelList(
         model=ModelReference(version=model.version, digest=model.digest),
         total=total,
-        labels=summaries_of(predictor, found, language),
+        labels=summaries_of(predictor, shown, language),
     )
 
 

@@ -128,11 +128,11 @@ def _read_once(folder: Path, _stamp: tuple[int, int, int]) -> Manifest:
 
 
 def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
-    found: dict[str, list[CorrectionName]] = {scorer: ["none"] for scorer in manifest.scorers}
-    own = manifest.linear_correction
-    if own is not None and own != "none":
-        found["linear"] = [own, "none"]  # the only scorer that is trained with one
-    return found
+    corrections: dict[str, list[CorrectionName]] = {scorer: ["none"] for scorer in manifest.scorers}
+    trained_with = manifest.linear_correction
+    if trained_with is not None and trained_with != "none":
+        corrections["linear"] = [trained_with, "none"]  # the only scorer that is trained with one
+    return corrections
 
 
 def _aims(manifest: Manifest) -> dict[str, list[AimName]]:
@@ -141,10 +141,10 @@ def _aims(manifest: Manifest) -> dict[str, list[AimName]]:
 
 
 def _promises(promises: Iterable[Promise]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for each in promises:
-        found.setdefault(each.scorer, []).append(each.name)
-    return found
+    names: dict[str, list[str]] = {}
+    for promise in promises:
+        names.setdefault(promise.scorer, []).append(promise.name)
+    return names
 
 
 def _limits(settings: Settings) -> ServiceLimits:

@@ -19,7 +19,7 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from longtail.service.http.scopes import DOCS_PATH, PAGE_PREFIX
+from longtail.service.http.deps import DOCS_PATH, PAGE_PREFIX
 
 INDEX = "index.html"
 

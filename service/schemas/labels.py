@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import (
-    ConfigDict,
-    FiniteFloat,
-)
+from pydantic import ConfigDict, FiniteFloat
 from pydantic.config import JsonDict
 
 from longtail.models.results import Keyword, NearLabel

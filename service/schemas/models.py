@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-)
+from pydantic import BaseModel, ConfigDict, Field
 
 from longtail.models.names import AimName
 from longtail.service.schemas.base import Answer, VersionNumber

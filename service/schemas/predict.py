@@ -133,10 +133,10 @@ def schema_of(prediction: Prediction, version: int) -> CandidateSchema:
     """Return the schema of the labels of a text, which a version of the model has found."""
     items: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
     if prediction.labels:
-        names = "\n".join(f"{each.id}: {each.name}" for each in prediction.labels)
-        own = {"type": "string", "enum": [each.id for each in prediction.labels]}
+        names = "\n".join(f"{label.id}: {label.name}" for label in prediction.labels)
+        choices = {"type": "string", "enum": [label.id for label in prediction.labels]}
         described = f"Ids of the labels that fit the text:\n{names}"
-        items = {"type": "array", "items": own, "description": described}
+        items = {"type": "array", "items": choices, "description": described}
     content = {
         "type": "object",
         "properties": {"labels": items},

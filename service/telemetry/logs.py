@@ -111,7 +111,7 @@ def configure_logging(level: str, form: str = "text") -> None:
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # At every start it tells of each instruction set that it has no library for, as of a fault.
-    for name in ("faiss.loader", "httpx"):  # which tell of every request to a reviewer
+    for name in ("faiss.loader", "httpx"):  # which log every request to another service
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
@@ -126,7 +126,6 @@ class Tracing:
     """Makes spans and sends them."""
 
     def __init__(self, provider: TracerProvider) -> None:
-        """Take who makes the spans and knows where they go."""
         self._provider = provider
         self._tracer = provider.get_tracer("longtail")
 

@@ -22,7 +22,6 @@ class ModelMetrics:
     """What a `Redeployer` tells, as Prometheus metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register the metrics."""
         self._loaded = Gauge(
             "longtail_model_loaded",
             "1 for each model version that can answer.",
@@ -120,7 +119,6 @@ class FeedbackMetrics:
     """What is stored of feedback, as Prometheus metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register the metrics."""
         self._entries = Counter(
             "longtail_feedback_entries",
             "Entries of feedback that were acknowledged: stored, or known before.",

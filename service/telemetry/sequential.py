@@ -28,7 +28,7 @@ from jaxtyping import Float64
 from scipy.special import betaln, xlog1py, xlogy
 
 _A = _B = 0.5
-"""Of the mixture: Jeffreys' prior, narrow for all rates and numbers of values."""
+"""Parameters of the mixture: Jeffreys' prior, narrow for all rates and numbers of values."""
 _STEPS = 60
 """Halvings of an interval: as many as float64 can tell apart."""
 

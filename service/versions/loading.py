@@ -1,5 +1,8 @@
 """From a version's number to a model that is fit to answer, or the reason why not.
 
+Versions may come from a registry behind any fsspec URI; the folder of the service's own registry is
+then a copy of it, version by version as they are asked for.
+
 A model that was just loaded answers known texts first, a few at a time, on a thread of its own with
 a time limit, which is looked at in between.
 """
@@ -8,11 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
@@ -20,11 +24,13 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from longtail.models.bundle.bundle import Bundle, MapArrays
-from longtail.models.bundle.registry import CURRENT, Registry
+from longtail.models.bundle.registry import CURRENT, STATE_NAME, Registry, RegistryState
 from longtail.models.bundle.trained_on import read_probes
-from longtail.models.errors import BundleNotFoundError, LongtailError, ignore
+from longtail.models.errors import BundleError, BundleNotFoundError, LongtailError, ignore
+from longtail.models.files.durable import make_read_only, write_json_durably
 from longtail.models.kinds.storage import mapped_bytes
 from longtail.models.parts.model_parts import gpu_bytes
+from longtail.models.platform import sync_folder
 from longtail.models.predict.predictor import Predictor
 from longtail.models.predict.trial import (
     WorkRunner,
@@ -32,11 +38,83 @@ from longtail.models.predict.trial import (
     predict_together,
     warmup_texts_of,
 )
+from longtail.models.sharing.places import Place
+from longtail.models.sharing.transfer import fetch, read_manifest, read_state
 from longtail.service.errors import ChangeError
 from longtail.service.process.compute_threads import available_bytes, available_gpu_bytes
 from longtail.service.telemetry.metrics import ModelMetrics
 from longtail.service.versions.serving import ServedModel
-from longtail.service.versions.sources import RegistrySource
+
+logger = logging.getLogger(__name__)
+
+
+class RegistrySource:
+    """Copies versions and the alias `current` from a registry elsewhere."""
+
+    def __init__(self, uri: str, registry: Registry) -> None:
+        """Name both.
+
+        Args:
+            uri: Of a registry's folder, such as "s3://bucket/registry" or "file:///mnt/registry".
+            registry: Where the copies go; nobody else publishes there.
+
+        Raises:
+            ConfigError: fsspec knows no such kind of URI, or lacks the package for it.
+            PlaceError: fsspec can't reach it.
+        """
+        self._where = f"registry source {uri!r}"
+        self._place = Place(uri)
+        self._registry = registry
+        self._seen: RegistryState | None = None
+
+    def refresh(self) -> None:
+        """Take over the alias and its history, if they have changed.
+
+        Raises:
+            BundleError: They can't be read or stored.
+        """
+        with self._place.reading() as open_file:
+            state = read_state(open_file, self._where)
+        if state == self._seen:
+            return
+        try:
+            self._registry.folder.mkdir(parents=True, exist_ok=True)
+            write_json_durably(self._registry.folder / STATE_NAME, asdict(state))
+        except OSError as error:
+            raise BundleError(
+                f"registry {str(self._registry.folder)!r}: {STATE_NAME} can't be stored ({error}); "
+                "make room"
+            ) from error
+        self._seen = state
+
+    def fetch(self, number: int) -> None:
+        """Copy a version, unless it is here; it appears whole or not at all.
+
+        Raises:
+            BundleNotFoundError: The source has no such version.
+            BundleVersionError: It was written in another format.
+            BundleCorruptError: It is not as it was written.
+            BundleError: It can't be read, or there is no room for it here.
+        """
+        folder = self._registry.folder / str(number)
+        if folder.is_dir():
+            return
+        where = f"{self._where}: version {number}"
+        incoming = folder.with_name(f".fetching-{number}-{os.getpid()}")
+        shutil.rmtree(incoming, ignore_errors=True)
+        try:
+            with self._place.reading() as open_any:
+                manifest, text = read_manifest(lambda name: open_any(f"{number}/{name}"), where)
+                fetch(lambda name: open_any(f"{number}/{name}"), manifest, text, incoming, where)
+            make_read_only(incoming)
+            incoming.rename(folder)
+            sync_folder(folder.parent)
+        except OSError as error:
+            raise BundleError(f"{where}: a copy can't be stored ({error}); make room") from error
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
+        logger.info("fetched version=%d from %s", number, self._where)
+
 
 _SHORT_TEXT = "A first text, which makes the compute libraries allocate what they need."
 _LONG_TEXT_WORDS = 512
@@ -160,9 +238,6 @@ def _complete(future: Future[T], work: Callable[[], T]) -> None:
         future.set_result(work())
     except BaseException as error:  # noqa: BLE001  # the caller gets it
         future.set_exception(error)
-
-
-logger = logging.getLogger(__name__)
 
 
 class ModelLoader:

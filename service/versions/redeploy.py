@@ -37,9 +37,8 @@ from longtail.service.versions.changes import (
     Policy,
     State,
 )
-from longtail.service.versions.loading import ModelLoader, public_message
+from longtail.service.versions.loading import ModelLoader, RegistrySource, public_message
 from longtail.service.versions.serving import Canary, ModelManager, ServedModel, Serving
-from longtail.service.versions.sources import RegistrySource
 
 logger = logging.getLogger(__name__)
 

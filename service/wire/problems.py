@@ -28,7 +28,7 @@ from longtail.service.schemas.base import Problem, ProblemDetail
 
 PIECE_BYTES = 2**16
 MAX_RATIO = 200
-"""Of unpacked to packed bytes; texts reach 3 to 20, and a body that only wastes time 1000."""
+"""Largest ratio of unpacked to packed bytes: texts reach 3 to 20, a body that wastes time 1000."""
 _FREE_BYTES = 2**20
 """Unpacked bytes from which the ratio counts: a small body may hold one text many times."""
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS

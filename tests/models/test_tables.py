@@ -1,6 +1,6 @@
 """Tables of notebooks hold text, and data frames need pandas."""
 
-from longtail.models.tables import html_table
+from longtail.models.results import html_table
 
 
 def test_whatever_stands_in_a_cell_is_text():

@@ -23,8 +23,8 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.results import frame_of, html_table
 from longtail.models.scorers.tfidf import TfidfModel
-from longtail.models.tables import frame_of, html_table
 from longtail.training.assessment.per_label import GroupCollector
 from longtail.training.assessment.summary import (
     NoNameError,
@@ -296,16 +296,16 @@ def _by_language(
     found: Assessment, texts: Iterable[str], num_training_documents: int
 ) -> dict[str, Evaluation]:
     """Measure the documents of each language that makes enough of them, if there are several."""
-    told = np.array([language_of(text) for text in texts])
-    counts = Counter(told.tolist()).most_common()
-    languages = [x for x, count in counts if x and count >= 0.05 * len(told)]
-    rows = {x: np.flatnonzero(told == x) for x in languages if len(languages) > 1}
+    language_of_row = np.array([language_of(text) for text in texts])
+    counts = Counter(language_of_row.tolist()).most_common()
+    languages = [x for x, count in counts if x and count >= 0.05 * len(language_of_row)]
+    rows = {x: np.flatnonzero(language_of_row == x) for x in languages if len(languages) > 1}
     return {
         language: evaluate(
-            {name: Ranking(x.labels[own], x.scores[own]) for name, x in found.rankings.items()},
-            found.truth[own], found.training_counts, num_training_documents, found.evaluation.ks,
+            {name: Ranking(x.labels[kept], x.scores[kept]) for name, x in found.rankings.items()},
+            found.truth[kept], found.training_counts, num_training_documents, found.evaluation.ks,
         )
-        for language, own in rows.items()
+        for language, kept in rows.items()
     }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ COLUMNS = (
     "precision", "precision_low", "precision_high", "recall", "recall_low", "recall_high",
     "f1", "f1_low", "f1_high", "confused_with", "confused_name", "confused_documents",
 )  # fmt: skip
-"""Of the file. Bounds are those of Wilson's 95 % intervals."""
+"""Columns of the file. Bounds are those of Wilson's 95 % intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ def measure_labels(documents: AnsweredDocuments, threshold: float) -> MeasuredLa
         threshold: Least probability of a predicted label.
     """
     is_predicted = (documents.probabilities >= threshold) & (documents.labels != NO_LABEL)
-    rows, places = np.nonzero(is_predicted)
-    pairs = (rows, documents.labels[rows, places])
+    rows, ranks = np.nonzero(is_predicted)
+    pairs = (rows, documents.labels[rows, ranks])
     predicted = csr_array((np.ones(len(rows), dtype=np.int32), pairs), shape=documents.truth.shape)
     truth = (documents.truth > 0).astype(np.int32)
     right = predicted * truth
     num_true, num_predicted, num_right = (
-        each.sum(axis=0).astype(np.int64) for each in (truth, predicted, right)
+        matrix.sum(axis=0).astype(np.int64) for matrix in (truth, predicted, right)
     )
     confused = _confusions(truth - right, predicted - right)
     return MeasuredLabels(num_true, num_predicted, num_right, *confused)
@@ -134,17 +134,17 @@ def _confusions(
         missed: Ones where a document carries a label that is not predicted.
         wrong: Ones where a label is predicted that the document does not carry.
     """
-    for each in (missed, wrong):
-        each.eliminate_zeros()
+    for matrix in (missed, wrong):
+        matrix.eliminate_zeros()
     both = missed.T @ wrong
     pairs = (both + both.T).tocoo()
     first, second = pairs.coords
     order = np.lexsort((second, -pairs.data, first))
-    labels, places = np.unique(first[order], return_index=True)
+    labels, starts = np.unique(first[order], return_index=True)
     confused_with = np.full(missed.shape[1], NO_LABEL, dtype=np.int64)
     num_confused = np.zeros(missed.shape[1], dtype=np.int64)
-    confused_with[labels] = second[order][places]
-    num_confused[labels] = pairs.data[order][places]
+    confused_with[labels] = second[order][starts]
+    num_confused[labels] = pairs.data[order][starts]
     return confused_with, num_confused
 
 

@@ -13,13 +13,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import Fields, take_csv_rows
-from longtail.models.fitted.promises import (
-    PRECISION_PROMISE,
-    PROMISES,
-    BandRule,
-    Measure,
-    Promise,
-)
+from longtail.models.fitted.promises import PRECISION_PROMISE, PROMISES, BandRule, Measure, Promise
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import documents_of, split_batches

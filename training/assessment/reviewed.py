@@ -41,7 +41,7 @@ _MOST_FAILED = 0.1
 _PARALLEL = 4
 _ATTEMPTS = 3
 TIMEOUT_S = 60.0
-"""Of a review with all its attempts; slower ones are of no use to a service."""
+"""Longest review with all its attempts; slower ones are of no use to a service."""
 _KS = (1, 3, 5, 10)
 
 

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.models.errors import ConfigError
-from longtail.training.commands.corpus_options import configure_logging, with_corpus_options
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.options import (
+from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     ConfidentialOption,
     DataArgument,
@@ -20,7 +18,10 @@ from longtail.training.options import (
     OverwriteOption,
     RegistryOption,
     VersionOption,
+    configure_logging,
+    with_corpus_options,
 )
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:
     from longtail.training.reports.labels import LabelReport

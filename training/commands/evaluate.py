@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.models.errors import ConfigError
-from longtail.training.commands.corpus_options import configure_logging, with_read_option
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.options import (
+from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     BaselinesOption,
     DataArgument,
@@ -19,7 +17,10 @@ from longtail.training.options import (
     RegistryOption,
     SplitOption,
     VersionOption,
+    configure_logging,
+    with_read_option,
 )
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:
     from longtail.models.bundle.bundle import Bundle
@@ -119,11 +120,7 @@ def evaluate(
 def _write_predictions(
     folder: Path, found: Assessment, bundle: Bundle, dataset: Dataset, split: str, k: int
 ) -> list[Path]:
-    from longtail.training.assessment.compare import (
-        RankedDocuments,
-        spread,
-        write_all_predictions,
-    )
+    from longtail.training.assessment.compare import RankedDocuments, spread, write_all_predictions
 
     left_out = found.left_out
     assert left_out is not None  # a bundle was measured

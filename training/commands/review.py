@@ -9,9 +9,7 @@ from typing import Annotated
 
 import typer
 
-from longtail.training.commands.corpus_options import configure_logging, with_read_option
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.options import (
+from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     DataArgument,
     JsonOption,
@@ -19,7 +17,10 @@ from longtail.training.options import (
     RegistryOption,
     SplitOption,
     VersionOption,
+    configure_logging,
+    with_read_option,
 )
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 
 @with_read_option

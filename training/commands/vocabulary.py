@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from longtail.training.commands.corpus_options import configure_logging, with_corpus_options
+from longtail.training.commands.options import (
+    DataArgument,
+    JsonOption,
+    OverwriteOption,
+    configure_logging,
+    with_corpus_options,
+)
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.options import DataArgument, JsonOption, OverwriteOption
 
 if TYPE_CHECKING:
     from longtail.models.vocabulary.concept import ConceptVocabulary

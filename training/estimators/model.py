@@ -124,7 +124,6 @@ class OwnFolder:
     """A temporary folder that is removed when nothing refers to this object any more."""
 
     def __init__(self) -> None:
-        """Make the folder."""
         self.path = Path(tempfile.mkdtemp(prefix="longtail-"))
         self._removal = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 

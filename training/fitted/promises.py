@@ -41,13 +41,7 @@ from scipy.special import expit, logit, logsumexp
 from scipy.stats import binom, poisson
 
 from longtail.models.fitted.label_figures import wilson_bounds
-from longtail.models.fitted.promises import (
-    PRECISION_PROMISE,
-    PROMISES,
-    BandRule,
-    Measure,
-    Promise,
-)
+from longtail.models.fitted.promises import PRECISION_PROMISE, PROMISES, BandRule, Measure, Promise
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.evaluation.record import NOT_MEASURED, Table, number_if_few

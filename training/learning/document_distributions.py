@@ -26,8 +26,8 @@ from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.learning.sampling import Negatives, Pairs, draw_each, is_listed
 
 UNIFORM_SHARE = 0.05
-"""Of the draws of a model or a tree: one that is good has almost all of q on a document's own
-labels, and those may not be drawn."""
+"""Share of uniform draws among those of a model or a tree: a good one has almost all of q on a
+document's own labels, and those may not be drawn."""
 
 
 @dataclass(frozen=True, slots=True)

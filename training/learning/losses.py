@@ -166,7 +166,7 @@ SubsetLoss = Callable[[Tensor, Tensor], Tensor]
 """Turns scores (batch, sampled) and which of them are of positives into a number."""
 
 _HALVINGS = 60
-"""Of the interval that holds the threshold of the soft top-k; float64 has no more digits."""
+"""Halvings of the interval with the threshold of the soft top-k; float64 has no more digits."""
 
 
 def depl_loss(

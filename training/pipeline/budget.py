@@ -43,7 +43,7 @@ _MORE_ON_DEV = 2.5
 _RESERVE = 0.05
 """Share of the time that is left for what can't be foreseen."""
 _FEWEST_STEPS = 50
-"""Of the dual encoder; with fewer it is not worth its time."""
+"""Fewest steps of the dual encoder; with fewer it is not worth its time."""
 
 
 @dataclass(frozen=True, slots=True)

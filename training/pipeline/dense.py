@@ -105,7 +105,7 @@ def start_dense(
         ConfigError: There is no such encoder, it has not so many layers to freeze, can't
             compute them twice, can't read so many tokens, or was trained with what can't be done
             here; the loss wants more labels than there are, or the label tree more
-            dimensions than document vectors have; the precision is not to be had here, or not with
+            dimensions than document vectors have; the precision is not available here, or not with
             this encoder.
     """
     config.retrieval.check(truth.shape[1])

@@ -53,7 +53,7 @@ class StageTime:
 
     @property
     def seconds(self) -> float:
-        """Of the whole stage."""
+        """Seconds of the whole stage."""
         return self.steps * self.step_s
 
 
@@ -89,7 +89,7 @@ def measure_dense_costs(
 
     Raises:
         OutOfTimeError: It takes longer.
-        ConfigError: The encoder is not to be had, or can't do what the run asks of it.
+        ConfigError: The encoder is not available, or can't do what the run asks of it.
     """
     truth = corpus.split("train").scan().labels
     start = start_dense(config, truth)

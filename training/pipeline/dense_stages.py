@@ -40,11 +40,7 @@ from longtail.training.pipeline.dense import (
     start_dense,
 )
 from longtail.training.pipeline.encoder_free import EncoderFree
-from longtail.training.pipeline.encoder_start import (
-    keep_embeddings,
-    kept_pieces,
-    tokenizer_of,
-)
+from longtail.training.pipeline.encoder_start import keep_embeddings, kept_pieces, tokenizer_of
 from longtail.training.runtime.distributed import ALONE, Machine, Processes
 from longtail.training.runtime.run_log import stage_cost
 

@@ -38,9 +38,9 @@ MANY_UNKNOWN = 0.2
 _LEAST_WHOLE = 0.8
 """Share of a language's function words that are one token each in a tokenizer that knows it."""
 _LEAST_LETTERS = 3
-"""Of these words; shorter ones are tokens by chance."""
+"""Letters of these words; shorter ones are tokens by chance."""
 _LEAST_TOKENS = 5000
-"""Of a tokenizer of words; one of fewer tokens takes all words apart, as one of characters does."""
+"""Tokens of a tokenizer of words; one of fewer takes all words apart, as one of characters does."""
 _MOST_FOREIGN = 0.5
 """Share of the texts in languages that the tokenizer does not know, from which on it is refused."""
 _NUM_VECTORS = 8

@@ -51,7 +51,7 @@ from longtail.training.runtime.distributed import forked_random
 logger = logging.getLogger(__name__)
 
 _MULTILINGUAL_PREFIXES = Prefixes(document="query: ", label="passage: ")
-"""Of the training of multilingual-e5-small, whose files on the hub lack them."""
+"""Prefixes that multilingual-e5-small was trained with; its files on the hub lack them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MAX_LABELS = 1000
-"""Of the table of single labels."""
+"""Most rows of the table of single labels."""
 _CHECKPOINTS = {"classifier": "classifier", "retrieval": "retrieval", "linear": "linear/steps"}
 """Where the stages that have losses keep their checkpoints, in a run's folder."""
 _TIMES = ("wall_s", "cpu_s")
 _SMOOTHED_SHARE = 0.05
-"""Of a stage's points, that are averaged into one of the smooth curve."""
+"""Share of a stage's points that are averaged into one point of the smooth curve."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,13 @@ from longtail.training.data.dataset import Dataset
 _SPARSE_SECONDS, _WORD_EXPONENT, _LABEL_EXPONENT = 2.23e-5, 0.4645, 0.7342
 """Seconds of the sparse model: the first, times words and labels to these powers."""
 _SECONDS_A_DOCUMENT = 0.009
-"""Of what else needs no encoder: names, neighbours, probabilities and the ensemble."""
+"""For all else without an encoder: names, neighbours, probabilities and the ensemble."""
 _START_SECONDS = 5.0
 """Beside the training: imports and the bundle."""
 _BASE_GIB, _BYTES_A_LABEL, _BYTES_A_WORD = 0.35, 6_000, 12
 _TOKENS_A_WORD, _CHARACTERS_A_WORD = 1.3, 6.5
 _MAX_TOKENS = 128
-"""Of a document that the encoder reads, by default."""
+"""Tokens of a document that the encoder reads, by default."""
 _PASSES = 2
 """Over the training documents, to fine-tune on them for an epoch: gradients, and vectors."""
 _TOKENS_READ_A_SECOND = (3_400, 14_000)

@@ -70,7 +70,7 @@ class Project:
 
     Attributes:
         name: Displayed name.
-        model: The model that answers, unless a canary does.
+        model: The model that answers, unless another one shares its traffic.
         version: Its number if the name has one; None: the version that the service serves.
         scorer: Name of the scorer; None: the model's default.
         is_listed: Whether the list shows it.

@@ -16,8 +16,7 @@ from longtail.commands.changed_version import (
     publish_changed,
 )
 from longtail.extensions import Command, Extension
-from longtail.training.commands.corpus_options import configure_logging
-from longtail.training.options import OverwriteOption, RegistryOption
+from longtail.training.commands.options import OverwriteOption, RegistryOption, configure_logging
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from longtail.ext.editions.applying import Applied, SplitLabel

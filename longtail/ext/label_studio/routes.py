@@ -17,11 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from longtail.ext.label_studio.labels import (
-    ControlLabels,
-    labels_of,
-    taxonomy_items,
-)
+from longtail.ext.label_studio.labels import ControlLabels, labels_of, taxonomy_items
 from longtail.ext.label_studio.schemas import (
     AnnotationEvent,
     AnnotationsEvent,
@@ -216,7 +212,7 @@ def event_schemas() -> dict[str, Any]:
 
 
 def _default_model(service: Service) -> ServedModel:
-    """Return who answers where no version is named; never a canary, whose labels may be others."""
+    """Return the default model, never one that shares its traffic: its labels may be others."""
     serving = service.manager.serving()
     return serving.models[serving.default]
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.extensions import Command, Extension
-from longtail.training.commands.corpus_options import configure_logging, with_read_option
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.options import (
+from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     RegistryOption,
     VersionOption,
+    configure_logging,
+    with_read_option,
 )
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.bundle.manifest import LearnedFrom, Manifest

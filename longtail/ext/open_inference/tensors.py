@@ -177,8 +177,10 @@ def _unreliable(prediction: Prediction) -> list[bool]:
 
 
 def _probabilities(prediction: Prediction) -> list[float]:
-    found = [label.probability for label in prediction.labels]
-    return _float32([NO_PROBABILITY if each is None else each for each in found])
+    probabilities = [label.probability for label in prediction.labels]
+    return _float32(
+        [NO_PROBABILITY if probability is None else probability for probability in probabilities]
+    )
 
 
 def _float32(values: Sequence[float]) -> list[float]:

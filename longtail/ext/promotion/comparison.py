@@ -168,21 +168,21 @@ class ArmComparison:
 
     def doubts(self, rules: PromotionRules) -> list[str]:
         """Return what speaks against a promotion at the end of the canary, in sentences."""
-        found = self.harms()
+        reasons = self.harms()
         if self.requests < rules.min_requests:
-            found.append(
+            reasons.append(
                 f"the canary got {self.requests:.0f} requests, of {rules.min_requests} that the "
                 "rule min_requests asks for; give it more minutes, or a larger share"
             )
         if rules.canary_require == NOT_WORSE:
             # People judge few labels: none of these need be shown.
-            found += [
-                f"not shown to be worse by less than {100 * each.margin:g} points: "
-                f"{each.in_words()}"
-                for each in self.measures[:2]
-                if not each.is_safe and not each.is_harm
+            reasons += [
+                f"not shown to be worse by less than {100 * measure.margin:g} points: "
+                f"{measure.in_words()}"
+                for measure in self.measures[:2]
+                if not measure.is_safe and not measure.is_harm
             ]
-        return found
+        return reasons
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain dictionaries; rates are fractions."""

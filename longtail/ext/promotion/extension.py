@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.extensions import Command, Extension
-from longtail.training.commands.corpus_options import configure_logging, with_read_option
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.options import (
+from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     RegistryOption,
     SplitOption,
+    configure_logging,
+    with_read_option,
 )
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.ext.promotion.judge import Promotion
@@ -77,11 +78,11 @@ def promote(
     """
     configure_logging()
     from longtail.commands.feedback_files import feedback_file
+    from longtail.ext.promotion.canary import check_access
     from longtail.ext.promotion.judge import HeldOut
     from longtail.ext.promotion.judge import promote as promote_version
     from longtail.ext.promotion.log import LOG_NAME, PromotionLog
     from longtail.ext.promotion.rules import rules_of
-    from longtail.ext.promotion.watch import check_access
     from longtail.models.bundle.registry import Registry
     from longtail.training.assessment.untrained import open_as_trained
 
@@ -125,7 +126,7 @@ def _try(
     pair: Pair,
     texts: Sequence[str],
 ) -> Decision:
-    from longtail.ext.promotion.watch import try_on_service
+    from longtail.ext.promotion.canary import try_on_service
 
     print(
         f"Version {pair.candidate} is tried on {url}: {100 * rules.share:g} % of the requests for "

@@ -131,17 +131,17 @@ def _feedback_tests(
     notes: list[str],
 ) -> list[PairedTest]:
     """Return the test of the feedback, if there is enough; say in the notes what was used."""
-    ids = [frozenset(label.id for label in each.bundle.catalogue) for each in (old, new)]
-    found = new_feedback(path, published_at, ids[0] & ids[1])
+    ids = [frozenset(label.id for label in version.bundle.catalogue) for version in (old, new)]
+    feedback = new_feedback(path, published_at, ids[0] & ids[1])
     notes.append(
-        f"feedback: {len(found.documents)} entries used, {found.num_before} left out because they "
-        f"came before the candidate was published, and {found.num_unusable} without a text or "
-        "without both right and wrong labels that both versions know"
+        f"feedback: {len(feedback.documents)} entries used, {feedback.num_before} left out because "
+        f"they came before the candidate was published, and {feedback.num_unusable} without a text "
+        "or without both right and wrong labels that both versions know"
     )
-    if len(found.documents) < rules.min_documents:
+    if len(feedback.documents) < rules.min_documents:
         notes.append(f"feedback: not tested; the rules ask for {rules.min_documents} entries")
         return []
-    values = [shares_in_order(each, found.documents) for each in (old, new)]
+    values = [shares_in_order(version, feedback.documents) for version in (old, new)]
     return [paired_test("feedback", METRIC, "judged", values[0], values[1], rules.band_margin)]
 
 

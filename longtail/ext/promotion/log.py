@@ -75,12 +75,12 @@ class PromotionLog:
         Returns:
             From the line "canary" on; empty where there is none, or it is done.
         """
-        found: list[dict[str, Any]] = []
+        kept: list[dict[str, Any]] = []
         for entry in self.entries():
             if entry.get("candidate_digest") != candidate_digest:
                 continue
             if entry["event"] in {"judged", "done"}:
-                found = []
-            elif entry["event"] == "canary" or found:
-                found.append(entry)
-        return found
+                kept = []
+            elif entry["event"] == "canary" or kept:
+                kept.append(entry)
+        return kept

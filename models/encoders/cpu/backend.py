@@ -68,24 +68,24 @@ def _excess_error(transformer: Transformer, backend: UnpaddedBert) -> str | None
     # Of each output, batch by batch: the error of transformer and backend, and the vectors' length.
     errors: dict[str, list[tuple[float, float, float]]] = {"tokens": [], "first tokens": []}
     for batch in _checks(num_positions(transformer)):
-        expected, usual, found = (
+        expected, usual, near = (
             each(**batch).last_hidden_state.float() for each in (exact, transformer, backend)
         )  # (text, token, dim)
         is_real = batch["attention_mask"].bool()  # padding has no meaning in any of them
         first = backend.first_states(**batch).float()  # (text, dim)
         compared = {
-            "tokens": (expected[is_real], usual[is_real], found[is_real]),
+            "tokens": (expected[is_real], usual[is_real], near[is_real]),
             "first tokens": (expected[:, 0], usual[:, 0], first),
         }
         for what, (vectors, *others) in compared.items():
-            own, its = ((each - vectors).norm().item() for each in others)
-            errors[what].append((own, its, vectors.norm().item()))
+            base, error = ((each - vectors).norm().item() for each in others)
+            errors[what].append((base, error, vectors.norm().item()))
     for what, each in errors.items():
-        own, its, length = (math.hypot(*values) for values in zip(*each, strict=True))
-        if not its <= max(_MAX_ERROR * own, _LEAST_ERROR * length):  # also where it is not a number
+        base, error, length = (math.hypot(*values) for values in zip(*each, strict=True))
+        if not error <= max(_MAX_ERROR * base, _LEAST_ERROR * length):  # also where it is nan
             return (
-                f"its vectors of {what} are {its:.3g} away from those of float32, the encoder's "
-                f"own {own:.3g}"
+                f"its vectors of {what} are {error:.3g} away from those of float32, the encoder's "
+                f"own {base:.3g}"
             )
     return None
 

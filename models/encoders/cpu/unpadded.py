@@ -28,8 +28,8 @@ PADDING_COST = 0.25
 its memory, too."""
 
 MAX_TOKENS = 256
-"""Of a text whose attention is computed by matrix products. For longer ones the scores of all pairs
-of tokens take more memory than they are worth, and PyTorch's fused kernel does it."""
+"""Longest text whose attention is computed by matrix products. For longer ones the scores of all
+pairs of tokens take more memory than they are worth, and PyTorch's fused kernel does it."""
 
 
 class UnpaddedBert(nn.Module):

@@ -185,38 +185,38 @@ def last_layer(
     is_token = mask.ne(0)  # (text, place)
     is_token[:, 0] = True  # a text without any token is read as one of padding
     lengths = is_token.sum(1)
-    texts, places = is_token.nonzero().unbind(1)  # (row,) each: the tokens, text by text
+    texts, positions = is_token.nonzero().unbind(1)  # (row,) each: the tokens, text by text
     num_tokens = texts.numel()
     num_rest = num_tokens % 256
     filling = [0, (-num_rest) % (8 if num_rest <= 64 else 16)]  # rows that no text has
     dim = weights[0].shape[1]
     size = dim // num_heads
 
-    to_texts, masks, to_rows = _groups(is_token, lengths, texts, places, num_heads, weights[0])
+    to_texts, masks, to_rows = _groups(is_token, lengths, texts, positions, num_heads, weights[0])
     back = pad(to_rows, [0, filling[1] * num_heads])  # (row head,)
     # The row of each first token: how many tokens the texts before have.
     first = pad((lengths.cumsum(0) - lengths), [0, (-num_texts) % 8])
 
     # Embeddings: norm(word + position and kind), (row, dim).
-    hidden = weights[0].index_select(0, pad(ids[texts, places], filling))
-    hidden = hidden + weights[1].index_select(0, pad(places, filling))
+    hidden = weights[0].index_select(0, pad(ids[texts, positions], filling))
+    hidden = hidden + weights[1].index_select(0, pad(positions, filling))
     hidden = layer_norm(hidden, [dim], weights[2], weights[3], eps)
     for i in range(num_layers):
         of_layer = weights[4 + 12 * i : 16 + 12 * i]
         triples = _queries_keys_values(hidden, of_layer[0], of_layer[1]).view(-1, size)
-        found: list[Tensor] = []  # (group head place, size) of each group
+        attended_groups: list[Tensor] = []  # (group head place, size) of each group
         for to_text, absent in zip(to_texts, masks):  # noqa: B905  # PyTorch's has no `strict`
             count, width = absent.shape[0], absent.shape[3]
             fetched = triples.index_select(0, to_text).view(3, count, num_heads, width, size)
             query, key, value = fetched.unbind(0)  # (group, head, place, size)
             values = _attention(query, key, value, absent, float(size) ** -0.5, most_tokens)
-            found.append(values.view(-1, size))
-        attended = torch.cat(found).index_select(0, back).view(-1, dim)  # (row, dim)
+            attended_groups.append(values.view(-1, size))
+        attended = torch.cat(attended_groups).index_select(0, back).view(-1, dim)  # (row, dim)
         if of_first and i == num_layers - 1:  # nothing after this layer sees the other tokens
             attended, hidden = attended.index_select(0, first), hidden.index_select(0, first)
         hidden = _rest_of_layer(hidden, attended, of_layer[2:], eps)
     if of_first:
         return hidden[:num_texts]
     padded = torch.zeros(num_texts, num_places, dim, dtype=hidden.dtype)
-    padded[texts, places] = hidden[:num_tokens]
+    padded[texts, positions] = hidden[:num_tokens]
     return padded

@@ -15,12 +15,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from research.experiments.adversarial.methods import WITH_TREE, MethodName
-from research.experiments.adversarial.trial_runner import (
-    TREE,
-    TRUE,
-    Criterion,
-    name_at,
-)
+from research.experiments.adversarial.trial_runner import TREE, TRUE, Criterion, name_at
 from research.experiments.adversarial.tuning import Candidate
 from research.experiments.trials import Estimate
 
@@ -33,7 +28,7 @@ Clock = Literal["cpu", "wall"]
 BASELINE: MethodName = "uniform"
 """What it reaches is what the others are timed to."""
 SHARES = (0.9, 0.95, 0.99)
-"""Of the way from scores of zero to the best that the baseline reaches: the levels."""
+"""Levels, as shares of the way from scores of zero to the best of the baseline."""
 
 
 @dataclass(frozen=True, slots=True)

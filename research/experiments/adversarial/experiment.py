@@ -11,8 +11,8 @@ import torch
 import typer
 
 from longtail.models.errors import ConfigError
+from longtail.training.commands.options import JsonOption
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.options import JsonOption
 from research.experiments.adversarial.curves import Clock
 from research.experiments.adversarial.picture import draw_adversarial
 from research.experiments.adversarial.record import adversarial_record
@@ -24,11 +24,7 @@ from research.experiments.adversarial.tasks import (
     MixtureProblem,
     corpus_tasks,
 )
-from research.experiments.adversarial.trial_runner import (
-    SETTINGS,
-    AdversarialPlan,
-    TrialRunner,
-)
+from research.experiments.adversarial.trial_runner import SETTINGS, AdversarialPlan, TrialRunner
 from research.experiments.data import read_experiment_data
 from research.experiments.runner import Experiment, Report, run_experiment
 from research.experiments.trials import Found, TrialStore, choose_settings

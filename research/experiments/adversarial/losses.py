@@ -20,7 +20,7 @@ from longtail.training.learning.objectives import Scorer
 from longtail.training.learning.sampling import Distribution, Negatives, Pairs, constant, importance
 
 _STEP_EXPONENT = 0.9
-"""Of the local steps of augment and reduce, (1 + epoch)^-0.9, as in its published code."""
+"""The exponent of local steps of augment and reduce, (1 + epoch)^-0.9, as in its published code."""
 
 
 @dataclass(frozen=True, slots=True)

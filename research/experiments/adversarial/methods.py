@@ -15,11 +15,7 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from longtail.models.label_tree.tree import LabelTree
-from longtail.models.scorers.linear import (
-    Correction,
-    PriorCorrection,
-    TreeCorrection,
-)
+from longtail.models.scorers.linear import Correction, PriorCorrection, TreeCorrection
 from longtail.training.learning.distributions import AllLabels, Frequency, Uniform
 from longtail.training.learning.losses import softmax_loss
 from longtail.training.learning.objectives import Objective, SampledObjective

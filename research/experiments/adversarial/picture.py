@@ -9,11 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from longtail.training.evaluation.plots import new_figure
-from research.experiments.adversarial.curves import (
-    Clock,
-    Settings,
-    curves_of,
-)
+from research.experiments.adversarial.curves import Clock, Settings, curves_of
 from research.experiments.adversarial.run import best_candidates
 from research.experiments.adversarial.trial_runner import TREE, TRUE, Criterion
 from research.experiments.trials import Found

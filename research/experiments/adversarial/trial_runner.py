@@ -28,7 +28,7 @@ TREE, TRUE = "tree", "true"
 """Settings beside those of the candidates: the tree alone, and p_D where it is known."""
 SETTINGS = (TREE, *METHODS)
 FIGURES = ("steps", "cpu_s", "wall_s", "log_likelihood", "accuracy")
-"""Of a point of a curve."""
+"""Figures of a point of a curve."""
 Criterion = Literal["accuracy", "log_likelihood"]
 CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 """What a method is tuned by: the candidates that are best at the one may be bad at the other."""

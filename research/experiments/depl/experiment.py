@@ -9,16 +9,12 @@ import typer
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.outputs import check_readable_file
+from longtail.training.commands.options import JsonOption
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.overlap import with_splits_apart
-from longtail.training.options import JsonOption
 from longtail.training.runtime.distributed import find_machine
-from research.experiments.depl.ablations import (
-    ablation_trials,
-    choose_ablations,
-    with_epochs,
-)
+from research.experiments.depl.ablations import ablation_trials, choose_ablations, with_epochs
 from research.experiments.depl.claims import ablation_record
 from research.experiments.depl.picture import draw_ablations
 from research.experiments.depl.runs import AblationRuns

@@ -4,10 +4,10 @@ from contextlib import suppress
 
 import pytest
 
+from longtail.ext.promotion.canary import CanaryWatch
 from longtail.ext.promotion.log import PromotionLog
 from longtail.ext.promotion.rules import PromotionRules
 from longtail.ext.promotion.verdict import Pair
-from longtail.ext.promotion.watch import CanaryWatch
 from longtail.models.errors import RequestError
 from longtail.service.client.calls import ProblemError
 from longtail.service.client.client import Client

@@ -12,7 +12,7 @@ from longtail.models.errors import (
     BundleCorruptError,
     BundleError,
 )
-from longtail.service.versions.sources import RegistrySource
+from longtail.service.versions.loading import RegistrySource
 
 
 @pytest.fixture

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from longtail.training.commands.corpus_options import configure_logging, with_read_option
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.options import (
+from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     DataArgument,
     JsonOption,
@@ -18,7 +16,10 @@ from longtail.training.options import (
     RegistryOption,
     SplitOption,
     VersionOption,
+    configure_logging,
+    with_read_option,
 )
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.fitted.promises import Measure

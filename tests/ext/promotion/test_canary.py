@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from longtail.ext.promotion.canary import CanaryWatch
 from longtail.ext.promotion.comparison import Arm, read_arms
 from longtail.ext.promotion.log import PromotionLog
 from longtail.ext.promotion.rules import PromotionRules
 from longtail.ext.promotion.verdict import Pair
-from longtail.ext.promotion.watch import CanaryWatch
 from longtail.models.errors import RequestError
 from longtail.service.client.calls import ConnectionFailedError, ProblemError
 from longtail.service.schemas.base import Problem
