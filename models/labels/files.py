@@ -1,9 +1,9 @@
 """The reader of label files: those of a corpus, and of labels that are added to a bundle.
 
-JSON lines, CSV, or a vocabulary (SKOS, or a table of Annif's), plain or gzip-compressed. A label
-has the fields `id`, `name` and, where given, `description`, `alternative_names` and `parents`,
-which are ids; in the form of the Extreme Classification Repository they are `uid`, `title`,
-`content`, `alt` and `parents`.
+JSON lines, CSV, TSV, or a vocabulary (SKOS, or a table of Annif's), plain or gzip-compressed. A
+label has the fields `id`, `name` and, where given, `description`, `alternative_names` and
+`parents`, which are ids; in the form of the Extreme Classification Repository they are `uid`,
+`title`, `content`, `alt` and `parents`.
 Files of our own form may also have `names` (an object: preferred names by language), `notation`,
 `broader` (ids; `parents` are the same where they are not given), `is_deprecated`, `replaced_by`
 (ids) and `scheme` (names of the schemes that the label belongs to).
@@ -108,7 +108,7 @@ def read_label_file(
     """Return the labels of a file, in its order (those of a vocabulary by id), parents as ids.
 
     Args:
-        path: Of the file; a vocabulary or CSV by its name, else JSON lines.
+        path: Of the file; a vocabulary, CSV or TSV by its name, else JSON lines.
         form: What its fields are called, unless it is a vocabulary.
         max_problems: Lines that a message lists.
         language: Of the names that are shown, in a vocabulary; None: that in which most concepts
@@ -133,7 +133,7 @@ def read_label_file(
 
 
 def _read_rows(path: Path, form: LabelForm, max_problems: int) -> list[Label]:
-    """Return the labels of JSON lines or CSV; see `read_label_file`."""
+    """Return the labels of JSON lines, CSV or TSV; see `read_label_file`."""
     labels: list[Label] = []
     line_of: dict[str, int] = {}
     problems, unread = ProblemList(path, max_problems), set[str]()
@@ -183,7 +183,7 @@ def _rows(path: Path, form: LabelForm) -> Iterator[Row]:
 
 
 def _is_csv(path: Path) -> bool:
-    return path.name.removesuffix(".gz").endswith(".csv")
+    return path.name.removesuffix(".gz").endswith((".csv", ".tsv"))
 
 
 def _check(path: Path, labels: list[Label], problems: ProblemList) -> None:

@@ -112,22 +112,26 @@ def _flag_of(level: str, compiler: list[str]) -> str:
 
 def _compile(compiler: list[str], flags: list[str], path: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
+        # Else zig keeps a cache at home, where nothing may be writable.
+        environment = {"ZIG_GLOBAL_CACHE_DIR": work, **os.environ}
 
         def compile_one(source: Path) -> str:
             target = str(Path(work, source.stem + ".o"))
             kind = _FAST if source.stem.startswith("fast_") else _EXACT
-            _run([*compiler, *_FLAGS, *kind, *flags, "-c", str(source), "-o", target])
+            command = [*compiler, *_FLAGS, *kind, *flags, "-c", str(source), "-o", target]
+            _run(command, environment)
             return target
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compile_one, sorted(FOLDER.glob("*.c"))))
         finished = path.with_name(f".{path.name}.{os.getpid()}")
         math = [] if path.suffix == ".dll" else ["-lm"]
-        _run([*compiler, "-shared", *flags, *objects, *math, "-o", str(finished)])
+        command = [*compiler, "-shared", *flags, *objects, *math, "-o", str(finished)]
+        _run(command, environment)
         finished.replace(path)  # at once: other processes may build the same file
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
     if done.returncode:
         raise RuntimeError(f"{shlex.join(command)} failed:\n{done.stderr}")

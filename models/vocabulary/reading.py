@@ -20,7 +20,12 @@ from longtail.models.vocabulary.concept import (
     Facts,
     LeftOutStatements,
 )
-from longtail.models.vocabulary.syntaxes.annif import is_annif_csv, read_annif_csv, read_annif_tsv
+from longtail.models.vocabulary.syntaxes.annif import (
+    is_annif_csv,
+    is_annif_tsv,
+    read_annif_csv,
+    read_annif_tsv,
+)
 from longtail.models.vocabulary.syntaxes.rdf import FORMS, read_rdf
 
 _TRUE = frozenset({"true", "1"})
@@ -180,13 +185,13 @@ SUFFIXES: Final = (*FORMS, ".tsv")
 
 
 def is_vocabulary_file(path: Path) -> bool:
-    """Whether a file is a vocabulary: by its name, or a CSV file whose header has `uri`.
+    """Whether a file is a vocabulary: by its name, and the header of a CSV or TSV file.
 
     Raises:
-        DataError: It is a CSV file that can't be read.
+        DataError: It is a CSV or TSV file that can't be read.
     """
-    suffix = _suffix(path)
-    return suffix in SUFFIXES or (suffix == ".csv" and is_annif_csv(path))
+    is_table = {".csv": is_annif_csv, ".tsv": is_annif_tsv}.get(_suffix(path))
+    return _suffix(path) in SUFFIXES if is_table is None else is_table(path)
 
 
 def read_vocabulary(path: Path, max_problems: int = MAX_PROBLEMS) -> ConceptVocabulary:

@@ -53,6 +53,7 @@ def summaries_of(
             description=label.description,
             training_count=label.training_count,
             narrower_count=len(hierarchy.narrower(row)),
+            scheme=list(label.scheme),
             retired=label.is_retired,
             quality=quality,
         )

@@ -47,6 +47,8 @@ class LabelSummary(Answer):
     """Number of training documents that carry it."""
     narrower_count: int
     """Number of labels right below it in the vocabulary."""
+    scheme: list[str]
+    """Names of the schemes that it belongs to, for `schemes` of a request."""
     retired: bool
     """Whether a change of the vocabulary has taken it out of use: no scorer answers it any more."""
     quality: LabelQuality | None
@@ -70,6 +72,7 @@ _LABEL_EXAMPLE: JsonDict = {
     "description": "",
     "training_count": 25,
     "narrower_count": 0,
+    "scheme": ["topic"],
     "retired": False,
     "quality": {
         "carried": 6,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from longtail.models.extras import is_packaged_installed
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 
@@ -78,7 +79,8 @@ def forecast(config: TrainingConfig, dataset: Dataset) -> str:
         scan.labels.shape[0], num_words, len(np.unique(scan.labels.indices))
     )
     said = "idle machine of two cores"
-    if not config.is_dense:
+    is_left_out = config.is_encoder_by_default and not is_packaged_installed()
+    if not config.is_dense or is_left_out:
         return f"Trains without an encoder: {light.time} on an {said}. With one: {whole.time}."
     if config.is_tuned:
         return f"Fine-tunes an encoder: {tuned.time} for an epoch on an {said}."

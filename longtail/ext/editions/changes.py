@@ -12,14 +12,14 @@ from longtail.models.errors import DataError
 from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.catalogue import Label
 
-TEXT_FIELDS = ("name", "names", "alternative_names", "description", "notation")
-"""Fields of a label that are its texts."""
+TEXT_FIELDS = ("name", "names", "alternative_names", "description", "notation", "scheme")
+"""Fields of a label that are its texts, and the names of its schemes."""
 _STRICT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """A label whose texts have changed.
+    """A label whose texts or schemes have changed.
 
     Attributes:
         id: Id of the label.
@@ -91,7 +91,7 @@ class VocabularyChanges:
 
     Attributes:
         new: Labels that the old state doesn't have; their `broader` are ids.
-        renamed: Labels with changed texts.
+        renamed: Labels with changed texts or schemes.
         merged: Labels that were replaced by one label.
         split: Labels that were replaced by several labels.
         deprecated: Labels that are out of use without a replacement.
@@ -151,7 +151,7 @@ _to_json, _from_json = json_forms(VocabularyChanges, exclude_defaults=True, max_
 
 
 def _check_texts(renaming: Renaming, where: str) -> None:
-    forms = {"names": dict, "alternative_names": list}
+    forms = {"names": dict, "alternative_names": list, "scheme": list}
     for name, value in renaming.after.items():
         values = value.values() if isinstance(value, dict) else value
         is_text = name in TEXT_FIELDS and isinstance(value, forms.get(name, str))

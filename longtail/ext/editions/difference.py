@@ -157,6 +157,7 @@ def _texts(label: Label) -> tuple[object, ...]:
         label.alternative_names,
         label.description.strip(),
         label.notation,
+        sorted(label.scheme),
     )
 
 

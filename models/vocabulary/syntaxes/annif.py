@@ -27,10 +27,23 @@ def is_annif_csv(path: Path) -> bool:
     Raises:
         DataError: The file can't be read.
     """
-    _, first = next(lines(path), (0, b""))
-    cells = re.split(r"[,;\t]", first.decode(errors="replace").lower())
-    names = [cell.strip(' "\r\n') for cell in cells]
+    names = _header(path)
     return URI in names and any(name.startswith(LABEL) for name in names)
+
+
+def is_annif_tsv(path: Path) -> bool:
+    """Whether a TSV file has no header with `id` and `name`, as a label file has.
+
+    Raises:
+        DataError: The file can't be read.
+    """
+    return not {"id", "name"} <= set(_header(path))
+
+
+def _header(path: Path) -> list[str]:
+    _, first = next(lines(path), (0, b""))
+    cells = re.split(r"[,;\t]", first.decode("utf-8-sig", errors="replace").lower())
+    return [cell.strip(' "\r\n') for cell in cells]
 
 
 def read_annif_tsv(path: Path, facts: Facts, max_problems: int) -> None:

@@ -22,6 +22,7 @@ def random_label(rng: random.Random, label_id: str) -> Label:
         alternative_names=tuple(rng.sample(["x", "y"], rng.randrange(3))),
         names={"fi": "kala"} if rng.random() < 0.3 else {},
         notation=rng.choice(["", "1.2"]),
+        scheme=tuple(sorted(rng.sample(["topic", "genre"], rng.randrange(3)))),
         broader=tuple(rng.sample(IDS, rng.randrange(3))),
         is_deprecated=is_deprecated,
         replaced_by=tuple(x for x in others if is_deprecated and x != label_id),

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from longtail.ext.editions.applying import Applied, apply_changes
 from longtail.ext.editions.changes import VocabularyChanges
 from longtail.ext.editions.difference import difference
+from longtail.ext.editions.report import report_lines
 from longtail.ext.editions.rows import merged_counts, with_merged_labels
 from longtail.ext.editions.states import compare_states, state_of
 from longtail.models.bundle.bundle import Bundle, open_bundle
@@ -101,6 +102,19 @@ def test_a_renamed_label_keeps_its_weights_and_is_read_again(bundle, apply) -> N
     assert applied.num_encoded == 0  # these labels have no text for the encoder
     assert after.catalogue[1] == replace(bundle.catalogue[1], name="the court", notation="7")
     assert files_changed(bundle, after) == {"labels.jsonl"}
+
+
+def test_a_change_of_the_scheme_alone_is_followed(bundle, apply) -> None:
+    given = replace(state_of(bundle).labels[1], scheme=("topic", "genre"))
+    changes = VocabularyChanges.from_json(changed(bundle, L1=given).to_json(), "c.json")
+    after, applied = apply(bundle, changes)
+    assert after.catalogue[1] == replace(bundle.catalogue[1], scheme=("topic", "genre"))
+    assert (applied.num_encoded, files_changed(bundle, after)) == (0, {"labels.jsonl"})
+    assert not changed(after, L1=replace(given, scheme=("genre", "topic")))  # their order is none
+    (line,) = (each for each in report_lines(changes) if each.startswith("  "))
+    assert line == '  L1  scheme: [] -> ["topic", "genre"]'
+    gone, _ = apply(after, changed(after, L1=replace(given, scheme=())), "gone")
+    assert gone.manifest.digest == bundle.manifest.digest
 
 
 def test_new_labels_come_last_and_a_moved_one_is_found_under_its_parent(bundle, apply) -> None:

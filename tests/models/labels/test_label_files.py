@@ -35,6 +35,12 @@ def test_a_label_may_have_schemes(tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("id,name,scheme\n0,a,topic\n1,a,genre; topic\n2,a,\n3,a,\n")
     assert [label.scheme for label in read_label_file(table, OWN_FORM)] == expected
+    table = tmp_path / "labels.tsv"
+    table.write_text("id\tname\tscheme\n0\ta\ttopic\n1\ta\tgenre; topic\n2\ta\t\n3\ta\t\n")
+    assert form_of(table) is OWN_FORM
+    assert [label.scheme for label in read_label_file(table, OWN_FORM)] == expected
+    table.write_text("<u:0>\ta name\n")  # Annif's
+    assert [(x.id, x.name) for x in read_label_file(table, OWN_FORM)] == [("u:0", "a name")]
 
 
 def test_equal_ids_are_refused_with_both_lines(tmp_path):

@@ -168,6 +168,7 @@ def test_labels_are_searched(client, registry):
                 "description": "",
                 "training_count": 0,
                 "narrower_count": 0,
+                "scheme": [],
                 "retired": False,
                 "quality": None,
             }
@@ -184,7 +185,8 @@ def test_a_label_is_shown(client, registry):
     assert answer == {
         "model": {"version": 2, "digest": registry.open(2).manifest.digest},
         "id": "L3", "name": "Label 3", "description": "", "pseudo_description": "",
-        "training_count": 0, "narrower_count": 0, "names": {}, "alternative_names": [],
+        "training_count": 0, "narrower_count": 0, "scheme": [], "names": {},
+        "alternative_names": [],
         "notation": "", "broader": [], "narrower": [], "retired": False, "replaced_by": [],
         "keywords": [{"token": "x", "weight": 2.0}],
         "nearest": [{"id": "L1", "name": "Label 1", "similarity": 0.75}],

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.options import CorpusOptions
+from longtail.training.reports import training_cost
 from longtail.training.reports.inspection import Inspection, inspect_dataset
 from longtail.training.reports.inspection_text import write_inspection
 
@@ -35,6 +37,13 @@ def write(folder: Path, splits: dict[str, list[tuple[str, list[str]]]]) -> Path:
 
 def inspected(folder: Path) -> Inspection:
     return inspect_dataset(open_dataset(folder, CorpusOptions(skip_bad=True)))
+
+
+def test_the_forecast_is_of_what_the_installed_packages_can_train(tiny_corpus, monkeypatch):
+    for is_there, way in ((True, "with the encoder as it comes:"), (False, "without an encoder:")):
+        monkeypatch.setattr(training_cost, "is_packaged_installed", lambda found=is_there: found)
+        said = training_cost.forecast(TrainingConfig(), open_dataset(tiny_corpus))
+        assert said.startswith(f"Trains {way} ")
 
 
 def test_only_the_owner_can_read_what_quotes_documents(tiny_corpus, tmp_path):
