@@ -59,8 +59,7 @@ def learn(
     configure_logging()
     started = time.monotonic()
     from longtail.commands.feedback_files import open_feedback
-    from longtail.ext.learn.learn import LearningRun
-    from longtail.ext.learn.learn import learn as learn_from
+    from longtail.ext.learn.known import version_that_knows
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_not_in_registry
     from longtail.training.assessment.untrained import open_as_trained
@@ -69,9 +68,16 @@ def learn(
     store = Registry(registry)
     dataset = open_as_trained(data, corpus, [store.open(version)])
     said = open_feedback(feedback)
+    known = version_that_knows(store, version, said, dataset.fingerprint, activate=activate)
+    if known is not None:
+        print(nothing_new(known, registry, len(said.entries)))
+        return
+    from longtail.ext.learn.learn import LearningRun  # with all that trains, which takes seconds
+    from longtail.ext.learn.learn import learn as learn_from
+
     done = learn_from(LearningRun(said, dataset, store, version, work, activate))
     if done.learned is None:
-        print(f"Version {done.version} of {str(registry)!r} knows all of it already.")
+        print(nothing_new(done.version, registry, len(said.entries)))
         return
     print(
         f"Version {done.version} of {str(registry)!r} is learned from version "
@@ -87,6 +93,14 @@ def learn(
     print(verdicts_in_words(done.learned))
     if activate and not done.learned.is_better:
         print(not_current(done.version))
+
+
+def nothing_new(version: int, registry: Path, num_entries: int) -> str:
+    """Return what is said where there is nothing to learn."""
+    return (
+        f"Nothing is new: version {version} of {str(registry)!r} knows all {num_entries} entries "
+        "of the feedback already."
+    )
 
 
 def in_words(learned: LearnedFrom) -> Iterator[str]:

@@ -17,12 +17,13 @@ from longtail.ext.learn.documents import (
 )
 from longtail.ext.learn.heeding import Heeding
 from longtail.ext.learn.judged import JudgedTexts, count_followed
+from longtail.ext.learn.known import version_that_knows
 from longtail.ext.learn.refit import refit
 from longtail.ext.learn.verdicts import Verdicts, read_verdicts
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.learned_from import LearnedFrom
 from longtail.models.bundle.manifest import Manifest
-from longtail.models.bundle.registry import CURRENT, Registry
+from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.trained_on import DEV, TRAIN, read_trained_on
 from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError, DataError
@@ -97,11 +98,14 @@ def learn(run: LearningRun) -> Learned:
     number = run.registry.resolve(run.version)
     bundle = run.registry.open(number)
     _check(bundle, run.corpus)
+    known = version_that_knows(
+        run.registry, number, run.feedback, run.corpus.fingerprint, activate=run.is_activated
+    )
+    if known is not None:
+        return Learned(known, None)
     run = replace(run, corpus=with_splits_apart(run.corpus))
     run.registry.check_writable()
     check_writable_folder(run.work, "--work")
-    if run.version == CURRENT and _is_learned(bundle, run):
-        return Learned(number, None)
     parts = (bundle.manifest.digest, run.feedback.sha256, run.corpus.fingerprint)
     folder = run.work / "-".join(part[:12] for part in parts)
     folder.mkdir(parents=True, exist_ok=True)
@@ -189,16 +193,6 @@ def _check(bundle: Bundle, corpus: Dataset) -> None:
             f"{bundle.manifest.data_fingerprint[:12]}...); name that one, with the options that "
             "it was read with"
         )
-
-
-def _is_learned(bundle: Bundle, run: LearningRun) -> bool:
-    """Whether a version was learned from the very same feedback and corpus."""
-    learned = bundle.manifest.learned_from
-    return (
-        learned is not None
-        and learned.feedback_sha256 == run.feedback.sha256
-        and learned.corpus == run.corpus.fingerprint
-    )
 
 
 def _check_verdicts(run: LearningRun, verdicts: Verdicts) -> None:

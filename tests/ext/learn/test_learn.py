@@ -174,6 +174,26 @@ def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, t
     assert here.registry.rollback() == 1
 
 
+def test_a_candidate_that_need_not_become_current_is_not_learned_again(
+    place, trained_sparse, monkeypatch, write_feedback, lines
+):
+    here = place(trained_sparse)
+    first = here.learn(activate=False)
+    assert (first.version, here.registry.current()) == (2, 1) and first.learned.is_better
+    with monkeypatch.context() as patch:
+        patch.setattr("longtail.ext.learn.learn.read_parts", None)
+        assert here.learn(activate=False) == here.learn(version=2) == Learned(2, None)
+    assert here.learn().version == 2 and here.registry.current() == 2
+    write_feedback(lines[1])
+    assert here.learn(version=1).version == 3
+
+
+def test_without_feedback_there_is_nothing_to_learn(place, trained_sparse, write_feedback):
+    here = place(trained_sparse)
+    write_feedback()
+    assert here.learn() == Learned(1, None) and not here.work.exists()
+
+
 def test_the_new_version_records_what_it_was_learned_from(place, trained_sparse):
     here = place(trained_sparse)
     here.learn()
