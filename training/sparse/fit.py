@@ -46,6 +46,7 @@ def fit_sparse_model(
     seed: int,
     folder: Path,
     engine: Executor = LOCAL,
+    start: SparseModel | None = None,
 ) -> SparseModel:
     """Fit one linear SVM for each label that has a training document (DEPL section 3.2).
 
@@ -62,6 +63,7 @@ def fit_sparse_model(
         seed: Of all that is random.
         folder: For the blocks.
         engine: What fits them.
+        start: Classifiers on other documents, to start from (see `SvmProblem`).
 
     Returns:
         The model; labels without training documents have no row in it. A label that every document
@@ -72,7 +74,7 @@ def fit_sparse_model(
     """
     covered = np.unique(truth.indices).astype(np.int64)
     weights, bias = fit_label_rows(
-        features, truth, covered, config, seed=seed, folder=folder, engine=engine
+        features, truth, covered, config, seed=seed, folder=folder, engine=engine, start=start
     )
     return SparseModel.of_rows(tfidf, weights, bias, covered)
 
@@ -86,6 +88,7 @@ def fit_label_rows(
     seed: int,
     folder: Path,
     engine: Executor = LOCAL,
+    start: SparseModel | None = None,
 ) -> tuple[Float32[csr_array, "covered feature"], Float32[np.ndarray, covered]]:
     """Fit the linear SVMs of some labels (see `fit_sparse_model`).
 
@@ -97,6 +100,7 @@ def fit_label_rows(
         seed: Of all that is random.
         folder: For the blocks; those of one call to a folder.
         engine: What fits them.
+        start: Classifiers on other documents, to start from (see `SvmProblem`).
 
     Returns:
         Weights and biases, a row for each label.
@@ -110,10 +114,10 @@ def fit_label_rows(
     if engine.is_ray:
         from longtail.training.sparse.ray import fit_on_workers
 
-        workers = (features, by_label, config, seed, engine.num_workers)
+        workers = (features, by_label, config, seed, start, engine.num_workers)
         _fit_blocks(paths, partial(fit_on_workers, *workers))
     else:
-        problem = SvmProblem(features, by_label, config, seed=seed)
+        problem = SvmProblem(features, by_label, config, seed=seed, start=start)
         _fit_blocks(paths, partial(_fit_on_threads, problem))
     return _read_blocks(list(paths), len(labels), features.shape[1])
 
