@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -27,8 +27,8 @@ from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
 from longtail.models.ranking.row_threads import in_row_parts
-from longtail.training.fitting import Fitting, TrainingDocuments
-from longtail.training.lexical.word_counts import count_words, words_of
+from longtail.training.fitting import Fitting, KnownDocuments, TrainingDocuments
+from longtail.training.lexical.word_counts import count_words, counts_of, words_of
 from longtail.training.runtime.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -88,6 +88,8 @@ class NamesFitting(Fitting):
         if before is not None:
             if new := list(catalogue)[len(before.catalogue) :]:
                 before = before.with_labels(new)
+            elif on.known is not None:
+                return with_documents(before, on, on.known)
             catalogue = before.catalogue
         found = fit_name_model(
             on.texts, on.truth, catalogue, tfidf.forms.languages,
@@ -138,6 +140,34 @@ def fit_name_model(
         return None
     labels = LabelCatalogue(map(named_label, catalogue))
     return NameModel(labels, counts, history, trees, tuple(languages), removes_markup)
+
+
+def with_documents(model: NameModel, on: TrainingDocuments, known: KnownDocuments) -> NameModel:
+    """Return a model that counts new documents, too, and labels of known ones as they are now.
+
+    Names are found as the model finds them, not by the new counts of words, so that what was found
+    in the known documents still holds.
+
+    Args:
+        model: It knows all labels.
+        on: All documents.
+        known: Those that it knows.
+    """
+    is_read = ~known.is_known | (np.diff(csr_array(known.truth != on.truth).indptr) > 0)
+    words, is_new = model.matcher.words, ~known.is_known[is_read]
+    read = [words.read_text(text) for text in compress(on.texts(), is_read.tolist())]
+    matches = model.matcher.match_read(read)
+    now, then = (
+        _is_true(csr_array(truth[is_read]), matches.texts, matches.labels).astype(np.int64)
+        for truth in (on.truth, known.truth)
+    )
+    found, right, at = (
+        model.history.found.copy(), model.history.right.copy(), (matches.labels, matches.kinds)
+    )  # fmt: skip
+    np.add.at(found, at, is_new[matches.texts])
+    np.add.at(right, at, now - then)
+    counts = model.counts.plus(counts_of(compress(read, is_new), words, model.counts.pairs))
+    return replace(model, counts=counts, history=FindHistory(found, np.clip(right, 0, found)))
 
 
 class _ReadTexts:

@@ -31,7 +31,13 @@ def count_words(
         catalogue: The labels.
         words: Of their names.
     """
-    pairs = pairs_of(LabelTerms.of(catalogue, words))
+    return counts_of(texts, words, pairs_of(LabelTerms.of(catalogue, words)))
+
+
+def counts_of(
+    texts: Iterable[ReadText], words: NameWords, pairs: Int64[np.ndarray, pair]
+) -> WordCounts:
+    """Count the documents of words and of pairs of them (see `WordCounts`)."""
     documents = np.zeros(len(words), dtype=np.int64)
     pair_documents = np.zeros(len(pairs), dtype=np.int64)
     num_documents = 0

@@ -49,6 +49,10 @@ def learn(
             help="Let 'current' name the new version; without, 'longtail promote' may do it."
         ),
     ] = True,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Fit on all documents again, not on what differs alone."),
+    ] = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Learn from feedback: publish a new version, made from one that there is.
@@ -68,14 +72,16 @@ def learn(
     store = Registry(registry)
     dataset = open_as_trained(data, corpus, [store.open(version)])
     said = open_feedback(feedback)
-    known = version_that_knows(store, version, said, dataset.fingerprint, activate=activate)
+    known = version_that_knows(
+        store, version, said, dataset.fingerprint, activate=activate, full=full
+    )
     if known is not None:
         print(nothing_new(known, registry, len(said.entries)))
         return
     from longtail.ext.learn.learn import LearningRun  # with all that trains, which takes seconds
     from longtail.ext.learn.learn import learn as learn_from
 
-    done = learn_from(LearningRun(said, dataset, store, version, work, activate))
+    done = learn_from(LearningRun(said, dataset, store, version, work, activate, full))
     if done.learned is None:
         print(nothing_new(done.version, registry, len(said.entries)))
         return

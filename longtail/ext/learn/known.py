@@ -12,7 +12,13 @@ from longtail.training.data.feedback import Feedback
 
 
 def version_that_knows(
-    registry: Registry, version: int | str, feedback: Feedback, corpus: str, *, activate: bool
+    registry: Registry,
+    version: int | str,
+    feedback: Feedback,
+    corpus: str,
+    *,
+    activate: bool,
+    full: bool,
 ) -> int | None:
     """Return the version for which there is nothing to learn; None where there is.
 
@@ -25,6 +31,7 @@ def version_that_knows(
         feedback: What people said.
         corpus: Fingerprint of the corpus.
         activate: Whether a version that is better is to become current.
+        full: Whether all is to be fitted again, even if there is such a version.
 
     Raises:
         BundleError: There is no such version, or its manifest can't be read.
@@ -33,6 +40,8 @@ def version_that_knows(
     before = read_manifest(registry.folder_of(number))
     if not feedback.entries:
         return number
+    if full:
+        return None
     said, current = feedback.sha256, registry.current()
     for other, manifest in ((number, before), *_latest_first(registry)):
         learned = manifest.learned_from

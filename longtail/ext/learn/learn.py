@@ -58,6 +58,8 @@ class LearningRun:
         version: The version to learn from: a number, or "current".
         work: Folder for the work; a run started again on it resumes.
         is_activated: Whether the registry's `current` names the version that it publishes.
+        is_full: Whether features, names and classifiers of touched labels are fitted on all
+            documents again, although the version knows most of them.
     """
 
     feedback: Feedback
@@ -66,6 +68,7 @@ class LearningRun:
     version: int | str
     work: Path
     is_activated: bool = True
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +102,16 @@ def learn(run: LearningRun) -> Learned:
     bundle = run.registry.open(number)
     _check(bundle, run.corpus)
     known = version_that_knows(
-        run.registry, number, run.feedback, run.corpus.fingerprint, activate=run.is_activated
-    )
+        run.registry, number, run.feedback, run.corpus.fingerprint,
+        activate=run.is_activated, full=run.is_full,
+    )  # fmt: skip
     if known is not None:
         return Learned(known, None)
     run = replace(run, corpus=with_splits_apart(run.corpus))
     run.registry.check_writable()
     check_writable_folder(run.work, "--work")
     parts = (bundle.manifest.digest, run.feedback.sha256, run.corpus.fingerprint)
-    folder = run.work / "-".join(part[:12] for part in parts)
+    folder = run.work / ("-".join(part[:12] for part in parts) + "-full" * run.is_full)
     folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.work)!r}: the same run works in it; wait for it"
     with doing("learning", folder), held(folder / ".lock", refusal):
@@ -128,7 +132,8 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     if not (len(changed.touched) or changed.dev or verdicts.num_new):
         return Learned(number, None)
     with stage_cost(folder, "refit"):
-        after = refit(before, verdicts.catalogue, changed, bundle.manifest, folder)
+        record = None if run.is_full else read_trained_on(bundle)
+        after = refit(before, verdicts.catalogue, changed, bundle.manifest, folder, record)
     manifest = replace(
         bundle.manifest,
         label_count=len(after.catalogue),

@@ -97,9 +97,7 @@ def test_a_start_from_other_documents_comes_to_the_same_optimum(loss):
     half = slice(0, NUM_DOCUMENTS // 2)
     fitted = SvmProblem(FEATURES[half], csr_array(TRUTH[half].T), config, seed=0).fit(EVERY_LABEL)
     starts = np.concatenate([[0], np.cumsum(fitted.sizes)])
-    weights = csr_array(
-        (fitted.weights, fitted.features, starts), shape=(NUM_LABELS, NUM_FEATURES)
-    )
+    weights = csr_array((fitted.weights, fitted.features, starts), shape=(NUM_LABELS, NUM_FEATURES))
     known = np.array([0, 2, 5])  # the others start from nothing
     start = SparseModel.of_rows(TFIDF, weights[known], fitted.bias[known], known)
     exact = config.model_copy(update={"prune_below": 0})
@@ -124,13 +122,12 @@ def test_a_start_on_working_sets_comes_as_close_to_the_exact_classifier():
     cold = random_problem(**options)
     fitted = cold.fit(EVERY_LABEL)
     starts = np.concatenate([[0], np.cumsum(fitted.sizes)])
-    weights = csr_array(
-        (fitted.weights, fitted.features, starts), shape=(NUM_LABELS, NUM_FEATURES)
-    )
+    weights = csr_array((fitted.weights, fitted.features, starts), shape=(NUM_LABELS, NUM_FEATURES))
     start = SparseModel.of_rows(TFIDF, weights, fitted.bias, EVERY_LABEL)
     config = SparseConfig.model_validate({"prune_below": 0, "exact_documents": 0} | options)
     warm = SvmProblem(FEATURES, csr_array(TRUTH.T), config, seed=0, start=start)
-    assert cosines(classifiers(warm), exact).mean() > cosines(classifiers(cold), exact).mean() - 0.01
+    found, before = (cosines(classifiers(each), exact).mean() for each in (warm, cold))
+    assert found > before - 0.01
 
 
 def test_labels_fitted_alone_are_to_the_bit_those_fitted_together():
