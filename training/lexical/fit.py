@@ -8,9 +8,10 @@ one fold are there what labels without documents are later, in the right proport
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import compress, islice
 
 import numpy as np
@@ -22,11 +23,10 @@ from threadpoolctl import threadpool_limits
 
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
-from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
+from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
-from longtail.models.ranking.row_threads import in_row_parts
 from longtail.training.fitting import Fitting, KnownDocuments, TrainingDocuments
 from longtail.training.lexical.word_counts import count_words, counts_of, words_of
 from longtail.training.runtime.progress import progress_bar
@@ -43,7 +43,10 @@ _MAX_KEPT = 50_000_000
 behind them are read again."""
 _WORDS_OF_A_TEXT = 50
 """As many words take as much memory as a document without words."""
-_BATCH = 1024
+_TEXTS_A_PART = 64
+"""That one thread matches at a time."""
+_PARTS_AHEAD = 4
+"""Of each processor, that are matched before they are counted."""
 _LEAST_TRUE = 20
 """Right finds without which there is nothing to learn, and wrong ones."""
 _SHARE_IN_A_SENTENCE = FEATURES.index("share in one sentence")
@@ -201,16 +204,17 @@ def _find(
     num_taught: int,
 ) -> _Found:
     """Match all documents; keep the matches of some of them, at most `num_taught`."""
-    num_documents, num_labels = truth.shape
+    num_documents = truth.shape[0]
     order = np.random.default_rng(seed).permutation(num_documents)
     folds, is_kept = order % _NUM_FOLDS, order < num_taught
-    found = _Found([FindHistory.none(num_labels) for _ in range(_NUM_FOLDS)])
+    counted = np.zeros((2, _NUM_FOLDS, truth.shape[1], NUM_KINDS), dtype=np.int64)
+    found = _Found([FindHistory(*counted[:, fold]) for fold in range(_NUM_FOLDS)])
     first = 0
     with progress_bar(total=num_documents, desc="names", unit="document") as bar:
         for matches in _matched(texts, matcher):
             documents = first + matches.texts
             is_true = _is_true(truth, documents, matches.labels)
-            _count(found.histories, folds[documents], matches, is_true)
+            _count(counted, folds[documents], matches, is_true)
             kept = is_kept[documents]
             columns = (
                 matches.seen, matches.labels, matches.kinds, folds[documents], is_true,
@@ -224,15 +228,15 @@ def _find(
 
 
 def _matched(texts: Iterable[ReadText], matcher: NameMatcher) -> Iterator[Matches]:
-    """Yield the matches of consecutive texts, found by all processors."""
-    rest = iter(texts)
-    while batch := list(islice(rest, _BATCH)):
-        match = partial(_match_part, matcher, batch)
-        yield from in_row_parts(match, len(batch), cpu_count())
-
-
-def _match_part(matcher: NameMatcher, texts: Sequence[ReadText], part: slice) -> Matches:
-    return matcher.match_read(texts[part])
+    """Yield the matches of consecutive texts: other processors find the next ones meanwhile."""
+    rest, running = iter(texts), deque[Future[Matches]]()
+    with ThreadPoolExecutor(cpu_count()) as threads:
+        while part := list(islice(rest, _TEXTS_A_PART)):
+            running.append(threads.submit(matcher.match_read, part))
+            if len(running) > _PARTS_AHEAD * cpu_count():
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
 
 
 def _is_true(
@@ -252,16 +256,16 @@ def _is_true(
 
 
 def _count(
-    histories: Sequence[FindHistory],
+    counted: Int64[np.ndarray, "what fold label kind"],
     folds: Int64[np.ndarray, match],
     matches: Matches,
     is_true: Bool[np.ndarray, match],
 ) -> None:
-    for fold, history in enumerate(histories):
-        is_here = folds == fold
-        at = (matches.labels[is_here], matches.kinds[is_here])
-        np.add.at(history.found, at, 1)
-        np.add.at(history.right, at, is_true[is_here])
+    """Count finds, and right ones behind them; one place a find, which NumPy counts much faster."""
+    at = np.ravel_multi_index((folds, matches.labels, matches.kinds), counted.shape[1:])
+    found, right = counted.reshape(2, -1)
+    np.add.at(found, at, 1)
+    np.add.at(right, at[is_true], 1)
 
 
 def _fit_trees(found: _Found, history: FindHistory, seed: int) -> BoostedTrees | None:
