@@ -158,7 +158,7 @@ def test_matches_are_described_by_the_other_folds(learned):
 def test_batches_change_nothing(monkeypatch, batch):
     texts, truth = corpus(120)
     wanted = fitted(texts, truth)
-    monkeypatch.setattr(module, "_BATCH", batch)
+    monkeypatch.setattr(module, "_TEXTS_A_PART", batch)
     assert same(fitted(texts, truth), wanted)
 
 
