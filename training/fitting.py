@@ -7,7 +7,7 @@ To add one, write a `Fitting` in a file and register it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,10 +40,12 @@ class KnownDocuments:
     Attributes:
         is_known: Whether each document is one of them; all of them are there.
         truth: The labels that each had then; none where it is no such document.
+        texts: By row, of those with other labels than then, and of new ones.
     """
 
     is_known: Bool[np.ndarray, document]
     truth: Float32[csr_array, "document label"]
+    texts: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)

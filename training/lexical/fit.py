@@ -158,7 +158,7 @@ def with_documents(model: NameModel, on: TrainingDocuments, known: KnownDocument
     """
     is_read = ~known.is_known | (np.diff(csr_array(known.truth != on.truth).indptr) > 0)
     words, is_new = model.matcher.words, ~known.is_known[is_read]
-    read = [words.read_text(text) for text in compress(on.texts(), is_read.tolist())]
+    read = [words.read_text(known.texts[row]) for row in np.flatnonzero(is_read).tolist()]
     matches = model.matcher.match_read(read)
     now, then = (
         _is_true(csr_array(truth[is_read]), matches.texts, matches.labels).astype(np.int64)

@@ -79,6 +79,19 @@ def fit_sparse_model(
     return SparseModel.of_rows(tfidf, weights, bias, covered)
 
 
+def on_vocabulary(model: SparseModel, tfidf: TfidfModel) -> SparseModel:
+    """Return a model with its weights of the tokens of another vocabulary; others are left out."""
+    column_of = {tfidf.form_of(token): column for column, token in enumerate(tfidf.tokens)}
+    tokens = map(model.tfidf.form_of, model.tfidf.tokens)
+    columns = np.array([column_of.get(token, -1) for token in tokens], dtype=np.int32)
+    weights = model.weights
+    found = columns[weights.indices]
+    starts = np.concatenate([[0], np.cumsum(found >= 0)])[weights.indptr].astype(np.int64)
+    rows = (weights.data[found >= 0], found[found >= 0], starts)
+    shape = (len(model.labels), len(tfidf.tokens))
+    return SparseModel.of_rows(tfidf, csr_array(rows, shape=shape), model.bias, model.labels)
+
+
 def fit_label_rows(
     features: Float32[csr_array, "document feature"],
     truth: Float32[csr_array, "document label"],

@@ -55,9 +55,12 @@ def refit(
         folder: Folder of the run; what was fitted there is not fitted again.
         record: Of the documents of the model; None: all is fitted on all documents again.
     """
-    settings, ids = manifest.training, changed.ids()
-    remembered = known_documents(before, manifest, record, changed, ids)
-    known, features = remembered or (None, before.sparse.tfidf.transform(changed.texts()))
+    settings = manifest.training
+    known, features, ids = known_documents(before, manifest, record, changed) or (
+        None,
+        before.sparse.tfidf.transform(changed.texts()),
+        [document_id for document_id, _ in changed.documents()],
+    )
     sparse = refit_sparse(
         before.sparse, features, changed, settings, folder / "sparse", is_warm=known is not None
     )

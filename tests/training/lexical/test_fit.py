@@ -279,7 +279,7 @@ def test_new_documents_and_changed_labels_are_counted_as_a_fit_on_all_documents_
     )
     on = TrainingDocuments(
         lambda: texts, list, truth, truth, catalogue, sparse, lambda: None, 0,
-        KnownDocuments(is_known, csr_array(then)),
+        KnownDocuments(is_known, csr_array(then), dict(enumerate(texts))),
     )  # fmt: skip
     found = NamesFitting().fit(on, None, before)
     full = NamesFitting().fit(replace(on, known=None), None, before)
