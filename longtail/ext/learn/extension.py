@@ -64,6 +64,7 @@ def learn(
     started = time.monotonic()
     from longtail.commands.feedback_files import open_feedback
     from longtail.ext.learn.known import version_that_knows
+    from longtail.models.bundle.bundle import read_manifest
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_not_in_registry
     from longtail.training.assessment.untrained import open_as_trained
@@ -89,13 +90,14 @@ def learn(
         f"Version {done.version} of {str(registry)!r} is learned from version "
         f"{done.learned.version}, in {time.monotonic() - started:.0f} s."
     )
-    bundle = store.open(done.version)
+    before, after = (
+        read_manifest(store.folder_of(x)) for x in (done.learned.version, done.version)
+    )
     print("\n".join(in_words(done.learned)))
-    print(f"Default scorer: {bundle.manifest.default_scorer}.")
-    before = store.open(done.learned.version).manifest
-    if on_dev := dev_in_words(before, bundle.manifest):
+    print(f"Default scorer: {after.default_scorer}.")
+    if on_dev := dev_in_words(before, after):
         print(on_dev)
-    print(f"Digest {bundle.manifest.digest}")
+    print(f"Digest {after.digest}")
     print(verdicts_in_words(done.learned))
     if activate and not done.learned.is_better:
         print(not_current(done.version))
