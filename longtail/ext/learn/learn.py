@@ -29,6 +29,7 @@ from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
+from longtail.models.fitted.familiar_range import FAMILIAR_RANGE
 from longtail.models.fitted.registry import without_lost
 from longtail.models.kinds.storage import read_parts, tensors_of, texts_of
 from longtail.models.parts.model_parts import ModelParts
@@ -237,7 +238,8 @@ def _finished_on_dev(
 ) -> tuple[ModelParts, Manifest]:
     """Return the model with all that is fitted on dev documents, heeding judged texts.
 
-    A blend keeps the scorers that training chose for it: the choice needs all dev documents.
+    A blend keeps the scorers that training chose for it: the choice needs all dev documents. What
+    documents and shorter texts are like stays too, but where all is fitted again.
     """
     num_documents = manifest.training_document_count
     dev = write_dev_corpus(run.corpus, parts.catalogue, changed, folder / _DEV)
@@ -249,6 +251,7 @@ def _finished_on_dev(
         dev, bare, num_documents, manifest.training["scorers"], folder,
         members={name: tuple(blend.weights) for name, blend in parts.blends.items()},
         heed=heed, num_looked_for=len(run.corpus.labels),
+        kept_parts=() if run.is_full else (FAMILIAR_RANGE.name,),
     )  # fmt: skip
     return fitted, _with_dev(manifest, fitted, on_dev)
 
