@@ -32,10 +32,8 @@ typedef struct {
     int64_t postings, postings_per_positive, seed;
 } fit_plan;
 
-// `start` has the weights of each label before; no rows where none had some.
 typedef struct {
-    const sparse_rows *by_document, *by_feature, *by_label, *start;
-    const float *start_bias;
+    const sparse_rows *by_document, *by_feature, *by_label;
     const fit_plan *plan;
 } problem;
 
@@ -158,16 +156,6 @@ static void add_row(close_rows *c, int64_t row, double multiple) {
         c->weights[c->indices[k]] += multiple * c->data[k];
 }
 
-// Return the number of a feature; one that has none gets the next, and no weight.
-static int32_t numbered(close_rows *c, int32_t feature) {
-    if (c->number_of[feature] == 0) {
-        c->feature_of[c->num_features] = feature;
-        c->weights[c->num_features++] = 0;
-        c->number_of[feature] = (int32_t)c->num_features;
-    }
-    return c->number_of[feature] - 1;
-}
-
 // Copy the row of a document behind the close ones; false without memory.
 static bool draw_close(const sparse_rows *by_document, int64_t document, close_rows *c) {
     const int64_t begin = by_document->indptr[document], end = by_document->indptr[document + 1];
@@ -176,7 +164,15 @@ static bool draw_close(const sparse_rows *by_document, int64_t document, close_r
         !reserve(&c->data, &c->data_capacity, to + end - begin, sizeof(float)))
         return false;
     for (int64_t k = begin; k < end; k++, to++) {
-        c->indices[to] = numbered(c, by_document->indices[k]);
+        const int32_t feature = by_document->indices[k];
+        int32_t number = c->number_of[feature] - 1;
+        if (number < 0) {
+            number = (int32_t)c->num_features++;
+            c->number_of[feature] = number + 1;
+            c->feature_of[number] = feature;
+            c->weights[number] = 0;
+        }
+        c->indices[to] = number;
         c->data[to] = by_document->data[k];
     }
     c->squares[c->num_rows] = by_document->squares[document];
@@ -227,37 +223,6 @@ static double pass_over(memory *m, int64_t *num_active) {
     return highest - lowest;
 }
 
-static double cost_of(const problem *p, const memory *m, int64_t i, double share) {
-    return p->plan->cost * (m->kind[m->documents[i]] == SAMPLED ? share : 1);
-}
-
-// Leave the weights that a label had before in the memory; false where it had none.
-static bool recall(const problem *p, memory *m, int64_t label) {
-    const sparse_rows *start = p->start;
-    if (label >= start->num_rows || start->indptr[label] == start->indptr[label + 1]) return false;
-    for (int64_t k = start->indptr[label]; k < start->indptr[label + 1]; k++)
-        m->close.weights[numbered(&m->close, start->indices[k])] = start->data[k];
-    m->bias = p->start_bias[label];
-    return true;
-}
-
-// Set the alphas to those that belong to the weights in the memory, if these are optimal, and the
-// weights to what follows from them: the descent then has little left to do.
-static void start_from_weights(const problem *p, memory *m, double share) {
-    for (int64_t i = 0; i < m->size; i++) {
-        const double sign = i < m->num_positive ? 1 : -1, cost = cost_of(p, m, i, share);
-        const double loss = 1 - sign * (m->bias + product(&m->close, m->rows[i]));
-        m->alpha[i] = loss <= 0 ? 0 : p->plan->is_hinge ? cost : 2 * cost * loss;
-    }
-    forget_weights(&m->close);
-    m->bias = 0;
-    for (int64_t i = 0; i < m->size; i++) {
-        const double step = i < m->num_positive ? m->alpha[i] : -m->alpha[i];
-        m->bias += step;
-        if (step != 0) add_row(&m->close, m->rows[i], step);
-    }
-}
-
 // Minimise the dual problem over the working set, from the alphas that stand.
 //
 // A sampled document counts as `share` documents. Unlike in liblinear, a document at its bound is
@@ -267,7 +232,7 @@ static void descend(const problem *p, memory *m, double share, double tolerance)
     // Q_ij = y_i y_j (x_i x_j + 1); the 1 is that of the bias.
     // Hinge: U_i = C_i, D = 0. Squared hinge: U_i = inf, D_ii = 1 / (2 C_i).
     for (int64_t i = 0; i < m->size; i++) {
-        const double cost = cost_of(p, m, i, share);
+        const double cost = p->plan->cost * (m->kind[m->documents[i]] == SAMPLED ? share : 1);
         m->most[i] = p->plan->is_hinge ? cost : INFINITY;
         m->diagonal[i] = p->plan->is_hinge ? 0 : 0.5 / cost;
         m->order[i] = i;
@@ -454,18 +419,15 @@ static int64_t capacity_for(const problem *p, int64_t label) {
                                       p->plan->rounds * num_expected(p, label));
 }
 
-// Look for hard negatives and train on them, so often; false without memory. From weights in the
-// memory it takes one round, which looks for as many.
-static bool fit_rounds(const problem *p, memory *m, int64_t expected, bool is_warm) {
-    const int64_t num_documents = p->by_document->num_rows, rounds = p->plan->rounds;
-    const int64_t first = is_warm && rounds ? rounds - 1 : 0;
-    if (is_warm) expected *= rounds;
-    for (int64_t round = first; round < rounds; round++) {
-        const int64_t num_hard = find_hard(p, m, expected, round == 0 && !is_warm);
+// Look for hard negatives and train on them, so often; false without memory.
+static bool fit_rounds(const problem *p, memory *m, int64_t expected) {
+    const int64_t num_documents = p->by_document->num_rows;
+    for (int64_t round = 0; round < p->plan->rounds; round++) {
+        const int64_t num_hard = find_hard(p, m, expected, round == 0);
         if (num_hard == OUT_OF_MEMORY) return false;
         for (int64_t i = 0; i < num_hard; i++)
             if (!add(p, m, m->found[i], HARD)) return false;
-        if (round == first && !sample(p, m, p->plan->sampled_negatives)) return false;
+        if (round == 0 && !sample(p, m, p->plan->sampled_negatives)) return false;
         // A sampled document that has become a hard one stands for itself: count what is left.
         const int64_t num_sampled = count_sampled(m);
         // Documents outside of positives and hard ones, a sampled one: N - (size - sampled) in all,
@@ -474,8 +436,7 @@ static bool fit_rounds(const problem *p, memory *m, int64_t expected, bool is_wa
         const double num_rest = (double)(num_documents - m->size + num_sampled);
         const double share = num_rest / (double)(num_sampled ? num_sampled : 1);
         // alpha stays from round to round, so each starts from the solution of the one before.
-        if (is_warm) start_from_weights(p, m, share);
-        descend(p, m, share, round + 1 == rounds ? TOLERANCE : ROUGH_TOLERANCE);
+        descend(p, m, share, round + 1 == p->plan->rounds ? TOLERANCE : ROUGH_TOLERANCE);
     }
     return true;
 }
@@ -493,15 +454,13 @@ static bool fit_label(const problem *p, int64_t label, memory *m) {
     const int32_t *own = p->by_label->indices + p->by_label->indptr[label];
     for (int64_t i = 0; i < num_own; i++)
         if (!add(p, m, own[i], POSITIVE)) return false;
-    const bool is_warm = recall(p, m, label);
     if (p->plan->rounds == 0) {
         // Exact: min |w|^2 / 2 + b^2 / 2 + C sum over all documents of the loss of y (w x + b).
         for (int64_t document = 0; document < num_documents; document++)
             add(p, m, document, HARD);
-        if (is_warm) start_from_weights(p, m, 1);
         descend(p, m, 1, TOLERANCE);
     }
-    if (!fit_rounds(p, m, num_expected(p, label), is_warm)) return false;
+    if (!fit_rounds(p, m, num_expected(p, label))) return false;
     for (int64_t i = 0; i < m->size; i++) m->kind[m->documents[i]] = ABSENT;
     return true;
 }
@@ -530,10 +489,9 @@ static bool keep(const problem *p, memory *m, fitted *f) {
 }
 
 KERNEL descent_fit(const sparse_rows *by_document, const sparse_rows *by_feature,
-                   const sparse_rows *by_label, const sparse_rows *start, const float *start_bias,
-                   const int64_t *labels, int64_t num_labels, const fit_plan *plan, int64_t *starts,
-                   float *bias, grown *results) {
-    const problem p = {by_document, by_feature, by_label, start, start_bias, plan};
+                   const sparse_rows *by_label, const int64_t *labels, int64_t num_labels,
+                   const fit_plan *plan, int64_t *starts, float *bias, grown *results) {
+    const problem p = {by_document, by_feature, by_label, plan};
     const int64_t num_features = by_document->num_columns;
     int64_t capacity = 0;
     for (int64_t i = 0; i < num_labels; i++) {

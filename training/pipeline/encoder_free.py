@@ -23,7 +23,7 @@ from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.runtime.ray import LOCAL, Executor
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
-from longtail.training.sparse.fit import fit_sparse_model, on_vocabulary
+from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.sparse.vocabulary import fit_tfidf_of
 from longtail.training.sparse.word_rule import word_rule_of
 
@@ -107,7 +107,6 @@ def fit_encoder_free(
     engine: Executor = LOCAL,
     suffix: str = "",
     before: Mapping[str, Any] | None = None,
-    start: SparseModel | None = None,
 ) -> EncoderFree:
     """Fit all that needs no encoder, and describe the labels by the sparse model's keywords.
 
@@ -120,7 +119,6 @@ def fit_encoder_free(
         suffix: Tells this fit from another one of the same run.
         before: Models of the scorers that there are to be, fitted on a part of the documents; None:
             those of the configuration are fitted for the first time.
-        start: The sparse model that was fitted on a part of the documents, to start from.
 
     Raises:
         NoTokenError: No token is within the bounds.
@@ -141,7 +139,6 @@ def fit_encoder_free(
         sparse = fit_sparse_model(
             tfidf, features, truth, config.sparse,
             seed=config.seed, folder=folder / f"sparse{suffix}", engine=engine,
-            start=None if start is None else on_vocabulary(start, tfidf),
         )  # fmt: skip
         catalogue = related(corpus.catalogue, config.descriptions)
         keywords = keywords_of_labels(sparse, catalogue, config.descriptions)

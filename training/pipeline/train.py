@@ -180,7 +180,6 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
         engine=run.engine,
         suffix="-all",
         before=parts.models,
-        start=parts.sparse,
     )
     catalogue = found.catalogue
     if parts.dense is not None:

@@ -71,22 +71,6 @@ class Plan(NamedTuple):
     seed: int
 
 
-class Start(NamedTuple):
-    """Classifiers of labels before.
-
-    Attributes:
-        weights: Of each label, by feature; a label whose row is empty, or that has none, had none.
-        bias: Of each row.
-    """
-
-    weights: Rows
-    bias: Float32[np.ndarray, started]
-
-
-_NOTHING = np.empty(0, dtype=np.float32)
-NO_START = Start(
-    Rows(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32), _NOTHING, _NOTHING, 0), _NOTHING
-)
 _ROWS = RecordOf(
     "sparse_rows", indptr=I64["num_rows+1"], indices=I32["entry"], data=F32["entry"],
     squares=F32["num_rows"], num_rows=INT, num_columns=INT,
@@ -96,9 +80,9 @@ _PLAN = RecordOf(
     **{name: FLOAT if name in ("cost", "prune_below") else INT for name in Plan._fields},
 )
 _fit = function(
-    "descent_fit", by_document=_ROWS, by_feature=_ROWS, by_label=_ROWS, start=_ROWS,
-    start_bias=F32["started"], labels=I64["num_labels"], num_labels=INT, plan=_PLAN,
-    starts=I64.out["num_labels+1"], bias=F32.out["num_labels"], results=GROWN,
+    "descent_fit", by_document=_ROWS, by_feature=_ROWS, by_label=_ROWS, labels=I64["num_labels"],
+    num_labels=INT, plan=_PLAN, starts=I64.out["num_labels+1"], bias=F32.out["num_labels"],
+    results=GROWN,
 )  # fmt: skip
 
 
@@ -108,7 +92,6 @@ def fit_chunk(
     by_label: Rows,
     labels: Int64[np.ndarray, chunk],
     plan: Plan,
-    start: Start = NO_START,
 ) -> tuple[
     Int64[np.ndarray, chunk_plus_1],
     Int32[np.ndarray, nonzero],
@@ -123,7 +106,6 @@ def fit_chunk(
         by_label: Documents of the labels.
         labels: Those to fit; none without a document.
         plan: How.
-        start: What they were before, from which they are fitted in fewer steps.
 
     Returns:
         Their weights as the arrays of a CSR matrix (indptr, indices, data), and their biases.
@@ -131,6 +113,6 @@ def fit_chunk(
     starts = np.zeros(len(labels) + 1, dtype=np.int64)
     bias = np.empty(len(labels), dtype=np.float32)
     found = np.zeros((2, 2), dtype=np.int64)
-    _fit(by_document, by_feature, by_label, *start, labels, len(labels), plan, starts, bias, found)
+    _fit(by_document, by_feature, by_label, labels, len(labels), plan, starts, bias, found)
     indices, values = taken(found, [Grown(np.int32), Grown(np.float32)])
     return starts, indices, values, bias

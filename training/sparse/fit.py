@@ -46,7 +46,6 @@ def fit_sparse_model(
     seed: int,
     folder: Path,
     engine: Executor = LOCAL,
-    start: SparseModel | None = None,
 ) -> SparseModel:
     """Fit one linear SVM for each label that has a training document (DEPL section 3.2).
 
@@ -63,7 +62,6 @@ def fit_sparse_model(
         seed: Of all that is random.
         folder: For the blocks.
         engine: What fits them.
-        start: Classifiers on other documents, to start from (see `SvmProblem`).
 
     Returns:
         The model; labels without training documents have no row in it. A label that every document
@@ -74,22 +72,9 @@ def fit_sparse_model(
     """
     covered = np.unique(truth.indices).astype(np.int64)
     weights, bias = fit_label_rows(
-        features, truth, covered, config, seed=seed, folder=folder, engine=engine, start=start
+        features, truth, covered, config, seed=seed, folder=folder, engine=engine
     )
     return SparseModel.of_rows(tfidf, weights, bias, covered)
-
-
-def on_vocabulary(model: SparseModel, tfidf: TfidfModel) -> SparseModel:
-    """Return a model with its weights of the tokens of another vocabulary; others are left out."""
-    column_of = {tfidf.form_of(token): column for column, token in enumerate(tfidf.tokens)}
-    tokens = map(model.tfidf.form_of, model.tfidf.tokens)
-    columns = np.array([column_of.get(token, -1) for token in tokens], dtype=np.int32)
-    weights = model.weights
-    found = columns[weights.indices]
-    starts = np.concatenate([[0], np.cumsum(found >= 0)])[weights.indptr].astype(np.int64)
-    rows = (weights.data[found >= 0], found[found >= 0], starts)
-    shape = (len(model.labels), len(tfidf.tokens))
-    return SparseModel.of_rows(tfidf, csr_array(rows, shape=shape), model.bias, model.labels)
 
 
 def fit_label_rows(
@@ -101,7 +86,6 @@ def fit_label_rows(
     seed: int,
     folder: Path,
     engine: Executor = LOCAL,
-    start: SparseModel | None = None,
 ) -> tuple[Float32[csr_array, "covered feature"], Float32[np.ndarray, covered]]:
     """Fit the linear SVMs of some labels (see `fit_sparse_model`).
 
@@ -113,7 +97,6 @@ def fit_label_rows(
         seed: Of all that is random.
         folder: For the blocks; those of one call to a folder.
         engine: What fits them.
-        start: Classifiers on other documents, to start from (see `SvmProblem`).
 
     Returns:
         Weights and biases, a row for each label.
@@ -127,10 +110,10 @@ def fit_label_rows(
     if engine.is_ray:
         from longtail.training.sparse.ray import fit_on_workers
 
-        workers = (features, by_label, config, seed, start, engine.num_workers)
+        workers = (features, by_label, config, seed, engine.num_workers)
         _fit_blocks(paths, partial(fit_on_workers, *workers))
     else:
-        problem = SvmProblem(features, by_label, config, seed=seed, start=start)
+        problem = SvmProblem(features, by_label, config, seed=seed)
         _fit_blocks(paths, partial(_fit_on_threads, problem))
     return _read_blocks(list(paths), len(labels), features.shape[1])
 

@@ -9,7 +9,6 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.ray_runtime import start_ray
-from longtail.models.scorers.sparse import SparseModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.runtime.ray import ASKED_BY
 from longtail.training.sparse.svm import FittedLabels, SvmProblem
@@ -22,12 +21,11 @@ class LabelFitter:
         self,
         features: Float32[csr_array, "document feature"],
         by_label: Float32[csr_array, "label document"],
-        start: SparseModel | None,
         config: SparseConfig,
         seed: int,
     ) -> None:
         """Index the documents; see `SvmProblem`."""
-        self._problem = SvmProblem(features, by_label, config, seed=seed, start=start)
+        self._problem = SvmProblem(features, by_label, config, seed=seed)
 
     def fit(self, number: int, labels: Int64[np.ndarray, label]) -> tuple[int, FittedLabels]:
         """Return the classifiers of a block of labels, and the block's number."""
@@ -39,7 +37,6 @@ def fit_on_workers(
     by_label: Float32[csr_array, "label document"],
     config: SparseConfig,
     seed: int,
-    start: SparseModel | None,
     num_workers: int,
     blocks: Mapping[int, Int64[np.ndarray, _]],
     progress: Callable[[int], object],
@@ -51,7 +48,6 @@ def fit_on_workers(
         by_label: The documents of each label; the same.
         config: As for `SvmProblem`.
         seed: As there.
-        start: As there.
         num_workers: Processes, of one thread each.
         blocks: Labels by number; each with a document.
         progress: Called with numbers of labels that are done.
@@ -60,7 +56,7 @@ def fit_on_workers(
         ConfigError: Ray is not installed, or its cluster can't be reached.
     """
     ray = start_ray(ASKED_BY, num_workers)
-    shared = [ray.put(each) for each in (features, by_label, start)]
+    shared = [ray.put(each) for each in (features, by_label)]
     worker = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(LabelFitter)
     workers = [worker.remote(*shared, config, seed) for _ in range(min(num_workers, len(blocks)))]
     pool = ray.util.ActorPool(workers)

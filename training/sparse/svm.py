@@ -20,9 +20,8 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.scorers.sparse import SparseModel
 from longtail.training.configuration.sections import SparseConfig
-from longtail.training.sparse.coordinate_descent import NO_START, Plan, Rows, Start, fit_chunk
+from longtail.training.sparse.coordinate_descent import Plan, Rows, fit_chunk
 
 _POSTINGS_A_NONZERO = 32  # and level of a binary tree over the labels, that a round may read
 
@@ -54,7 +53,6 @@ class SvmProblem:
         config: SparseConfig,
         *,
         seed: int,
-        start: SparseModel | None = None,
     ) -> None:
         """Index the documents by feature, where labels are to be trained on working sets.
 
@@ -63,9 +61,6 @@ class SvmProblem:
             by_label: The documents of each label.
             config: Loss, cost, pruning and sizes of the working sets.
             seed: Of the samples and of the solver's order.
-            start: Classifiers of the same features on other documents. Those of labels that it has
-                start from them: exact ones come to the same optimum within the solver's tolerance;
-                others are trained on the documents that the old weights get wrong.
         """
         is_exact = features.shape[0] <= config.exact_documents
         self._by_document = _rows_of(features)
@@ -73,7 +68,6 @@ class SvmProblem:
         self._by_feature = self._by_document if is_exact else _rows_of(csr_array(features.T))
         self._by_label = _rows_of(by_label)
         self._plan = _plan(features, by_label, config, seed)
-        self._start = NO_START if start is None else _start_of(start, by_label.shape[0])
 
     def fit(self, labels: Int64[np.ndarray, label]) -> FittedLabels:
         """Fit some labels, one after the other.
@@ -84,7 +78,7 @@ class SvmProblem:
             labels: Each with a document.
         """
         starts, features, weights, bias = fit_chunk(
-            self._by_document, self._by_feature, self._by_label, labels, self._plan, self._start
+            self._by_document, self._by_feature, self._by_label, labels, self._plan
         )
         return FittedLabels(np.diff(starts), features, weights, bias)
 
@@ -128,17 +122,6 @@ def _plan(
         postings=int(postings / num_labels),
         postings_per_positive=int(postings / max(1, by_label.nnz)),
         seed=seed,
-    )
-
-
-def _start_of(model: SparseModel, num_labels: int) -> Start:
-    """Return the classifiers of a model with a row for every label, in the order of the labels."""
-    weights, sizes = model.weights, np.zeros(num_labels + 1, dtype=np.int64)
-    bias = np.zeros(num_labels, dtype=np.float32)
-    sizes[model.labels + 1], bias[model.labels] = np.diff(weights.indptr), model.bias
-    shape = (num_labels, weights.shape[1])
-    return Start(
-        _rows_of(csr_array((weights.data, weights.indices, np.cumsum(sizes)), shape=shape)), bias
     )
 
 

@@ -43,9 +43,8 @@ def refit(
     """Return the model with all learned that needs no dev split.
 
     With a record, what the model knows of documents is not fitted again: their tf-idf is that of
-    its memory, names are counted in the documents that changed, and classifiers of touched labels
-    start from those that there are. The vocabulary, its idf, and what an encoder gives of the
-    labels that there were stay.
+    its memory, and names are counted in the documents that changed. The vocabulary, its idf, and
+    what an encoder gives of the labels that there were stay.
 
     Args:
         before: The model.
@@ -61,9 +60,7 @@ def refit(
         before.sparse.tfidf.transform(changed.texts()),
         [document_id for document_id, _ in changed.documents()],
     )
-    sparse = refit_sparse(
-        before.sparse, features, changed, settings, folder / "sparse", is_warm=known is not None
-    )
+    sparse = refit_sparse(before.sparse, features, changed, settings, folder / "sparse")
     counts = catalogue.training_counts  # those of retired labels stay
     counts[changed.touched] = changed.counts[changed.touched]
     described = _labels_to_describe(catalogue, counts, len(before.catalogue))
@@ -105,8 +102,6 @@ def refit_sparse(
     changed: ChangedDocuments,
     settings: Mapping[str, Any],
     folder: Path,
-    *,
-    is_warm: bool = False,
 ) -> SparseModel:
     """Fit the rows of touched labels on all documents; the others stay the same to the bit.
 
@@ -116,7 +111,6 @@ def refit_sparse(
         changed: The documents.
         settings: Settings of the training of the model.
         folder: For the blocks of labels.
-        is_warm: Whether the rows start from those that there are.
 
     Returns:
         The model; a touched label without documents has no row.
@@ -124,9 +118,8 @@ def refit_sparse(
     fitted = changed.touched[changed.counts[changed.touched] > 0]
     config = SparseConfig.model_validate(settings["sparse"])
     weights, bias = fit_label_rows(
-        features, changed.labels, fitted, config, seed=settings["seed"], folder=folder,
-        start=model if is_warm else None,
-    )  # fmt: skip
+        features, changed.labels, fitted, config, seed=settings["seed"], folder=folder
+    )
     kept = np.flatnonzero(~np.isin(model.labels, changed.touched))
     labels = np.concatenate([model.labels[kept], fitted])
     order = np.argsort(labels)

@@ -10,11 +10,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
 from longtail.models.scorers.sparse import SparseModel
-from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.sparse import fit as sparse
-from longtail.training.sparse.fit import fit_sparse_model, on_vocabulary
+from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.sparse.svm import SvmProblem
 from longtail.training.sparse.tfidf import fit_tfidf
 from longtail.training.sparse.word_rule import WordRule
@@ -182,15 +181,3 @@ def test_a_form_has_none_of_the_excluded_words():
     tfidf, _ = fit_tfidf(texts, config.model_copy(update={"min_document_count": 1}), rule,
                          languages=["de"])  # fmt: skip
     assert "müllers" in tfidf.tokens and "müller" not in tfidf.tokens
-
-
-def test_weights_of_another_vocabulary_are_those_of_its_tokens():
-    def vocabulary(*tokens: str) -> TfidfModel:
-        return TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32))
-
-    weights = csr_array(np.array([[1, 2, 0], [0, 0, 3], [0, 4, 5]], dtype=np.float32))
-    bias, labels = np.array([0.5, 0, -1], dtype=np.float32), np.array([1, 2, 6])
-    before = SparseModel.of_rows(vocabulary("oil", "fish", "tax"), weights, bias, labels)
-    after = on_vocabulary(before, vocabulary("tax", "cork", "oil", "wine"))
-    assert after.weights.toarray().tolist() == [[0, 0, 1, 0], [3, 0, 0, 0], [5, 0, 0, 0]]
-    assert (after.bias.tolist(), after.labels.tolist()) == (bias.tolist(), labels.tolist())

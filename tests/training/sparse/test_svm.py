@@ -6,8 +6,6 @@ from scipy.sparse import csr_array
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
-from longtail.models.scorers.sparse import SparseModel
-from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.sparse.svm import SvmProblem, joined
 
@@ -28,7 +26,6 @@ def random_documents() -> tuple[csr_array, csr_array]:
 
 
 FEATURES, TRUTH = random_documents()
-TFIDF = TfidfModel(list(map(str, range(NUM_FEATURES))), np.ones(NUM_FEATURES, dtype=np.float32))
 
 
 def random_problem(*, seed: int = 0, **config: object) -> SvmProblem:
@@ -89,45 +86,6 @@ def test_hard_negatives_and_rounds_come_closer_to_the_exact_classifier():
     ]
     assert means == sorted(means)
     assert means[-1] > 0.97
-
-
-@pytest.mark.parametrize("loss", ["squared_hinge", "hinge"])
-def test_a_start_from_other_documents_comes_to_the_same_optimum(loss):
-    config = SparseConfig(loss=loss, cost=4.0, prune_below=0.03, exact_documents=NUM_DOCUMENTS)
-    half = slice(0, NUM_DOCUMENTS // 2)
-    fitted = SvmProblem(FEATURES[half], csr_array(TRUTH[half].T), config, seed=0).fit(EVERY_LABEL)
-    starts = np.concatenate([[0], np.cumsum(fitted.sizes)])
-    weights = csr_array((fitted.weights, fitted.features, starts), shape=(NUM_LABELS, NUM_FEATURES))
-    known = np.array([0, 2, 5])  # the others start from nothing
-    start = SparseModel.of_rows(TFIDF, weights[known], fitted.bias[known], known)
-    exact = config.model_copy(update={"prune_below": 0})
-    cold, warm = (
-        classifiers(SvmProblem(FEATURES, csr_array(TRUTH.T), exact, seed=0, start=each))
-        for each in (None, start)
-    )
-    unknown = np.setdiff1d(EVERY_LABEL, known)
-    np.testing.assert_array_equal(warm[unknown], cold[unknown])
-    assert (warm[known] != cold[known]).any(axis=1).all()
-    for label in known:
-        svm = LinearSVC(loss=loss, C=4.0, tol=1e-8, max_iter=100_000, random_state=0)
-        svm.fit(FEATURES, TRUTH[:, [label]].toarray()[:, 0])
-        least = objective(np.append(svm.coef_[0], svm.intercept_[0]), label, loss, 4.0)
-        excess = 0.01 if loss == "squared_hinge" else 0.1
-        assert objective(warm[label], label, loss, 4.0) <= (1 + excess) * least
-
-
-def test_a_start_on_working_sets_comes_as_close_to_the_exact_classifier():
-    exact = classifiers(exact_problem())
-    options = {"hard_negatives": 30, "hard_negatives_per_positive": 0, "sampled_negatives": 40}
-    cold = random_problem(**options)
-    fitted = cold.fit(EVERY_LABEL)
-    starts = np.concatenate([[0], np.cumsum(fitted.sizes)])
-    weights = csr_array((fitted.weights, fitted.features, starts), shape=(NUM_LABELS, NUM_FEATURES))
-    start = SparseModel.of_rows(TFIDF, weights, fitted.bias, EVERY_LABEL)
-    config = SparseConfig.model_validate({"prune_below": 0, "exact_documents": 0} | options)
-    warm = SvmProblem(FEATURES, csr_array(TRUTH.T), config, seed=0, start=start)
-    found, before = (cosines(classifiers(each), exact).mean() for each in (warm, cold))
-    assert found > before - 0.01
 
 
 def test_labels_fitted_alone_are_to_the_bit_those_fitted_together():
