@@ -155,17 +155,24 @@ class FindHistory:
 class NameMatcher:
     """Finds the names of a catalogue's labels in texts."""
 
-    def __init__(self, catalogue: LabelCatalogue, words: NameWords, counts: WordCounts) -> None:
+    def __init__(
+        self,
+        catalogue: LabelCatalogue,
+        words: NameWords,
+        counts: WordCounts,
+        terms: LabelTerms | None = None,
+    ) -> None:
         """Index the names.
 
         Args:
             catalogue: The labels.
             words: Of their names at least.
             counts: Of these words and of the pairs in the names.
+            terms: The names as these words; None: they are read.
         """
         assert counts.words == words.words
         self.words = words
-        self.terms = LabelTerms.of(catalogue, words)
+        self.terms = terms or LabelTerms.of(catalogue, words)
         self._index = as_record(_index_of(self.terms, counts, len(catalogue)))
 
     def match(self, texts: Sequence[str]) -> Matches:

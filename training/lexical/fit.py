@@ -25,6 +25,7 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.models.lexical.terms import LabelTerms
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
 from longtail.training.fitting import Fitting, KnownDocuments, TrainingDocuments
@@ -131,9 +132,10 @@ def fit_name_model(
         logger.warning("names: no label has a name with a word in it, so there is no such scorer")
         return None
     read = _ReadTexts(texts, words)
-    counts = count_words(read, catalogue, words)
+    terms = LabelTerms.of(catalogue, words)
+    counts = count_words(read, catalogue, words, terms)
     num_taught = 0 if trees is not None else _MAX_DOCUMENTS
-    found = _find(read, truth, NameMatcher(catalogue, words, counts), seed, num_taught)
+    found = _find(read, truth, NameMatcher(catalogue, words, counts, terms), seed, num_taught)
     history = FindHistory.none(len(catalogue))
     for each in found.histories:
         history = history.plus(each)
