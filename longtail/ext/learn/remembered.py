@@ -56,9 +56,6 @@ def known_documents(
     truth = csr_array(vstack([memory.labels, none], format="csr")[places])
     truth.resize(changed.labels.shape)
     read = before.sparse.tfidf.transform(texts[row] for row in np.flatnonzero(places < 0).tolist())
-    features = csr_array(
-        vstack([memory.documents.to_csr(), read], format="csr")[
-            np.where(places < 0, memory.documents.shape[0] + np.cumsum(places < 0) - 1, places)
-        ]
-    )
+    order = np.where(places < 0, len(memory.ids) + np.cumsum(places < 0) - 1, places)
+    features = csr_array(vstack([memory.documents.to_csr(), read], format="csr")[order])
     return KnownDocuments(is_known, truth, texts), features, ids
