@@ -7,11 +7,12 @@ To add one, write a `Fitting` in a file and register it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float32
+import numpy as np
+from jaxtyping import Bool, Float32
 from pydantic import BaseModel
 from scipy.sparse import csr_array
 
@@ -33,6 +34,21 @@ class DevDocuments:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownDocuments:
+    """Documents that the models of before were fitted on.
+
+    Attributes:
+        is_known: Whether each document is one of them; all of them are there.
+        truth: The labels that each had then; none where it is no such document.
+        texts: By row, of those with other labels than then, and of new ones.
+    """
+
+    is_known: Bool[np.ndarray, document]
+    truth: Float32[csr_array, "document label"]
+    texts: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingDocuments:
     """What a scorer is fitted on.
 
@@ -45,6 +61,8 @@ class TrainingDocuments:
         sparse: The sparse model, fitted on the same documents.
         dev: Gives the dev split; None where there is none, or where nothing is to be chosen.
         seed: Of all that is random.
+        known: Those that the models of before know, which may count what differs alone; None: they
+            are to be fitted on all documents.
     """
 
     texts: Callable[[], Iterable[str]]
@@ -55,6 +73,7 @@ class TrainingDocuments:
     sparse: SparseModel
     dev: Callable[[], DevDocuments | None]
     seed: int
+    known: KnownDocuments | None = None
 
 
 class Fitting(ABC):

@@ -12,11 +12,11 @@ from longtail.training.data.feedback import Feedback, read_feedback
 
 
 def open_feedback(place: str | Path) -> Feedback:
-    """Return the entries of a file, or of a folder that a service keeps feedback in.
+    """Return the entries of a file, or of a folder that a service keeps feedback in; or none.
 
     Raises:
         ConfigError: It can't be read.
-        DataError: A line is not an entry, or there are no entries.
+        DataError: A line is not an entry.
     """
     with feedback_file(place) as file:
         return read_feedback(file, place=str(place))

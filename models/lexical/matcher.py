@@ -7,7 +7,7 @@ text, and with names of which only some words occur.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -75,6 +75,15 @@ class WordCounts:
             np.log((1 + self.num_documents) / (1 + documents)) + 1
         ).astype(np.float32)
         return found
+
+    def plus(self, other: WordCounts) -> WordCounts:
+        """Return the counts of the same words and pairs in these documents and others."""
+        return replace(
+            self,
+            documents=self.documents + other.documents,
+            pair_documents=self.pair_documents + other.pair_documents,
+            num_documents=self.num_documents + other.num_documents,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +155,24 @@ class FindHistory:
 class NameMatcher:
     """Finds the names of a catalogue's labels in texts."""
 
-    def __init__(self, catalogue: LabelCatalogue, words: NameWords, counts: WordCounts) -> None:
+    def __init__(
+        self,
+        catalogue: LabelCatalogue,
+        words: NameWords,
+        counts: WordCounts,
+        terms: LabelTerms | None = None,
+    ) -> None:
         """Index the names.
 
         Args:
             catalogue: The labels.
             words: Of their names at least.
             counts: Of these words and of the pairs in the names.
+            terms: The names as these words; None: they are read.
         """
         assert counts.words == words.words
         self.words = words
-        self.terms = LabelTerms.of(catalogue, words)
+        self.terms = terms or LabelTerms.of(catalogue, words)
         self._index = as_record(_index_of(self.terms, counts, len(catalogue)))
 
     def match(self, texts: Sequence[str]) -> Matches:

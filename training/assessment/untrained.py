@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool
@@ -32,6 +32,9 @@ from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.formats.columns import TEXT_NAMES
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.formats.raw import Division
+
+if TYPE_CHECKING:  # brings all that answers, which the opening of a corpus does not need
+    from longtail.models.edit.effect import MeasuredOn
 
 logger = logging.getLogger(__name__)
 
@@ -182,6 +185,8 @@ def open_as_trained(
 
 def held_out(data: Path, bundle: Bundle) -> MeasuredOn:
     """Return documents of the split "dev" that a version was not trained on, at most 1,000."""
+    from longtail.models.edit.effect import MeasuredOn
+
     dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
     split = find_trained_on([bundle], dataset, DEV).view(dataset, DEV).split(DEV)
     num_documents = split.scan().labels.shape[0]

@@ -40,17 +40,15 @@ class Feedback:
         return hashlib.sha256(json.dumps(said).encode("ascii")).hexdigest()
 
 
-def read_feedback(path: Path, place: str = "", *, may_be_empty: bool = False) -> Feedback:
+def read_feedback(path: Path, place: str = "") -> Feedback:
     """Return the entries of a file; those that it says were deleted are left out.
 
     Args:
         path: The file.
         place: Place of the feedback, for messages; empty: the file.
-        may_be_empty: Whether a file without entries is no error.
 
     Raises:
-        DataError: A line is no entry; names the first ones, with what was expected. Or there is no
-            entry at all.
+        DataError: A line is no entry; names the first ones, with what was expected.
     """
     place = place or str(path)
     problems = ProblemList(Path(place), _MAX_PROBLEMS)
@@ -77,9 +75,4 @@ def read_feedback(path: Path, place: str = "", *, may_be_empty: bool = False) ->
             f"{list_problems(problems.kept, problems.num_problems)}"
         )
     kept = tuple(entry for entry in entries if not entry.id or entry.id not in deleted)
-    if not kept and not may_be_empty:
-        raise DataError(
-            f"{place}: holds no feedback; expected one JSON object a line, as 'longtail feedback "
-            "export' writes them"
-        )
     return Feedback(kept, len(deleted))

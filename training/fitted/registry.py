@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -69,7 +70,12 @@ def register(fitting: PartFitting[Any]) -> None:
 
 
 def with_fitted(
-    parts: ModelParts, dev: RankedDevDocuments, blending: Blending, default: str, folder: Path
+    parts: ModelParts,
+    dev: RankedDevDocuments,
+    blending: Blending,
+    default: str,
+    folder: Path,
+    kept: Collection[str] = (),
 ) -> ModelParts:
     """Return a model with all parts that are fitted on a dev split, in place of those it had.
 
@@ -79,9 +85,14 @@ def with_fitted(
         blending: Fitted on them.
         default: The scorer of queries that name none.
         folder: Keeps what is fitted; what is there already is read.
+        kept: Names of those that stay where the model has them.
     """
-    fitted = {name: value for name, value in parts.fitted.items() if name not in FITTINGS}
+    fitted = {
+        name: value for name, value in parts.fitted.items() if name in kept or name not in FITTINGS
+    }
     for name, fitting in FITTINGS.items():
+        if name in fitted:
+            continue
         part = fitting.part
         read = partial(part.from_json, num_labels=len(parts.catalogue))
         fit = partial(fitting.fit, dev, blending, default)

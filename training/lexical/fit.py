@@ -8,10 +8,11 @@ one fold are there what labels without documents are later, in the right proport
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import compress, islice
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -22,13 +23,13 @@ from threadpoolctl import threadpool_limits
 
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
-from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
+from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.models.lexical.terms import LabelTerms
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
-from longtail.models.ranking.top_k import in_row_parts
-from longtail.training.fitting import Fitting, TrainingDocuments
-from longtail.training.lexical.word_counts import count_words, words_of
+from longtail.training.fitting import Fitting, KnownDocuments, TrainingDocuments
+from longtail.training.lexical.word_counts import count_words, counts_of, words_of
 from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,10 @@ _MAX_KEPT = 50_000_000
 behind them are read again."""
 _WORDS_OF_A_TEXT = 50
 """As many words take as much memory as a document without words."""
-_BATCH = 1024
+_TEXTS_A_PART = 64
+"""That one thread matches at a time."""
+_PARTS_AHEAD = 4
+"""Of each processor, that are matched before they are counted."""
 _LEAST_TRUE = 20
 """Right finds without which there is nothing to learn, and wrong ones."""
 _SHARE_IN_A_SENTENCE = FEATURES.index("share in one sentence")
@@ -88,6 +92,8 @@ class NamesFitting(Fitting):
         if before is not None:
             if new := list(catalogue)[len(before.catalogue) :]:
                 before = before.with_labels(new)
+            elif on.known is not None:
+                return with_documents(before, on, on.known)
             catalogue = before.catalogue
         found = fit_name_model(
             on.texts, on.truth, catalogue, tfidf.forms.languages,
@@ -126,9 +132,10 @@ def fit_name_model(
         logger.warning("names: no label has a name with a word in it, so there is no such scorer")
         return None
     read = _ReadTexts(texts, words)
-    counts = count_words(read, catalogue, words)
+    terms = LabelTerms.of(catalogue, words)
+    counts = count_words(read, catalogue, words, terms)
     num_taught = 0 if trees is not None else _MAX_DOCUMENTS
-    found = _find(read, truth, NameMatcher(catalogue, words, counts), seed, num_taught)
+    found = _find(read, truth, NameMatcher(catalogue, words, counts, terms), seed, num_taught)
     history = FindHistory.none(len(catalogue))
     for each in found.histories:
         history = history.plus(each)
@@ -138,6 +145,34 @@ def fit_name_model(
         return None
     labels = LabelCatalogue(map(named_label, catalogue))
     return NameModel(labels, counts, history, trees, tuple(languages), removes_markup)
+
+
+def with_documents(model: NameModel, on: TrainingDocuments, known: KnownDocuments) -> NameModel:
+    """Return a model that counts new documents, too, and labels of known ones as they are now.
+
+    Names are found as the model finds them, not by the new counts of words, so that what was found
+    in the known documents still holds.
+
+    Args:
+        model: It knows all labels.
+        on: All documents.
+        known: Those that it knows.
+    """
+    is_read = ~known.is_known | (np.diff(csr_array(known.truth != on.truth).indptr) > 0)
+    words, is_new = model.matcher.words, ~known.is_known[is_read]
+    read = [words.read_text(known.texts[row]) for row in np.flatnonzero(is_read).tolist()]
+    matches = model.matcher.match_read(read)
+    now, then = (
+        _is_true(csr_array(truth[is_read]), matches.texts, matches.labels).astype(np.int64)
+        for truth in (on.truth, known.truth)
+    )
+    found, right, at = (
+        model.history.found.copy(), model.history.right.copy(), (matches.labels, matches.kinds)
+    )  # fmt: skip
+    np.add.at(found, at, is_new[matches.texts])
+    np.add.at(right, at, now - then)
+    counts = model.counts.plus(counts_of(compress(read, is_new), words, model.counts.pairs))
+    return replace(model, counts=counts, history=FindHistory(found, np.clip(right, 0, found)))
 
 
 class _ReadTexts:
@@ -171,16 +206,17 @@ def _find(
     num_taught: int,
 ) -> _Found:
     """Match all documents; keep the matches of some of them, at most `num_taught`."""
-    num_documents, num_labels = truth.shape
+    num_documents = truth.shape[0]
     order = np.random.default_rng(seed).permutation(num_documents)
     folds, is_kept = order % _NUM_FOLDS, order < num_taught
-    found = _Found([FindHistory.none(num_labels) for _ in range(_NUM_FOLDS)])
+    counted = np.zeros((2, _NUM_FOLDS, truth.shape[1], NUM_KINDS), dtype=np.int64)
+    found = _Found([FindHistory(*counted[:, fold]) for fold in range(_NUM_FOLDS)])
     first = 0
     with progress_bar(total=num_documents, desc="names", unit="document") as bar:
         for matches in _matched(texts, matcher):
             documents = first + matches.texts
             is_true = _is_true(truth, documents, matches.labels)
-            _count(found.histories, folds[documents], matches, is_true)
+            _count(counted, folds[documents], matches, is_true)
             kept = is_kept[documents]
             columns = (
                 matches.seen, matches.labels, matches.kinds, folds[documents], is_true,
@@ -194,15 +230,15 @@ def _find(
 
 
 def _matched(texts: Iterable[ReadText], matcher: NameMatcher) -> Iterator[Matches]:
-    """Yield the matches of consecutive texts, found by all processors."""
-    rest = iter(texts)
-    while batch := list(islice(rest, _BATCH)):
-        match = partial(_match_part, matcher, batch)
-        yield from in_row_parts(match, len(batch), cpu_count())
-
-
-def _match_part(matcher: NameMatcher, texts: Sequence[ReadText], part: slice) -> Matches:
-    return matcher.match_read(texts[part])
+    """Yield the matches of consecutive texts: other processors find the next ones meanwhile."""
+    rest, running = iter(texts), deque[Future[Matches]]()
+    with ThreadPoolExecutor(cpu_count()) as threads:
+        while part := list(islice(rest, _TEXTS_A_PART)):
+            running.append(threads.submit(matcher.match_read, part))
+            if len(running) > _PARTS_AHEAD * cpu_count():
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
 
 
 def _is_true(
@@ -222,16 +258,16 @@ def _is_true(
 
 
 def _count(
-    histories: Sequence[FindHistory],
+    counted: Int64[np.ndarray, "what fold label kind"],
     folds: Int64[np.ndarray, match],
     matches: Matches,
     is_true: Bool[np.ndarray, match],
 ) -> None:
-    for fold, history in enumerate(histories):
-        is_here = folds == fold
-        at = (matches.labels[is_here], matches.kinds[is_here])
-        np.add.at(history.found, at, 1)
-        np.add.at(history.right, at, is_true[is_here])
+    """Count finds, and right ones behind them; one place a find, which NumPy counts much faster."""
+    at = np.ravel_multi_index((folds, matches.labels, matches.kinds), counted.shape[1:])
+    found, right = counted.reshape(2, -1)
+    np.add.at(found, at, 1)
+    np.add.at(right, at[is_true], 1)
 
 
 def _fit_trees(found: _Found, history: FindHistory, seed: int) -> BoostedTrees | None:

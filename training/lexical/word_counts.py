@@ -22,7 +22,10 @@ def words_of(
 
 
 def count_words(
-    texts: Iterable[ReadText], catalogue: LabelCatalogue, words: NameWords
+    texts: Iterable[ReadText],
+    catalogue: LabelCatalogue,
+    words: NameWords,
+    terms: LabelTerms | None = None,
 ) -> WordCounts:
     """Count the documents of the words, and of the pairs of words, that names have.
 
@@ -30,8 +33,15 @@ def count_words(
         texts: Training documents, as the words read them.
         catalogue: The labels.
         words: Of their names.
+        terms: The names as these words; None: they are read.
     """
-    pairs = pairs_of(LabelTerms.of(catalogue, words))
+    return counts_of(texts, words, pairs_of(terms or LabelTerms.of(catalogue, words)))
+
+
+def counts_of(
+    texts: Iterable[ReadText], words: NameWords, pairs: Int64[np.ndarray, pair]
+) -> WordCounts:
+    """Count the documents of words and of pairs of them (see `WordCounts`)."""
     documents = np.zeros(len(words), dtype=np.int64)
     pair_documents = np.zeros(len(pairs), dtype=np.int64)
     num_documents = 0

@@ -197,6 +197,7 @@ def finish_on_dev(
     members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     heed: Heed | None = None,
     num_looked_for: int | None = None,
+    kept_parts: Collection[str] = (),
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends and all fitted parts, and what it reaches with them.
 
@@ -211,6 +212,7 @@ def finish_on_dev(
         heed: Changes blends and default; None: they are those that dev prefers.
         num_looked_for: Nothing is fitted on labels behind so many, as nobody looked for them in the
             documents: they would count as wrong where they are right. None: all were looked for.
+        kept_parts: Names of fitted parts that stay where the model has them.
     """
     blends = {ENSEMBLE: tuple(KINDS), FAST: without_encoder()}
     wanted: dict[str, tuple[str, ...]] = {
@@ -222,7 +224,7 @@ def finish_on_dev(
         dev.heed, dev.num_looked_for = heed, num_looked_for
         found = dev.blending(wanted, members)
         default = dev.default(found)
-        parts = with_fitted(parts, dev, found, default.name, kept_in)
+        parts = with_fitted(parts, dev, found, default.name, kept_in, kept_parts)
     with stage_cost(folder, "dev metrics"):
         metrics = dev.metrics(found)
     parts = replace(parts, calibrations=found.calibrations, blends=found.blends)

@@ -58,10 +58,10 @@ class ChangedDocuments:
         """Return the texts of all training documents, in the order of `labels`."""
         return chain(self.corpus.split("train").texts(), (each.text for each in self.new))
 
-    def ids(self) -> list[str]:
-        """Return the ids of all training documents, in the order of `labels`."""
-        old = (document.id for document in self.corpus.split("train"))
-        return [*old, *(each.document_id for each in self.new)]
+    def documents(self) -> Iterator[tuple[str, str]]:
+        """Return the id and the text of all training documents, in the order of `labels`."""
+        old = ((each.id, each.text) for each in self.corpus.split("train"))
+        return chain(old, ((each.document_id, each.text) for each in self.new))
 
     @property
     def counts(self) -> Int64[np.ndarray, label]:

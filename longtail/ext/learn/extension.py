@@ -48,6 +48,10 @@ def learn(
             help="Let 'current' name the new version; without, 'longtail promote' may do it."
         ),
     ] = True,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Fit on all documents again, not on what differs alone."),
+    ] = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
     """Learn from feedback: publish a new version, made from one that there is.
@@ -58,8 +62,8 @@ def learn(
     configure_logging()
     started = time.monotonic()
     from longtail.commands.feedback_files import open_feedback
-    from longtail.ext.learn.learn import LearningRun
-    from longtail.ext.learn.learn import learn as learn_from
+    from longtail.ext.learn.known import version_that_knows
+    from longtail.models.bundle.bundle import read_manifest
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_not_in_registry
     from longtail.training.assessment.untrained import open_as_trained
@@ -68,24 +72,42 @@ def learn(
     store = Registry(registry)
     dataset = open_as_trained(data, corpus, [store.open(version)])
     said = open_feedback(feedback)
-    done = learn_from(LearningRun(said, dataset, store, version, work, activate))
+    known = version_that_knows(
+        store, version, said, dataset.fingerprint, activate=activate, full=full
+    )
+    if known is not None:
+        print(nothing_new(known, registry, len(said.entries)))
+        return
+    from longtail.ext.learn.learn import LearningRun  # with all that trains, which takes seconds
+    from longtail.ext.learn.learn import learn as learn_from
+
+    done = learn_from(LearningRun(said, dataset, store, version, work, activate, full))
     if done.learned is None:
-        print(f"Version {done.version} of {str(registry)!r} knows all of it already.")
+        print(nothing_new(done.version, registry, len(said.entries)))
         return
     print(
         f"Version {done.version} of {str(registry)!r} is learned from version "
         f"{done.learned.version}, in {time.monotonic() - started:.0f} s."
     )
-    bundle = store.open(done.version)
+    before, after = (
+        read_manifest(store.folder_of(x)) for x in (done.learned.version, done.version)
+    )
     print("\n".join(in_words(done.learned)))
-    print(f"Default scorer: {bundle.manifest.default_scorer}.")
-    before = store.open(done.learned.version).manifest
-    if on_dev := dev_in_words(before, bundle.manifest):
+    print(f"Default scorer: {after.default_scorer}.")
+    if on_dev := dev_in_words(before, after):
         print(on_dev)
-    print(f"Digest {bundle.manifest.digest}")
+    print(f"Digest {after.digest}")
     print(verdicts_in_words(done.learned))
     if activate and not done.learned.is_better:
         print(not_current(done.version))
+
+
+def nothing_new(version: int, registry: Path, num_entries: int) -> str:
+    """Return what is said where there is nothing to learn."""
+    return (
+        f"Nothing is new: version {version} of {str(registry)!r} knows all {num_entries} entries "
+        "of the feedback already."
+    )
 
 
 def in_words(learned: LearnedFrom) -> Iterator[str]:

@@ -17,16 +17,18 @@ from longtail.ext.learn.documents import (
 )
 from longtail.ext.learn.heeding import Heeding
 from longtail.ext.learn.judged import JudgedTexts, count_followed
+from longtail.ext.learn.known import version_that_knows
 from longtail.ext.learn.refit import refit
 from longtail.ext.learn.verdicts import Verdicts, read_verdicts
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import LearnedFrom, Manifest
-from longtail.models.bundle.registry import CURRENT, Registry
+from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.trained_on import DEV, TRAIN, read_trained_on
 from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
+from longtail.models.fitted.familiar_range import FAMILIAR_RANGE
 from longtail.models.fitted.registry import without_lost
 from longtail.models.kinds.storage import read_parts, tensors_of, texts_of
 from longtail.models.parts.model_parts import ModelParts
@@ -55,6 +57,8 @@ class LearningRun:
         version: The version to learn from: a number, or "current".
         work: Folder for the work; a run started again on it resumes.
         is_activated: Whether the registry's `current` names the version that it publishes.
+        is_full: Whether features, names and classifiers of touched labels are fitted on all
+            documents again, although the version knows most of them.
     """
 
     feedback: Feedback
@@ -63,6 +67,7 @@ class LearningRun:
     version: int | str
     work: Path
     is_activated: bool = True
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +100,17 @@ def learn(run: LearningRun) -> Learned:
     number = run.registry.resolve(run.version)
     bundle = run.registry.open(number)
     _check(bundle, run.corpus)
+    known = version_that_knows(
+        run.registry, number, run.feedback, run.corpus.fingerprint,
+        activate=run.is_activated, full=run.is_full,
+    )  # fmt: skip
+    if known is not None:
+        return Learned(known, None)
     run = replace(run, corpus=with_splits_apart(run.corpus))
     run.registry.check_writable()
     check_writable_folder(run.work, "--work")
-    if run.version == CURRENT and _is_learned(bundle, run):
-        return Learned(number, None)
     parts = (bundle.manifest.digest, run.feedback.sha256, run.corpus.fingerprint)
-    folder = run.work / "-".join(part[:12] for part in parts)
+    folder = run.work / ("-".join(part[:12] for part in parts) + "-full" * run.is_full)
     folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.work)!r}: the same run works in it; wait for it"
     with doing("learning", folder), held(folder / ".lock", refusal):
@@ -122,7 +131,8 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     if not (len(changed.touched) or changed.dev or verdicts.num_new):
         return Learned(number, None)
     with stage_cost(folder, "refit"):
-        after = refit(before, verdicts.catalogue, changed, bundle.manifest, folder)
+        record = None if run.is_full else read_trained_on(bundle)
+        after = refit(before, verdicts.catalogue, changed, bundle.manifest, folder, record)
     manifest = replace(
         bundle.manifest,
         label_count=len(after.catalogue),
@@ -189,16 +199,6 @@ def _check(bundle: Bundle, corpus: Dataset) -> None:
         )
 
 
-def _is_learned(bundle: Bundle, run: LearningRun) -> bool:
-    """Whether a version was learned from the very same feedback and corpus."""
-    learned = bundle.manifest.learned_from
-    return (
-        learned is not None
-        and learned.feedback_sha256 == run.feedback.sha256
-        and learned.corpus == run.corpus.fingerprint
-    )
-
-
 def _check_verdicts(run: LearningRun, verdicts: Verdicts) -> None:
     """Warn of what can't be learned from; refuse feedback of which nothing is left."""
     if verdicts.unknown:
@@ -236,7 +236,8 @@ def _finished_on_dev(
 ) -> tuple[ModelParts, Manifest]:
     """Return the model with all that is fitted on dev documents, heeding judged texts.
 
-    A blend keeps the scorers that training chose for it: the choice needs all dev documents.
+    A blend keeps the scorers that training chose for it: the choice needs all dev documents. What
+    documents and shorter texts are like stays too, but where all is fitted again.
     """
     num_documents = manifest.training_document_count
     dev = write_dev_corpus(run.corpus, parts.catalogue, changed, folder / _DEV)
@@ -248,6 +249,7 @@ def _finished_on_dev(
         dev, bare, num_documents, manifest.training["scorers"], folder,
         members={name: tuple(blend.weights) for name, blend in parts.blends.items()},
         heed=heed, num_looked_for=len(run.corpus.labels),
+        kept_parts=() if run.is_full else (FAMILIAR_RANGE.name,),
     )  # fmt: skip
     return fitted, _with_dev(manifest, fitted, on_dev)
 

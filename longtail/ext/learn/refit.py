@@ -12,7 +12,9 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
 from longtail.ext.learn.documents import ChangedDocuments
+from longtail.ext.learn.remembered import known_documents
 from longtail.models.bundle.manifest import Manifest
+from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import pseudo_description, text_for_encoder
 from longtail.models.names import DENSE_NEIGHBOURS, LINEAR
@@ -36,10 +38,13 @@ def refit(
     changed: ChangedDocuments,
     manifest: Manifest,
     folder: Path,
+    record: TrainedOn | None = None,
 ) -> ModelParts:
     """Return the model with all learned that needs no dev split.
 
-    The vocabulary, its idf, and what an encoder gives of the labels that there were stay.
+    With a record, what the model knows of documents is not fitted again: their tf-idf is that of
+    its memory, and names are counted in the documents that changed. The vocabulary, its idf, and
+    what an encoder gives of the labels that there were stay.
 
     Args:
         before: The model.
@@ -47,9 +52,14 @@ def refit(
         changed: The documents.
         manifest: The manifest of the model, with the settings of its training.
         folder: Folder of the run; what was fitted there is not fitted again.
+        record: Of the documents of the model; None: all is fitted on all documents again.
     """
     settings = manifest.training
-    features = before.sparse.tfidf.transform(changed.texts())
+    known, features, ids = known_documents(before, manifest, record, changed) or (
+        None,
+        before.sparse.tfidf.transform(changed.texts()),
+        [document_id for document_id, _ in changed.documents()],
+    )
     sparse = refit_sparse(before.sparse, features, changed, settings, folder / "sparse")
     counts = catalogue.training_counts  # those of retired labels stay
     counts[changed.touched] = changed.counts[changed.touched]
@@ -57,13 +67,14 @@ def refit(
     catalogue = _described(catalogue, described, sparse, counts, settings)
     on = TrainingDocuments(
         texts=changed.texts,
-        ids=changed.ids,
+        ids=lambda: ids,
         features=features,
         truth=changed.labels,
         catalogue=catalogue,
         sparse=sparse,
         dev=lambda: None,
         seed=settings["seed"],
+        known=known,
     )
     models = fit_scorers(
         before.models, on, settings.get("scorer_settings", {}), folder, before=before.models
@@ -73,7 +84,7 @@ def refit(
         from longtail.training.neural.document_vectors import document_encoder  # brings PyTorch
 
         models[DENSE_NEIGHBOURS] = with_documents(
-            models[DENSE_NEIGHBOURS], changed.ids(), changed.texts(), changed.labels,
+            models[DENSE_NEIGHBOURS], ids, changed.texts(), changed.labels,
             document_encoder(before, settings.get("precision", "auto")),
         )  # fmt: skip
     if (linear := models.get(LINEAR)) is not None and linear.correction == "prior":

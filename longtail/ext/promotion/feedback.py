@@ -73,7 +73,7 @@ def new_feedback(path: Path, published_at: datetime | None, known: frozenset[str
     Raises:
         DataError: A line is no entry of an export.
     """
-    feedback = read_feedback(path, may_be_empty=True)
+    feedback = read_feedback(path)
     documents, num_before, num_unusable = [], 0, feedback.num_deleted
     for entry in feedback.entries:
         given_at = time_of(entry.given_at)

@@ -67,7 +67,8 @@ def test_documents_are_corrected_and_added_as_sets_of_labels_are(tmp_path, monke
     assert set(changed.touched.tolist()) == touched
     assert changed.counts.tolist() == [sum(x in y for y in expected) for x in range(NUM_LABELS)]
     assert [*changed.texts()] == [f"old {x}" for x in range(40)] + [x.text for x in new]
-    assert len(changed.ids()) == len(expected)
+    assert [text for _, text in changed.documents()] == [*changed.texts()]
+    assert changed.labels.shape[0] == len(expected)
 
 
 def test_known_verdicts_change_nothing_and_all_documents_of_a_text_are_corrected(tmp_path):

@@ -34,10 +34,12 @@ class Place:
     corpus: Path
     feedback: Path
 
-    def learn(self, *, version: int | str = "current", activate: bool = True) -> Learned:
+    def learn(
+        self, *, version: int | str = "current", activate: bool = True, full: bool = False
+    ) -> Learned:
         corpus = open_dataset(self.corpus)
         said = read_feedback(self.feedback)
-        return learn(LearningRun(said, corpus, self.registry, version, self.work, activate))
+        return learn(LearningRun(said, corpus, self.registry, version, self.work, activate, full))
 
 
 @pytest.fixture
@@ -164,6 +166,50 @@ def test_neighbours_and_names_are_counted_as_training_counts_them(place, trained
     assert list(named.catalogue)[:-1] == list(known.catalogue)
 
 
+@pytest.fixture(scope="session")
+def trained_without_encoder(tmp_path_factory, train_in, sparse_config, tiny_corpus):
+    config = sparse_config.model_copy(update={"scorers": ("sparse", "names", "neighbours")})
+    return train_in(tmp_path_factory.mktemp("trained-without-encoder"), config, tiny_corpus)
+
+
+def test_what_differs_alone_is_fitted_as_all_documents_are(
+    place, trained_without_encoder, write_feedback, lines, monkeypatch
+):
+    here = place(trained_without_encoder)
+    write_feedback({"text": NEW_TEXT, "added": lines[0]["added"]}, lines[1])
+    with monkeypatch.context() as patch:
+        patch.setattr("longtail.training.lexical.fit.fit_name_model", None)
+        done = here.learn()
+    again = here.learn(version=1, activate=False, full=True)
+    found, full, before = (
+        read_parts(here.registry.open(x)) for x in (done.version, again.version, 1)
+    )
+    for name in ("documents", "postings"):
+        for what in ("data", "indices", "indptr"):
+            pair = [getattr(getattr(x.models[NEIGHBOURS], name), what) for x in (found, full)]
+            assert np.array_equal(*pair), (name, what)
+    assert found.models[NEIGHBOURS].ids == full.models[NEIGHBOURS].ids
+    assert (found.models[NEIGHBOURS].labels != full.models[NEIGHBOURS].labels).nnz == 0
+    names = [each.models[NAMES] for each in (found, full, before)]
+    for what in ("documents", "pair_documents", "num_documents"):
+        assert np.array_equal(*(getattr(each.counts, what) for each in names[:2]))
+    assert [each.counts.num_documents for each in names] == [61, 61, 60]
+    assert np.array_equal(names[0].history.found, names[1].history.found)
+    assert np.array_equal(names[0].history.right, names[1].history.right)
+    assert np.array_equal(found.sparse.labels, full.sparse.labels)
+    rows = [each.sparse.weights.toarray() for each in (found, full)]
+    is_kept = [
+        row_bytes(found.sparse, x) == row_bytes(before.sparse, x) for x in found.sparse.labels
+    ]
+    assert len(is_kept) - sum(is_kept) == done.learned.refitted_labels == 2
+    norms = [np.linalg.norm(each, axis=1) for each in rows]
+    assert (rows[0] * rows[1]).sum(axis=1) == pytest.approx(norms[0] * norms[1], rel=0.01)
+    # A document that is to be forgotten can't be counted off: its text is not known.
+    write_feedback(lines[1])
+    again = read_parts(here.registry.open(here.learn().version)).models[NAMES]
+    assert again.counts.num_documents == 60
+
+
 def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, trained_sparse):
     here = place(trained_sparse)
     first = here.learn(version=1)
@@ -172,6 +218,26 @@ def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, t
     assert here.learn() == Learned(2, None)
     assert here.registry.versions() == [1, 2]
     assert here.registry.rollback() == 1
+
+
+def test_a_candidate_that_need_not_become_current_is_not_learned_again(
+    place, trained_sparse, monkeypatch, write_feedback, lines
+):
+    here = place(trained_sparse)
+    first = here.learn(activate=False)
+    assert (first.version, here.registry.current()) == (2, 1) and first.learned.is_better
+    with monkeypatch.context() as patch:
+        patch.setattr("longtail.ext.learn.learn.read_parts", None)
+        assert here.learn(activate=False) == here.learn(version=2) == Learned(2, None)
+    assert here.learn().version == 2 and here.registry.current() == 2
+    write_feedback(lines[1])
+    assert here.learn(version=1).version == 3
+
+
+def test_without_feedback_there_is_nothing_to_learn(place, trained_sparse, write_feedback):
+    here = place(trained_sparse)
+    write_feedback()
+    assert here.learn() == Learned(1, None) and not here.work.exists()
 
 
 def test_the_new_version_records_what_it_was_learned_from(place, trained_sparse):

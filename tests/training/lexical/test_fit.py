@@ -21,7 +21,7 @@ from longtail.models.lexical.matcher import (
 from longtail.models.lexical.name_model import NameModel
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
-from longtail.training.fitting import TrainingDocuments
+from longtail.training.fitting import KnownDocuments, TrainingDocuments
 from longtail.training.lexical import fit as module
 from longtail.training.lexical.fit import NamesFitting, fit_name_model
 from longtail.training.lexical.word_counts import count_words, words_of
@@ -158,7 +158,7 @@ def test_matches_are_described_by_the_other_folds(learned):
 def test_batches_change_nothing(monkeypatch, batch):
     texts, truth = corpus(120)
     wanted = fitted(texts, truth)
-    monkeypatch.setattr(module, "_BATCH", batch)
+    monkeypatch.setattr(module, "_TEXTS_A_PART", batch)
     assert same(fitted(texts, truth), wanted)
 
 
@@ -264,3 +264,28 @@ def test_fitted_again_it_keeps_all_names_of_the_labels_that_it_knew():
     after = NamesFitting().fit(on, None, before)
     assert after.history.found[:-1].tolist() == before.history.found.tolist()
     assert [x.alternative_names for x in after.catalogue] == [("pond",)] * NUM_LABELS + [()]
+
+
+def test_new_documents_and_changed_labels_are_counted_as_a_fit_on_all_documents_counts_them():
+    texts, truth = corpus(400)
+    catalogue, now = catalogue_of(NAMES), truth.toarray()
+    then = now.copy()
+    then[:20] = then[20:40]  # labels that were corrected since
+    then[380:] = 0
+    is_known = np.arange(400) < 380
+    before = fit_name_model(lambda: texts[:380], csr_array(then[:380]), catalogue, seed=0)
+    sparse = SparseModel.of_rows(
+        TfidfModel(["x"], np.ones(1, np.float32)), csr_array((0, 1), dtype=np.float32), *EMPTY
+    )
+    on = TrainingDocuments(
+        lambda: texts, list, truth, truth, catalogue, sparse, lambda: None, 0,
+        KnownDocuments(is_known, csr_array(then), dict(enumerate(texts))),
+    )  # fmt: skip
+    found = NamesFitting().fit(on, None, before)
+    full = NamesFitting().fit(replace(on, known=None), None, before)
+    for name in ("documents", "pair_documents", "num_documents"):
+        assert np.array_equal(getattr(found.counts, name), getattr(full.counts, name)), name
+    for name in ("found", "right"):
+        assert np.array_equal(getattr(found.history, name), getattr(full.history, name)), name
+        assert not np.array_equal(getattr(found.history, name), getattr(before.history, name))
+    assert found.trees is before.trees
