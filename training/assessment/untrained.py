@@ -25,7 +25,6 @@ from longtail.models.bundle.trained_on import (
     TrainedOn,
     read_trained_on,
 )
-from longtail.models.edit.rewriting import MeasuredOn
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.data.dataset import Dataset, open_dataset
@@ -34,7 +33,7 @@ from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.formats.raw import Division
 
 if TYPE_CHECKING:  # brings all that answers, which the opening of a corpus does not need
-    from longtail.models.edit.effect import MeasuredOn
+    from longtail.models.edit.rewriting import MeasuredOn
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +184,7 @@ def open_as_trained(
 
 def held_out(data: Path, bundle: Bundle) -> MeasuredOn:
     """Return documents of the split "dev" that a version was not trained on, at most 1,000."""
-    from longtail.models.edit.effect import MeasuredOn
+    from longtail.models.edit.rewriting import MeasuredOn
 
     dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
     split = find_trained_on([bundle], dataset, DEV).view(dataset, DEV).split(DEV)
