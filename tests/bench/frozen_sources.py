@@ -373,9 +373,9 @@ def measures(dev: DevRanking, scores: np.ndarray) -> tuple[list[float], np.ndarr
 
     R@100 is among all labels: a drawn one takes as many places as it stands for.
     """
-    hits = dev._joined(scores, 10).is_hit
+    hits = dev.joined(scores, 10).is_hit
     num_true = np.maximum(1, np.diff(dev.truth.indptr))
-    of_documents = document_values_at(dev._joined(scores, 5), 5, dev.propensity_weights)
+    of_documents = document_values_at(dev.joined(scores, 5), 5, dev.propensity_weights)
     ndcg, psp = (100 * of_documents[name] for name in ("nDCG@5", "PSP@5"))
     recall = 100 * (hits.sum(axis=1) / num_true).mean()
     order = np.argsort(-scores, axis=1, kind="stable")

@@ -127,14 +127,14 @@ class DevRanking:
         self, scores: Float32[np.ndarray, "document m"], k: int
     ) -> Float64[np.ndarray, document]:
         """Return P@k of each document, as a fraction, ranked by scores of its pairs."""
-        joined = self._joined(scores, min(k, scores.shape[1]))
+        joined = self.joined(scores, min(k, scores.shape[1]))
         found: Float64[np.ndarray, document] = joined.is_hit.sum(axis=1) / k
         return found
 
     def values(self, scores: Float32[np.ndarray, "document m"]) -> Float64[np.ndarray, document]:
         """Return nDCG@5 + PSP@5 of each document (see `document_values_at`), ranked by scores."""
         k = min(CUT_OFF, scores.shape[1])
-        found = document_values_at(self._joined(scores, k), k, self.propensity_weights)
+        found = document_values_at(self.joined(scores, k), k, self.propensity_weights)
         both: Float64[np.ndarray, document] = found[f"nDCG@{k}"] + found[f"PSP@{k}"]
         return both
 
@@ -159,7 +159,7 @@ class DevRanking:
                 scores[folds == fold] = blended(blend, calibrations, own, self.catalogue)
         return scores
 
-    def _joined(self, scores: Float32[np.ndarray, "document m"], k: int) -> RankedEvaluation:
+    def joined(self, scores: Float32[np.ndarray, "document m"], k: int) -> RankedEvaluation:
         """Return the best k labels of each document beside the truth."""
         places = self.best_places(scores, k)
         labels = np.take_along_axis(self.pairs.labels, places, axis=1)

@@ -1,0 +1,223 @@
+"""How well labels are found that no training document carries: labels are hidden, fold by fold.
+
+    python -m tests.bench.hidden_labels CORPUS WORK [--config RUN.yaml] [--json FILE]
+
+Few corpora have many documents of labels without training documents. So 5 % of the labels that
+training documents carry are hidden, five times others: taken out of what each scorer learned, their
+documents stay. A classifier of `sparse` knows no other label, so it is the same without those of
+the hidden ones; `names` forgets that their names were right, but for the trees, which know no
+label; remembered documents lend their other labels. Measured on dev, of which each half is ranked
+by a blend that is fitted on the other half:
+
+- R@10 (hidden): of the hidden labels, ranked among all, over the documents that carry one;
+- P@5, nDCG@5 and PSP@5 of all labels.
+
+± is the standard error over the documents of all folds; those of `without NAME` are of the
+difference from the blend of all scorers. WORK keeps what is trained, as in a run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from jaxtyping import Bool, Float32, Int64
+from scipy.sparse import csr_array
+
+from longtail.models.kinds.registry import KINDS
+from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.predictor import Predictor
+from longtail.models.scorers.sparse import SparseModel
+from longtail.training.calibration.ensemble import fit_blending
+from longtail.training.calibration.members import DevRanking
+from longtail.training.calibration.scored_pairs import PairCollector, spread_rows
+from longtail.training.configuration.run import TrainingConfig, read_config
+from longtail.training.data.dataset import Dataset, open_dataset
+from longtail.training.data.held_out import with_held_out_dev
+from longtail.training.data.overlap import with_splits_apart
+from longtail.training.data.survey import survey
+from longtail.training.evaluation.metrics import document_values_at
+from longtail.training.evaluation.record import deliver
+from longtail.training.evaluation.tables import markdown_table
+from longtail.training.pipeline.encoder_free import (
+    EncoderFree,
+    fit_encoder_free,
+    with_languages_decided,
+    with_markup_decided,
+)
+
+NUM_FOLDS, SHARE = 5, 0.05
+MOST_DOCUMENTS = 2000
+"""Of dev that are looked at."""
+BATCH = 256
+BLEND = "blend"
+WITHOUT = "blend without "
+K = 10
+OF_ALL = ("P@5", "nDCG@5", "PSP@5")
+MEASURES = (f"R@{K} (hidden)", *OF_ALL)
+Values = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class DevTexts:
+    """Documents that are measured on.
+
+    Attributes:
+        texts: Of each.
+        truth: Its labels.
+    """
+
+    texts: Sequence[str]
+    truth: Float32[csr_array, "document label"]
+
+
+def hidden_folds(
+    training_counts: Int64[np.ndarray, label], seed: int
+) -> Iterator[Bool[np.ndarray, label]]:
+    """Yield which labels are hidden in each fold: 5 % of those with documents, no label twice."""
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(training_counts))
+    size = max(1, round(SHARE * len(order)))
+    for start in range(0, NUM_FOLDS * size, size):
+        is_hidden = np.zeros(len(training_counts), dtype=np.bool_)
+        is_hidden[order[start : start + size]] = True
+        yield is_hidden
+
+
+def without_hidden(found: EncoderFree, is_hidden: Bool[np.ndarray, label]) -> ModelParts:
+    """Return a model as if no training document had carried the hidden labels."""
+    sparse, counts = found.sparse, np.where(is_hidden, 0, found.catalogue.training_counts)
+    rows = np.flatnonzero(~is_hidden[sparse.labels])
+    weights = csr_array(sparse.weights[rows])
+    sparse = SparseModel.of_rows(sparse.tfidf, weights, sparse.bias[rows], sparse.labels[rows])
+    models = {
+        name: KINDS[name].without_documents(model, is_hidden)
+        for name, model in found.models.items()
+    }
+    for name, model in models.items():
+        if isinstance(model, NeighbourMemory):
+            truth = csr_array(found.truth * np.where(is_hidden, np.float32(0), np.float32(1)))
+            truth.eliminate_zeros()
+            models[name] = NeighbourMemory.of_documents(
+                found.features, truth, [str(row) for row in range(truth.shape[0])],
+                num_neighbours=model.num_neighbours, temperature=model.temperature,
+            )  # fmt: skip
+    catalogue = found.catalogue.replaced(training_count=counts.tolist())
+    return ModelParts(catalogue, sparse, None, models)
+
+
+def measured(
+    parts: ModelParts, dev: DevTexts, is_hidden: Bool[np.ndarray, label], num_documents: int
+) -> dict[str, Values]:
+    """Return the measures of each document, by scorer; blends are of all and of all but one.
+
+    Args:
+        parts: The model without the hidden labels.
+        dev: What to measure on; blends are fitted on each half of it and measured on the other.
+        is_hidden: Whether a label is hidden.
+        num_documents: That the model was trained on.
+    """
+    predictor = Predictor(parts, device="cpu")
+    collector = PairCollector(predictor, dev.truth)
+    starts = range(0, len(dev.texts), BATCH)
+    batches = (predictor.read(dev.texts[start : start + BATCH]) for start in starts)
+    for _ in collector.watch(batches):
+        pass
+    ranking = DevRanking.of(collector.pairs, dev.truth, predictor.catalogue, num_documents)
+    calibrations = fit_blending(ranking, {}).calibrations
+    scorers = tuple(name for name in predictor.scorers.names if name in calibrations)
+    scores = {name: ranking.pairs.scores[name] for name in scorers}
+    scores[BLEND] = ranking.cross_fitted(scorers, calibrations)
+    for name in scorers if len(scorers) > 2 else ():
+        others = [other for other in scorers if other != name]
+        scores[WITHOUT + name] = ranking.cross_fitted(others, calibrations)
+    return {name: _values(ranking, own, is_hidden) for name, own in scores.items()}
+
+
+def _values(
+    ranking: DevRanking, scores: Float32[np.ndarray, "document m"], is_hidden: np.ndarray
+) -> Values:
+    """Return the measures of each document, in percent; recall is of those with hidden labels."""
+    joined = ranking.joined(scores, K)
+    of_hidden = joined.restricted_to(is_hidden)
+    values = document_values_at(joined, 5, ranking.propensity_weights)
+    recall = of_hidden.is_hit.sum(axis=1) / of_hidden.num_true
+    return {f"R@{K} (hidden)": 100 * recall, **{name: 100 * values[name] for name in OF_ALL}}
+
+
+def main(
+    corpus: Path,
+    work: Path,
+    config: Annotated[Path | None, typer.Option(help="of the training")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json")] = None,
+    seed: int = 0,
+) -> None:
+    """Print what each scorer and the blend find of hidden labels, and of all."""
+    found, dev = trained(open_dataset(corpus), read_config(config), work)
+    folds: dict[str, list[Values]] = {}
+    num_hidden = 0
+    for is_hidden in hidden_folds(found.catalogue.training_counts, seed):
+        num_hidden += int(is_hidden.sum())
+        parts = without_hidden(found, is_hidden)
+        for name, values in measured(parts, dev, is_hidden, found.truth.shape[0]).items():
+            folds.setdefault(name, []).append(values)
+    table = table_of(folds)
+    figures = {"hidden": table, "labels": num_hidden, "documents": len(dev.texts)}
+    names = [column["name"] for column in table["columns"]]
+    rows = [[_shown(cell) for cell in row] for row in table["rows"]]
+    print(deliver(json_file, figures, markdown_table(names, rows), seeds=[seed]))
+
+
+def trained(corpus: Dataset, config: TrainingConfig, work: Path) -> tuple[EncoderFree, DevTexts]:
+    """Return all that needs no encoder, as a run trains it, and some documents of dev.
+
+    Raises:
+        SystemExit: There is no dev split, and the corpus is too small to hold documents out.
+    """
+    view: Dataset | None = with_splits_apart(corpus)
+    assert view is not None
+    if "dev" not in view.split_names:
+        view = with_held_out_dev(view, config.held_out_dev)
+    if view is None:
+        raise SystemExit(f"{corpus.folder}: too small to hold documents out")
+    surveyed = survey(view.split("train"), 0)
+    config = with_markup_decided(config, surveyed.markup_share, corpus.folder)
+    names = (label.name for label in corpus.catalogue)
+    config = with_languages_decided(config, surveyed.languages, names, corpus.folder)
+    found = fit_encoder_free(view, config, surveyed.unspaced_share, work)
+    texts, truth = list(view.split("dev").texts()), view.split("dev").scan().labels
+    rows = spread_rows(len(texts), MOST_DOCUMENTS)
+    return found, DevTexts([texts[row] for row in rows.tolist()], csr_array(truth[rows]))
+
+
+def table_of(folds: Mapping[str, Sequence[Values]]) -> dict[str, Any]:
+    """Return the means over the documents of all folds, and their standard errors, by scorer.
+
+    Of a blend without a scorer they are of its differences from the blend of all.
+    """
+    rows = []
+    for name, own in folds.items():
+        cells = []
+        for measure in MEASURES:
+            values = np.concatenate([each[measure] for each in own])
+            spread = values
+            if name.startswith(WITHOUT):
+                spread = values - np.concatenate([each[measure] for each in folds[BLEND]])
+            error = float(spread.std(ddof=1)) / math.sqrt(len(spread))
+            cells.append({"mean": float(values.mean()), "standard_error": error})
+        rows.append([name, *cells])
+    columns = [{"name": "scorer"}, *({"name": name, "digits": 2} for name in MEASURES)]
+    return {"columns": columns, "rows": rows}
+
+
+def _shown(cell: Any) -> str:
+    return cell if isinstance(cell, str) else f"{cell['mean']:.2f} ± {cell['standard_error']:.2f}"
+
+
+if __name__ == "__main__":
+    typer.run(main)
