@@ -8,6 +8,7 @@
 
 enum { ABSENT, POSITIVE, HARD, SAMPLED }; // what a document is to the label
 enum { MAX_PASSES = 100 };                // the ranking no longer changes long before convergence
+enum { RARE_BELOW = 10 };                 // documents of a label from which on its cost is `cost`
 
 static const double TOLERANCE = 0.1;        // on the spread of projected gradients, as in liblinear
 static const double ROUGH_TOLERANCE = 0.5;  // of classifiers that only search for hard negatives
@@ -25,7 +26,7 @@ typedef struct {
 
 // What to fit: `Plan` in coordinate_descent.py.
 typedef struct {
-    double cost;
+    double cost, rare_cost;
     int64_t is_hinge;
     double prune_below;
     int64_t rounds, hard_negatives, hard_negatives_per_positive, sampled_negatives;
@@ -231,8 +232,9 @@ static void descend(const problem *p, memory *m, double share, double tolerance)
     // The dual: minimise alpha' (Q + D) alpha / 2 - sum of alpha over 0 <= alpha_i <= U_i, with
     // Q_ij = y_i y_j (x_i x_j + 1); the 1 is that of the bias.
     // Hinge: U_i = C_i, D = 0. Squared hinge: U_i = inf, D_ii = 1 / (2 C_i).
+    const double full = m->num_positive < RARE_BELOW ? p->plan->rare_cost : p->plan->cost; // C
     for (int64_t i = 0; i < m->size; i++) {
-        const double cost = p->plan->cost * (m->kind[m->documents[i]] == SAMPLED ? share : 1);
+        const double cost = full * (m->kind[m->documents[i]] == SAMPLED ? share : 1);
         m->most[i] = p->plan->is_hinge ? cost : INFINITY;
         m->diagonal[i] = p->plan->is_hinge ? 0 : 0.5 / cost;
         m->order[i] = i;

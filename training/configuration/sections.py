@@ -49,6 +49,8 @@ class SparseConfig(Section):
     cost: float = Field(default=1.0, gt=0)
     """C of the SVM: how much an error costs against the weights' norm. A large one, as 100, is not
     solved to the end: training stops after 100 passes, and rankings hardly change after them."""
+    rare_cost: float = Field(default=2.0, gt=0)
+    """The same for labels with fewer than 10 training documents."""
     prune_below: float = Field(default=0.03, ge=0)
     """Weights of smaller magnitude are dropped."""
     exact_documents: int = Field(default=10_000, ge=0)

@@ -48,6 +48,7 @@ class Plan(NamedTuple):
 
     Attributes:
         cost: C, what an error costs.
+        rare_cost: The same for labels with fewer than 10 documents.
         is_hinge: Whether the loss is the hinge; else its square.
         prune_below: Smaller weights are dropped.
         rounds: How often hard negatives are looked for; 0: every document is taken.
@@ -60,6 +61,7 @@ class Plan(NamedTuple):
     """
 
     cost: float
+    rare_cost: float
     is_hinge: bool
     prune_below: float
     rounds: int
@@ -77,7 +79,7 @@ _ROWS = RecordOf(
 )  # fmt: skip
 _PLAN = RecordOf(
     "fit_plan",
-    **{name: FLOAT if name in ("cost", "prune_below") else INT for name in Plan._fields},
+    **{x: FLOAT if x in ("cost", "rare_cost", "prune_below") else INT for x in Plan._fields},
 )
 _fit = function(
     "descent_fit", by_document=_ROWS, by_feature=_ROWS, by_label=_ROWS, labels=I64["num_labels"],

@@ -113,6 +113,7 @@ def _plan(
     postings = _POSTINGS_A_NONZERO * features.nnz * depth / 2
     return Plan(
         cost=config.cost,
+        rare_cost=config.rare_cost,
         is_hinge=config.loss == "hinge",
         prune_below=config.prune_below,
         rounds=0 if num_documents <= config.exact_documents else config.rounds,

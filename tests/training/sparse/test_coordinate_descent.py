@@ -42,7 +42,8 @@ def trained_on(
     by_label[:, positives] = 1
     matrices = [by_document, csr_array(by_feature, dtype=np.float32), csr_array(by_label)]
     names = [x for x in Plan._fields if x.startswith(("hard", "sampled", "postings"))]
-    given = {"cost": 1e-6, "is_hinge": True, "prune_below": 0, "rounds": 1, "seed": 3}
+    costs = {"cost": 1e-6, "rare_cost": 1e-6}
+    given = costs | {"is_hinge": True, "prune_below": 0, "rounds": 1, "seed": 3}
     starts, columns, _, _ = fit_chunk(
         *map(rows_of, matrices),
         np.arange(num_labels),

@@ -103,3 +103,23 @@ def test_a_label_of_every_document_has_no_weights(exact_documents):
     fitted = SvmProblem(FEATURES, everyone, config, seed=0).fit(np.array([0]))
     assert fitted.sizes.tolist() == [0]
     assert fitted.bias.tolist() == [1]
+
+
+@pytest.mark.parametrize("exact_documents", [0, NUM_DOCUMENTS])
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge"])
+def test_a_label_has_the_cost_of_its_band_to_the_bit(exact_documents, loss):
+    num_own = [1, 9, 10, 11, 30]
+    own = TRUTH.T.toarray()[: len(num_own)]
+    own[own.cumsum(axis=1) > np.array(num_own)[:, None]] = 0
+    assert own.sum(axis=1).tolist() == num_own
+
+    def fitted(**costs: float) -> np.ndarray:
+        settings = {"prune_below": 0, "exact_documents": exact_documents, "hard_negatives": 20}
+        config = SparseConfig.model_validate(settings | {"loss": loss} | costs)
+        problem = SvmProblem(FEATURES, csr_array(own), config, seed=0)
+        return classifiers(problem, np.arange(len(num_own)))
+
+    low, high, both = (fitted(cost=c, rare_cost=r) for c, r in ((0.05, 0.05), (3, 3), (0.05, 3)))
+    assert (low != high).any(axis=1).all()
+    np.testing.assert_array_equal(both[:2], high[:2])
+    np.testing.assert_array_equal(both[2:], low[2:])
