@@ -33,7 +33,7 @@ from longtail.models.scorers.character_terms import placed_terms
 from longtail.models.scorers.markup import placed_without_markup
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.sparse_kernels import sum_up
-from longtail.models.scorers.tfidf import CHAR, TOKEN_PATTERN, TfidfModel
+from longtail.models.scorers.tfidf import CHAR, TOKEN_PATTERN, TfidfModel, title_end
 
 
 @runtime_checkable  # the test run checks annotations by isinstance
@@ -242,7 +242,7 @@ def spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[st
 
     Args:
         text: Any.
-        tfidf: Whose words and phrases the tokens are.
+        tfidf: Whose words and phrases the tokens are, and whose words of titles.
         requested: The tokens; those that the text does not have are not in the answer.
     """
     if tfidf.removes_markup:
@@ -258,10 +258,12 @@ def _spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[s
     lowered = text.lower()
     placed = placed_terms(lowered) if tfidf.analyzer == CHAR else _placed_words(lowered, tfidf)
     spans: dict[str, list[Span]] = {}
+    end_of_title = title_end(lowered)
     for term, start, stop in placed:
-        token = tfidf.token_of(term)
-        if token is not None and token in requested:
-            spans.setdefault(token, []).append((start, stop))
+        in_title = tfidf.title_token_of(term) if stop <= end_of_title else None
+        for token in (tfidf.token_of(term), in_title):
+            if token is not None and token in requested:
+                spans.setdefault(token, []).append((start, stop))
     if len(lowered) == len(text):
         return spans
     positions = _positions(text)

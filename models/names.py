@@ -50,6 +50,9 @@ another scorer; the reviewer gave no usable scores, or none in time."""
 MAX_NGRAM = 3
 """Words of the longest phrase that can be a feature."""
 
+MAX_TITLE_WEIGHT = 100.0
+"""Of what a title's words count beside the whole text."""
+
 MAX_DOCUMENTS = 2**40
 """Of any count of documents in a bundle, so that sums of counts fit 64 bits."""
 

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from longtail.models.errors import BundleCorruptError
 from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
-from longtail.models.names import MAX_NGRAM
+from longtail.models.names import MAX_NGRAM, MAX_TITLE_WEIGHT
 from longtail.models.scorers.character_terms import placed_terms, words_of
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.word_forms import AS_WRITTEN, WordForms, languages_of
@@ -29,6 +29,8 @@ _OTHERS = re.compile(r"[^\w\s]+")
 _ASCII_OTHERS = str.maketrans({
     chr(code): " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")
 })  # fmt: skip
+TITLE = "title: "
+"""Stands before a word that counts in titles alone; no word of a text has a space in it."""
 Analyzer = Literal["word", "char"]
 """What a text is split into: words, or character n-grams (`models.scorers.character_terms`)."""
 WORD: Analyzer = "word"
@@ -42,6 +44,7 @@ class _Stored:
     max_ngram: Annotated[int, Field(ge=1, le=MAX_NGRAM)]
     analyzer: Analyzer
     removes_markup: bool = False
+    title_weight: Annotated[float, Field(gt=0, le=MAX_TITLE_WEIGHT)] | None = None
 
 
 _, _read = json_forms(_Stored, max_elements=MANY_ELEMENTS)
@@ -76,10 +79,21 @@ def with_phrases(words: list[str], max_ngram: int) -> list[str]:
     return terms
 
 
+def title_end(text: str) -> int:
+    """Return how many characters of a text are its title: its first line, if there are others.
+
+    A text of one line has no title: 0.
+    """
+    end = text.find("\n", len(text) - len(text.lstrip()))
+    return end if end >= 0 and not text[end:].isspace() else 0
+
+
 class TfidfModel:
     """Turns texts into L2-normalised tf-idf rows over a fixed vocabulary.
 
     A value is (1 + ln tf) times idf, with idf = ln((1 + N) / (1 + df)) + 1 as in scikit-learn.
+    Words of titles (`title_end`) may be features of their own besides: a text with a title has its
+    row and, behind it, that of its title times a weight, both together at unit length.
     """
 
     def __init__(
@@ -91,17 +105,20 @@ class TfidfModel:
         analyzer: Analyzer = WORD,
         *,
         removes_markup: bool = False,
+        title_weight: float | None = None,
     ) -> None:
         """Take what is learned from the training documents.
 
         Args:
-            tokens: The vocabulary in column order.
+            tokens: The vocabulary in column order; words of titles, which begin with `TITLE`, last.
             idf: Inverse document frequency of each token.
             languages: Of the texts. Where one is not English, words with the same form
                 (`longtail.models.scorers.word_forms`) are one token: the shortest of them.
             max_ngram: Words of the longest phrase; with 1, all tokens are words.
             analyzer: What texts are taken apart into.
             removes_markup: Whether texts are read without HTML (`longtail.models.scorers.markup`).
+            title_weight: Length of a title's row beside that of the whole text; None where no words
+                of titles are features.
         """
         assert len(tokens) == len(idf)
         self.tokens = tuple(tokens)
@@ -110,10 +127,23 @@ class TfidfModel:
         self.max_ngram = max_ngram
         self.analyzer: Analyzer = analyzer
         self.removes_markup = removes_markup
+        self.title_weight = title_weight
 
     @cached_property
     def _columns(self) -> dict[str, int]:
-        return {self.form_of(token): column for column, token in enumerate(self.tokens)}
+        whole = self.tokens[: len(self.tokens) - len(self._title_columns)]
+        return {self.form_of(token): column for column, token in enumerate(whole)}
+
+    @cached_property
+    def _title_columns(self) -> dict[str, int]:
+        if self.title_weight is None:
+            return {}
+        words = (
+            (column, token.removeprefix(TITLE))
+            for column, token in enumerate(self.tokens)
+            if token.startswith(TITLE)
+        )
+        return {self.form_of(word): column for column, word in words}
 
     def form_of(self, token: str) -> str:
         """Return what a word or phrase counts as: itself, or its form if there are stems."""
@@ -123,6 +153,11 @@ class TfidfModel:
     def token_of(self, term: str) -> str | None:
         """Return the token that a term of a text counts for; None: it is not in the vocabulary."""
         column = self._columns.get(term)
+        return None if column is None else self.tokens[column]
+
+    def title_token_of(self, term: str) -> str | None:
+        """Return the token that a term of a title counts for besides; None: there is none."""
+        column = self._title_columns.get(term)
         return None if column is None else self.tokens[column]
 
     def cleaned(self, text: str) -> str:
@@ -140,22 +175,45 @@ class TfidfModel:
 
         In scripts without spaces, characters are the words.
         """
+        of_texts: list[Counter[int]] = []
+        of_titles: list[Counter[int]] = []
+        num_words = []
+        for text in map(self.cleaned, texts):
+            found, words, known = self._columns_of(text)
+            of_texts.append(found)
+            of_titles.append(self._title_columns_of(text))
+            num_words.append((words, known))
+        rows = self._weighted(of_texts)
+        if any(of_titles):
+            assert self.title_weight is not None
+            rows = with_titles(rows, self._weighted(of_titles), self.title_weight)
+        return rows, np.array(num_words, dtype=np.int64).reshape(-1, 2)
+
+    def _weighted(self, found: Iterable[Counter[int]]) -> Float32[csr_array, "document feature"]:
+        """Return a row at unit length for each text, by how often each token stands in it."""
         columns: list[int] = []
         counts: list[int] = []
-        ends, num_words = [0], []
-        for text in texts:
-            found, words, known = self._columns_of(self.cleaned(text))
-            rising = sorted(found)
+        ends = [0]
+        for of_text in found:
+            rising = sorted(of_text)
             columns += rising
-            counts += map(found.__getitem__, rising)
+            counts += map(of_text.__getitem__, rising)
             ends.append(len(columns))
-            num_words.append((words, known))
         indices = np.array(columns, dtype=np.int32)
         indptr = np.array(ends, dtype=np.int32 if ends[-1] < 2**31 else np.int64)
         data = weighted_counts(np.array(counts, dtype=np.float32), indices, indptr, self.idf)
         rows = csr_array((data, indices, indptr), shape=(len(ends) - 1, len(self.tokens)))
         rows.has_canonical_format = True
-        return rows, np.array(num_words, dtype=np.int64).reshape(-1, 2)
+        return rows
+
+    def _title_columns_of(self, text: str) -> Counter[int]:
+        """Return how often each word of a title stands in that of a text."""
+        end = title_end(text) if self._title_columns else 0
+        if not end:
+            return Counter()
+        found = Counter(map(self._title_columns.get, tokenize(text[:end], self.forms)))
+        found.pop(None, None)
+        return cast(Counter[int], found)
 
     def _columns_of(self, text: str) -> tuple[Counter[int], int, int]:
         """Return how often each token stands in a text, its words, and those in the vocabulary."""
@@ -174,8 +232,8 @@ class TfidfModel:
         return cast(Counter[int], found), num_words, num_known
 
     def is_phrase(self, column: int) -> bool:
-        """Return whether a token is of more than one word."""
-        return self.max_ngram > 1 and " " in self.tokens[column]
+        """Return whether a token is of more than one word, or a word of titles."""
+        return self.analyzer == WORD and " " in self.tokens[column]
 
     def to_json(self) -> str:
         """Return all but the idf, which goes with the weights."""
@@ -185,6 +243,8 @@ class TfidfModel:
         }  # fmt: skip
         if self.removes_markup:
             fields["removes_markup"] = True
+        if self.title_weight is not None:
+            fields["title_weight"] = self.title_weight
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @classmethod
@@ -206,11 +266,33 @@ class TfidfModel:
             )
         found = cls(
             tokens, idf, languages, stored.max_ngram, stored.analyzer,
-            removes_markup=stored.removes_markup,
+            removes_markup=stored.removes_markup, title_weight=stored.title_weight,
         )  # fmt: skip
-        if len(found._columns) != len(tokens):
+        if len(found._columns) + len(found._title_columns) != len(tokens):
             raise BundleCorruptError("sparse vocabulary: a token occurs twice")
         return found
+
+
+def with_titles(
+    rows: Float32[csr_array, "document feature"],
+    titles: Float32[csr_array, "document feature"],
+    weight: float,
+) -> Float32[csr_array, "document feature"]:
+    """Return rows with those of their titles, times a weight, both together at unit length.
+
+    Args:
+        rows: Of whole texts, at unit length or empty; one without a title keeps its bits.
+        titles: Likewise, in other columns.
+        weight: Above 0.
+    """
+    has_words, has_title = (np.diff(each.indptr) > 0 for each in (rows, titles))
+    lengths = np.sqrt(has_words + (weight * has_title) ** 2)
+    scales = np.where(has_title, 1 / np.maximum(lengths, np.finfo(np.float32).tiny), 1)
+    parts = []
+    for each, scale in ((rows, scales), (titles, weight * scales)):
+        data = each.data * np.repeat(scale, np.diff(each.indptr)).astype(np.float32)
+        parts.append(csr_array((data, each.indices, each.indptr), shape=each.shape))
+    return csr_array(parts[0] + parts[1])
 
 
 def weigh_counts(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from longtail.models.errors import ConfigError
-from longtail.models.names import MAX_NGRAM, CorrectionName, Pooling
+from longtail.models.names import MAX_NGRAM, MAX_TITLE_WEIGHT, CorrectionName, Pooling
 from longtail.training.configuration.learning import (
     DecoupledLossConfig,
     DeplLossConfig,
@@ -44,6 +44,10 @@ class SparseConfig(Section):
     max_ngram: int = Field(default=1, ge=1, le=MAX_NGRAM)
     """Words of the longest phrase that is a feature, beside single words. 2 ranks long
     texts better, and takes more time and memory."""
+    title_weight: float = Field(default=0.5, ge=0, le=MAX_TITLE_WEIGHT)
+    """What the words of a title, a text's first line where it has others, count as features of
+    their own beside the whole text, where half of the training documents have a title; 0: they are
+    none. Characters (`analyzer`) have no titles."""
     loss: Literal["squared_hinge", "hinge"] = "squared_hinge"
     """The paper prints the hinge; its square is as good or better in fewer iterations."""
     cost: float = Field(default=1.0, gt=0)

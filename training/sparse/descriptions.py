@@ -12,6 +12,7 @@ from jaxtyping import Float, Int64
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import pseudo_description
 from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.tfidf import TITLE
 from longtail.training.configuration.sections import DescriptionConfig
 
 
@@ -27,8 +28,8 @@ def keywords_of_labels(
     fewer positive weights than `num_keywords` has so many.
 
     A keyword is a token of the vocabulary: with the analyzer "char" a character n-gram, else a
-    lower-case word as it stands in the documents, never a stem; and a phrase (`sparse.max_ngram`),
-    whose words are tokens too, only where a label has nothing else.
+    lower-case word as it stands in the documents, never a stem; and a phrase (`sparse.max_ngram`)
+    or a word of titles, whose words are tokens too, only where a label has nothing else.
 
     Args:
         model: The sparse classifiers.
@@ -36,7 +37,8 @@ def keywords_of_labels(
         config: How many keywords.
     """
     keywords: list[tuple[str, ...]] = [()] * len(catalogue)
-    tokens, is_phrase = model.tfidf.tokens, model.tfidf.is_phrase
+    is_phrase = model.tfidf.is_phrase
+    tokens = [token.removeprefix(TITLE) for token in model.tfidf.tokens]
     for row, label in enumerate(model.labels.tolist()):
         columns = positive_weights(model, row)[0].tolist()
         words = (tokens[column] for column in columns if not is_phrase(column))

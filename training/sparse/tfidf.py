@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import compress
 
@@ -12,11 +13,24 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
 from longtail.models.scorers.markup import without_markup
-from longtail.models.scorers.tfidf import CHAR, WORD, TfidfModel, terms_of, weigh_counts
-from longtail.models.scorers.word_forms import WordForms
+from longtail.models.scorers.tfidf import (
+    CHAR,
+    TITLE,
+    WORD,
+    TfidfModel,
+    terms_of,
+    title_end,
+    tokenize,
+    weigh_counts,
+    with_titles,
+)
+from longtail.models.scorers.word_forms import AS_WRITTEN, WordForms
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.sparse.fit import NoTokenError
 from longtail.training.sparse.word_rule import ANY_WORD, WordRule
+
+_LEAST_TITLED = 0.5
+"""Share of the training documents that have a title, from which on its words are features."""
 
 
 def fit_tfidf(
@@ -29,8 +43,8 @@ def fit_tfidf(
 ) -> tuple[TfidfModel, Float32[csr_array, "document feature"]]:
     """Learn vocabulary and idf, and return them with the training documents' tf-idf rows.
 
-    Texts are read once and not kept; memory is that of the count matrix and of all distinct words
-    and phrases, rare ones too.
+    Texts are read once, and their titles alone are kept; memory is that of these, of the count
+    matrix and of all distinct words and phrases, rare ones too.
 
     Args:
         texts: Training documents.
@@ -44,19 +58,59 @@ def fit_tfidf(
     """
     analyzer = CHAR if config.analyzer == CHAR else WORD
     max_ngram = 1 if analyzer == CHAR else config.max_ngram
-    counter = CountVectorizer(
-        analyzer=partial(terms_of, max_ngram=max_ngram, analyzer=analyzer), dtype=np.float32
-    )
+    forms = WordForms(languages) if analyzer == WORD else AS_WRITTEN
     if removes_markup:
         texts = map(without_markup, texts)
+    titles: list[str] = []
+    if config.title_weight and analyzer == WORD:
+        texts = _noting_titles(texts, titles)
+    terms = partial(terms_of, max_ngram=max_ngram, analyzer=analyzer)
+    tokens, counts, idf = _vocabulary(texts, terms, config, rule, forms)
+    rows, of_titles, title_weight = weigh_counts(counts, idf), None, None
+    if sum(map(bool, titles)) >= max(1, _LEAST_TITLED * len(titles)):
+        with suppress(NoTokenError):
+            of_titles = _vocabulary(titles, tokenize, config, rule, forms)
+    if of_titles is not None:
+        words, counts, title_idf = of_titles
+        num_columns, title_weight = len(tokens) + len(words), config.title_weight
+        titled = _placed(weigh_counts(counts, title_idf), len(tokens), num_columns)
+        rows = with_titles(_placed(rows, 0, num_columns), titled, title_weight)
+        tokens += [TITLE + word for word in words]
+        idf = np.concatenate([idf, title_idf])
+    model = TfidfModel(
+        tokens, idf, languages, max_ngram, analyzer,
+        removes_markup=removes_markup, title_weight=title_weight,
+    )  # fmt: skip
+    return model, rows
+
+
+def _noting_titles(texts: Iterable[str], titles: list[str]) -> Iterator[str]:
+    """Yield texts, and append the title of each, empty where it has none."""
+    for text in texts:
+        titles.append(text[: title_end(text)])
+        yield text
+
+
+def _vocabulary(
+    texts: Iterable[str],
+    terms: Callable[[str], list[str]],
+    config: SparseConfig,
+    rule: WordRule,
+    forms: WordForms,
+) -> tuple[list[str], csr_array, Float32[np.ndarray, token]]:
+    """Return the tokens within the bounds, how often each text has them, and their idf.
+
+    Raises:
+        NoTokenError: There are none.
+    """
+    counter = CountVectorizer(analyzer=terms, dtype=np.float32)
     try:
         counts = csr_array(counter.fit_transform(texts))
     except ValueError as error:
         raise NoTokenError(_no_token(config, str(error))) from error
     tokens = [str(token) for token in counter.get_feature_names_out()]
     tokens, counts = _taken(tokens, counts, rule.allowed(tokens, counts))
-    forms = WordForms(languages)
-    if forms.has_stems and analyzer == WORD:
+    if forms.has_stems:
         tokens, counts = _merged(tokens, counts, forms)
     num_documents = counts.shape[0]
     frequency = np.bincount(counts.indices, minlength=len(tokens))
@@ -66,8 +120,13 @@ def fit_tfidf(
     if not tokens:
         raise NoTokenError(_no_token(config, "all are rarer, more frequent or excluded"))
     idf = (np.log((1 + num_documents) / (1 + frequency[is_within])) + 1).astype(np.float32)
-    model = TfidfModel(tokens, idf, languages, max_ngram, analyzer, removes_markup=removes_markup)
-    return model, weigh_counts(counts, idf)
+    return tokens, counts, idf
+
+
+def _placed(rows: csr_array, first: int, num_columns: int) -> csr_array:
+    """Return rows with their columns from a column on, among so many."""
+    arrays = (rows.data, rows.indices + np.int32(first), rows.indptr)
+    return csr_array(arrays, shape=(rows.shape[0], num_columns))
 
 
 def _taken(

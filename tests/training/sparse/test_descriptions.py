@@ -8,7 +8,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.text import keyword_part
 from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.scorers.sparse import SparseModel
-from longtail.models.scorers.tfidf import TfidfModel
+from longtail.models.scorers.tfidf import TITLE, TfidfModel
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
 from longtail.training.data.dataset import open_dataset
@@ -48,7 +48,8 @@ def naive_keywords(
 ) -> tuple[str, ...]:
     """One label's keywords, said once more in the plainest way."""
     best = [t for w, t in sorted(zip(-weights, tokens, strict=True), key=lambda x: x[0]) if w < 0]
-    return tuple(best[: config.num_keywords])
+    words = [t for t in best if not t.startswith(TITLE)]
+    return tuple((words or [t.removeprefix(TITLE) for t in best[:1]])[: config.num_keywords])
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -60,7 +60,7 @@ def test_a_token_must_occur_in_two_documents_and_in_at_most_70_percent():
 
 
 def test_features_are_those_of_scikit_learn(problem):
-    tfidf, features = fit_tfidf(problem.texts, CONFIG)
+    tfidf, features = fit_tfidf(problem.texts, CONFIG.model_copy(update={"title_weight": 0.0}))
     theirs = TfidfVectorizer(min_df=2, max_df=0.7, sublinear_tf=True)
     expected = theirs.fit_transform(problem.texts)
     assert tfidf.tokens == tuple(theirs.get_feature_names_out())
@@ -68,7 +68,8 @@ def test_features_are_those_of_scikit_learn(problem):
 
 
 def test_phrases_are_those_of_scikit_learn(problem):
-    tfidf, features = fit_tfidf(problem.texts, CONFIG.model_copy(update={"max_ngram": 2}))
+    config = CONFIG.model_copy(update={"max_ngram": 2, "title_weight": 0.0})
+    tfidf, features = fit_tfidf(problem.texts, config)
     theirs = TfidfVectorizer(min_df=2, max_df=0.7, sublinear_tf=True, ngram_range=(1, 2))
     expected = theirs.fit_transform(problem.texts)
     assert tfidf.tokens == tuple(theirs.get_feature_names_out())
