@@ -4,12 +4,11 @@
         [--weights 0.25 0.5 1] [--blends 0.5] [--json FILE]
 
 A text is its title, a line feed and its body, as a corpus with `title` and `content` is read.
-Beside the tf-idf of all words, the words of the first line are features a second time, with
-document frequencies of their own, at length one and then times a weight; the row of both is scaled
-to length one. "twice" reads the title two times more in the same features instead. Each variant is
-trained on the training documents, chosen and blended without an encoder on one half of the dev
-split, and measured on the other, both ways. Differences to no title features are paired, with
-standard errors.
+"none" has no words of titles as features of their own, the others have them with a weight
+(`sparse.title_weight`). "twice" reads the title two times more in the same features instead. Each
+variant is trained on the training documents, chosen and blended without an encoder on one half of
+the dev split, and measured on the other, both ways. Differences to no title features are paired,
+with standard errors.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from machine import begin
 from recording import Table, add_json_option, keep
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
 from longtail.models.names import ENSEMBLE, NAMES, NEIGHBOURS
@@ -54,37 +53,7 @@ from longtail.training.sparse.tfidf import fit_tfidf
 from longtail.training.sparse.vocabulary import fit_tfidf_of
 
 METRICS = ("P@1", "P@5", "nDCG@5", "nDCG@10", "PSP@5", "R@10")
-TODAY, TWICE = "today", "twice"
-
-
-class TitledTfidf(TfidfModel):
-    """Tf-idf of all words of a text, and of those of its first line again."""
-
-    def __init__(self, body: TfidfModel, titles: TfidfModel, weight: float) -> None:
-        """Take both models, and what a title's length counts beside that of the whole text."""
-        super().__init__(
-            (*body.tokens, *(f"title: {x}" for x in titles.tokens)),
-            np.concatenate([body.idf, titles.idf]), body.forms.languages, body.max_ngram,
-            body.analyzer, removes_markup=body.removes_markup,
-        )  # fmt: skip
-        self.body, self.titles, self.weight = body, titles, weight
-
-    def read(
-        self, texts: Iterable[str]
-    ) -> tuple[Float32[csr_array, "document feature"], Int64[np.ndarray, "document 2"]]:
-        """Return the rows of texts, and the words of each."""
-        given = list(texts)
-        rows, words = self.body.read(given)
-        return self.joined(rows, self.titles.transform(map(title_of, given))), words
-
-    def joined(self, rows: csr_array, titles: csr_array) -> csr_array:
-        """Return rows of both, at length one."""
-        both = csr_array(hstack([rows, self.weight * titles], format="csr"))
-        lengths = np.sqrt(np.asarray(both.multiply(both).sum(axis=1)).ravel())
-        both.data /= np.repeat(np.maximum(lengths, 1e-9), np.diff(both.indptr))
-        both.sort_indices()
-        both.data = both.data.astype(np.float32)
-        return both
+NONE, TWICE = "none", "twice"
 
 
 class TwiceTfidf(TfidfModel):
@@ -105,15 +74,9 @@ class TwiceTfidf(TfidfModel):
         return super().read(map(with_title_twice, texts))
 
 
-def title_of(text: str) -> str:
-    """Return the first line of a text that has others; else nothing."""
-    line, _, rest = text.strip().partition("\n")
-    return line if rest else ""
-
-
 def with_title_twice(text: str) -> str:
     """Return a text with its title two times more."""
-    title = title_of(text)
+    title = text[: title_end(text)]
     return f"{title}\n{title}\n{text}" if title else text
 
 
@@ -131,7 +94,7 @@ def main() -> None:
     add_json_option(parser)
     asked = begin(parser)
     bench = Bench(asked)
-    names: list[tuple[str, float, bool]] = [(TODAY, 0.0, bool(asked.blends))]
+    names: list[tuple[str, float, bool]] = [(NONE, 0.0, bool(asked.blends))]
     if asked.twice:
         names.append((TWICE, 0.0, bool(asked.blends)))
     names += [(f"{x:g}", x, x in asked.blends) for x in asked.weights]
@@ -180,12 +143,6 @@ class Bench:
             "languages": self.config.languages or (),
             "removes_markup": bool(self.config.remove_markup),
         }
-        self.body, self.features = fit_tfidf_of(
-            training, self.config.sparse, self.unspaced, **self.settings
-        )
-        self.titles, self.title_features = fit_tfidf(
-            map(title_of, training.texts()), self.config.sparse, **self.settings
-        )
         self.names: Any = None
         is_first = np.arange(len(list(corpus.split("dev").texts()))) % 2 == 0
         self.halves = [
@@ -194,15 +151,13 @@ class Bench:
 
     def tfidf(self, name: str, weight: float) -> tuple[TfidfModel, csr_array]:
         """Return the features of a variant."""
-        if name == TODAY:
-            return self.body, self.features
         training = self.corpus.split("train")
+        sparse = self.config.sparse.model_copy(update={"title_weight": weight})
         if name == TWICE:
             twice = map(with_title_twice, training.texts())
-            model, features = fit_tfidf(twice, self.config.sparse, **self.settings)
+            model, features = fit_tfidf(twice, sparse, **self.settings)
             return TwiceTfidf.of(model), features
-        both = TitledTfidf(self.body, self.titles, weight)
-        return both, both.joined(self.features, self.title_features)
+        return fit_tfidf_of(training, sparse, self.unspaced, **self.settings)
 
     def values(
         self, name: str, weight: float, is_blended: bool
