@@ -258,16 +258,17 @@ def _whole_source(data: Path, options: CorpusOptions) -> DocumentSource:
     others = _other_corpora(data) if data.is_dir() else []
     if len(others) == 1 and (form := _form_of_file(others[0])):
         return DocumentSource(others[0], form, (others[0],), options)
+    if data.parts[:1] and data.parts[0].endswith(":"):
+        raise DataError(f"{data}: got a URI; expected a path, as /data/train.csv; copy it first")
+    if not data.is_dir():
+        raise DataError(f"{data}: there is no such file or folder; check the path")
     looked_for = "; ".join(
         f"{form.name}: {', '.join(names[0] for names in form.split_files.values())}"
         for form in FORMATS
         if form.split_files and form.is_text
     )
-    what = "no documents" if data.is_dir() else "no such folder"
-    if data.parts[:1] and data.parts[0].endswith(":"):
-        raise DataError(f"{data}: got a URI; expected a path, as /data/train.csv; copy it first")
     raise DataError(
-        f"{data}: {what}; looked for {looked_for} (each also with .gz); Parquet; and folders "
+        f"{data}: no documents; looked for {looked_for} (each also with .gz); Parquet; and folders "
         "train, dev, test of Arrow files, or of Annif's full texts with their subjects"
         f"{_advice_on(others)}"
     )
