@@ -18,6 +18,7 @@ import runpy
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,11 @@ class PlatformWheel(bdist_wheel):
 def sbom(package: Distribution, libraries: list[Path]) -> dict[str, Any]:
     """Return what compiled libraries are and what made them, in the form of CycloneDX."""
     compiler = native["find_compiler"](PLATFORM and TARGETS[PLATFORM])
-    told = subprocess.run(  # noqa: S603
-        [*compiler, "--version"], capture_output=True, text=True, check=True
-    )
+    with tempfile.TemporaryDirectory() as cache:  # else zig keeps one at home
+        environment = {"ZIG_GLOBAL_CACHE_DIR": cache, **os.environ}
+        told = subprocess.run(  # noqa: S603
+            [*compiler, "--version"], capture_output=True, text=True, check=True, env=environment
+        )
     made_by = told.stdout.splitlines()[0]
     if "ziglang" in compiler:
         made_by += f", zig {importlib.metadata.version('ziglang')}"

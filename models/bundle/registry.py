@@ -198,6 +198,10 @@ class Registry:
             number = int(number)
         if isinstance(number, int) and (self.folder / str(number)).is_dir():
             return number
+        if self.folder.is_file():
+            raise BundleNotFoundError(
+                f"registry {str(self.folder)!r}: is a file, expected a folder; check the path"
+            )
         versions = self.versions()
         if not versions:
             advice = "train one with 'longtail train'"

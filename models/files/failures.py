@@ -159,12 +159,25 @@ def _sentence_of(error: BaseException) -> str:
         return (
             f"a file that was read is not {kind} ({_shortened(str(error))}); {_how_to_see_more()}"
         )
+    cause = _cause_of(error)
+    if isinstance(cause, ImportError) and not (cause.name or "").startswith("longtail"):
+        return (
+            f"a package can't be imported ({_shortened(str(cause))}); install what it lacks, "
+            f"or the package again ('python -m pip check' names conflicts); {_how_to_see_more()}"
+        )
     frame = traceback.extract_tb(error.__traceback__)[-1:]
     place = f" in {Path(frame[0].filename).name}, line {frame[0].lineno}" if frame else ""
     return (
         f"unexpected {type(error).__name__}{place}: {_shortened(str(error)) or 'no message'}; this "
         f"is a fault of Longtail, please report it; {_how_to_see_more()}"
     )
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """Return the import that failed first: NumPy's own words for a missing library are long."""
+    while isinstance(error.__cause__, ImportError):
+        error = error.__cause__
+    return error
 
 
 def _sentence_of_os_error(error: BaseException) -> str:

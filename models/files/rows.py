@@ -331,7 +331,8 @@ def header_of(path: Path, columns: Columns, optional: Iterable[str] = ()) -> Csv
     try:
         return find_header(islice(_decoded(path), _num_hints(path), None), columns, optional)
     except DataError as error:
-        raise DataError(f"{path}, line 1: {error}") from error
+        is_of_file = str(error).startswith(f"{path}: ")
+        raise DataError(str(error) if is_of_file else f"{path}, line 1: {error}") from error
 
 
 def _num_hints(path: Path) -> int:

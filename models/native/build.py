@@ -20,7 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-_FLAGS = ("-std=c11", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
+# Without -g0, zig adds debug information, and with it the paths of the build, which is to be equal.
+_FLAGS = ("-std=c11", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-g0")
 # The same sums in the same order, on every processor and with every compiler.
 _EXACT = ("-ffp-contract=off",)
 # Sources `fast_*.c`: sums may be taken in another order, so that loops become vector instructions.
@@ -124,14 +125,18 @@ def _compile(compiler: list[str], flags: list[str], path: Path) -> None:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compile_one, sorted(FOLDER.glob("*.c"))))
-        finished = path.with_name(f".{path.name}.{os.getpid()}")
-        math = [] if path.suffix == ".dll" else ["-lm"]
-        command = [*compiler, "-shared", *flags, *objects, *math, "-o", str(finished)]
-        _run(command, environment)
-        finished.replace(path)  # at once: other processes may build the same file
+        more = [] if path.suffix == ".dll" else ["-lm"]
+        more += ["-s"] if "ziglang" in compiler and not is_sanitized() else []  # of zig's own parts
+        with tempfile.TemporaryDirectory(prefix=".", dir=path.parent) as beside:
+            # Some systems' libraries hold the path that they are written to.
+            command = [*compiler, "-shared", *flags, *objects, *more, "-o", path.name]
+            _run(command, environment, beside)
+            Path(beside, path.name).replace(path)  # at once: others may build the same file
 
 
-def _run(command: list[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+def _run(command: list[str], environment: dict[str, str], folder: str | None = None) -> None:
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=False, env=environment, cwd=folder
+    )
     if done.returncode:
         raise RuntimeError(f"{shlex.join(command)} failed:\n{done.stderr}")

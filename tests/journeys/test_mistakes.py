@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from longtail.models.files.failures import explain
+
 PREDICT = "predict --input docs.jsonl --output out.jsonl"
 
 # What is typed, the exit status, and what the last line on stderr says.
@@ -11,6 +13,7 @@ MISTAKES = [
     # ---- the wrong order
     ("serve --registry none", 1, "no version 'current'; there are: none; train one with"),
     ("predict --input docs.jsonl --output o --registry none", 1, "train one with 'longtail train'"),
+    ("serve --registry docs.jsonl", 1, "'docs.jsonl': is a file, expected a folder; check"),
     ("registry rollback", 1, "no earlier version to go back to"),
     # ---- misspelt
     ("predict --inptu docs.jsonl", 2, "No such option: --inptu"),
@@ -45,6 +48,8 @@ MISTAKES = [
     ("predict --input none.jsonl --output out", 1, "there is no such file or folder; check the"),
     ("predict --input full --output out", 1, "'full': can't be read: it is a folder, expected"),
     ("predict --input binary --output out", 1, "binary: begins as utf-16-be and is not"),
+    ("train none.csv --config sparse", 1, "none.csv: there is no such file or folder; check"),
+    ("train bad.csv --config sparse", 1, "Error: bad.csv: begins as utf-16-be and is not"),
     ("train full --config sparse", 1, "no documents; looked for"),
     ("train binary --config sparse", 1, "binary: not a corpus by its name"),
     ("train torn --config sparse", 1, "1 line can't be used"),
@@ -70,6 +75,7 @@ def things(place):
     (place / "hard.jsonl").hardlink_to("docs.jsonl")
     (place / "o.part").write_text((place / "docs.jsonl").read_text())
     (place / "o.part.json").write_text((place / "docs.jsonl").read_text())
+    (place / "bad.csv").write_bytes(bytes(range(256)))
     (place / "other.csv").write_text("name,tags\na,b\n")
     (place / "done").mkdir()
     for name in ("evaluation.json", "theory.json"):
@@ -132,3 +138,21 @@ def test_the_unexpected_is_told_as_a_fault_of_ours_with_a_way_to_see_more(
     assert "this is a fault of Longtail, please report it; 'longtail --debug ...'" in seen[0]
     assert seen[0].count("\n") == 1
     assert "Traceback" in seen[1] and seen[0].split(":")[1] in seen[1]
+
+
+def test_a_package_that_lacks_something_is_told_as_what_is_missing():
+    import importlib
+
+    def told(name: str) -> str:
+        try:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                raise ImportError("PLEASE READ THIS " * 100) from error
+        except ImportError as error:
+            return explain(error).message
+
+    assert told("no_such_library").startswith(
+        "Error: a package can't be imported (No module named 'no_such_library'); install what it"
+    )
+    assert "is a fault of Longtail" in told("longtail.no_such_module")

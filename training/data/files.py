@@ -252,10 +252,15 @@ def _whole_source(data: Path, options: CorpusOptions) -> DocumentSource:
         raise DataError(
             f"{data}: not a corpus by its name; expected a folder, or a file in {known}"
         )
+    if not data.is_dir():
+        is_uri = data.parts[:1] and data.parts[0].endswith(":")
+        uri = "got a URI; expected a path, as /data/train.csv; copy it first"
+        missing = "there is no such file or folder; check the path"
+        raise DataError(f"{data}: {uri if is_uri else missing}")
     for form, paths in ((ARROW, _arrow_files(data)), (FULL_TEXT, _full_texts(data))):
         if paths:
             return DocumentSource(data, form, tuple(paths), options)
-    others = _other_corpora(data) if data.is_dir() else []
+    others = _other_corpora(data)
     if len(others) == 1 and (form := _form_of_file(others[0])):
         return DocumentSource(others[0], form, (others[0],), options)
     looked_for = "; ".join(
@@ -263,11 +268,8 @@ def _whole_source(data: Path, options: CorpusOptions) -> DocumentSource:
         for form in FORMATS
         if form.split_files and form.is_text
     )
-    what = "no documents" if data.is_dir() else "no such folder"
-    if data.parts[:1] and data.parts[0].endswith(":"):
-        raise DataError(f"{data}: got a URI; expected a path, as /data/train.csv; copy it first")
     raise DataError(
-        f"{data}: {what}; looked for {looked_for} (each also with .gz); Parquet; and folders "
+        f"{data}: no documents; looked for {looked_for} (each also with .gz); Parquet; and folders "
         "train, dev, test of Arrow files, or of Annif's full texts with their subjects"
         f"{_advice_on(others)}"
     )

@@ -123,6 +123,9 @@ def choose_default(
     best = max(reversed(values), key=lambda name: float(values[name].mean()))
     if len(values) == 1:
         return DefaultScorer(best, "")
+    if not values[best].any():
+        nothing = f"the first {k} labels of each scorer are all wrong on {where}"
+        return DefaultScorer(best, f"{nothing}; see what 'longtail inspect' says of the labels")
     blend = next((name for name in (ENSEMBLE, FAST) if name in blending.blends), None)
     if blend is None or best == blend:
         others = ", ".join(f"{x} {_percent(values[x])}" for x in values if x != best)

@@ -67,6 +67,14 @@ def test_without_a_blend_the_highest_is_the_default_and_of_equal_ones_the_last()
     assert choose_default(dev, Blending({}, {}), ("names",)) == DefaultScorer("names", "")
 
 
+def test_no_scorer_is_praised_where_all_that_each_says_is_wrong():
+    dev = dev_of(50, {"names": 0.0, "sparse": 0.0})
+    for name, scores in dev.pairs.scores.items():
+        dev.pairs.scores[name] = -scores
+    found = choose_default(dev, Blending({}, {}), ("names", "sparse"))
+    assert found.name == "sparse" and found.reason.startswith("the first 5 labels of each scorer")
+
+
 def test_a_few_documents_decide_nothing():
     assert not Lead.of(np.full(3, 0.2), 5).is_beyond_chance
     assert Lead.of(np.full(30, 0.2), 5).is_beyond_chance
