@@ -256,6 +256,7 @@ def _openapi(app: FastAPI, added: Sequence[Routes]) -> dict[str, Any]:
             listed["maxItems"] = MAX_FILTER_LABELS
         if "text" in fields:
             fields["text"]["maxLength"] = limits.max_text_characters
+            fields["title"]["anyOf"][0]["maxLength"] = limits.max_text_characters
     fields = schemas["PredictRequest"]["properties"]
     fields["texts"]["maxItems"] = limits.max_texts_per_request
     schemas["FeedbackRequest"]["properties"]["entries"]["maxItems"] = MAX_ENTRIES

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from longtail.models.errors import RequestError
-from longtail.models.parts.texts import check_several, checked_texts
+from longtail.models.parts.texts import check_several, checked_texts, joined_text
 
-_TITLED = ("title", "content")
+TITLE, TEXT, CONTENT = "title", "text", "content"
 
 
 def is_frame(data: object) -> bool:
@@ -19,8 +19,8 @@ def is_frame(data: object) -> bool:
 def texts_of(data: Any) -> Sequence[str]:
     """Return the texts of a list, array, series or data frame, in their order.
 
-    Of a data frame the column `text` is read; without it `title` and `content`, or one of the two,
-    with a line feed between them, as in a corpus.
+    Of a data frame, or of mappings in a list, `title` and `text` are read, or else `title` and
+    `content`, or the one that is there, with a line feed between them, as in a corpus.
 
     Raises:
         RequestError: The argument is a single string, a mapping, a set, an array of several columns
@@ -34,7 +34,10 @@ def texts_of(data: Any) -> Sequence[str]:
         raise RequestError(
             f"texts have the shape {data.shape}, expected one text a row; give one column of it"
         )
-    return checked_texts(data)
+    found = data if isinstance(data, list | tuple) else list(data)
+    if any(isinstance(each, dict) for each in found):
+        found = [text_of(each) if isinstance(each, dict) else each for each in found]
+    return checked_texts(found)
 
 
 def names_of_rows(data: Any) -> Sequence[object]:
@@ -46,26 +49,39 @@ def names_of_rows(data: Any) -> Sequence[object]:
 
 def _of_frame(frame: Any) -> list[object]:
     names = [str(name) for name in frame.columns]
-    if twice := [name for name in ("text", *_TITLED) if names.count(name) > 1]:
+    if twice := [name for name in (TITLE, TEXT, CONTENT) if names.count(name) > 1]:
         raise RequestError(
             f"the data frame has {names.count(twice[0])} columns {twice[0]!r}; expected each once"
         )
-    if "text" in names:
-        return list(frame["text"])
-    found = [list(frame[name]) for name in _TITLED if name in names]
-    if not found:
+    read = fields_of_text(names)
+    if not read:
         raise RequestError(
             f"the data frame has the columns {', '.join(names) or '(none)'}; expected 'text', or "
             "'title' and 'content'"
         )
-    return [joined(parts) for parts in zip(*found, strict=True)]
+    cells = [list(frame[name]) for name in read]
+    return cells[0] if read == [TEXT] else [joined(parts) for parts in zip(*cells, strict=True)]
 
 
-def joined(parts: tuple[object, ...]) -> object:
+def fields_of_text(names: Container[str]) -> list[str]:
+    """Return which of some fields, or columns, are read as the text, in this order."""
+    body = TEXT if TEXT in names else CONTENT
+    return [name for name in (TITLE, body) if name in names]
+
+
+def text_of(fields: Mapping[str, Any]) -> object:
+    """Return the text of a document, or else what is there instead of one."""
+    read = fields_of_text(fields)
+    if read == [TEXT]:
+        return fields[TEXT]
+    return joined(fields[name] for name in read) if read else fields
+
+
+def joined(parts: Iterable[object]) -> object:
     """Return the cells of a row as one text, as in a corpus; or a cell that is not a string."""
     there = [part for part in parts if not is_missing(part)]
     strange = [part for part in there if not isinstance(part, str)]
-    return strange[0] if strange else "\n".join(str(x) for x in there if str(x).strip())
+    return strange[0] if strange else joined_text(*map(str, there))
 
 
 def is_missing(part: object) -> bool:

@@ -164,8 +164,8 @@ class LoadedModel:
         """Return the best labels of a text, or of each of several.
 
         Args:
-            texts: One text; or a list, array or series of texts, or a data frame with the column
-                `text`, or with `title` and `content`. None of them blank.
+            texts: One text; or a list, array or series of texts, or a data frame with the columns
+                `text` or `content`, and `title`, or a list of such mappings. None of them blank.
             under: Ids of labels: only these and those below them in the vocabulary.
             language: Language of the labels' names, where there are such; None: the model's.
             schemes: Return the best labels of each of these schemes instead, by its own `k`,

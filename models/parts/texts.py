@@ -9,6 +9,11 @@ from longtail.models.errors import RequestError
 from longtail.models.files.rows import NUL
 
 
+def joined_text(*parts: str | None) -> str:
+    """Return the parts of a text that have words, its title first, with line feeds between them."""
+    return "\n".join(part for part in parts if part and part.strip())
+
+
 def checked_texts(texts: Iterable[object]) -> Sequence[str]:
     """Return texts as a list or tuple of strings.
 

@@ -2,9 +2,9 @@
 
 - JSON lines, by any other name than those below: as `POST /v1/batch` takes them, or documents of a
   corpus: `title` and `content` may stand for `text`, and labels are left out.
-- CSV (`.csv`, `.tsv`): a column `text`, or `title` and `content`; `id` if there is one, in any
-  case. Other columns are left out. The delimiter is a comma, a semicolon or a tab, whichever gives
-  the columns.
+- CSV (`.csv`, `.tsv`): a column `text`, with or without `title`, or `title` and `content`; `id` if
+  there is one, in any case. Other columns are left out. The delimiter is a comma, a semicolon or a
+  tab, whichever gives the columns.
 - Plain text (`.txt`): one document a line.
 
 Other columns, or fields of JSON lines, can be named (`DocumentColumns`).
@@ -27,6 +27,7 @@ from longtail.models.errors import ConfigError, DataError, ignore
 from longtail.models.files.outputs import check_readable_file
 from longtail.models.files.rows import AS_UTF_8, check_encoding, find_header, not_csv
 from longtail.models.files.text_files import reading
+from longtail.models.interface.given_texts import fields_of_text, joined, text_of
 from longtail.service.schemas.predict import BatchLine
 from longtail.service.wire.lines import LineError, LineSplitter
 from longtail.service.wire.problems import INVALID
@@ -36,7 +37,7 @@ _READ_BYTES = 2**20
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 _TABLES = frozenset({".csv", ".tsv"})
 _LABEL_FIELDS = frozenset({"labels", "target_ind", "target_rel"})
-_TITLED = ("title", "content")
+_TITLED, _WITH_TEXT = ("title", "content"), ("title", "text")
 _LABELS_LEFT_OUT = "The documents have labels, which are left out."
 _COLUMNS = (("text", *_TITLED),)
 _MORE_COLUMNS = ("id", "uid", *_LABEL_FIELDS)
@@ -50,7 +51,7 @@ class DocumentColumns:
     """Columns of a CSV file, or fields of JSON lines, that are named.
 
     Attributes:
-        text: Joined in this order; empty: `text`, or `title` and `content`.
+        text: Joined in this order; empty: `title` and `text`, or else `title` and `content`.
         id: Of the document's id; None: `id` or `uid`.
     """
 
@@ -73,7 +74,7 @@ class DocumentColumns:
             parts = [found.pop(name) for name in dict.fromkeys(self.text) if name in found]
             found = {name: x for name, x in found.items() if name not in {"text", *_TITLED}}
             if parts:
-                found["text"] = _joined(parts)
+                found["text"] = joined(parts)
         if self.id is not None and self.id in found:
             found["id"] = found.pop(self.id)
         return found
@@ -136,17 +137,25 @@ def columns_as_trained(
         columns: Those that are named.
         trained: Columns of the texts that the model was trained on; empty where they had none.
     """
-    is_usual = tuple(trained) in {(), ("text",), _TITLED}
+    is_usual = tuple(trained) in {(), _WITH_TEXT, _TITLED}
     if columns.text or is_usual or not path.is_file() or form_of(path) == ".txt":
         return columns
     found = replace(columns, text=tuple(trained))
-    if not is_table(path):
-        return found if {*trained} <= _first_fields(path) else columns
     try:
-        DocumentTable(path, ignore, found).close()
+        names = _names_in(path, columns if found.text == ("text",) else found)
     except DataError:  # it lacks one of them; the names that are known may do
         return columns
-    return found
+    is_other = {*trained} <= names and (found.text != ("text",) or "title" in names)
+    return found if is_other else columns
+
+
+def _names_in(path: Path, columns: DocumentColumns) -> frozenset[str]:
+    """Return the columns of a table, known ones as they are known, or fields of the first line."""
+    if not is_table(path):
+        return _first_fields(path)
+    table = DocumentTable(path, ignore, columns)
+    table.close()
+    return frozenset(table.header.names)
 
 
 def document_lines(
@@ -206,18 +215,11 @@ def as_question(content: Mapping[str, Any]) -> dict[str, Any]:
         raise LineError(INVALID, found[_TORN])
     if _LABEL_FIELDS & found.keys():
         found = {name: value for name, value in found.items() if name in _KNOWN_FIELDS}
-    if "text" not in found and set(_TITLED) & found.keys():
-        found["text"] = _joined([found.get(name) for name in _TITLED])
+    if fields_of_text(found):
+        found["text"] = text_of(found)
     if "id" not in found and "uid" in found:
         found["id"] = found["uid"]
     return {name: value for name, value in found.items() if name not in (*_TITLED, "uid")}
-
-
-def _joined(parts: Sequence[object]) -> object:
-    """Return the parts of a text that have words, a line each; or one that is no text."""
-    strange = [part for part in parts if not isinstance(part, str | None)]
-    words = [part for part in parts if isinstance(part, str) and part.strip()]
-    return strange[0] if strange else "\n".join(words)
 
 
 class DocumentTable:

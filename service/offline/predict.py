@@ -263,7 +263,7 @@ def _answer_group(
     """Return the answers to lines that ask for the same."""
     scorer = predictor.scorers.default if options.scorer is None else options.scorer
     try:
-        batch = predictor.read([line.text for _, line in group])
+        batch = predictor.read([line.whole_text for _, line in group])
         predictions = predictor.predict_batch(batch, options)
     except LongtailError as error:  # all have asked for the same
         problem = problem_of_error(error)

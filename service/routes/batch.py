@@ -290,7 +290,7 @@ class BatchResponse(Response):
         try:
             if isinstance(line, LineError):
                 raise line
-            query = Query((line.text,), line)
+            query = Query((line.whole_text,), line)
             answer = await self._service.engine.predict_in_stream(query)
             self._service.drift.observe(query, answer)
             (prediction,) = answer.predictions

@@ -39,6 +39,15 @@ def check_text(text: str) -> str:
     """
     if not text.strip():
         raise PydanticCustomError("text_blank", "The text is empty or only white space")
+    return check_characters(text)
+
+
+def check_characters(text: str) -> str:
+    """Return a text, blank or not, that has no characters that can't be used.
+
+    Raises:
+        PydanticCustomError: It has one.
+    """
     if "\x00" in text:
         raise PydanticCustomError("text_nul", "The text holds a NUL character; remove it")
     if SURROGATE.search(text):
@@ -85,6 +94,7 @@ Version = Annotated[
 # The pattern only tells clients what `check_text` checks, whose answers are clearer.
 _SOME_TEXT = r"^[^\x00]*[^\s\x00\x1c-\x1f\x85][^\x00]*$"
 Text = Annotated[str, Field(json_schema_extra={"pattern": _SOME_TEXT}), AfterValidator(check_text)]
+Title = Annotated[str, AfterValidator(check_characters)] | None
 LabelSetName = Annotated[str, Field(min_length=1, max_length=100)]
 Item = TypeVar("Item")
 MAX_ITEMS = 300_000

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter, model
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from longtail.models.names import AimName, CorrectionName
+from longtail.models.parts.texts import joined_text
 from longtail.models.results import Prediction
 from longtail.service.schemas.base import (
     Answer,
@@ -17,18 +18,30 @@ from longtail.service.schemas.base import (
     Options,
     Problem,
     Text,
+    Title,
     WholeNumber,
     as_one_error,
     schemas_of,
 )
 
 
-class PredictRequest(Options):
+class Titled(Options):
+    """What to answer about a text that may have a title."""
+
+    title: Title = None
+    """Title of `text`. Both are labelled as one text, the title, a line feed, and `text`: what an
+    explanation quotes stands there, and feedback on it must name that text."""
+
+
+class PredictRequest(Titled):
     """One text or several, and what to answer about each."""
 
     model_config = ConfigDict(
         json_schema_extra={
-            "oneOf": [{"required": ["text"]}, {"required": ["texts"]}],
+            "oneOf": [
+                {"required": ["text"]},
+                {"required": ["texts"], "not": {"required": ["title"]}},
+            ],
             "examples": [
                 {"text": "Imports of olive oil from third countries", "k": 5},
                 {
@@ -75,12 +88,17 @@ class PredictRequest(Options):
     def _one_of_text_and_texts(self) -> Self:
         if len({"text", "texts"} & self.model_fields_set) != 1:
             raise PydanticCustomError("text_or_texts", "Give exactly one of 'text' and 'texts'")
+        if self.texts and "title" in self.model_fields_set:
+            raise PydanticCustomError(
+                "title_of_texts",
+                "Give 'title' with 'text' only; each of 'texts' begins with its own",
+            )
         return self
 
     @property
     def all_texts(self) -> tuple[str, ...]:
-        """The texts, of either field."""
-        return tuple(self.texts) or (self.text,)
+        """The texts, of either field, a title joined."""
+        return tuple(self.texts) or (joined_text(self.title, self.text),)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -158,13 +176,18 @@ class BatchOptions(Options):
     model_config = ConfigDict(strict=False)  # a query has strings only
 
 
-class BatchLine(Options):
+class BatchLine(Titled):
     """One line of a batch: a text, and what to answer about it."""
 
     text: Text
     """The text to label."""
     id: Annotated[Annotated[str, Field(max_length=1000)] | WholeNumber | None, _ONE_ERROR] = None
     """Returned with the answer to this line."""
+
+    @property
+    def whole_text(self) -> str:
+        """The text, its title joined."""
+        return joined_text(self.title, self.text)
 
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)

@@ -28,7 +28,7 @@ from longtail.models.bundle.trained_on import (
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.formats.columns import TEXT_NAMES
+from longtail.training.formats.columns import TEXT, TEXT_NAMES
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.formats.raw import Division
 
@@ -179,7 +179,13 @@ def open_as_trained(
     if not records:  # releases without records divided by texts
         return open_dataset(data, options, known, division="text")
     division = division_named(records[0].divided_by)
-    return open_read_as(data, options, records[0].options, division, known)
+    dataset = open_read_as(data, options, records[0].options, division, known)
+    if (
+        records[0].text_columns == (TEXT,) == dataset.text_columns[1:]
+    ):  # beside a title, unread then
+        before = {"text_columns": (TEXT,), **records[0].options}
+        return open_read_as(data, options, before, division, known)
+    return dataset
 
 
 def held_out(data: Path, bundle: Bundle) -> MeasuredOn:

@@ -39,7 +39,7 @@ from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.estimators.corpus import OF_FRAMES, Documents, documents_of, write_corpus
 from longtail.training.estimators.targets import InvalidInputError
-from longtail.training.formats.columns import TEXT_NAMES
+from longtail.training.formats.columns import TEXT, TEXT_NAMES, TITLE
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,8 @@ def documents_as_trained(data: Any, options: CorpusOptions, bundle: Bundle) -> D
     if is_frame(data) and record is not None:
         names = {str(name) for name in data.columns}
         before = {name: x for name, x in record.options.items() if name in OF_FRAMES}
-        if not {*record.text_columns} <= {*TEXT_NAMES}:
+        is_alone = record.text_columns == (TEXT,) and TITLE in names
+        if is_alone or not {*record.text_columns} <= {*TEXT_NAMES}:
             before = {"text_columns": record.text_columns, **before}
         if before.get("id_column") not in names:
             before.pop("id_column", None)

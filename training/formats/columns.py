@@ -1,8 +1,9 @@
 """Which columns of a corpus hold texts, labels and ids: those that are named, or common names.
 
-A column `text` is the text; without one, `title` and one of `content`, `abstract`, `description`
-and `body`, or one of them alone. A column `labels` holds the labels; without one, the only one of
-the other names in `LABEL_NAMES`. Where several could be meant, the corpus is refused.
+The text is `text`, with `title` before it where there is one; without a `text`, `title` and one of
+`content`, `abstract`, `description` and `body`, or one of them alone. A column `labels` holds the
+labels; without one, the only one of the other names in `LABEL_NAMES`. Where several could be meant,
+the corpus is refused.
 """
 
 from __future__ import annotations
@@ -51,11 +52,12 @@ class ColumnNames:
             options: What was given.
         """
         found = []
-        if not options.text_columns and not set(self.text) <= {TEXT, TITLE, "content"}:
+        usual = ((TEXT,), (TITLE,), ("content",), (TITLE, "content"))
+        if not options.text_columns and self.text not in usual:
             found.append(f"the text is taken from {_listed(self.text)}")
         unread = [name for name in TEXT_NAMES if name in present and name not in self.text]
         if not options.text_columns and unread:
-            joined = ",".join([*unread, *self.text])
+            joined = ",".join([*self.text, *unread])
             found.append(
                 f"the text is that of {_listed(self.text)} alone, {_listed(unread)} is not read; "
                 f"'--text-columns {joined}' joins them"
@@ -112,9 +114,9 @@ def _label_column(present: Sequence[str]) -> str:
 
 
 def _text_columns(present: Sequence[str], taken: set[str | None]) -> tuple[str, ...]:
-    if TEXT in present:
-        return (TEXT,)
     title = [TITLE] if TITLE in present and TITLE not in taken else []
+    if TEXT in present:
+        return (*title, TEXT)
     bodies = [name for name in BODY_NAMES if name in present and name not in taken]
     if len(bodies) > 1:
         raise ColumnChoiceError(

@@ -32,6 +32,7 @@ from longtail.models.files.rows import (
 )
 from longtail.models.files.text_files import BadLine, encoding_of
 from longtail.models.labels.cells import IsLabel, python_list
+from longtail.models.parts.texts import joined_text
 from longtail.training.formats.annif import full_text_rows, is_short_text, short_text_rows
 from longtail.training.formats.arrow import arrow_rows, column_names
 from longtail.training.formats.columns import (
@@ -331,8 +332,7 @@ def _document(line: int, fields: Fields, columns: ColumnNames, labels: list[Any]
 def _text(fields: Fields, *names: str) -> str:
     if not set(names) & fields.keys():
         raise DataError(f"no {' or '.join(map(repr, names))}; {present(fields)}")
-    parts = [string_of(fields, name) for name in names]
-    text = "\n".join(part for part in parts if part.strip())
+    text = joined_text(*(string_of(fields, name) for name in names))
     if not text:
         raise _EmptyTextError(f"empty text; expected words in {' or '.join(map(repr, names))}")
     return text

@@ -39,6 +39,11 @@ def test_each_line_is_answered_in_order_with_its_id_and_an_end(client):
     }  # fmt: skip
 
 
+def test_a_title_of_a_line_is_labelled_with_its_text(client):
+    body = lines_of([{"title": "T", "text": "four"}, {"title": None, "text": "four"}])
+    assert [best_score(each) for each in post(client, body)[:2]] == [6.0, 4.0]
+
+
 def test_the_query_speaks_for_lines_that_say_nothing(client):
     body = lines_of([{"text": "a"}, {"text": "a", "k": 1, "scorer": "retrieval"}])
     first, second, _ = post(client, body, k=2, scorer="sparse", tail_dial=0.5)

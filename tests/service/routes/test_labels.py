@@ -297,6 +297,15 @@ def test_a_real_model_ranks_and_explains_over_http(real_client, real):
                     assert TEXT[start:end].lower().startswith(token["token"][:3])
 
 
+def test_spans_and_scores_are_those_of_the_title_a_line_feed_and_the_text(real_client, real):
+    for scorer in real.scorers.names:
+        body = {"k": 3, "scorer": scorer, "explain": True}
+        apart = real_client.post("/v1/predict", json=body | {"title": TEXT, "text": "fish oil"})
+        joined = real_client.post("/v1/predict", json=body | {"text": f"{TEXT}\nfish oil"})
+        assert apart.status_code == 200, apart.text
+        assert apart.json()["results"] == joined.json()["results"]
+
+
 # ---- the engine ----
 
 

@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import jsonschema
+import pytest
 
 
 def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, registry):
@@ -83,3 +84,36 @@ def test_candidates_are_a_schema_for_structured_output(client):
     assert jsonschema.Draft202012Validator(none).is_valid({"labels": []})
     several = client.post("/v1/candidates", json={"texts": ["a", "b"]})
     assert several.status_code == 422 and "expected 1" in several.json()["detail"]
+
+
+def scores_of(answer):
+    return [each["labels"][0]["score"] for each in answer.json()["results"]]
+
+
+def test_a_title_is_labelled_with_its_text_as_one(client):
+    assert scores_of(client.post("/v1/predict", json={"title": "T", "text": "four"})) == [6.0]
+    for title in ("", " ", None):
+        answer = client.post("/v1/predict", json={"title": title, "text": "four"})
+        assert scores_of(answer) == [4.0]
+
+
+def test_title_and_text_are_one_text_by_its_length(open_client):
+    with open_client(max_text_characters=6) as client:
+        assert scores_of(client.post("/v1/predict", json={"title": "T", "text": "four"})) == [6.0]
+        answer = client.post("/v1/predict", json={"title": "TT", "text": "four"})
+    assert "text 0 has 7 characters; expected at most 6" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"title": "T", "texts": ["four"]}, "Give 'title' with 'text' only"),
+        ({"title": "T"}, "Give exactly one of 'text' and 'texts'"),
+        ({"title": "T", "text": " "}, "empty or only white space"),
+        ({"title": "a\0", "text": "four"}, "holds a NUL character"),
+    ],
+)
+def test_titles_that_can_not_be_used_are_refused(client, body, said):
+    answer = client.post("/v1/predict", json=body)
+    assert answer.status_code == 422
+    assert said in answer.text

@@ -5,11 +5,14 @@ import pandas
 import pytest
 
 import longtail
+from longtail.models.bundle.registry import Registry
 from longtail.models.errors import DataError
+from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.data.dataset import open_dataset
 from longtail.training.estimators.corpus import Documents, documents_of, kept_corpus, write_corpus
+from longtail.training.estimators.model import documents_as_trained
 from longtail.training.formats.documents import read_documents
-from longtail.training.formats.options import CorpusOptions
+from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 TEXTS = ["Oil from olives", 'a "quoted"\nline', "\u2028 separators \u00e9"]
 
@@ -76,6 +79,30 @@ def test_tags_between_blanks_are_noticed_in_a_frame(caplog):
     tags = [" ".join(rng.choice([*"abcdefghijkl"], 3, replace=False)) for _ in range(60)]
     documents_of(frame_of(tags=tags))
     assert "the data frame" in caplog.text and "--label-delimiter ' '" in caplog.text
+
+
+@pytest.mark.parametrize("is_trained_on_titles", [True, False])
+def test_texts_have_titles_in_measuring_if_they_had_them_in_training(
+    tmp_path, is_trained_on_titles, caplog
+):
+    frame = pandas.DataFrame({
+        "title": [f"title {x}" for x in range(400)],
+        "text": [f"olive oil {x}" if x % 2 else f"steel pipe {x}" for x in range(400)],
+        "labels": [["a"] if x % 2 else ["b"] for x in range(400)],
+    })  # fmt: skip
+    registry, path = tmp_path / "registry", tmp_path / "all.jsonl"
+    trained = frame if is_trained_on_titles else frame.drop(columns="title")
+    longtail.train(trained, registry=registry, work=tmp_path / "run", scorers=["sparse"])
+    bundle = Registry(registry).open(1)
+    columns = ("title", "text") if is_trained_on_titles else ("text",)
+    assert documents_as_trained(frame, RECOGNISED, bundle).text_columns == columns
+    frame.to_json(path, orient="records", lines=True)
+    caplog.clear()
+    assert open_as_trained(path, RECOGNISED, [bundle]).text_columns == columns
+    assert ("read with the options of the training" in caplog.text) is not is_trained_on_titles
+    # Of texts that are read in another way none is recognised, and measuring is refused.
+    metrics = longtail.evaluate(path, registry=registry).metrics
+    assert longtail.evaluate(frame, registry=registry).metrics == metrics
 
 
 def test_a_frame_is_measured_with_the_options_of_the_training(tmp_path):

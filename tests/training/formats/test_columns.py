@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.formats.columns import ColumnNames, find_columns
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
+from longtail.training.reports.inspection import inspect_dataset
 
 
 @pytest.mark.parametrize(
@@ -23,7 +26,7 @@ from longtail.training.formats.options import RECOGNISED, CorpusOptions
             (("text",), "subject_uris", "document_id"),
         ),
         ("body keywords", (("body",), "keywords", None)),
-        ("title text labels tags", (("text",), "labels", None)),
+        ("text title labels tags", (("title", "text"), "labels", None)),
         ("content abstract text label", (("text",), "label", None)),
     ],
 )
@@ -47,6 +50,8 @@ def test_common_names_are_taken(present, expected):
             (("title",), "description", None),
         ),
         ("id text labels nr", {"id_column": "nr"}, (("text",), "labels", "nr")),
+        ("title text labels", {"text_columns": ("text",)}, (("text",), "labels", None)),
+        ("title text labels", {"id_column": "title"}, (("text",), "labels", "title")),
     ],
 )
 def test_named_columns_are_taken(present, options, expected):
@@ -89,6 +94,30 @@ def test_fields_are_joined_where_a_line_has_them(tmp_path):
     options = CorpusOptions(("title", "abstract"))
     texts = list(open_dataset(tmp_path, options).split("train").texts())
     assert texts == ["T\nA", "B", "C"]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet", "arrow"])
+def test_a_title_beside_the_text_is_joined_and_told_in_every_form(tmp_path, form):
+    rows = [{"text": "a", "title": "T", "labels": "x"}, {"text": "b", "title": "", "labels": "x"}]
+    path = tmp_path / f"train.{form}"
+    if form == "jsonl":
+        write(tmp_path, *({**row, "labels": ["x"]} for row in rows))
+    elif form in {"csv", "tsv"}:
+        cells = [["Text", "Titel", "labels"], *(row.values() for row in rows)]
+        path.write_text("".join(",\t"[form == "tsv"].join(each) + "\n" for each in cells))
+    else:
+        table = pa.Table.from_pylist(rows)
+        if form == "parquet":
+            pq.write_table(table, path)
+        else:
+            path = tmp_path / "train" / "data-00000-of-00001.arrow"
+            path.parent.mkdir()
+            with pa.ipc.new_stream(path, table.schema) as file:
+                file.write_table(table)
+    dataset = open_dataset(tmp_path)
+    assert dataset.text_columns == ("title", "text")
+    assert list(dataset.split("train").texts()) == ["T\na", "b"]
+    assert "the text is taken from 'title', 'text'" in " ".join(inspect_dataset(dataset).recognised)
 
 
 def test_a_string_is_divided_only_at_a_delimiter_that_is_given(tmp_path):
