@@ -70,7 +70,9 @@ def test_recall_is_that_of_a_count_over_the_ranking(trained, is_hidden):
         if true:
             expected.append(100 * len(true & set(labels)) / len(true))
     assert expected
-    np.testing.assert_allclose(values["names"][f"R@{bench.K} (hidden)"], expected)
+    np.testing.assert_allclose(
+        values["names"][f"R@{bench.K} (hidden)"], expected, rtol=0, atol=1e-9
+    )
     assert {bench.BLEND, *SCORERS, bench.WITHOUT + "neighbours"} <= set(values)
 
 
