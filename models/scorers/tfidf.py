@@ -181,7 +181,8 @@ class TfidfModel:
         for text in map(self.cleaned, texts):
             found, words, known = self._columns_of(text)
             of_texts.append(found)
-            of_titles.append(self._title_columns_of(text))
+            if self.title_weight is not None:
+                of_titles.append(self._title_columns_of(text) if "\n" in text else Counter())
             num_words.append((words, known))
         rows = self._weighted(of_texts)
         if any(of_titles):
@@ -208,10 +209,8 @@ class TfidfModel:
 
     def _title_columns_of(self, text: str) -> Counter[int]:
         """Return how often each word of a title stands in that of a text."""
-        end = title_end(text) if self._title_columns else 0
-        if not end:
-            return Counter()
-        found = Counter(map(self._title_columns.get, tokenize(text[:end], self.forms)))
+        words = tokenize(text[: title_end(text)], self.forms)
+        found = Counter(map(self._title_columns.get, words))
         found.pop(None, None)
         return cast(Counter[int], found)
 
