@@ -32,7 +32,7 @@ def test_all_training_forks_draws_with_devices():
     """`fork_rng()` alone takes all GPUs."""
     folder = Path(__file__).parents[3] / "training"
     texts = {path: path.read_text() for path in folder.rglob("*.py")}
-    assert [path.name for path, text in texts.items() if "fork_rng(" in text] == ["machine.py"]
+    assert [path.name for path, text in texts.items() if "fork_rng(" in text] == ["distributed.py"]
 
 
 def test_draws_follow_from_the_seed_and_leave_no_trace():
