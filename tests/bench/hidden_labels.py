@@ -27,7 +27,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from jaxtyping import Bool, Float32, Int64
-from longtail.training.evaluation.tables import markdown_table
 from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
@@ -44,7 +43,7 @@ from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import with_splits_apart
 from longtail.training.data.survey import survey
 from longtail.training.evaluation.metrics import document_values_at
-from longtail.training.evaluation.record import deliver
+from longtail.training.evaluation.record import deliver, markdown_table
 from longtail.training.pipeline.encoder_free import (
     EncoderFree,
     fit_encoder_free,
