@@ -269,6 +269,8 @@ class TfidfModel:
         )  # fmt: skip
         if len(found._columns) + len(found._title_columns) != len(tokens):
             raise BundleCorruptError("sparse vocabulary: a token occurs twice")
+        if any(not token.startswith(TITLE) for token in tokens[len(found._columns) :]):
+            raise BundleCorruptError("sparse vocabulary: words of titles are not the last tokens")
         return found
 
 

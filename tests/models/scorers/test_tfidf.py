@@ -1,14 +1,17 @@
 """Tf-idf rows, compared with those that scikit-learn makes."""
 
+import json
 from functools import partial
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
+from longtail.models.errors import BundleCorruptError
 from longtail.models.explain import spans_of
 from longtail.models.scorers.tfidf import (
     TITLE,
@@ -86,6 +89,13 @@ def test_a_model_with_words_of_titles_is_read_as_it_was_written():
     text = "olive oil\nzebra"
     assert again.to_json() == TITLED.to_json()
     assert np.array_equal(again.transform([text]).toarray(), TITLED.transform([text]).toarray())
+
+
+def test_words_of_titles_that_are_not_the_last_tokens_are_refused():
+    written = json.loads(TITLED.to_json())
+    written["tokens"].reverse()
+    with pytest.raises(BundleCorruptError, match="words of titles are not the last tokens"):
+        TfidfModel.from_json(json.dumps(written), TITLED.idf)
 
 
 @given(st.text() | st.text(alphabet="aé水_7-.\n\0\x1e\u0301 S", max_size=30))
