@@ -231,7 +231,11 @@ const WHY_ABSTAINED = {
 function thresholdLines(labels, threshold) {
   const end = threshold === null ? -1 : labels.findIndex(({ probability }) => probability < threshold);
   const from = percent(threshold);
-  return { [end]: end ? `Above: labels that the model takes for right (${from} and more)` : `No label reaches ${from}, from which the model takes one for right` };
+  // Probabilities know how rare a label is, and need not fall with the rank.
+  const behind = labels.slice(Math.max(end, 0)).filter(({ probability }) => probability >= threshold).length;
+  const also = behind ? `; ${behind} more below` : "";
+  if (!end && !behind) return { [end]: `No label reaches ${from}, from which the model takes one for right` };
+  return { [end]: `${end ? "Above: labels" : "Labels"} that the model takes for right (${from} and more${also})` };
 }
 
 /** Return the words of the lines above accepted labels and above the others, by their places. */
