@@ -23,7 +23,7 @@ from longtail.models.lexical.match_kernels import (
     as_record,
     match_texts,
 )
-from longtail.models.lexical.terms import LabelTerms
+from longtail.models.lexical.terms import LabelTerms, rising
 from longtail.models.lexical.words import NameWords, ReadText
 
 FEATURES = (
@@ -256,22 +256,18 @@ def _key_words(
     Returns:
         Where those of each word begin, and where the last one's end; and they, rising.
     """
-    sizes = np.diff(terms.starts)
-    term_of_word = np.repeat(np.arange(len(sizes)), sizes)
-    pairs = np.unique(np.column_stack([term_of_word, terms.words]), axis=0)  # a word counts once
-    own = idf[pairs[:, 1]].astype(np.float64)
-    pairs = pairs[np.lexsort((pairs[:, 1], -own, pairs[:, 0]))]  # by term, the rarest word first
-    own = idf[pairs[:, 1]].astype(np.float64)
-    before = np.cumsum(own) - own
-    begins = np.searchsorted(pairs[:, 0], np.arange(len(sizes)))
-    totals = np.bincount(pairs[:, 0], own, minlength=len(sizes))
-    rarer = (before - before[begins[pairs[:, 0]]]) / totals[pairs[:, 0]]
+    of_terms, words = terms.different_words
+    order = np.lexsort((words, -idf[words], of_terms))  # by term, the rarest word first
+    of_terms, words = of_terms[order], words[order]
+    weights = idf[words].astype(np.float64)
+    before = np.cumsum(weights) - weights
+    begins = np.searchsorted(of_terms, np.arange(len(terms.names)))
+    totals = np.bincount(of_terms, weights, minlength=len(terms.names))
+    rarer = (before - before[begins[of_terms]]) / totals[of_terms]
     is_key = rarer <= 1 - _KEYLESS_SHARE + _ROUNDING
-    keys = np.unique(
-        np.column_stack([pairs[is_key, 1], terms.labels[pairs[is_key, 0]]]), axis=0
-    ).astype(np.int64)
-    starts = np.searchsorted(keys[:, 0], np.arange(len(idf) + 1)).astype(np.int64)
-    return starts, np.ascontiguousarray(keys[:, 1])
+    keys = rising(words[is_key] << 32 | terms.labels[of_terms[is_key]])
+    starts = np.searchsorted(keys >> 32, np.arange(len(idf) + 1)).astype(np.int64)
+    return starts, keys & 0xFFFFFFFF
 
 
 def _vectors(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int32, Int64
+from jaxtyping import Bool, Float32, Int, Int32, Int64
 
+from longtail.models.files.rows import garbage_collection_off
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.words import NameWords, pieces
 
@@ -19,7 +22,7 @@ _CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])[\w.]{3,}")
 _BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabelTerms:
     """All names of all labels, as numbers of words.
 
@@ -30,7 +33,6 @@ class LabelTerms:
         labels: Whose term it is, rising.
         is_preferred: Whether it is the label's own name rather than another one.
         is_code: Whether it is its id or notation, not a name.
-        num_alike: Other labels with a term of the same words.
         starts_of_labels: Where the terms of each label begin, and where the last one's end.
         relatives: Labels that are broader or narrower than each label, one after the other.
         starts_of_relatives: Where those of each label begin, and where the last one's end.
@@ -42,7 +44,6 @@ class LabelTerms:
     labels: Int64[np.ndarray, term]
     is_preferred: Bool[np.ndarray, term]
     is_code: Bool[np.ndarray, term]
-    num_alike: Int64[np.ndarray, term]
     starts_of_labels: Int64[np.ndarray, label_and_one]
     relatives: Int64[np.ndarray, relative]
     starts_of_relatives: Int64[np.ndarray, label_and_one]
@@ -55,38 +56,62 @@ class LabelTerms:
             catalogue: The labels.
             words: Of their names.
         """
-        terms = [
-            (number, name, read, is_code)
-            for number, label in enumerate(catalogue)
-            for name, read, is_code in _terms_of(label, words)
-        ]
-        labels = np.array([number for number, *_ in terms], dtype=np.int64)
-        numbers = [read for _, _, read, _ in terms]
-        relatives = _relatives(catalogue)
+        with garbage_collection_off():
+            named = [
+                (number, name, is_code)
+                for number, label in enumerate(catalogue)
+                if not label.is_retired  # else it would hide names of labels that may be answered
+                for name, is_code in names_of(label).items()
+            ]
+        starts, numbers = words.read_names((name for _, name, _ in named), MAX_WORDS)
+        owners = [number for number, *_ in named]
+        kept = _first_of_their_words(owners, _slices(numbers, starts))
+        lengths = np.diff(starts)[kept]
+        is_kept = np.zeros(len(named), dtype=np.bool_)
+        is_kept[kept] = True
+        labels = np.array(owners, dtype=np.int64)[kept]
+        relatives, starts_of_relatives = _relatives(catalogue)
         return cls(
-            names=tuple(name for _, name, _, _ in terms),
-            starts=_starts(numbers),
-            words=np.array([each for read in numbers for each in read], dtype=np.int32),
+            names=tuple(named[term][1] for term in kept),
+            starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            words=numbers[np.repeat(is_kept, np.diff(starts))],
             labels=labels,
             is_preferred=np.array(
-                [name == catalogue[number].name for number, name, *_ in terms], dtype=np.bool_
+                [named[term][1] == catalogue[owners[term]].name for term in kept], dtype=np.bool_
             ),
-            is_code=np.array([each for *_, each in terms], dtype=np.bool_),
-            num_alike=_num_alike(numbers, labels),
+            is_code=np.array([named[term][2] for term in kept], dtype=np.bool_),
             starts_of_labels=np.searchsorted(labels, np.arange(len(catalogue) + 1)).astype(
                 np.int64
             ),
-            relatives=np.array([each for some in relatives for each in some], dtype=np.int64),
-            starts_of_relatives=_starts(relatives),
+            relatives=relatives,
+            starts_of_relatives=starts_of_relatives,
         )
+
+    @cached_property
+    def different_words(
+        self,
+    ) -> tuple[Int64[np.ndarray, different_word], Int64[np.ndarray, different_word]]:
+        """The terms, rising, and the words of each, once and rising."""
+        terms = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+        pairs = rising(terms << 32 | self.words)
+        return pairs >> 32, pairs & 0xFFFFFFFF
+
+    @property
+    def num_alike(self) -> Int64[np.ndarray, term]:
+        """In how many other labels a term of the same words is, in any order."""
+        terms, words = self.different_words
+        keys = _slices(words, np.searchsorted(terms, np.arange(len(self.names) + 1)))
+        counts = Counter(key for key, _ in set(zip(keys, self.labels.tolist(), strict=True)))
+        return np.array([counts[key] - 1 for key in keys], dtype=np.int64)
 
     def weights(self, idf: Float32[np.ndarray, word_of_names]) -> Float32[np.ndarray, term]:
         """Return the summed idf of each term's different words."""
-        sums = [
-            float(idf[np.unique(self.words[start:stop])].sum())
-            for start, stop in zip(self.starts[:-1], self.starts[1:], strict=True)
-        ]
-        return np.array(sums, dtype=np.float32)
+        terms, words = self.different_words
+        sizes = np.bincount(terms, minlength=len(self.names))
+        of_words, sums = idf[words], np.empty(len(self.names), dtype=np.float32)
+        for size in np.unique(sizes):  # not `np.add.reduceat`, which rounds in another order
+            sums[sizes == size] = of_words[sizes[terms] == size].reshape(-1, size).sum(axis=1)
+        return sums
 
 
 def names_of(label: Label) -> dict[str, bool]:
@@ -96,7 +121,9 @@ def names_of(label: Label) -> dict[str, bool]:
     its id and notation where they can be told from words and numbers in a text: one word of three
     characters or more with a letter and a digit, such as "N53.77".
     """
-    names = (label.name, _BRACKETS.sub(" ", label.name).strip(), *label.alternative_names)
+    name = label.name
+    without = _BRACKETS.sub(" ", name) if "(" in name or "[" in name else name
+    names = (name, without.strip(), *label.alternative_names)
     found = dict.fromkeys(filter(None, names), False)
     for each in (label.id, label.notation):
         if _CODE.fullmatch(each) and len(pieces(each)) == 1:
@@ -104,46 +131,49 @@ def names_of(label: Label) -> dict[str, bool]:
     return found
 
 
-def _terms_of(label: Label, words: NameWords) -> Iterator[tuple[str, list[int], bool]]:
-    """Give the names of a label that have words, those of the same words once; none if retired.
+def _first_of_their_words(labels: Sequence[int], keys: Sequence[bytes]) -> list[int]:
+    """Return the names that have words, those of the same label and words once."""
+    first: dict[tuple[int, bytes], int] = {}
+    for name, (label, key) in enumerate(zip(labels, keys, strict=True)):
+        if key:
+            first.setdefault((label, key), name)
+    return list(first.values())
 
-    Yields:
-        Name, words, whether it is a code.
+
+def _slices(words: Int[np.ndarray, word], starts: Int64[np.ndarray, row_and_one]) -> list[bytes]:
+    """Return the bytes of each row of words, to compare them by."""
+    content, offsets = words.tobytes(), (starts * words.itemsize).tolist()
+    return [content[start:stop] for start, stop in pairwise(offsets)]
+
+
+def rising(numbers: Int64[np.ndarray, number]) -> Int64[np.ndarray, different]:
+    """Return each number once, rising: `np.unique`, which takes ten times as long by hashing."""
+    found = np.sort(numbers)
+    is_new = np.ones(len(found), dtype=np.bool_)
+    is_new[1:] = found[1:] != found[:-1]
+    return found[is_new]
+
+
+def _relatives(
+    catalogue: LabelCatalogue,
+) -> tuple[Int64[np.ndarray, relative], Int64[np.ndarray, label_and_one]]:
+    """Return the parents and children of each label, rising, and where each label's begin.
+
+    Retired labels are none.
     """
-    if label.is_retired:  # else it would hide names of labels that may be answered
-        return
-    seen = set()
-    for name, is_code in names_of(label).items():
-        read = words.read_name(name)[:MAX_WORDS]
-        if read and tuple(read) not in seen:
-            seen.add(tuple(read))
-            yield name, read, is_code
-
-
-def _starts(rows: Sequence[Sequence[int]]) -> Int64[np.ndarray, row_and_one]:
-    return np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-
-
-def _num_alike(
-    terms: Sequence[Sequence[int]], labels: Int64[np.ndarray, term]
-) -> Int64[np.ndarray, term]:
-    """Return how many other labels have a term of the same words, in any order."""
-    keys = [tuple(sorted(set(words))) for words in terms]
-    counts = Counter(key for key, _ in set(zip(keys, labels.tolist(), strict=True)))
-    return np.array([counts[key] - 1 for key in keys], dtype=np.int64)
-
-
-def _relatives(catalogue: LabelCatalogue) -> list[list[int]]:
-    """Return the parents and children of each label, rising; retired ones are none."""
     in_use = [(number, label) for number, label in enumerate(catalogue) if not label.is_retired]
     numbers: dict[str, int] = {}
     for number, label in in_use:
         numbers.setdefault(label.name, number)
-    found: list[set[int]] = [set() for _ in range(len(catalogue))]
-    for number, label in in_use:
-        for parent in label.parents:
-            other = numbers.get(parent, number)
-            if other != number:
-                found[number].add(other)
-                found[other].add(number)
-    return [sorted(some) for some in found]
+    parents = np.array(
+        [
+            (number, numbers[parent])
+            for number, label in in_use
+            for parent in label.parents
+            if numbers.get(parent, number) != number
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 2)
+    pairs = rising(np.concatenate([parents, parents[:, ::-1]]) @ np.array([2**32, 1]))
+    starts = np.searchsorted(pairs >> 32, np.arange(len(catalogue) + 1)).astype(np.int64)
+    return pairs & 0xFFFFFFFF, starts

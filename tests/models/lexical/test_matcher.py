@@ -54,7 +54,7 @@ class Oracle:
     def _terms(self, label: Label) -> list[tuple[tuple[int, ...], bool]]:
         terms: dict[tuple[int, ...], bool] = {}
         for name in names_of(label):
-            if read := tuple(self.words.read_name(name)):
+            if read := tuple(x for x in self.words.read(name).tolist() if x >= 0):
                 terms.setdefault(read, name == label.name)
         return list(terms.items())
 
