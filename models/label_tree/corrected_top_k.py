@@ -123,6 +123,11 @@ class TreeSource:
         """Number of labels C."""
         return self._tree.num_labels
 
+    @property
+    def labels(self) -> Int64[np.ndarray, label]:
+        """All labels."""
+        return np.arange(self.num_labels, dtype=np.int64)
+
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
         features = self._features.numpy()[rows]
@@ -232,6 +237,11 @@ class CorrectedSource:
     def num_labels(self) -> int:
         """Number of indexed labels."""
         return len(self._index)
+
+    @property
+    def labels(self) -> Int64[np.ndarray, covered]:
+        """The indexed labels."""
+        return self._index.labels
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""

@@ -138,7 +138,9 @@ class NameWords:
         """
         read = _pieces_of_names(names)
         unique = list(dict.fromkeys(read))
-        numbers = dict(zip(unique, map(self._number, unique, self.forms.of_list(unique)), strict=True))
+        numbers = dict(
+            zip(unique, map(self._number, unique, self.forms.of_list(unique)), strict=True)
+        )
         found = _as_array([numbers[piece] for piece in read])
         name_of_word = np.cumsum(found == SENTENCE_END)  # an end stands before each name
         name_of_word, found = name_of_word[found >= 0], found[found >= 0]

@@ -42,7 +42,12 @@ class NeighbourSource:
     @property
     def num_labels(self) -> int:
         """Number of labels that any document carries; 1 where there are none."""
-        return max(1, len(self._memory.carried_labels))
+        return max(1, len(self.labels))
+
+    @property
+    def labels(self) -> Int64[np.ndarray, carried]:
+        """The labels that any document carries, rising."""
+        return self._memory.carried_labels
 
     def most_listed(self, rows: Int64[np.ndarray, row]) -> int:
         """Return a bound of the number of labels of one of these texts, at least 1."""

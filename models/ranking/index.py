@@ -211,6 +211,11 @@ class InnerProductSource:
         """Number of indexed labels; 1 where there are none."""
         return max(1, len(self._index))
 
+    @property
+    def labels(self) -> Int64[np.ndarray, covered]:
+        """The indexed labels."""
+        return self._index.labels
+
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
         return self._index.top(self._queries[rows], m)

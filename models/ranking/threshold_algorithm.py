@@ -37,7 +37,10 @@ class SelectedSource:
         self._source = source
         self._is_selected = selection.is_selected
         self._num_left_out = len(selection.is_selected) - len(selection)
-        self._num_labels = max(1, min(source.num_labels, len(selection)))
+        if source.labels is None:
+            self._num_selected = min(source.num_labels, len(selection))
+        else:
+            self._num_selected = int(selection.is_selected[source.labels].sum())
 
     @property
     def num_queries(self) -> int:
@@ -47,7 +50,12 @@ class SelectedSource:
     @property
     def num_labels(self) -> int:
         """At most so many labels are selected and can be scored; 1 where none are."""
-        return self._num_labels
+        return max(1, self._num_selected)
+
+    @property
+    def labels(self) -> None:
+        """Unknown: nobody selects again."""
+        return
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best selected labels of these queries (see `Source.top`).
@@ -56,15 +64,16 @@ class SelectedSource:
         as many are read.
         """
         best = nothing(len(rows), m)
-        unfinished = np.arange(len(rows))
-        most = self._source.num_labels
+        most, wanted = self._source.num_labels, min(m, self._num_selected)
+        unfinished = np.arange(len(rows) if wanted else 0)
         # Among the best labels of the other source, so many are not selected for m that are.
-        expected = m * self._num_left_out // self._num_labels
+        expected = m * self._num_left_out // self.num_labels
         depth = min(most, m + min(self._num_left_out, 2 * expected + _SLACK))
         while len(unfinished):
             found = self._source.top(rows[unfinished], depth)  # (unfinished, depth)
             is_selected = (found.labels != NO_LABEL) & self._is_selected[found.labels]
-            is_done = (is_selected.sum(axis=1) >= m) | (depth == most)
+            is_done = (is_selected.sum(axis=1) >= wanted) | (found.labels[:, -1] == NO_LABEL)
+            is_done |= depth == most
             # A stable sort puts the selected ones in front and leaves both kinds in order.
             columns = np.argsort(~is_selected[is_done], axis=1, kind="stable")[:, :m]
             for out, values, nothing_there in (

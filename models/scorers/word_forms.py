@@ -65,7 +65,9 @@ class WordForms:
             languages: ISO 639 codes: "en" or one of `STEMMERS`; none: as English.
         """
         # Names keep the forms of words themselves: without a cache, a stemmer has nothing to share.
-        self._stems = [Stemmer(STEMMERS[each], 0).stemWords for each in languages if each != ENGLISH]
+        self._stems = [
+            Stemmer(STEMMERS[each], 0).stemWords for each in languages if each != ENGLISH
+        ]
         self.of = lru_cache(_MAX_KEPT)(self._of)
         self._has_plurals = not languages or ENGLISH in languages
         self.languages = tuple(languages)

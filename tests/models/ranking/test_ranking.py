@@ -13,7 +13,14 @@ from scipy.sparse import csr_array
 
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import SUM, rank
-from longtail.models.ranking.top_k import NO_LABEL, ListedSource, Ranking, Source, top_of_scores
+from longtail.models.ranking.top_k import (
+    NO_LABEL,
+    ListedSource,
+    Ranking,
+    Source,
+    nothing,
+    top_of_scores,
+)
 
 NO_SCORE = -np.inf
 # Few values, so that scores tie; sums of the latter depend on their order.
@@ -57,7 +64,11 @@ class DenseSource:
     @property
     def num_labels(self) -> int:
         """Labels that have a score for some query."""
-        return max(1, int(np.isfinite(self.scores).any(axis=0).sum()))
+        return max(1, len(self.labels))
+
+    @property
+    def labels(self) -> np.ndarray:
+        return np.flatnonzero(np.isfinite(self.scores).any(axis=0))
 
     def top(self, rows: np.ndarray, m: int) -> Ranking:
         best = sorted_fully(self.scores[rows], m)
@@ -96,6 +107,18 @@ def test_top_of_scores_is_a_full_sort(scores, k):
     before = scores.copy()
     assert_same(top_of_scores(scores, k), sorted_fully(scores, k))
     np.testing.assert_array_equal(scores, before)
+
+
+def test_a_source_that_scores_none_of_the_selected_labels_is_not_read():
+    scores = np.where(np.arange(100) < 90, np.arange(100, dtype=np.float32), np.float32(NO_SCORE))
+    source = DenseSource(np.tile(scores, (3, 1)))
+    with searching(1):
+        found = rank([[source]], SUM, 2, 100, Selection(np.arange(100) >= 90))
+        assert_same(found, nothing(3, 2))
+        assert not source.touched
+        one = rank([[source]], SUM, 2, 100, Selection(np.isin(np.arange(100), [89, 95])))
+    assert one.labels.tolist() == [[89, NO_LABEL]] * 3
+    assert len(source.touched) < 90  # it stops at the only one that can be scored
 
 
 @settings(max_examples=100)

@@ -38,7 +38,8 @@ class DenseSource:
     def __init__(self, scores: np.ndarray) -> None:
         self.scores = scores
         self.num_queries = len(scores)
-        self.num_labels = int(np.isfinite(scores).any(axis=0).sum())
+        self.labels = np.flatnonzero(np.isfinite(scores).any(axis=0))
+        self.num_labels = len(self.labels)
         self.num_read = 0
 
     def top(self, rows: np.ndarray, m: int) -> Ranking:
