@@ -118,7 +118,6 @@ def test_a_source_that_scores_none_of_the_selected_labels_is_not_read():
         assert not source.touched
         one = rank([[source]], SUM, 2, 100, Selection(np.isin(np.arange(100), [89, 95])))
     assert one.labels.tolist() == [[89, NO_LABEL]] * 3
-    assert len(source.touched) < 90  # it stops at the only one that can be scored
 
 
 @settings(max_examples=100)
