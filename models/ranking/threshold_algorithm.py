@@ -19,6 +19,7 @@ from longtail.models.ranking.top_k import (
     NO_LABEL,
     Ranking,
     Source,
+    SourceOfLabels,
     nothing,
     row_parts,
     scores_all,
@@ -37,9 +38,8 @@ class SelectedSource:
         self._source = source
         self._is_selected = selection.is_selected
         self._num_left_out = len(selection.is_selected) - len(selection)
-        if source.labels is None:
-            self._num_selected = min(source.num_labels, len(selection))
-        else:
+        self._num_selected = min(source.num_labels, len(selection))
+        if isinstance(source, SourceOfLabels):
             self._num_selected = int(selection.is_selected[source.labels].sum())
 
     @property
@@ -51,11 +51,6 @@ class SelectedSource:
     def num_labels(self) -> int:
         """At most so many labels are selected and can be scored; 1 where none are."""
         return max(1, self._num_selected)
-
-    @property
-    def labels(self) -> None:
-        """Unknown: nobody selects again."""
-        return
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best selected labels of these queries (see `Source.top`).

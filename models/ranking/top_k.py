@@ -80,11 +80,6 @@ class Source(Protocol):
         """Number of labels that the source can score; all others score -inf."""
         ...
 
-    @property
-    def labels(self) -> Int64[np.ndarray, covered] | None:
-        """The labels that the source can score, rising; None: only queries tell."""
-        ...
-
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Sorted access: the m best labels of these queries, exact, padded with `NO_LABEL`."""
         ...
@@ -96,6 +91,16 @@ class Source(Protocol):
 
         The same label must get the same score here as in `top`, to the bit.
         """
+        ...
+
+
+@runtime_checkable
+class SourceOfLabels(Source, Protocol):
+    """A `Source` that can score the same labels for every query."""
+
+    @property
+    def labels(self) -> Int64[np.ndarray, covered]:
+        """These labels, rising."""
         ...
 
 
@@ -275,11 +280,6 @@ class ListedSource:
     def num_labels(self) -> int:
         """Most labels of a query; 1 where none has any."""
         return self._most
-
-    @property
-    def labels(self) -> None:
-        """Unknown: every query has its own."""
-        return
 
     def most_listed(self, rows: Int64[np.ndarray, row]) -> int:
         """Return the largest number of labels of one of these queries, at least 1."""
