@@ -18,7 +18,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from longtail.training.evaluation.tables import markdown_table
+from longtail.training.evaluation.record import markdown_table
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.kinds.storage import read_parts

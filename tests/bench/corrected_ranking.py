@@ -35,7 +35,7 @@ from recording import add_json_option, keep
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.label_tree.corrected_top_k import CorrectedSource, Correction, TreeSource
+from longtail.models.label_tree.corrected_top_k import CorrectedSource, IndexCorrection, TreeSource
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
@@ -190,7 +190,7 @@ def certified(model: Model, queries: np.ndarray, vectors: np.ndarray, k: int) ->
 def scoring_all(model: Model, queries: np.ndarray, vectors: np.ndarray, k: int) -> Ranking:
     """Rank by the scores of all labels."""
     with mock.patch("longtail.models.label_tree.corrected_top_k._FEW", 0):
-        source = CorrectedSource(Correction(model.index, model.tree), queries, vectors)
+        source = CorrectedSource(IndexCorrection(model.index, model.tree), queries, vectors)
         return source.top(np.arange(len(queries)), k)
 
 

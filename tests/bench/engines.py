@@ -164,11 +164,11 @@ DDL_NAMES = [part.split()[0] for part in DDL.split(", ")]
 
 
 def predict(label, work):
-    from longtail.service.offline.parts import Parts, answer_here, predict_parts
+    from longtail.service.offline.parts import Parts
 
     def answer(folder, target):
         asked = {"digest": label.digest, "defaults": {}}
-        predict_parts(Parts(f"{folder}/*.parquet", str(target), label, asked), answer_here)
+        Parts(f"{folder}/*.parquet", str(target), label, asked).predict()
 
     return answer
 

@@ -36,7 +36,7 @@ from longtail.models.names import ENSEMBLE
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.training.calibration import blends
-from longtail.training.calibration.ensemble import _calibrated
+from longtail.training.calibration.ensemble import calibrations_of
 from longtail.training.calibration.members import DevRanking
 from longtail.training.calibration.scored_pairs import (
     ScoredPairs,
@@ -432,7 +432,7 @@ def measured(
     scores = {name: plain.scores[name] for name in trial.members}
     scores |= {name: scores_at(source, plain.labels) for name, source in form.items()}
     pairs = replace(plain, scores=scores)
-    dev, calibrations = trial.ranking(pairs), _calibrated(pairs)
+    dev, calibrations = trial.ranking(pairs), calibrations_of(pairs)
     ranked = dev.cross_fitted([name for name in scores if name in calibrations], calibrations)
     return *measures(dev, ranked), dev
 

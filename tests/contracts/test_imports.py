@@ -1,6 +1,7 @@
 """What the shape of the code promises: light imports, layers, docstrings, no code in data."""
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,6 +45,31 @@ def loaded_by(statement: str) -> list[str]:
 
 def packages(modules: list[str]) -> set[str]:
     return {name.split(".")[0] for name in modules}
+
+
+def test_the_names_that_benchmarks_and_scripts_import_are_there():
+    """They are run by hand, long after a name may have changed."""
+    scripts = [*(ROOT / "tests/bench").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]
+    imported = {
+        (statement.module, alias.name, name_of(path))
+        for path in scripts
+        for statement in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("longtail.")
+        for alias in statement.names
+    }
+    assert len(imported) > 300
+    missing = [each for each in sorted(imported) if not is_there(*each[:2])]
+    assert not missing
+
+
+def is_there(module: str, name: str) -> bool:
+    try:
+        if hasattr(importlib.import_module(module), name):
+            return True
+        return importlib.util.find_spec(f"{module}.{name}") is not None
+    except ModuleNotFoundError as error:
+        assert str(error.name).startswith(("longtail", module)), f"{module} needs {error.name}"
+        return False
 
 
 @pytest.mark.parametrize(
