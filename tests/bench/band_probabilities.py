@@ -18,7 +18,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from longtail.training.evaluation.record import markdown_table
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.kinds.storage import read_parts
@@ -30,7 +29,7 @@ from longtail.training.calibration.rarity import with_rarity
 from longtail.training.calibration.reliability import best_labels, calibration_error
 from longtail.training.calibration.scored_pairs import PairCollector, ScoredPairs, spread_rows
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
-from longtail.training.evaluation.record import deliver
+from longtail.training.evaluation.record import deliver, markdown_table
 from longtail.training.formats.options import RECOGNISED
 
 _DRAWS = 200

@@ -110,7 +110,7 @@ def in_own_environment(engine, chosen):
 def measure(engine, chosen):
     """Return the seconds of a document by loop and by engine, and whether the bits are the same."""
     label = longtail.arrow_predictor(chosen.registry, id="id", k=5)
-    model = label.load()
+    model = longtail.load(chosen.registry, num_threads=1)
     answer = WAYS[engine](label, chosen.work)
     folders = [chosen.work / "docs" / name for name in ("one", "more")]
     target = chosen.work / f"out-{engine}"

@@ -30,7 +30,7 @@ from longtail.models.names import ENSEMBLE, NAMES, NEIGHBOURS
 from longtail.models.options import RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.top_k import Ranking
-from longtail.models.scorers.tfidf import TfidfModel
+from longtail.models.scorers.tfidf import TfidfModel, title_end
 from longtail.training.assessment.assess import split_batches
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset, open_dataset

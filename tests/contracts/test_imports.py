@@ -1,11 +1,14 @@
 """What the shape of the code promises: light imports, layers, docstrings, no code in data."""
 
 import ast
+import builtins
+import dis
 import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -47,12 +50,28 @@ def packages(modules: list[str]) -> set[str]:
     return {name.split(".")[0] for name in modules}
 
 
-def test_the_names_that_benchmarks_and_scripts_import_are_there():
-    """They are run by hand, long after a name may have changed."""
-    scripts = [*(ROOT / "tests/bench").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]
+SCRIPTS = [*(ROOT / "tests/bench").rglob("*.py"), *(ROOT / "docs").rglob("*.py")]
+"""They are run by hand, long after a name may have changed."""
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name_of)
+def test_scripts_use_names_that_they_define(path):
+    used, defined = set(), {*vars(builtins), "__file__", "__annotations__"}
+    codes = [compile(path.read_text(encoding="utf-8"), str(path), "exec")]
+    for code in codes:  # which grows
+        codes += (each for each in code.co_consts if isinstance(each, CodeType))
+        for each in dis.get_instructions(code):
+            if each.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+                used.add(each.argval)
+            elif each.opname in {"STORE_GLOBAL", "STORE_NAME"}:
+                defined.add(each.argval)
+    assert used <= defined
+
+
+def test_the_names_that_scripts_import_are_there():
     imported = {
         (statement.module, alias.name, name_of(path))
-        for path in scripts
+        for path in SCRIPTS
         for statement in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("longtail.")
         for alias in statement.names
@@ -63,13 +82,11 @@ def test_the_names_that_benchmarks_and_scripts_import_are_there():
 
 
 def is_there(module: str, name: str) -> bool:
-    try:
-        if hasattr(importlib.import_module(module), name):
-            return True
-        return importlib.util.find_spec(f"{module}.{name}") is not None
-    except ModuleNotFoundError as error:
-        assert str(error.name).startswith(("longtail", module)), f"{module} needs {error.name}"
+    if importlib.util.find_spec(module) is None:
         return False
+    if hasattr(importlib.import_module(module), name):
+        return True
+    return importlib.util.find_spec(f"{module}.{name}") is not None
 
 
 @pytest.mark.parametrize(
