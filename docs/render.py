@@ -48,7 +48,7 @@ from docs.generation.claims import claims_table  # noqa: E402
 RESULTS = ROOT / "docs" / "results"
 BOARD = RESULTS / "leaderboard-table.html"
 KEYS = {"command", "commit", "date", "processor", "seeds", "figures"}
-"""Of a record; beside them there may be `transcribed` and `note`."""
+"""Required keys of a record; `transcribed` and `note` are optional."""
 
 _BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _DIRECTIVE = re.compile(

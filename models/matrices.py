@@ -66,7 +66,7 @@ class ArrayRule:
     is_finite: bool = True
 
     MAGNITUDE: ClassVar = 1e12
-    """Of finite numbers: larger ones could make scores that are not."""
+    """Largest magnitude of a number: sums of larger ones might not be finite."""
 
     def check(self, name: str, array: np.ndarray) -> None:
         """Refuse another array.

@@ -21,7 +21,7 @@ MAX_TAIL_DIAL = 1000.0
 """Beyond it, float32 scores would tell labels of unlike frequency apart, and no others."""
 
 _SHOWN_CHARACTERS = 40
-"""Of a value that is refused."""
+"""Characters of a refused value that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)

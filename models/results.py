@@ -137,7 +137,7 @@ class SimilarDocument(AnswerPart):
     similarity: float
     """Cosine of the two texts' tf-idf."""
     share: float
-    """Of what all similar documents with the label say for it."""
+    """Its part of the weight of all similar documents with the label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class LabelExplanation(AnswerPart):
     documents: tuple[SimilarDocument, ...]
     """Up to 3 training documents that are like the text and carry the label, the nearest first."""
     blend: tuple[BlendedScorer, ...]
-    """Of the scorers that the one asked for blends; empty where it blends none."""
+    """One entry for each blended scorer; empty where the scorer is not a blend."""
 
     def _repr_html_(self) -> str:
         """Return what speaks for the label, as a notebook shows it."""
@@ -348,7 +348,7 @@ class Prediction(AnswerPart):
 
 
 LABEL_COLUMNS = ("rank", "id", "name", "probability", "score")
-"""Of tables of labels; the best has rank 1."""
+"""Columns of tables of labels; the best label has rank 1."""
 
 
 def cells_of(rank: int, label: ScoredLabel) -> tuple[int, str, str, float | None, float]:

@@ -256,7 +256,7 @@ class _Ratio:
 
     @property
     def p_below_ten(self) -> float | None:
-        """Of the one-sided t-test that it is below ten; None for one seed."""
+        """The p value of the one-sided t-test against ten; None for one seed."""
         if self.num_seeds < 2 or math.isnan(self.standard_error):
             return None
         if not self.standard_error:

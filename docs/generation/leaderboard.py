@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 BANDS = ("0", "1", "2-9", "10-99", "100+")
-"""Of a label's training documents."""
+"""Ranges of a label's number of training documents."""
 _DIFFERENCES = "differences.json"
 _MAIN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10", "macro-F1@5")
 _COSTS = ("training_seconds", "tuning_seconds", "memory_gib", "milliseconds")

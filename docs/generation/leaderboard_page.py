@@ -17,7 +17,7 @@ TITLES = {
     "eurlex57k": "EURLEX57K",
     "library-keywords": "library-keywords",
 }
-"""Of the sets, in the order of the page."""
+"""Titles of the data sets, in the order of the page."""
 _MEASURES = ("R@10", "nDCG@10", "PSP@5", "macro-F1@5")
 _ALL = "all labels"
 _STYLE = """

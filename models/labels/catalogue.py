@@ -118,7 +118,7 @@ class LabelCatalogue:
 
     @cached_property
     def is_retired(self) -> Bool[np.ndarray, label]:
-        """Of every label, whether a change of the vocabulary has taken it out of use."""
+        """Whether a change of the vocabulary has taken each label out of use."""
         return np.array([label.is_retired for label in self._labels], dtype=np.bool_)
 
     @cached_property

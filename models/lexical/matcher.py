@@ -40,8 +40,8 @@ NUM_KINDS = 4
 _LEAST_SHARE = 0.55
 _NUM_NEAREST = 30
 _KEYLESS_SHARE = 0.2
-"""Of a name's idf, and less, is in words by which no text is compared with it; at most
-`_LEAST_SHARE`, so that a match always has another word."""
+"""Largest share of a name's idf in words that are not looked up; at most `_LEAST_SHARE`, so that
+a match always has another word."""
 _ROUNDING = 1e-4
 """More than the sums of idf can be off, as a share."""
 _PRIOR_WEIGHT = 10.0
@@ -146,7 +146,7 @@ class FindHistory:
 
     @cached_property
     def _shares(self) -> Float64[np.ndarray, kind]:
-        """Of right finds among all of each kind."""
+        """The share of right finds among all finds of each kind."""
         found, right = self.found.sum(axis=0), self.right.sum(axis=0)
         shares: Float64[np.ndarray, kind] = (right + _PRIOR_RIGHT) / (found + _PRIOR_FINDS)
         return shares

@@ -17,7 +17,7 @@ from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical.words import NameWords, pieces
 
 MAX_WORDS = 16
-"""Of a term; what a longer name has beyond is not compared."""
+"""Most words of a term; further words of a longer name are not compared."""
 _CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])[\w.]{3,}")
 _BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*")
 

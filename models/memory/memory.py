@@ -25,7 +25,7 @@ LENT_RULES = {
     "num_neighbours": ArrayRule(("int64",), 1, least=1, most=MAX_NEIGHBOURS),
     "temperature": ArrayRule(("float64",), 1, least=LEAST_TEMPERATURE),
 }
-"""Of what documents lend, and how."""
+"""Rules of the arrays of `Remembered.lent_to_arrays`."""
 _RULES = {
     "data": ArrayRule(("float16",), 1, is_finite=False),
     "indices": ArrayRule(("int32",), 1),
@@ -123,12 +123,12 @@ class NeighbourMemory(Remembered):
 
     @cached_property
     def largest_values(self) -> Float32[np.ndarray, feature]:
-        """Of each feature in any document; 0 where none has it."""
+        """The largest value of each feature in any document; 0 where none has it."""
         return self.postings.largest_of_rows()
 
     @cached_property
     def longest_norm(self) -> float:
-        """Of all documents: close to 1, since features are rounded."""
+        """The length of the longest row: close to 1, since features are rounded."""
         return self.documents.longest_norm()
 
     def to_arrays(self) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from longtail.models.scorers.linear import LinearScorer
 
 _MAX_CHARACTERS = 500
-"""Of what is wrong, which may quote a whole file."""
+"""Characters of an error that are kept: it may quote a whole file."""
 
 
 def check_parts(bundle: Bundle, parts: ModelParts) -> None:

@@ -22,7 +22,7 @@ from longtail.models.native.library import F32, F64, I64, INT, RecordOf, functio
 from longtail.models.scorers.calibration import log_odds_of, rises
 
 _CLOSEST_TO_ZERO, _CLOSEST_TO_ONE = 1e-300, 1 - 2.0**-53
-"""Of a mean of probabilities; so its log-odds are finite."""
+"""Bounds of a mean of probabilities, so that its log-odds are finite."""
 LEAST_LOG_ODDS = -14.0
 """Nats; lower log-odds of a member count as these, as in `blend.c`."""
 _SLACK = 2.0**-44

@@ -15,7 +15,7 @@ from scipy.special import expit
 from longtail.models.bundle.manifest import Calibration
 
 IDENTITY = Calibration(knots=(0.0,), slopes=(1.0, 1.0), intercept=0.0)
-"""Of scores that are log-odds already."""
+"""The calibration of scores that are log-odds already."""
 
 
 def log_odds_of(

@@ -34,7 +34,7 @@ from longtail.training.formats.options import RECOGNISED
 
 _DRAWS = 200
 OF_ALL = {"counts": (0,), "shifts": (0.0,), "factors": (1.0,)}
-"""Of a calibration that knows nothing of rarity."""
+"""Rarity fields of a calibration that treats all labels alike."""
 _NAMES = ("corpus", "training documents", "labels", "right")
 _MEASURED = ("said before", "said after", "ECE before", "ECE after", "chance")
 

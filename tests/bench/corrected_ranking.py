@@ -69,7 +69,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Measured:
-    """Of a number of labels, a batch size and a k; seconds a batch."""
+    """Seconds a batch for a number of labels, a batch size and a k."""
 
     num_labels: int
     batch_size: int

@@ -53,7 +53,7 @@ from longtail.training.pipeline.encoder_free import (
 
 NUM_FOLDS, SHARE = 5, 0.05
 MOST_DOCUMENTS = 2000
-"""Of dev that are looked at."""
+"""Most dev documents that are ranked."""
 BATCH = 256
 BLEND = "blend"
 WITHOUT = "blend without "

@@ -67,7 +67,7 @@ from longtail.training.data.splits import Document
 
 KEY_VARIABLE = "BENCH_ADMIN_KEY"
 PARTS = ("asked", "learned", "trained", "done")
-"""Of a step, whose figures are kept in files of their own."""
+"""Parts of a step, whose figures are kept in files of their own."""
 ARMS = ("never", "loop", "retrained")
 RULES = ("require=not-worse", "min_requests=50", "max_slowdown=2")
 NOT_PROMOTED = "is not promoted, version"
@@ -105,17 +105,17 @@ class Loop:
 
     @cached_property
     def ids(self) -> list[str]:
-        """Of the labels of the corpus."""
+        """Ids of the labels of the corpus."""
         return [label.id for label in self.corpus.labels]
 
     @property
     def registry(self) -> Registry:
-        """Of `never` and `loop`."""
+        """The registry of `never` and `loop`."""
         return Registry(self.work / "registry")
 
     @property
     def retrained(self) -> Registry:
-        """Of the arm that is trained again."""
+        """The registry of the arm that is trained again."""
         return Registry(self.work / "retrained")
 
     def known(self, place: int) -> set[int]:

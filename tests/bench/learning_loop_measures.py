@@ -44,7 +44,7 @@ class Measures:
 
     @cached_property
     def of_new(self) -> csr_array:
-        """Of these, those of labels that are new since the start."""
+        """The pairs with labels that are new since the start."""
         is_new = np.ones(self.num_labels, dtype=np.float32)
         is_new[sorted(self.at_start)] = 0
         found = csr_array(self.truth * is_new)

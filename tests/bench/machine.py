@@ -25,7 +25,7 @@ THREADS = (
 )  # fmt: skip
 """Variables that say how many threads a library has."""
 BUSY_CORES = 0.15
-"""Of which others may keep so many busy; more is said."""
+"""Cores that other processes may keep busy; above, a warning is printed."""
 _LOOK_S = 1.0
 _STAT = Path("/proc/stat")
 

@@ -76,7 +76,7 @@ CONFIG = {
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one stage.
+    """The cost of one stage.
 
     Attributes:
         labels: Of the corpus.

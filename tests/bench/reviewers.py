@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 Score = Callable[[str, str], float]
-"""Of a text and a candidate."""
+"""Returns the score of a candidate for a text."""
 
 RIGHT = "right"
 LIES = (

@@ -57,7 +57,7 @@ SHARED = (
     {"kind": "within_batch"},
 )
 NUM_DRAWS = 32
-"""Of labels for the scorer alone: the rows of all of them don't stay in the caches."""
+"""Draws of labels for the scorer alone, so that their rows don't stay in the caches."""
 LEAST_TIMED = 0.005
 """Seconds that are timed at once, in as many steps as they hold."""
 
@@ -76,7 +76,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Times:
-    """Of a case with one number of labels, in milliseconds."""
+    """Milliseconds of a case with one number of labels."""
 
     step: float
     scorer: float

@@ -66,7 +66,7 @@ FIGURES = {
     "p99_ms": "single texts, p99, ms",
     "answers_a_second": "single texts answered a second",
 }
-"""Of a window, and what they are."""
+"""Figures of a window, with their descriptions."""
 
 
 @dataclass

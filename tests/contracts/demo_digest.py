@@ -19,7 +19,7 @@ RECORD = Path(__file__).parents[2] / "docs" / "results" / "demo-digest.json"
 OPTIONS = ("--without-encoder",)
 TEXT = "Duties on imports of olive oil"
 TOLERANCE = 1e-3
-"""Of a figure on dev, as a fraction: of P@5 two hits of 2,000, of P@1 none of 400."""
+"""Tolerance of a dev figure, as a fraction: two hits of 2,000 for P@5, none of 400 for P@1."""
 
 
 def main() -> None:

@@ -31,12 +31,12 @@ OTHERS = [
 PAGES = [*READMES, *OTHERS, *sorted(DOCS.rglob("*.md"))]
 GENERATED = ("<!-- Written by docs/generate.py", "<!-- generated: ")
 MAX_WORDS = 3_600
-"""Of all READMEs together: what is longer belongs into `docs/`."""
+"""Most words of all READMEs together; longer text belongs into `docs/`."""
 MAX_DOCS_WORDS = 26_900
-"""Of the pages in `docs/` that people read through: without the results and the decisions, of
-which one is looked up at a time."""
+"""Most words of the pages in `docs/` that people read through: all but results and decisions,
+of which one is looked up at a time."""
 MAX_ALL_WORDS = 67_500
-"""Of all pages."""
+"""Most words of all pages."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

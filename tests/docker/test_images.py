@@ -16,7 +16,7 @@ DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 BY_TARGET = {"torch", "faiss-gpu"}
 OPTIONAL = {"mcp", "onnx", "onnxruntime", "onnxscript", "pandas", "pyarrow", "pyoxigraph", "ray"}
-"""Of the service, but not in its image: see EXTRA_PACKAGES."""
+"""Packages of the service that are not in its image: see EXTRA_PACKAGES."""
 PACKAGE_OF = {"sklearn": "scikit-learn", "faiss": "faiss-gpu", "opentelemetry": "opentelemetry-sdk",
               "Stemmer": "pystemmer"}  # fmt: skip
 BROUGHT_BY_OTHERS = {

@@ -17,7 +17,7 @@ from longtail.service.http.api_keys import make_key
 HERE = Path(__file__).parent
 KEY, ENTRY = make_key("operator")
 PATIENCE_S = 300.0
-"""Of a busy machine; no test waits so long on a free one."""
+"""Seconds to wait on a busy machine; no test waits so long on a free one."""
 SERVE = f"""
 import logging, runpy, sys, threading
 from pathlib import Path

@@ -36,7 +36,7 @@ _CURVE_SMOOTHNESS = 20.0
 _CURVE_RIDGE = 2.0
 """As `_SMOOTHNESS` and `_RIDGE`, of the curve, whose slopes are drawn towards 1."""
 _LEAST_SLOPE = 0.05
-"""Of the curve, which rises everywhere."""
+"""Least slope of the curve, which rises everywhere."""
 TAIL = 0.1
 """Times ln(1 + n) is taken off the log-odds of labels with n training documents.
 

@@ -21,7 +21,7 @@ Curvature = Callable[[Parameters], Float64[np.ndarray, "parameter parameter"]]
 
 _MAX_STEPS = 200
 _SUFFICIENT = 1e-4
-"""Of what the gradient foretells, the share by which a step must lower the loss (Armijo)."""
+"""Share of the decrease predicted by the gradient that a step must reach (Armijo)."""
 _FLOOR = 1e-10
 """Added to the curvature's diagonal, as a share of its largest entry: so that it has a root."""
 _MIN_DAMPING, _MAX_FINAL_DAMPING, _GIVE_UP_DAMPING = 1e-6, 1e-3, 1e16

@@ -28,7 +28,7 @@ from longtail.models.scorers.calibration import probabilities_of
 NUM_BEST = 64
 """Labels of every scorer that are looked at, a document."""
 NUM_BEST_BLENDED = 10
-"""Of a blend; others that it ranks high are among the best by what it blends."""
+"""Best labels of a blend; the best labels of its members have the others that it ranks high."""
 NUM_SAMPLED = 128
 """Labels that are drawn from all, a document."""
 

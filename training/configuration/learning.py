@@ -251,7 +251,7 @@ class LearningConfig(Section):
     """What a step scores and what the scores cost."""
 
     negatives: NegativesConfig | None = None
-    """Of losses over pairs; none for losses over the batch's label subset, which has its own."""
+    """Negatives of losses over pairs; losses over the batch's label subset have none."""
     loss: LossConfig = DeplLossConfig()
     """Over pairs: softmax, decoupled, ordered. Over the label subset: the others."""
 

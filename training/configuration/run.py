@@ -117,7 +117,7 @@ class TrainingConfig(Section):
     frozen_layers: int = Field(default=0, ge=0)
     """Lowest transformer layers (and the embeddings) that stay as they are: cheaper steps."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the matrix products in training; auto: bfloat16 where the processor or GPU has it."""
+    """Precision of matrix products in training; auto: bfloat16 where the hardware has it."""
     gradient_checkpointing: bool = False
     """Compute each layer a second time instead of keeping what its gradient needs: less memory,
     more time."""
@@ -142,7 +142,7 @@ class TrainingConfig(Section):
     as "&szlig;" become characters. Null: where at least 1 % of the training documents have some.
     Explanations point into the text as it was sent."""
     languages: Annotated[tuple[str, ...], AfterValidator(languages_of)] | None = None
-    """Of the texts, as ISO 639 codes, such as [de, en]: words of other languages than English are
+    """ISO 639 codes of the texts' languages, such as [de, en]: words of other languages than English are
     stemmed (Snowball) for "sparse" and "names", which reads compounds as their parts besides. Null:
     the languages that at least 10 % of the training documents are in. [en]: only "names" compares
     words without their plural's ending."""

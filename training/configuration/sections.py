@@ -145,7 +145,7 @@ class RetrievalConfig(StageConfig):
     """What scores cost: those of the label subset (depl, decoupled_softmax, soft_top_k), or those
     of pairs and their negatives (softmax, decoupled, ordered)."""
     negatives: NegativesConfig | None = None
-    """Of a loss over pairs."""
+    """Negatives of a loss over pairs."""
     label_pooling: Pooling | None = None
     """What the label encoder makes of a text's tokens: "mean" of the last layer over them, special
     ones ([CLS] and [SEP]) included; the mean over "words" leaves those out; that of the first
@@ -217,15 +217,15 @@ class LinearConfig(Section):
     with importance weights, so that the scores are those of a softmax over all labels; which it is
     with no more labels. The label tree, as distribution, has its settings there."""
     loss: LossConfig = SoftmaxLossConfig()
-    """Of pairs and their negatives: softmax, decoupled or ordered."""
+    """Loss over pairs and their negatives: softmax, decoupled or ordered."""
     learning_rate: float = Field(default=0.3, gt=0, allow_inf_nan=False)
-    """Of Adagrad, for document vectors with a mean square length of 1."""
+    """Learning rate of Adagrad, for document vectors with a mean square length of 1."""
     batch_size: Positive = 1000
     """Pairs of a document and a label, a step."""
     epochs: Positive = 10
     """Passes over all pairs."""
     storage: Literal["float32", "bfloat16"] = "float32"
-    """Of weights and Adagrad's sums in training; bfloat16 is rounded at random."""
+    """Type of weights and Adagrad's sums in training; bfloat16 is rounded stochastically."""
 
     @model_validator(mode="after")
     def _refuse_impossible_parts(self) -> LinearConfig:

@@ -29,7 +29,7 @@ class Feedback:
 
     @property
     def sha256(self) -> str:
-        """Of what was said, in hexadecimal; not of when and by whom."""
+        """The SHA-256 of the verdicts in hexadecimal, without their times and authors."""
         said = [
             [
                 each.text_sha256 or "", each.document_id or "", each.right, each.rejected,

@@ -16,7 +16,7 @@ from longtail.training.formats.options import CorpusOptions
 
 TEXT_SUFFIX = ".txt"
 SUBJECT_SUFFIXES = (".tsv", ".key")
-"""Of the files with the subjects of a full text; the first that is there is read."""
+"""Suffixes of files with the subjects of a full text; the first existing file is read."""
 
 
 def is_short_text(path: Path, options: CorpusOptions) -> bool:

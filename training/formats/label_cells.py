@@ -23,7 +23,7 @@ BRACKETED = re.compile(r"<([^<>\s]+)>")
 """A URI, or another id, in angle brackets."""
 _ALL_BRACKETED = re.compile(r"\s*(<[^<>\s]+>\s*)+")
 _KEYS_OF_OBJECTS = ("uri", "id", "label", "name")
-"""Of an object that stands for a label, the first that it has tells which."""
+"""Keys of an object that stands for a label; the first present key identifies it."""
 
 
 def labels_of_text(

@@ -47,7 +47,7 @@ _WORDS_OF_A_TEXT = 50
 _TEXTS_A_PART = 64
 """That one thread matches at a time."""
 _PARTS_AHEAD = 4
-"""Of each processor, that are matched before they are counted."""
+"""Parts a processor that are matched ahead of counting."""
 _LEAST_TRUE = 20
 """Right finds without which there is nothing to learn, and wrong ones."""
 _SHARE_IN_A_SENTENCE = FEATURES.index("share in one sentence")

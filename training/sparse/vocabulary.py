@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _DEFAULTS = SparseConfig()
 _LEAST_SHARE = 0.5
-"""Of the letters, in scripts without spaces, from which on "automatic" takes characters."""
+"""Least share of letters in scripts without spaces for which "automatic" takes characters."""
 
 
 def fit_tfidf_of(

@@ -35,7 +35,7 @@ from longtail.training.evaluation.metrics import join_truth, precision_at
 from longtail.training.evaluation.record import check_record_file, make_record, write_record
 
 HELD_OUT_SHARE = 0.1
-"""Of the training documents, where a corpus has no dev split: as `longtail train` does."""
+"""Share of training documents held out where a corpus has no dev split."""
 _LONGEST = {"name": 80, "version": 200, "settings": 500, "command": 1000}
 _MOST_OUTSIDE = 0.5
 COSTS = {

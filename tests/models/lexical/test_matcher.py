@@ -336,7 +336,7 @@ def test_the_title_is_the_first_line_or_the_first_sentence(text, share):
 
 
 def test_cosines_are_those_of_scikit_learn():
-    """Of sublinear tf-idf with pairs, where labels have one name and texts one sentence."""
+    """Sublinear tf-idf with pairs, where labels have one name and texts one sentence."""
     names = ["river law", "fish", "law port tax", "grain of grain", "port"]
     labels = [Label(f"L{i}", name) for i, name in enumerate(names)]
     matcher = matcher_of(labels)

@@ -54,7 +54,7 @@ def predictor(blended_parts):
 
 @pytest.fixture(scope="module")
 def scores(predictor):
-    """Of every base scorer, all labels in order; -inf for those that it can't score."""
+    """Scores of all labels in order by every base scorer; -inf where it can't score one."""
     found = {}
     batch = predictor.read(TEXTS)
     for name in BASE:

@@ -26,7 +26,7 @@ def parts(trained):
 
 @pytest.fixture(scope="module")
 def counts(parts):
-    """Of the catalogue, but that every third label has a single document."""
+    """Counts of the catalogue, except that every third label has a single document."""
     counts = parts.catalogue.training_counts.copy()
     counts[::3] = 1
     return counts
@@ -96,7 +96,7 @@ def test_a_dev_split_without_unseen_labels_teaches_what_names_are_worth_to_them(
     without = fit_blend(pairs, members, calibrations, seen)
 
     def log_loss(blend):
-        """Of the pairs that have lost their documents, in nats."""
+        """The loss of pairs that have lost their documents, in nats."""
         known = np.maximum(
             log_odds_of(calibrations[NAMES], unseen.scores[NAMES]), blend.floors[NAMES]
         )

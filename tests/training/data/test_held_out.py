@@ -21,7 +21,7 @@ def write(folder: Path, documents: list[dict[str, Any]]) -> Dataset:
 
 
 def documents(count: int) -> list[dict[str, Any]]:
-    """Of four texts in a row one is that of the document before; every fifth has no label."""
+    """Every fourth text repeats the one before; every fifth document has no label."""
     return [
         {
             "id": f"d{row}",

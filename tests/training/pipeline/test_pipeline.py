@@ -185,7 +185,7 @@ def test_weights_that_the_encoder_lacks_follow_from_the_seed(tiny_config, tiny_e
 def test_names_that_one_part_of_the_documents_does_not_teach(
     train_in, tiny_config, copied_corpus, tmp_path, monkeypatch, failing
 ):
-    """Of those that are left of held-out ones, or of all: the run ends all the same."""
+    """A refit on remaining held-out documents, or on all, may fail: the run ends all the same."""
     (copied_corpus / "dev.jsonl").unlink()
     fit, calls = name_fit.fit_name_model, []
 

@@ -31,7 +31,7 @@ WIDTH, BATCH = 20, 32
 _SELF = resource.RUSAGE_SELF
 WEIGHTS = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 3, 1), (0, 2, 1), (0, 1, 1), (2, 2, 1),
            (1, 1, 1))  # fmt: skip
-"""Of Parabel, Bonsai and MLLM."""
+"""Weights of Parabel, Bonsai and MLLM."""
 
 
 def cpu_seconds(who):

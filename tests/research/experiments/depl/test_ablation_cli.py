@@ -46,7 +46,7 @@ def config_file(tiny_content, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def starts():
-    """Of each run that began: its folder, and the stages that it found done."""
+    """Folder and finished stages of each run at its start."""
     return []
 
 
