@@ -33,7 +33,7 @@ class DataError(LongtailError):
 
 
 class FileContentError(DataError, ValueError):
-    """A file of Longtail's own is not what was written."""
+    """A file of Longtail's own is not as it was written."""
 
 
 class ConfigError(LongtailError):
@@ -64,7 +64,7 @@ _MAX_SHOWN_CHARACTERS = 40
 
 
 def check_count(name: str, value: object, error: type[LongtailError] = RequestError) -> None:
-    """Refuse what is no whole number from 1; True and False are none.
+    """Refuse a value that is no whole number from 1; True and False are refused.
 
     Args:
         name: Of the argument.

@@ -98,7 +98,7 @@ class WeightNeighbours:
         self._is_retired = is_retired
 
     def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
-        """Return the nearest labels, those that share any weight (see `LabelNeighbours`)."""
+        """Return the nearest labels that share any weight (see `LabelNeighbours`)."""
         best, covered = nothing(len(labels), k), self._model.labels
         places = np.flatnonzero(np.isin(labels, covered))
         rows = np.searchsorted(covered, labels[places])

@@ -55,7 +55,7 @@ def require(extra: str, asked_by: str, error: type[LongtailError] = ConfigError)
 
 
 def needs(extra: str) -> str:
-    """Return what is missing of an extra and how to install it, as the end of a sentence."""
+    """Return the missing packages of an extra and how to install it, as the end of a sentence."""
     missing = _missing(extra)
     what = f"{', '.join(missing)}, which {'are' if len(missing) > 1 else 'is'} not installed"
     alternative = ' (with an NVIDIA GPU: "longtail[gpu]")' if extra == "cpu" else ""

@@ -268,7 +268,7 @@ class HalfRows:
 
     @classmethod
     def rounded(cls, matrix: csr_array) -> HalfRows:
-        """Return a matrix with its values rounded; those that become 0 are left out."""
+        """Return a matrix with its values rounded; values that become 0 are left out."""
         found = csr_array(matrix, copy=True, dtype=np.float32)
         found.data = found.data.astype(np.float16).astype(np.float32)
         found.eliminate_zeros()

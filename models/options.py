@@ -116,7 +116,7 @@ _FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "explain": ((bool,), "true or false"),
     "schemes": ((tuple,), "options by `with_schemes`"),
 }
-"""Types of the fields of `RankingOptions`, the usual one first, and what is expected in words."""
+"""Types of the fields of `RankingOptions`, the usual one first, and their valid values in words."""
 
 
 _OF_A_SCHEME = ("k", "threshold", "accept")

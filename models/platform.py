@@ -148,7 +148,7 @@ else:
         return resource.getrusage(who).ru_maxrss * unit
 
     def prepare_output() -> None:
-        """Do nothing: what is printed is UTF-8."""
+        """Do nothing: output is UTF-8."""
 
 
 def usable_cores() -> int:

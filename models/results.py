@@ -243,7 +243,7 @@ class ScoredLabel(AnswerPart):
 
 @dataclass(frozen=True, slots=True)
 class Familiarity:
-    """How much a text is like those that the model learned from.
+    """How similar a text is to the training documents.
 
     Attributes:
         num_words: Words of the text, as the sparse model counts them; in scripts without spaces,
@@ -323,7 +323,7 @@ class Prediction(AnswerPart):
     correction: Annotated[CorrectionName, _UNSENT] = "none"
     """What was added to the scores."""
     familiarity: Annotated[Familiarity | None, _UNSENT] = None
-    """How much the text is like those that the model learned from; None where nobody looked."""
+    """How similar the text is to the training documents; None where it was not computed."""
 
     def __iter__(self) -> Iterator[ScoredLabel]:
         """Give the labels, best first."""

@@ -22,7 +22,7 @@ _STRICT = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Verdicts of people on the labels of texts: all of them, or those that answers follow.
+    """Counts of people's verdicts on labels of texts: all, or the verdicts that answers follow.
 
     A text is answered as people said when each accepted label is among the first five of the
     default scorer's answer or has a probability from the scorer's threshold on, and each rejected
@@ -102,7 +102,7 @@ RESTORE = "copy the bundle again from its source, or train again with 'longtail 
 """What to do about a bundle that is not as it was written."""
 MAX_MANIFEST_BYTES = 2**24
 _MAX_SHOWN = 500
-"""Characters of what is wrong, which may be many numbers."""
+"""Characters of an error that are kept: it may list many numbers."""
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 _Text = Annotated[str, Field(max_length=2**16)]
 _Share = Annotated[float, Field(ge=0, le=1)]

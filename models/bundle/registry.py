@@ -60,7 +60,7 @@ class Author:
         return cls(user=user_name())
 
     def to_json(self) -> dict[str, str]:
-        """Return what is known."""
+        """Return all fields as a string."""
         fields = {"user": self.user, "key": self.key, "request_id": self.request_id}
         return {name: value for name, value in fields.items() if value is not None}
 

@@ -134,7 +134,7 @@ def rewrite(
     tensors: Mapping[str, dict[str, np.ndarray]],
     texts: Mapping[str, str],
 ) -> Manifest:
-    """Write a bundle (see `models.bundle.bundle.write_bundle`); what is not given is the same.
+    """Write a bundle (see `models.bundle.bundle.write_bundle`); other parts stay the same.
 
     Fitted parts that hold for the scores and labels of the old bundle only do not stay.
 

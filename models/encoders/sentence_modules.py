@@ -35,7 +35,7 @@ _POOLINGS: dict[str, Pooling] = {
 """By the name of a switch, and by what newer files say instead of switches."""
 _ACTIVATIONS: dict[str, Activation] = {"Identity": "identity", "Tanh": "tanh"}
 _LABEL_PROMPTS = ("document", "passage", "corpus")
-"""Prompts of what is searched for, which labels are; the first that there is counts."""
+"""Prompts of searched passages, which labels are; the first existing prompt counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class CsvHeader:
     renamed: Mapping[str, str]
 
     def remarks(self) -> list[str]:
-        """Return what was recognised and not just read."""
+        """Return the recognised columns, without the columns that were only read."""
         found = []
         if self.delimiter != ",":
             found.append(f"columns are taken to be separated by {DELIMITERS[self.delimiter]}s")
@@ -107,7 +107,7 @@ def find_header(
 
 
 def not_csv(error: csv.Error) -> str:
-    """Return what is wrong with a file that is not CSV."""
+    """Describe the error of a file that is not CSV."""
     if "new-line character" in str(error):
         return (
             "not CSV (a line ends in a carriage return alone, as on old Macs); save the file with "
@@ -220,7 +220,7 @@ def _json_fields(line: bytes) -> Fields:
 
 
 def not_utf_8(byte: int, position: int) -> str:
-    """Return what is wrong with a line of another encoding, and what to do."""
+    """Describe the error of a line of another encoding, and what to do."""
     return f"not UTF-8 (byte 0x{byte:02x} at position {position}); {AS_UTF_8}"
 
 

@@ -94,7 +94,7 @@ def encoding_of(path: Path) -> str | None:
 
 
 def writing(path: Path) -> io.TextIOWrapper:
-    """Return the file, opened anew for UTF-8 text; compressed where its name ends in `.gz`."""
+    """Open a new file for UTF-8 text; compressed where its name ends in `.gz`."""
     if path.suffix == ".gz":
         return gzip.open(path, "wt", encoding="utf-8", compresslevel=6)
     return path.open("w", encoding="utf-8", newline="\n")

@@ -49,7 +49,7 @@ _BOUNDS = {
 def problem_in_words(
     problem: Mapping[str, Any], show: Callable[[object], str] | None = None
 ) -> str:
-    """Return what came and what was expected, of one of a validation error's `errors()`.
+    """Describe one entry of a validation error's `errors()`: the value got and the value expected.
 
     Args:
         problem: With its type, context and perhaps input; what our own validators say stays.

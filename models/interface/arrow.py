@@ -46,7 +46,7 @@ class ArrowPredictor:
         language: str | None = None,
         **options: Unpack[RankingKeywords],
     ) -> None:
-        """Find the model, and check what is asked of it.
+        """Find the model, and check the options.
 
         Args:
             model: As for `longtail.load`: a URI, or a path that all processes find.

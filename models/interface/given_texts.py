@@ -70,7 +70,7 @@ def fields_of_text(names: Container[str]) -> list[str]:
 
 
 def text_of(fields: Mapping[str, Any]) -> object:
-    """Return the text of a document, or else what is there instead of one."""
+    """Return the text of a document, or the value found in its place."""
     read = fields_of_text(fields)
     if read == [TEXT]:
         return fields[TEXT]

@@ -106,7 +106,7 @@ class LoadedModel:
     """A trained model, loaded. Not thread-safe on a GPU: let one thread own it."""
 
     def __init__(self, bundle: Bundle, predictor: Predictor) -> None:
-        """Keep what was loaded.
+        """Keep the bundle and its predictor.
 
         Args:
             bundle: What the model was read from.

@@ -90,7 +90,7 @@ class RowsKind(_DenseKind):
     """Rows of some labels, which may be corrected: `classifier` and `linear`."""
 
     def __init__(self, name: str, *, gives_logits: bool) -> None:
-        """Take the name, and what is known of the scores."""
+        """Take the name, and the properties of the scores."""
         self.name = name
         self.gives_logits = gives_logits
 

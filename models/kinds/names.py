@@ -55,7 +55,7 @@ _RULES = {
 
 
 class NamesScorer(Scorer):
-    """Scores labels by how their names occur in a text; those that don't occur get no score."""
+    """Scores labels by how their names occur in a text; other labels get no score."""
 
     def __init__(self, names: NameModel, log_priors: Float32[np.ndarray, label]) -> None:
         """Take what gives scores, and what the tail dial needs.

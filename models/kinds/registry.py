@@ -1,4 +1,4 @@
-"""All scorers there are: those of this package, and those that others register."""
+"""All kinds of scorers: the kinds of this package, and the kinds that other packages register."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Scorer(ABC):
 
 
 class ScorerKind(ABC):
-    """How the model of one scorer is stored and read, and what is known of it before that.
+    """How the model of one scorer is stored and read, with properties known before reading.
 
     Attributes:
         name: Of the scorer, and of its model among `ModelParts.models`.

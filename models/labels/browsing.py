@@ -159,7 +159,7 @@ class LabelBrowser:
 
     @cached_property
     def _first_level(self) -> _Level:
-        """The labels at the top, and those that stand neither above nor below another."""
+        """The labels at the top, and the labels that are neither above nor below another."""
         rows = range(len(self._catalogue))
         single = (
             row

@@ -1,4 +1,4 @@
-"""The label catalogue: what is known about every label of a bundle, in row order."""
+"""The label catalogue: metadata of every label of a bundle, in row order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the concepts of a vocabulary to labels: what is shown, and what becomes of the rest."""
+"""From the concepts of a vocabulary to labels: which are shown, and how others are treated."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def labels_of(
 def without_deprecated(
     labels: Iterable[Label], where: str, carried: Container[str] = ()
 ) -> list[Label]:
-    """Return the labels that are not deprecated, and those that documents carry; log how many not.
+    """Return labels that are not deprecated or that documents carry; log how many are left out.
 
     Args:
         labels: In any order, which stays.

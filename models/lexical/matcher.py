@@ -45,7 +45,7 @@ a match always has another word."""
 _ROUNDING = 1e-4
 """More than the sums of idf can be off, as a share."""
 _PRIOR_WEIGHT = 10.0
-"""Finds of a name that what is known of all names counts for."""
+"""Number of finds of a name that the prior over all names is worth."""
 _PRIOR_FINDS = np.array([1.0, 1.0, 1.0, 10.0])
 _PRIOR_RIGHT = np.array([0.5, 0.5, 0.5, 9.5])
 """What is known of each kind before any find: a code in a text is meant."""
@@ -128,7 +128,7 @@ class FindHistory:
         return cls(*(np.zeros((num_labels, NUM_KINDS), dtype=np.int64) for _ in range(2)))
 
     def plus(self, other: FindHistory, sign: int = 1) -> FindHistory:
-        """Return the history of both; with the sign -1, of those that the other one has not."""
+        """Return the sum of both histories; with the sign -1, the difference."""
         return FindHistory(self.found + sign * other.found, self.right + sign * other.right)
 
     def features(

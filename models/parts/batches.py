@@ -57,7 +57,7 @@ class TextBatch:
         self._kept: dict[str, Any] = {}
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
-        """Return what is computed of the texts when first asked for, and kept.
+        """Compute a value of the texts at the first call, keep it, and return it.
 
         There is no lock, which would make batches of other threads wait: a batch is one thread's.
 
@@ -158,7 +158,7 @@ class TextBatch:
 
     @classmethod
     def joined(cls, batches: Sequence[TextBatch]) -> TextBatch:
-        """Return the texts of several batches of one model, with what is known of all of them."""
+        """Return the texts of several batches of one model, with values that all have computed."""
         joined = cls([text for batch in batches for text in batch.texts], *batches[0]._context)
         for name in batches[0]._kept:
             if all(name in batch._kept for batch in batches):
@@ -186,7 +186,7 @@ class TextBatch:
         return [Extent(*row) for row in rows]
 
     def familiarities(self) -> list[Familiarity]:
-        """Return how much each text is like those that the model learned from."""
+        """Return how similar each text is to the training documents."""
         nearest: list[float] | list[None] = [None] * len(self.texts)
         if NEAREST_SIMILARITY in self._kept:
             nearest = self._kept[NEAREST_SIMILARITY].tolist()

@@ -1,4 +1,4 @@
-"""The scorers of one model: those that were trained, and their blends."""
+"""The scorers of one model: the trained scorers and their blends."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ class ScorerSet:
             )
 
     def _members(self, scorer: str) -> tuple[str, ...]:
-        """Return the scorer, or those that it blends."""
+        """Return the scorer, or the members of a blend."""
         self._check(scorer)
         return self._blends[scorer].members if scorer in self._blends else (scorer,)
 

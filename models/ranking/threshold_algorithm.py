@@ -86,7 +86,7 @@ class SelectedSource:
     def score(
         self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
-        """Return the scores of given labels; -inf for those that are not selected."""
+        """Return the scores of given labels; -inf for labels that are not selected."""
         scores = self._source.score(rows, labels)
         scores[(labels == NO_LABEL) | ~self._is_selected[labels]] = -np.inf
         return scores

@@ -87,7 +87,7 @@ class Source(Protocol):
     def score(
         self, rows: Int64[np.ndarray, row], labels: Int64[np.ndarray, "row m"]
     ) -> Float32[np.ndarray, "row m"]:
-        """Random access: the scores of given labels; -inf for those that it can't score.
+        """Random access: the scores of given labels; -inf for labels that it can't score.
 
         The same label must get the same score here as in `top`, to the bit.
         """

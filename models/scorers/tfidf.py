@@ -107,7 +107,7 @@ class TfidfModel:
         removes_markup: bool = False,
         title_weight: float | None = None,
     ) -> None:
-        """Take what is learned from the training documents.
+        """Take the vocabulary and its weights.
 
         Args:
             tokens: The vocabulary in column order; words of titles, which begin with `TITLE`, last.

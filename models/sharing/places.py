@@ -36,7 +36,7 @@ OpenFile: TypeAlias = Callable[[str], Any]
 
 
 class PlaceError(BundleError):
-    """A place can't be reached, or refuses what is asked of it."""
+    """A place can't be reached, or refuses the request."""
 
 
 class Place:

@@ -98,7 +98,7 @@ class VocabularyInspection:
 
 
 def inspect_vocabulary(vocabulary: ConceptVocabulary) -> VocabularyInspection:
-    """Return what is in a vocabulary."""
+    """Return the counts and oddities of a vocabulary."""
     concepts = vocabulary.concepts
     equal = _equal_names(concepts)
     nameless = [x.id for x in concepts if not x.names and not x.is_deprecated]

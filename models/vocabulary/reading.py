@@ -32,7 +32,7 @@ _TRUE = frozenset({"true", "1"})
 _RELATIONS = ("broader", "narrower", "related")
 _INVERSE = {"broader": "narrower", "narrower": "broader", "related": "related"}
 _REPLACEMENTS = ("replaced_by", "exact_matches")
-"""Properties that may name what is used instead of a deprecated concept: the first that does."""
+"""Properties that name the replacement of a deprecated concept; the first one present counts."""
 _IS_IRI = frozenset({"type", "extended_names", "scheme", *_RELATIONS, *_REPLACEMENTS})
 _EITHER = frozenset({"definitions"})
 """Properties whose objects may be texts or resources; only the texts are read."""

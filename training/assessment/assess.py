@@ -145,7 +145,7 @@ class Assessment:
 
     @property
     def measured_on(self) -> str:
-        """What was measured on, and what was left out, in sentences."""
+        """The measured documents and the documents left out, in sentences."""
         notes = (str(each or "") for each in (self.retired, self.left_out, self.unseen))
         return " ".join(filter(None, (self.evaluation.measured_on(), *notes)))
 
@@ -487,7 +487,7 @@ def _rank_batches(
     ranked: Mapping[str, Ranking],
     collected: PairCollector | None,
 ) -> dict[str, Ranking]:
-    """Return the rankings of all rows: those that are there, are collected, and are made here."""
+    """Return the rankings of all rows: given ones, collected ones, and ones that are made here."""
     there = {*ranked, *(predictor.scorers.names if collected is not None else ())}
     parts: dict[str, list[Ranking]] = {name: [] for name in rows if name not in there}
     for batch in batches:

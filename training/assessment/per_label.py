@@ -47,7 +47,7 @@ class MeasuredLabels(LabelFigures):
 
 
 def measure_labels(documents: AnsweredDocuments, threshold: float) -> MeasuredLabels:
-    """Measure every label of a model, and those that it lacks, as predicted from a threshold on.
+    """Measure every label of a model, and labels that it lacks, as predicted from a threshold on.
 
     Args:
         documents: Answered by one scorer.

@@ -30,7 +30,7 @@ _MAX_SHOWN = 3
 
 
 def promises_to_markdown(promises: Sequence[Promise]) -> str:
-    """Return what is promised: a sentence, a table and reasons for refusals each."""
+    """Return a sentence, a table and reasons for refusals of each promise."""
     parts = []
     for each in promises:
         what = "of the accepted labels are right"

@@ -159,7 +159,7 @@ class RetiredLabels:
         return cls(num_retired - num_left_out, num_left_out) if num_retired else None
 
     def __str__(self) -> str:
-        """Return what was done with them, in a sentence."""
+        """Describe how they were treated, in a sentence."""
         return (
             f"Retired labels of the documents: {self.num_replaced:,} stand for the labels that "
             f"they were merged into, {self.num_left_out:,} that were dropped or split are left out."

@@ -85,7 +85,7 @@ class LeftOut:
         return dataset.with_splits({split_name: dataset.split(split_name).part(~self.is_left_out)})
 
     def check(self, where: object, split_name: str, who: str) -> None:
-        """Refuse to measure on too few documents, or on what is left where most are left out.
+        """Refuse to measure on too few documents, or where most documents are left out.
 
         Args:
             where: The corpus, for the message.
@@ -113,7 +113,7 @@ class LeftOut:
         )
 
     def __str__(self) -> str:
-        """Return what was done, in a sentence or several; empty where there is nothing to say."""
+        """Describe the documents left out in a few sentences; empty where there are none."""
         total = len(self.is_left_out)
         said = []
         if self.num_trained_on:
@@ -233,7 +233,7 @@ def open_read_as(
 
 
 def with_options_of(before: Mapping[str, Any], options: CorpusOptions) -> CorpusOptions:
-    """Return options, what is not given as it was before (see `CorpusOptions.to_json`)."""
+    """Return options, with earlier values where none is given (see `CorpusOptions.to_json`)."""
     given = options.to_json()
     names = {each.name for each in fields(CorpusOptions)} - {*_FROM_FOLDER}
     missing: dict[str, Any] = {
@@ -320,7 +320,7 @@ def _is_own_corpus(bundle: Bundle, dataset: Dataset) -> bool:
 
 
 def _check_columns(bundle: Bundle, record: TrainedOn, dataset: Dataset) -> None:
-    """Refuse texts that are made of other columns than those that a version was trained on.
+    """Refuse texts of other columns than a version was trained on.
 
     Its documents could not be recognised then, and another text may be in another split. Columns
     may have been renamed: documents of the corpus are recognised then.

@@ -45,7 +45,7 @@ def fit_blending(
     blends: Mapping[str, tuple[str, ...]],
     members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> Blending:
-    """Calibrate every scorer, choose what is blended, fit the blends, and calibrate them.
+    """Calibrate every scorer, choose the members of blends, fit the blends, and calibrate them.
 
     Args:
         dev: The dev split.

@@ -83,5 +83,5 @@ def _knots(
 
 
 def rounded(value: float) -> float:
-    """Return a number with the digits that are kept of what is fitted."""
+    """Return a fitted number, rounded to the digits that are stored."""
     return float(f"{value:.{_DIGITS}g}")

@@ -145,7 +145,7 @@ def _error(bins: Sequence[tuple[float, float, float]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LabelGroup:
-    """Some labels, what was said of them and what is true.
+    """Some labels, their probabilities and their truth.
 
     Attributes:
         count: How many.

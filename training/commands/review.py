@@ -122,7 +122,7 @@ def review(
 
 
 def _check_training(reviewer: str, folder: Path, registry: Path) -> None:
-    """Refuse to train what is no cross-encoder, or to write it over anything."""
+    """Refuse to train a model that is no cross-encoder, or to overwrite anything."""
     from longtail.models.errors import ConfigError
     from longtail.models.extras import require
     from longtail.models.files.outputs import check_not_in_registry, check_writable_folder

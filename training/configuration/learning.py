@@ -1,4 +1,4 @@
-"""The configuration of negatives and losses; what is impossible is refused.
+"""The configuration of negatives and losses; impossible combinations are refused.
 
     negatives: {distribution: {kind: uniform}, weighting: tail, num_negatives: 64}
     loss: {kind: softmax}

@@ -32,7 +32,7 @@ from longtail.training.configuration.sections import (
 )
 
 _TUNED_SCORERS = scorer_names()
-"""Those by default with a fine-tuned encoder: all but those that others register later."""
+"""Default scorers with a fine-tuned encoder: all but scorers of other packages."""
 _SCORERS = tuple(x for x in _TUNED_SCORERS if x not in (CLASSIFIER, HYBRID, LINEAR))
 """Those by default; the others score well by the vectors of a fine-tuned encoder alone."""
 
@@ -142,10 +142,10 @@ class TrainingConfig(Section):
     as "&szlig;" become characters. Null: where at least 1 % of the training documents have some.
     Explanations point into the text as it was sent."""
     languages: Annotated[tuple[str, ...], AfterValidator(languages_of)] | None = None
-    """ISO 639 codes of the texts' languages, such as [de, en]: words of other languages than English are
-    stemmed (Snowball) for "sparse" and "names", which reads compounds as their parts besides. Null:
-    the languages that at least 10 % of the training documents are in. [en]: only "names" compares
-    words without their plural's ending."""
+    """ISO 639 codes of the texts' languages, such as [de, en]: words of other languages than
+    English are stemmed (Snowball) for "sparse" and "names", which reads compounds as their parts
+    besides. Null: the languages that at least 10 % of the training documents are in. [en]: only
+    "names" compares words without their plural's ending."""
     sparse: SparseConfig = SparseConfig()
     descriptions: DescriptionConfig = DescriptionConfig()
     classifier: ClassifierConfig = ClassifierConfig()
@@ -234,7 +234,7 @@ class TrainingConfig(Section):
 
     @property
     def has_default_scorers(self) -> bool:
-        """Whether the scorers are those that nobody had to choose."""
+        """Whether the scorers are the default ones."""
         is_default = self.scorers == _default_scorers(self.confidential, self.is_tuned)
         return is_default or "scorers" not in self.model_fields_set
 
@@ -350,7 +350,7 @@ def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
 
 
 def problems_in_words(error: ValidationError) -> str:
-    """Return all that is wrong with settings: which, what was got, what was expected."""
+    """Return all errors of settings: which setting, the value got and the value expected."""
     return "; ".join(
         f"{'.'.join(map(str, item['loc']))}: {problem_in_words(item, repr)}"
         for item in error.errors()

@@ -162,7 +162,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, over the corpus's own files and what was said of them."""
+        """SHA-256, in hexadecimal, over the files of the corpus and the reading options."""
         return self._files.fingerprint()
 
     def check(self) -> None:

@@ -41,7 +41,7 @@ class Feedback:
 
 
 def read_feedback(path: Path, place: str = "") -> Feedback:
-    """Return the entries of a file; those that it says were deleted are left out.
+    """Return the entries of a file without deleted entries.
 
     Args:
         path: The file.

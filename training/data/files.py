@@ -130,7 +130,7 @@ def find_files(
 
 
 def without_labels(data: Path, form: Format) -> str:
-    """Return what is wrong with a corpus that lacks the label file which it needs."""
+    """Describe the error of a corpus that lacks the label file which it needs."""
     return f"{data}: no labels; expected {either(form.label_files)} (also with .gz)"
 
 
@@ -143,7 +143,7 @@ def either(names: tuple[str, ...]) -> str:
 
 
 def _sources_in(folder: Path, options: CorpusOptions) -> Iterator[tuple[str, DocumentSource]]:
-    """Yield what is found of each format and split."""
+    """Yield the files found of each format and split."""
     for form in FORMATS:
         for name in SPLIT_NAMES:
             if form.split_files:
@@ -316,7 +316,7 @@ def _advice_on(others: list[Path]) -> str:
 
 
 def _check_options(data: Path, form: Format, options: CorpusOptions) -> None:
-    """Refuse what was said of columns where the files have none."""
+    """Refuse options of columns where the files have no columns."""
     given = options.names_columns or options.label_delimiter or options.one_row_per_label
     if given and not form.has_columns:
         raise DataError(

@@ -1,4 +1,4 @@
-"""The labels of a corpus: those of its label file, or those that its documents carry."""
+"""The labels of a corpus: from its label file, or the labels that its documents carry."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def labels_of_documents(files: CorpusFiles, max_problems: int) -> LabelCatalogue
 
 
 def with_unseen(known: LabelCatalogue, files: CorpusFiles) -> LabelCatalogue:
-    """Return the labels of a model, then those that only the documents of a corpus carry."""
+    """Return the labels of a model, then labels that only the documents of a corpus carry."""
     carried = {
         str(label)
         for source in files.splits.values()

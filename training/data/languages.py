@@ -63,7 +63,7 @@ _FUNCTION_WORDS = {
 }  # fmt: skip
 """By ISO 639 code, of each language that has a form of its own in `WordForms`."""
 _LEAST_SHARE = 0.1
-"""Share of the texts, of those that tell, from which on a language counts."""
+"""Least share of a language among the texts whose language is known."""
 _LANGUAGES_OF: dict[str, list[str]] = {}
 for _language, _words in _FUNCTION_WORDS.items():
     for _word in _words.split():

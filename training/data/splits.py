@@ -278,7 +278,7 @@ class Split:
         return counted(self.lines(), f"reading {self.source.part or self.path.name}")
 
     def lines(self) -> Iterator[Document | BadLine]:
-        """Yield the documents, and what is wrong with each line that can't be used.
+        """Yield the documents, and the error of each line that can't be used.
 
         Raises:
             DataError: A file can't be read to its end.

@@ -40,7 +40,7 @@ class Survey:
 
 
 def survey(split: Split, num_warmup_texts: int) -> Survey:
-    """Read the texts of a split once; those that are not chosen are not kept.
+    """Read the texts of a split once; only chosen texts are kept.
 
     Args:
         split: The training documents.

@@ -123,7 +123,7 @@ def is_lists(y: Any) -> bool:
 
 
 def truth_of_matrix(y: Any) -> Float32[csr_array, "document label"]:
-    """Return an indicator matrix as rows of ones; what is sparse stays sparse.
+    """Return an indicator matrix as rows of ones; a sparse matrix stays sparse.
 
     Raises:
         InvalidInputError: It has not two dimensions, or holds other values than 0 and 1.

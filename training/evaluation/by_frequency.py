@@ -258,7 +258,7 @@ class Evaluation:
         ]
 
     def measured_on(self) -> str:
-        """Return what was measured on, in words."""
+        """Describe the measured documents, in words."""
         return (
             f"{self.num_documents:,} documents ({self.num_documents_without_labels:,} without a "
             f"label), {self.num_labels:,} labels, {self.num_training_documents:,} training "

@@ -97,7 +97,7 @@ def fit_tree(
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The projection, and what is fitted to."""
+    """The projection, and the projected documents."""
 
     mean: Float32[Tensor, dim]
     components: Float32[Tensor, "k dim"]

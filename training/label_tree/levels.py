@@ -25,7 +25,7 @@ from longtail.models.ranking.top_k import NO_LABEL
 
 
 class NodeArrays(NamedTuple):
-    """Some nodes of a level and what comes to them, as `training.label_tree.splits.NodeBlock`.
+    """Some nodes of a level with their data, as `training.label_tree.splits.NodeBlock`.
 
     Attributes:
         features: x of every document, with a 1 behind it.
@@ -93,7 +93,7 @@ _MAX_ROUNDS = 100
 
 @dataclass(frozen=True, slots=True)
 class NodeBlock:
-    """Some nodes of a level and what comes to them: labels, rows (a document each), pairs.
+    """Some nodes of a level with their labels, rows (a document each) and pairs.
 
     Attributes:
         features: x of every document, with a 1 behind it.
@@ -139,7 +139,7 @@ def split_nodes(block: NodeBlock, regulariser: float) -> NodeSplits:
     Greedy alternating ascent on Eq. 8 minus regulariser (|w|^2 + b^2); the first split is at the
     middle of the labels' feature sums along their dominant direction. Where padding leaves a choice
     of how many labels go to a side, each goes where its Delta_y says, as padding has Delta_y = 0.
-    Unlike in the paper, w, b need only be near their best before the labels are split anew; they
+    Unlike in the paper, w, b need only be near their best before the labels are split again; they
     are at their best in the end.
 
     Compiled code fits one node after another, the large ones to some of their rows first.
@@ -271,7 +271,7 @@ def _grown(
 
 
 class _Level:
-    """The nodes of one level that have two labels or more, and what comes to them."""
+    """The nodes of one level that have two labels or more, with their data."""
 
     def __init__(
         self,

@@ -159,7 +159,7 @@ class UniformSubset:
     ) -> Int64[Tensor, "batch sampled"]:
         """Draw with replacement, and keep each row's first m labels without repeats.
 
-        A row that has not so many is drawn anew. Whether it has does not depend on which labels
+        A row that has not so many is drawn again. Whether it has does not depend on which labels
         they are, so subsets stay equally likely.
         """
         drawn = torch.randint(
@@ -224,7 +224,7 @@ class Frequency:
         )
 
     def log_q(self, labels: Int64[Tensor, "batch k"]) -> Float[Tensor, "batch k"]:
-        """Return the tabled logarithms; -inf for what is never drawn."""
+        """Return the tabled logarithms; -inf for labels that are never drawn."""
         return look_up(self.log_probabilities, labels)
 
 
@@ -239,7 +239,7 @@ class Shared:
     base: Uniform | UniformSubset | Frequency
 
     def draw(self, pairs: Pairs, generator: torch.Generator) -> Negatives:
-        """Draw m labels; each pair leaves out those that it excludes."""
+        """Draw m labels; each pair leaves out its excluded labels."""
         anyone = Pairs(pairs.documents[:1], pairs.labels[:1], pairs.excluded[:1, :0])
         labels = self.base.draw(anyone, generator).labels
         return draw_shared(pairs, labels, self.base.log_q)
@@ -279,7 +279,7 @@ class AllLabels:
     num_labels: int
 
     def draw(self, pairs: Pairs, _: torch.Generator) -> Negatives:
-        """Return all labels; each pair leaves out those that it excludes."""
+        """Return all labels; each pair leaves out its excluded labels."""
         labels = torch.arange(self.num_labels, device=pairs.labels.device).unsqueeze(0)
         return draw_shared(pairs, labels, lambda labels: _uniform_log_q(self.num_labels, labels))
 

@@ -76,7 +76,7 @@ class HardNegatives:
         return draw_each(pairs, self.num_draws, sample, lists.log_q)
 
     def log_q(self, pairs: Pairs, labels: Int64[Tensor, "#batch k"]) -> Float[Tensor, "batch k"]:
-        """Return the logarithm of the mixture; -inf for what is never drawn."""
+        """Return the logarithm of the mixture; -inf for labels that are never drawn."""
         lists = self.hard.index_select(0, pairs.documents)
         return _Lists.of(lists, self.share, self.num_labels).log_q(labels)
 
@@ -115,7 +115,7 @@ class _Lists:
         return torch.where(coin < self.shares.index_select(0, rows), listed, anywhere)
 
     def log_q(self, labels: Int64[Tensor, "#batch k"]) -> Float[Tensor, "batch k"]:
-        """Return the logarithm of the mixture; -inf for what is never drawn."""
+        """Return the logarithm of the mixture; -inf for labels that are never drawn."""
         anywhere = ((1 - self.shares) / self.num_labels).unsqueeze(1)
         in_list = anywhere + (self.shares / self.sizes).unsqueeze(1)
         return torch.where(is_listed(labels, self.labels), in_list.log(), anywhere.log())

@@ -180,7 +180,7 @@ def draw_shared(
     labels: Int64[Tensor, "1 sampled"],
     log_q: Callable[[Int64[Tensor, "#batch k"]], Float[Tensor, "#batch k"]],
 ) -> Negatives:
-    """Return labels drawn once for all pairs; each pair leaves out those that it excludes.
+    """Return labels drawn once for all pairs; each pair leaves out its excluded labels.
 
     Given how many a pair keeps, these are independent draws from q without its excluded labels, so
     weights that count them are as exact as with draws of its own; but a pair may keep none.
@@ -292,7 +292,7 @@ def _padded_rows(
 
 
 Weight = Callable[[Negatives], Float[Tensor, "batch sampled"]]
-"""Turns what was drawn for a batch of pairs into log w; -inf where nothing was drawn."""
+"""Turns the draws of a batch of pairs into log w; -inf where nothing was drawn."""
 
 Margin = Callable[[Tensor, Tensor], Tensor]
 """Turns log pi of positives (batch, 1) and of negatives (batch, sampled) into log rho."""
@@ -314,7 +314,7 @@ def relative(negatives: Negatives) -> Float[Tensor, "batch sampled"]:
     q_y is that of the positive before it is excluded, where it would be 0; q_y' is that of the
     draw. So the implicit losses of the paper's Table 2 hold as printed where every pair has draws
     of its own. Draws that a batch shares, and those within it, leave out what a pair excludes
-    without drawing anew, and this weight does not divide by how many are left: of m draws m (1 -
+    without drawing again, and this weight does not divide by how many are left: of m draws m (1 -
     q_y) are then expected, so that rho = m (1 - q_y) q_y where the positive alone is excluded. That
     is 0.56 of m q_y for a label with q = 0.44, and the same for all labels that are seldom drawn.
     """

@@ -37,7 +37,7 @@ def vector_memory(
     ids: Sequence[str],
     before: Clusters | None = None,
 ) -> VectorMemory:
-    """Return a memory of documents, without those that have no label to lend.
+    """Return a memory of the documents that have a label to lend.
 
     Args:
         vectors: Of the documents.
@@ -113,7 +113,7 @@ def with_documents(
     truth: Float32[csr_array, "document label"],
     encode: Encode,
 ) -> VectorMemory:
-    """Return a memory of other documents; those that are remembered are not encoded again.
+    """Return a memory of other documents; remembered documents are not encoded again.
 
     Args:
         before: Documents by vectors of the same encoder; the texts of its ids are as they were.

@@ -178,10 +178,10 @@ class OnDev(NamedTuple):
 
 @runtime_checkable
 class Heed(Protocol):
-    """Changes what is fitted on the dev split by something else that is known."""
+    """Changes values that are fitted on the dev split by other knowledge."""
 
     def blending(self, dev: DevRanking, fitted: Blending) -> Blending:
-        """Return other blends than those that were fitted on dev, or the same."""
+        """Return the blends fitted on dev, or changed ones."""
         ...
 
     def default(self, dev: DevRanking, fitted: Blending, names: Sequence[str]) -> DefaultScorer:

@@ -230,7 +230,7 @@ def _check_input(run: Run) -> None:
 def _finished_on_dev(
     run: Run, corpus: Dataset, parts: ModelParts, precision: Precision
 ) -> tuple[ModelParts, OnDev]:
-    """Return the parts with what is fitted on the dev split; or as they are."""
+    """Return the parts with all that is fitted on the dev split; unchanged without one."""
     if "dev" not in corpus.split_names:
         logger.warning(
             "%s has no dev split: no probabilities are calibrated, there is no ensemble, and the "

@@ -224,7 +224,7 @@ class Inspection:
     costs: tuple[Cost, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all but the hashes, and of the counts those that differ."""
+        """Return all fields but the hashes, with the distinct counts."""
         counts, numbers = np.unique(self.training_counts, return_counts=True)
         return {
             "format": self.form,
@@ -289,7 +289,7 @@ class _Examples:
 
 
 def inspect_dataset(dataset: Dataset, *, is_confidential: bool = False) -> Inspection:
-    """Read a corpus once, and tell what is in it; lines that can't be used are counted.
+    """Read a corpus once, and describe its content; lines that can't be used are counted.
 
     Of the texts a hash each is held, and some for examples.
 

@@ -128,7 +128,7 @@ class StageCost:
 
 @contextmanager
 def stage_cost(folder: Path, stage: str) -> Iterator[None]:
-    """Note in a run's folder the time and memory of what is done inside.
+    """Log the time and memory of the enclosed work in a run's folder.
 
     Args:
         folder: Of the run.

@@ -1,6 +1,6 @@
 """The forward pass of `models.encoders.cpu.unpadded`, in PyTorch's own code; importing compiles it.
 
-oneDNN compiles its kernels for each shape anew, and remembers some dozens; so they have to be few.
+oneDNN compiles its kernels for each shape and caches some dozens, so there must be few shapes.
 All that is done token by token is done in blocks of 256 tokens and a last one of a multiple of 8 or
 16, and attention in groups of 4, 2 and 1 texts, each padded to a multiple of 16 tokens. That also
 keeps what is passed on in a processor's own cache.
@@ -64,7 +64,7 @@ def _group(
     num_heads: int,
     kind: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what is fetched for the attention of some texts, its mask, and the way back.
+    """Return the gather indices for the attention of some texts, its mask, and the inverse indices.
 
     A head of a token is a row of its own wherever rows are fetched: (row, query key value, head)
     where tokens stand one after the other, and (query key value, group, head, place) in attention.
