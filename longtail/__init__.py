@@ -66,7 +66,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: a class, or `app` and `main`, the command.
+    """Import an attribute at its first use: a class, or `app` and `main`, the command.
 
     Raises:
         AttributeError: There is nothing of this name.

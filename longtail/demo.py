@@ -199,7 +199,7 @@ class _Story:
             print(f"  {url}/#ask?{urlencode(asked)}")
 
     def _five_best(self, version: int, row: int) -> str:
-        """Return the five best labels of a test document, those that are right with a star."""
+        """Return the five best labels of a test document; right labels have a star."""
         found = self.assessed[version]
         true = set(csr_array(found.truth[[row]]).indices.tolist())
         labels = found.rankings[ENSEMBLE].labels[row, :5].tolist()

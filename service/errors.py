@@ -22,7 +22,7 @@ class DeadlineError(LongtailError):
 
 
 class ChangeError(LongtailError):
-    """The models can't be changed as asked; what was served before still is."""
+    """The models can't be changed as requested; the served models stay."""
 
 
 class FeedbackConflictError(LongtailError):

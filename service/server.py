@@ -109,7 +109,7 @@ class DrainingServer(uvicorn.Server):
         self._watchdog.end_within(delay_s + timeout_s + _GRACE_S, sig)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening and end what is in flight.
+        """Stop listening and end the requests in flight.
 
         Changes of versions, which may take minutes, are not waited for. Batches that are still sent
         end at half-time; the other half is for the lines that came until then.

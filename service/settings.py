@@ -293,7 +293,7 @@ class SettingDescription:
 
 
 def describe_settings() -> list[SettingDescription]:
-    """Return what is told of each setting, in the order of the fields."""
+    """Return the documentation of each setting, in the order of the fields."""
     properties = Settings.model_json_schema()["properties"]
     return [_description(name, schema) for name, schema in properties.items()]
 

@@ -107,7 +107,7 @@ def json_bytes(content: Mapping[str, Any]) -> bytes:
 
 
 def query_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as parameters of a URL; those that are None are left out.
+    """Return options as parameters of a URL; options that are None are left out.
 
     Raises:
         RequestError: One can't be written.

@@ -401,7 +401,7 @@ class WorkQueue:
 
 
 def of_like_length(items: Sequence[Item], max_tokens: int, padding_cost: float = 1.0) -> list[Item]:
-    """Return the first of some texts, with those that make a batch whose tokens cost least.
+    """Return the first text with others that together make the cheapest batch by tokens.
 
     Of the runs of texts in order of length that hold the first, each as long as may be below its
     longest text, it is the one that costs least for each token of a text: the tokens, what they

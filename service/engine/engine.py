@@ -259,7 +259,7 @@ class Engine:
             job.fail(NotReadyError(_STOPPING))
 
     def _examine(self, query: Query) -> tuple[ServedModel, RankingOptions, int]:
-        """Return who is to answer, what, and about how many tokens that is."""
+        """Return the model, the resolved query and an estimate of its tokens."""
         if self.gpu.problem is not None:
             self.gpu.check()
         check_query(query, self._limits)

@@ -33,7 +33,7 @@ _STILL_S = 5.0
 
 
 class SelfCheck:
-    """Asks the service for the labels of a text when there is reason to; keeps what came of it.
+    """Asks the service for the labels of a text when there is reason to; keeps the result.
 
     Belongs to one event loop.
     """

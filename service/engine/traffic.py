@@ -45,7 +45,7 @@ class ArrivalRate:
 
 
 def least_batch(rate: float, speed: float | None, num_workers: int, batch_cost: float) -> float:
-    """Return the tokens that batches must have so that what comes can be borne; they may be inf.
+    """Return the tokens a batch needs to keep up with the arriving load; may be inf.
 
     Args:
         rate: Tokens a second that come.

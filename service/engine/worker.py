@@ -32,7 +32,7 @@ from longtail.service.telemetry.metrics import Telemetry
 logger = logging.getLogger(__name__)
 
 _RESTART_PAUSE_S = 0.1
-"""Before a thread begins anew, so that what fails at once does not keep a core busy."""
+"""Seconds before a thread restarts, so that an immediate failure does not keep a core busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ class GpuWatch:
 
 
 def tokenise_jobs(queue: WorkQueue, telemetry: Telemetry) -> None:
-    """Tokenise what comes, until the queue is closed."""
+    """Tokenise queued texts until the queue is closed."""
     while _tokenise_next(queue, telemetry):
         pass
 
 
 def compute_batches(queue: WorkQueue, telemetry: Telemetry, hooks: Hooks) -> None:
-    """Compute and call what comes, until the queue is closed."""
+    """Compute queued batches and run queued calls until the queue is closed."""
     while _compute_next(queue, telemetry, hooks):
         pass
 
@@ -114,7 +114,7 @@ def help_to_compute(
 
 
 def keep_running(work: Callable[[], None]) -> None:
-    """Do work until it ends by itself; where an error ends it, log that and begin anew.
+    """Do work until it returns; where an error ends it, log the error and restart.
 
     One request must not take a thread from all others, whatever it does to it.
     """
@@ -122,7 +122,7 @@ def keep_running(work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException:  # also what is meant to end a thread: the service needs it
-            logger.exception("the thread %r begins anew", current_thread().name)
+            logger.exception("the thread %r restarts", current_thread().name)
             time.sleep(_RESTART_PAUSE_S)
         else:
             return
@@ -262,7 +262,7 @@ def _encoded(items: Sequence[Item]) -> TextBatch:
 
 
 def _ranked(batch: TextBatch, items: Sequence[Item]) -> list[tuple[Item, Prediction]]:
-    """Return the answers about texts of the same options, those that there are."""
+    """Return the answers about texts of the same options; missing answers are left out."""
     model, options = items[0].job.model, items[0].job.options
     answers: list[tuple[Item, Prediction]] = []
     try:

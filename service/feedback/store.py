@@ -250,7 +250,7 @@ def _append(
 def _receipts(
     group: Sequence[Entry], known: Mapping[str, str | None], taken: dict[str, Entry]
 ) -> list[Receipt] | FeedbackConflictError:
-    """Return what becomes of the entries of a group; those that are new are added to `taken`."""
+    """Return the outcome of each entry of a group; new entries are added to `taken`."""
     receipts = []
     for entry in group:
         digest = taken[entry.id].digest if entry.id in taken else known.get(entry.id, "")

@@ -87,7 +87,7 @@ class KeyRing:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Who may change what is served, and who may ask; the latter is everybody without keys."""
+    """The keys of administrators and of clients; without client keys everybody may ask."""
 
     admin: KeyRing
     api: KeyRing

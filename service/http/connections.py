@@ -143,7 +143,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def num_unread_bytes(self) -> int:
-        """Bytes of answers that wait in this process for the client to read what came before."""
+        """Bytes of answers that wait in this process until the client has read earlier ones."""
         return self.transport.get_write_buffer_size()
 
     def reading_rate(self, now: float) -> float:

@@ -1,4 +1,4 @@
-"""The parts of the running service, found through the request, and what is known of a request.
+"""Dependencies of routes: the parts of the running service, and properties of a request.
 
 The ASGI scope of a request holds its path behind a proxy, and what is noted while it is answered:
 log fields, its id, and that its client has gone.

@@ -1,4 +1,4 @@
-"""Metrics of drift: how far the texts that come are from those that a model learned from."""
+"""Metrics of drift: how far requested texts are from the training documents of a model."""
 
 from __future__ import annotations
 

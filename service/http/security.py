@@ -31,7 +31,7 @@ from longtail.service.wire.problems import Kind
 
 ADMIN_PREFIX = "/v1/admin"
 PUBLIC_PATHS = HEALTH_PATHS | {"/", "/openapi.json"}
-"""Paths that need no key: health checks, and those that reveal nothing about texts."""
+"""Paths that need no key: health checks, and paths that reveal nothing about texts."""
 
 NO_KEY = Kind("unauthorized", 401, "A key is needed")
 ADMIN_OFF = Kind("admin-off", 403, "The admin routes are off")

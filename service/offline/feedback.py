@@ -33,7 +33,7 @@ Wanted: TypeAlias = Entry | str
 
 
 class _Origin(BaseModel):
-    """What an export tells of an entry besides what was said."""
+    """Fields of an exported entry besides its verdicts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

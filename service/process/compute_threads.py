@@ -27,7 +27,7 @@ lock would make them wait for it."""
 
 
 def lower_priority(niceness: int = _NICENESS_OF_LOADS) -> None:
-    """Let the calling thread, and those that it starts, go behind the others of the process."""
+    """Give the calling thread, and threads that it starts, a lower priority than the others."""
     if sys.platform == "linux":  # elsewhere this is a property of the whole process
         thread = threading.get_native_id()
         own = os.getpriority(os.PRIO_PROCESS, os.getpid())  # an operator may have lowered it
@@ -182,7 +182,7 @@ class ComputeSetup:
     def __init__(
         self, num_threads: int | None, num_workers: int | None = None, device: str | None = None
     ) -> None:
-        """Take what was asked for.
+        """Take the requested numbers of threads.
 
         Args:
             num_threads: Of each library, in all compute threads together; None: as they choose.

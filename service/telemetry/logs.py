@@ -152,7 +152,7 @@ class Tracing:
         )
 
     def close(self) -> None:
-        """Send what is left; what can't be sent in a moment is dropped."""
+        """Send the remaining spans; spans that can't be sent in a moment are dropped."""
         thread = Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
         thread.start()
         thread.join(_LAST_SPANS_S)

@@ -107,7 +107,7 @@ BANDS = ("0", "1", "2-9", "10-99", "100+")
 _LOWER_BOUNDS = (1, 2, 10, 100)
 """Training documents from which on a label is in the next band."""
 Verdicts: TypeAlias = Tally[tuple[str, str]]
-"""Labels by what was said of them and their band of frequency."""
+"""Verdicts on labels by kind and frequency band."""
 
 
 def band_of(training_count: int) -> str:

@@ -45,7 +45,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a command: what is served now, and how long it took."""
+    """The outcome of a command: the versions served now, and how long it took."""
 
     serving: Serving
     seconds: float
@@ -115,7 +115,7 @@ T = TypeVar("T")
 
 
 class LoaderThread:
-    """Does tasks one after the other; the only thread that changes what is served."""
+    """Runs tasks one after the other, in the only thread that changes the served versions."""
 
     def __init__(self, look: Callable[[], object], interval_s: float) -> None:
         """Make the thread, which begins with `start`.

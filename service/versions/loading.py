@@ -222,7 +222,7 @@ def _run(prepare: Callable[[], object], works: SimpleQueue[Callable[[], object] 
 
 
 def _do_next(works: SimpleQueue[Callable[[], object] | None]) -> bool:
-    """Do what comes next; return whether there was anything.
+    """Do the next task; return whether there was one.
 
     A function of its own, so that the thread holds no model while it waits.
     """
@@ -417,7 +417,7 @@ class ModelLoader:
 
 
 def public_message(error: BaseException) -> str:
-    """Return what an answer may say of an error; what is not ours stays in the log."""
+    """Return the text of an error for an answer; errors of other packages stay in the log."""
     if isinstance(error, LongtailError):
         return str(error)
     if type(error).__name__ == "OutOfMemoryError":  # PyTorch's, which may not be installed

@@ -301,7 +301,7 @@ class Redeployer:
     def _swap_in_place(
         self, number: int, move_alias: Callable[[int], object], kept: Serving
     ) -> None:
-        """Free what is not kept, and only then load a version; nothing is served meanwhile."""
+        """Free versions that are not kept, and only then load one; nothing is served meanwhile."""
         self._loader.verify(number, self._metrics)  # what is damaged shall cost no pause
         state = self._registry.state()
         before = replace(self._manager.serving(), models=kept.models)

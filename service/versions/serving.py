@@ -100,7 +100,7 @@ class Serving:
 
 
 class ModelManager:
-    """Holds what is served and hands out the model that is to answer."""
+    """Holds the served versions and hands out the model that answers a request."""
 
     def __init__(self, registry: Registry) -> None:
         """Serve nothing yet.
@@ -129,11 +129,11 @@ class ModelManager:
         self._serving = None
 
     def drain(self) -> None:
-        """Be ready no more, so that no new requests are sent here; those that come are answered."""
+        """Report not ready, so that no new requests are sent here; arriving ones are answered."""
         self._is_draining = True
 
     def serving(self) -> Serving:
-        """Return what is served now.
+        """Return the versions served now.
 
         Raises:
             NotReadyError: Nothing is; the message says why.

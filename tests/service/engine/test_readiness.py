@@ -231,7 +231,7 @@ def test_a_compute_thread_that_is_killed_begins_anew(open_client, make_loader, f
             assert ask(client, "poison") == 500
             assert ask(client) == 200
         assert client.get("/readyz").status_code == 200
-    assert caplog.text.count("the thread 'compute_0' begins anew") == 3
+    assert caplog.text.count("the thread 'compute_0' restarts") == 3
 
 
 def test_an_error_outside_of_the_model_does_not_end_its_thread(open_client, make_loader):
