@@ -18,7 +18,6 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
 from longtail.models.fitted.aims import AIMS, names_of
-from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
@@ -263,13 +262,14 @@ def assess_bundle(
     """
     check_splits(bundle.catalogue, dataset, split_name, has_baselines=baselines)
     left_out = find_trained_on([bundle], dataset, split_name)
-    parts, dataset = read_parts(bundle), left_out.view(dataset, split_name)
+    dataset = left_out.view(dataset, split_name)
+    predictor = Predictor.of_bundle(bundle, precision="auto")  # as `longtail predict` and `serve`
     found = assess(
-        Predictor(parts, default_scorer=bundle.manifest.default_scorer),
+        predictor,
         dataset,
         split_name,
         num_training_documents=bundle.manifest.training_document_count,
-        tfidf=parts.sparse.tfidf if baselines else None,
+        tfidf=predictor.parts.sparse.tfidf if baselines else None,
         k=k,
         tail_dial=tail_dial,
         aim=aim,
