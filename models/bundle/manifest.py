@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -295,6 +295,18 @@ class Manifest:
     longtail_version: _Text = ""
     format_version: int = FORMAT_VERSION
     digest: str = ""
+
+    def of_labels(self, num_labels: int, num_in_use: int) -> Manifest:
+        """Return the manifest of a model of other labels, some of which may be out of use."""
+        num_retired = num_labels - num_in_use
+        return replace(self, label_count=num_labels, retired_label_count=num_retired)
+
+    @property
+    def labels_in_words(self) -> str:
+        """How many labels there are, and how many of them no scorer answers any more."""
+        num_retired = self.retired_label_count
+        retired = f", {num_retired:,} of them retired" if num_retired else ""
+        return f"{self.label_count:,}{retired}"
 
     @property
     def is_confidential(self) -> bool:

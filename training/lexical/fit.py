@@ -21,10 +21,10 @@ from scipy.sparse import csr_array
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
-from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.catalogue import LabelCatalogue, named_label
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
 from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, Matches, NameMatcher
-from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.models.lexical.name_model import NameModel
 from longtail.models.lexical.terms import LabelTerms
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES

@@ -235,7 +235,7 @@ class _Application:
         has_encoder = manifest.encoder is not None
         return Applied(
             label_count=len(labels),
-            num_retired=int(labels.is_retired.sum()),
+            num_retired=int((~labels.in_use).sum()),
             num_new=len(labels) - self._changed.num_before,
             num_encoded=len(self._changed.texts_changed) if has_encoder else 0,
             can_find_new=bool(kinds_of_new_labels(manifest.scorers)),
