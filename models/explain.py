@@ -43,8 +43,8 @@ class LabelNeighbours(Protocol):
     def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
         """Return the k labels of largest cosine with each of these, itself left out.
 
-        Labels out of use are left out, too. Ties: the smaller label index first. A row has `NO_LABEL`
-        where there are fewer.
+        Labels out of use are left out, too. Ties: the smaller label index first. A row has
+        `NO_LABEL` where there are fewer.
 
         Args:
             labels: Rows of the catalogue.

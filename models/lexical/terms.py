@@ -105,7 +105,7 @@ def names_of(label: Label) -> dict[str, bool]:
 
 
 def _terms_of(label: Label, words: NameWords) -> Iterator[tuple[str, list[int], bool]]:
-    """Give the names of a label that have words, those of the same words once; none of one out of use.
+    """Give the names of a label that have words, those of the same words once, if it is in use.
 
     Yields:
         Name, words, whether it is a code.
