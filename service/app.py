@@ -17,7 +17,6 @@ from longtail.models.errors import ignore
 from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.queries import MAX_FILTER_LABELS, LabelSets, Limits
-from longtail.service.engine.review import ReviewDesk
 from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.traffic import Slots
 from longtail.service.feedback.store import FeedbackStore
@@ -177,7 +176,7 @@ def _assemble(
         tracing=tracing,
         self_check=SelfCheck(engine, settings.request_timeout_s),
         feedback=_feedback_writer(settings),
-        reviews=ReviewDesk(settings, telemetry) if settings.reviewer else None,
+        revisers={x.name: x.reviser(settings, telemetry) for x in extensions() if x.reviser},
     )
 
 
@@ -226,8 +225,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.redeployer.start(service.engine.run, service.telemetry.models)
     yield
     service.self_check.close()
-    if service.reviews is not None:
-        await service.reviews.close()
+    for reviser in service.revisers.values():
+        await reviser.close()
     service.redeployer.close()
     service.engine.close()
     if service.feedback is not None:

@@ -17,7 +17,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from longtail.extensions import extensions
 from longtail.models.errors import ConfigError
 from longtail.models.files.typed_json import problem_in_words
-from longtail.models.review.registry import ReviewerKind
 
 PREFIX = "LONGTAIL_"
 FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG"})
@@ -40,6 +39,7 @@ _FIRST_STEPS = frozenset(
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\*")
 Version = Annotated[int, Field(ge=1)] | Literal["current"]
+ReviewerKind = Literal["rerank", "chat", "cross-encoder"]
 SwapMode = Literal["availability-preserving", "resource-preserving"]
 
 

@@ -79,6 +79,11 @@ class PredictRequest(Titled):
         return self
 
     @property
+    def wanted_extensions(self) -> frozenset[str]:
+        """The extensions without which it can't be answered, by name."""
+        return frozenset({"review"} if self.review else ())
+
+    @property
     def can_be_reviewed(self) -> bool:
         """Whether nothing else is asked for that a review does not know."""
         is_other = self.tail_dial > 0 or self.aim is not None or self.correction is not None

@@ -212,8 +212,8 @@ def documents_of_labels(memory: NeighbourMemory, rows: Sequence[int]) -> list[tu
 def changed_names(model: NameModel, changed: ChangedLabels) -> NameModel | None:
     """Return the same classifier for the labels as they are named now; None where nothing changed.
 
-    Names of labels out of use are found no more. How often a name was right stays with the label; of a
-    label that was merged into one that has its name now, it goes over to that.
+    Names of labels out of use are found no more. How often a name was right stays with the label;
+    of a label that was merged into one that has its name now, it goes over to that.
 
     Args:
         model: Of the labels before.

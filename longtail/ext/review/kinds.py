@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
+from longtail.ext.review.reviewer import Reviewer
 from longtail.models.errors import ConfigError
 from longtail.models.extras import require
-from longtail.models.review.reviewer import Reviewer
+from longtail.service.settings import ReviewerKind
 
 _MAX_KEY_BYTES = 16_384
-ReviewerKind = Literal["rerank", "chat", "cross-encoder"]
 
 
 def open_reviewer(
@@ -39,10 +39,10 @@ def open_reviewer(
         key = _key_in(key_file)
     if kind == "cross-encoder":
         require("cpu", "reviewer 'cross-encoder'")
-        from longtail.models.review.cross_encoder import CrossEncoder
+        from longtail.ext.review.cross_encoder import CrossEncoder
 
         return CrossEncoder(address, model, key)
-    from longtail.models.review.endpoint import (
+    from longtail.ext.review.endpoint import (
         ChatReviewer,  # httpx takes a while
         RerankReviewer,
     )
