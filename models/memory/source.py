@@ -7,8 +7,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from longtail.models.memory.label_kernels import best_labels, scores_of_labels
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.memory.search import Neighbours
-from longtail.models.memory.search_kernels import NO_DOCUMENT
+from longtail.models.memory.search import NO_DOCUMENT, Neighbours
 from longtail.models.memory.vectors import VectorMemory
 from longtail.models.ranking.top_k import Ranking
 
