@@ -93,8 +93,8 @@ def apply(
     from tqdm import tqdm
 
     from longtail.ext.editions.applying import apply_changes
+    from longtail.ext.editions.refit import fitting_as
     from longtail.models.bundle.registry import Registry
-    from longtail.training.sparse.refit import fitting_as
 
     store = Registry(registry)
     number = store.resolve(version)
