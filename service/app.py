@@ -47,7 +47,7 @@ from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.changes import Policy
 from longtail.service.versions.loading import ModelLoader, RegistrySource
 from longtail.service.versions.redeploy import Redeployer
-from longtail.service.versions.serving import Canary, ModelManager
+from longtail.service.versions.serving import ModelManager
 
 CORE_ROUTERS = (
     predict_router,  # asked most, so looked at first
@@ -204,15 +204,7 @@ def _redeployer(
         prepare_thread=prepare_thread,
         available_gpu=partial(available_gpu_bytes, settings.device),
     )
-    number = settings.canary_version
-    policy = Policy(
-        versions=settings.versions,
-        swap_mode=settings.swap_mode,
-        drain_timeout_s=settings.shutdown_timeout_s,
-        canary=None if number is None else Canary(number, settings.canary_share),
-        watch_interval_s=settings.watch_interval_s,
-    )
-    return Redeployer(manager, loader, policy, source)
+    return Redeployer(manager, loader, Policy.of(settings), source)
 
 
 @asynccontextmanager

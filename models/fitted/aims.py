@@ -25,8 +25,7 @@ from longtail.models.errors import RequestError
 from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import AskedGain, FittedPart, HasFitted
 from longtail.models.labels.selection import Selection
-from longtail.models.names import AIM_NAMES, PRECISION, AimName
-from longtail.models.options import RankingOptions
+from longtail.models.options import AIM_NAMES, PRECISION, AimName, RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Combination
 from longtail.models.scorers.calibration import by_rarity, log_odds_of, most_by_rarity

@@ -19,10 +19,9 @@ from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
 from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, Asked, FittedPart, HasFitted
-from longtail.models.names import Abstention
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.results import UNLIKE_TRAINING, Prediction
+from longtail.models.results import UNLIKE_TRAINING, Abstention, Prediction
 
 Measure = Literal["precision", "recall"]
 PRECISION_PROMISE: Measure = "precision"

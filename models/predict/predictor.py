@@ -255,8 +255,7 @@ class Predictor:
 
         Args:
             texts: The texts; none of them may be blank.
-            **options: The fields of `RankingOptions`: k, scorer, threshold, correction, tail_dial,
-                aim, accept, label_filter, explain.
+            **options: The fields of `RankingOptions`.
 
         Raises:
             RequestError: A text or an option is not valid, or there are no probabilities to

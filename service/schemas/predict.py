@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from longtail.models.names import AimName, CorrectionName
+from longtail.models.names import CorrectionName
+from longtail.models.options import AimName
 from longtail.models.parts.texts import joined_text
 from longtail.models.results import Prediction
 from longtail.service.schemas.base import (

@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from longtail.models.feedback import Entry
+
 _LOAD_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -152,33 +154,28 @@ class FeedbackMetrics:
             registry=registry,
         )
 
-    def count(self, version: int, verdicts: Verdicts, *, is_new: bool) -> None:
+    def count(self, entry: Entry, verdicts: Verdicts, *, is_new: bool) -> None:
         """Count an entry that was acknowledged, and its labels if it is new.
 
         Args:
-            version: Whose labels they are.
+            entry: The entry.
             verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band.
             is_new: Whether it was stored now, and not before.
         """
         self._entries.labels("stored" if is_new else "known").inc()
-        for (verdict, band), number in verdicts.items() if is_new else ():
+        if not is_new:
+            return
+        for (verdict, band), number in verdicts.items():
             self._labels.labels(verdict, band).inc(number)
         accepted, rejected = (_total(verdicts, name) for name in ("accepted", "rejected"))
-        if is_new and accepted + rejected:
+        if accepted + rejected:
             share = accepted / (accepted + rejected)
-            self._accepted_share.labels(str(version)).observe(share)
-
-    def count_promised(self, accepted: int, rejected: int, precision: float) -> None:
-        """Count the labels of a new entry that a promise had accepted.
-
-        Args:
-            accepted: Those that people accepted, too.
-            rejected: The others.
-            precision: That the promise is of.
-        """
-        self._promised.labels("accepted").inc(accepted)
-        self._promised.labels("rejected").inc(rejected)
-        self._owed.inc(precision * (accepted + rejected))
+            self._accepted_share.labels(str(entry.version)).observe(share)
+        if entry.promised_precision is not None:
+            num_kept = len(set(entry.promised).intersection(entry.accepted))
+            self._promised.labels("accepted").inc(num_kept)
+            self._promised.labels("rejected").inc(len(entry.promised) - num_kept)
+            self._owed.inc(entry.promised_precision * len(entry.promised))
 
 
 def _total(verdicts: Verdicts, verdict: str) -> int:

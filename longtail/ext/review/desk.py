@@ -29,8 +29,7 @@ from longtail.ext.review.reviewer import (
 )
 from longtail.models.errors import LongtailError, RequestError
 from longtail.models.fitted.review import REVIEW, FittedReview
-from longtail.models.names import ReviewFailure
-from longtail.models.results import Prediction
+from longtail.models.results import Prediction, ReviewFailure
 from longtail.service.engine.engine import Engine, EngineAnswer
 from longtail.service.engine.queries import Query
 from longtail.service.errors import DeadlineError
