@@ -123,12 +123,7 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What an array in a safetensors file must be.
-
-    Attributes:
-        shape: Its sizes.
-        dtype: Its type as safetensors names it ("F32", "I64", ...).
-    """
+    """What an array must be: its sizes, and its type as safetensors names it ("F32", "I64")."""
 
     __pydantic_config__: ClassVar = _STRICT
     shape: tuple[int, ...]
@@ -321,11 +316,7 @@ class Manifest:
         return "the dev split" if self.metrics else "nothing"
 
     def check_asked(self, scorer: str | None, k: int) -> None:
-        """Refuse a scorer that the model does not have, and more labels than it has.
-
-        Raises:
-            ConfigError: As said.
-        """
+        """Refuse a scorer that the model lacks, and more labels than it has, by ConfigError."""
         if scorer not in {None, *self.scorers}:
             known = ", ".join(self.scorers)
             raise ConfigError(f"scorer is {scorer!r}; expected one of the model's: {known}")
@@ -428,11 +419,7 @@ def _check_held_out(manifest: Manifest) -> None:
 
 
 def check_calibration(name: str, found: Calibration) -> None:
-    """Refuse a calibration that does not rise everywhere.
-
-    Raises:
-        TypeError: It does not.
-    """
+    """Refuse a calibration that does not rise everywhere, by TypeError."""
     _check_knots(name, found.knots)
     if len(found.slopes) != len(found.knots) + 1 or min(found.slopes) <= 0:
         raise TypeError(

@@ -144,7 +144,7 @@ def _changes(
 
 def _merges(path: Path | None) -> dict[str, tuple[str, ...]]:
     """Return what replaces labels, of a file; nothing without one."""
-    from longtail.ext.editions.merges import read_merges
+    from longtail.ext.editions.difference import read_merges
     from longtail.models.files.outputs import check_readable_file
 
     if path is None:

@@ -81,8 +81,8 @@ def review(
     configure_logging()
     if train_documents:
         _check_training(reviewer, Path(address), registry)
-    from longtail.ext.review.kinds import open_reviewer
     from longtail.ext.review.reviewed import find_review
+    from longtail.ext.review.reviewer import open_reviewer
     from longtail.models.bundle.registry import Registry
     from longtail.models.edit.rewriting import publish_texts
     from longtail.models.fitted.review import REVIEW

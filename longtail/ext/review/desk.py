@@ -20,12 +20,12 @@ from jaxtyping import Float64
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from scipy.special import expit
 
-from longtail.ext.review.kinds import open_reviewer
 from longtail.ext.review.reviewer import (
     PassingReviewError,
     ReviewError,
     attempted_scores,
     candidate_text,
+    open_reviewer,
 )
 from longtail.models.errors import LongtailError, RequestError
 from longtail.models.fitted.review import REVIEW, FittedReview

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, get_args, runtime_checkable
 
-from longtail.models.errors import LongtailError, ignore
+from longtail.models.errors import ConfigError, LongtailError, ignore
+from longtail.models.extras import require
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.text import PART_END
+from longtail.service.settings import ReviewerKind
 
 MAX_TEXT_CHARACTERS = 4000
 """Characters of a text that a reviewer gets; the rest is left out."""
 _MAX_CANDIDATE_CHARACTERS, _MAX_KEYWORD_CHARACTERS = 400, 80
 _LARGEST_SCORE = 1e6
 _FIRST_PAUSE_S = 0.1
+_MAX_KEY_BYTES = 16_384
 
 
 class ReviewError(LongtailError):
@@ -105,3 +110,51 @@ async def attempted_scores(
         got = f"got {len(found)} scores"
         raise ReviewError(f"{got}, expected {len(candidates)} from -1e6 to 1e6")
     return found
+
+
+def open_reviewer(
+    kind: str, address: str, model: str = "", key: str = "", key_file: Path | None = None
+) -> Reviewer:
+    """Return a reviewer; nothing is sent yet.
+
+    Args:
+        kind: One of `ReviewerKind`.
+        address: URL of the server, or folder of the cross-encoder.
+        model: As the server names it.
+        key: Bearer token for the server; empty: that of the file, or none is sent.
+        key_file: Has the token alone; no device or pipe.
+
+    Raises:
+        ConfigError: There is no such kind, the other values do not fit it, or the file can't be
+            read.
+    """
+    if kind not in get_args(ReviewerKind):
+        raise ConfigError(f"reviewer {kind!r}: expected one of {', '.join(get_args(ReviewerKind))}")
+    if not address:
+        raise ConfigError(f"reviewer {kind!r}: give its address (LONGTAIL_REVIEW_ADDRESS)")
+    key = key.strip()
+    if not key and key_file is not None:
+        key = _key_in(key_file)
+    if kind == "cross-encoder":
+        require("cpu", "reviewer 'cross-encoder'")
+        from longtail.ext.review.cross_encoder import CrossEncoder
+
+        return CrossEncoder(address, model, key)
+    from longtail.ext.review.endpoint import (
+        ChatReviewer,  # httpx takes a while
+        RerankReviewer,
+    )
+
+    if kind == "chat":
+        return ChatReviewer(address, model, key)
+    return RerankReviewer(address, model, key)
+
+
+def _key_in(file: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        if file.is_file() and file.stat().st_size <= _MAX_KEY_BYTES:
+            return file.read_text(encoding="utf-8").strip()
+    raise ConfigError(
+        f"--review-key-file {str(file)!r}: can't be read; expected a file of at most "
+        f"{_MAX_KEY_BYTES} bytes, with a key alone"
+    )

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import longtail
 from longtail.ext.review import cross_encoder_training as training
-from longtail.ext.review.kinds import open_reviewer
+from longtail.ext.review.reviewer import open_reviewer
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.pretrained import EncoderSource
 from longtail.models.errors import ConfigError

@@ -17,8 +17,7 @@ from transformers import BertConfig, BertForSequenceClassification, BertModel
 
 from longtail.ext.review import endpoint
 from longtail.ext.review.endpoint import _log_odds, _ranked_scores
-from longtail.ext.review.kinds import open_reviewer
-from longtail.ext.review.reviewer import ReviewError, attempted_scores
+from longtail.ext.review.reviewer import ReviewError, attempted_scores, open_reviewer
 from longtail.models.errors import ConfigError
 from tests.bench.reviewers import BREAKS, LIES, SLOW, standing_in
 
