@@ -31,8 +31,7 @@ from longtail.models.ranking.top_k import (
 from longtail.models.results import Keyword, NearLabel, Span, TokenContribution, TokenExplanation
 from longtail.models.scorers.character_terms import placed_terms
 from longtail.models.scorers.markup import placed_without_markup
-from longtail.models.scorers.sparse import SparseModel
-from longtail.models.scorers.sparse_kernels import sum_up
+from longtail.models.scorers.sparse import SparseModel, sum_up
 from longtail.models.scorers.tfidf import CHAR, TOKEN_PATTERN, TfidfModel, title_end
 
 
