@@ -24,16 +24,7 @@ FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG"})
 command itself, which shows tracebacks where the second is set."""
 
 _FIRST_STEPS = frozenset(
-    {
-        "v1",
-        "page",
-        "docs",
-        "redoc",
-        "openapi.json",
-        "livez",
-        "readyz",
-        "metrics",
-    }
+    {"v1", "page", "docs", "redoc", "openapi.json", "livez", "readyz", "metrics"}
 )
 """What the paths of routes begin with."""
 

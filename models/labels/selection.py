@@ -12,12 +12,7 @@ from jaxtyping import Bool, Int64
 
 from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.labels.filters import (
-    LabelFilter,
-    LabelSet,
-    check_ids,
-    check_set,
-)
+from longtail.models.labels.filters import LabelFilter, LabelSet, check_ids, check_set
 from longtail.models.labels.hierarchy import LabelHierarchy
 
 

@@ -129,7 +129,7 @@ def _scores_of_labels(
     raised: Float64[np.ndarray, label],
     asked: Int64[np.ndarray, "row m"],
 ) -> Float32[np.ndarray, "row m"]:
-    """Return the scores of given labels, to the bit those of `_best_labels`; -inf for `NO_LABEL`."""
+    """Return the scores of labels, to the bit those of `_best_labels`; -inf for `NO_LABEL`."""
     scores = np.empty(asked.shape, dtype=np.float32)
     _label_scores(
         documents, similarities, documents.shape[1], temperature, labels, raised, len(raised),

@@ -18,12 +18,7 @@ from longtail.models.explain import LabelDetails, LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
-from longtail.models.names import (
-    NAMES,
-    IndexName,
-    OnnxPrecision,
-    Precision,
-)
+from longtail.models.names import NAMES, IndexName, OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions, ranking_options
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts

@@ -39,10 +39,7 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import text_for_encoder
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, LINEAR, NAMES, NEIGHBOURS
-from longtail.models.parts.model_parts import (
-    RETRIEVAL_FILE,
-    SPARSE_FILE,
-)
+from longtail.models.parts.model_parts import RETRIEVAL_FILE, SPARSE_FILE
 from longtail.models.parts.sparse_storage import arrays_of_sparse, read_sparse
 
 Arrays = dict[str, dict[str, np.ndarray]]

@@ -10,12 +10,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Int64
 
-from longtail.ext.review.reviewer import (
-    Reviewer,
-    ReviewError,
-    attempted_scores,
-    candidate_text,
-)
+from longtail.ext.review.reviewer import Reviewer, ReviewError, attempted_scores, candidate_text
 from longtail.ext.review.weights import ReviewGain, fit_review, held_out_gain
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError
