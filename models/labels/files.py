@@ -84,11 +84,11 @@ class LabelForm:
 
 
 OWN_FORM = LabelForm(
-    *("id", "name", "description", "alternative_names"),
+    "id", "name", "description", "alternative_names",
     # What `longtail describe --all` writes besides.
     unread=(*FIELDS_OF_MODELS, "keywords", "keywords_read"),
     of_vocabularies=("names", "notation", "broader", "is_deprecated", "replaced_by", "scheme"),
-)
+)  # fmt: skip
 REPOSITORY_FORM = LabelForm(
     "uid", "title", "content", "alt", unread=("ntrn",), is_strict=False, is_indexed=True
 )

@@ -45,9 +45,19 @@ def summaries_of(
         language: Of the names; None, or one that a label has no name in: that of the model.
     """
     hierarchy = predictor.scorers.selector.hierarchy
+    labels = [predictor.catalogue[row] for row in rows]
     return [
-        LabelSummary.of(predictor.catalogue[row], language, len(hierarchy.narrower(row)), quality)
-        for row, quality in zip(rows, _qualities(predictor, rows), strict=True)
+        LabelSummary(
+            id=label.id,
+            name=label.names.get(language or "", label.name),
+            description=label.description,
+            training_count=label.training_count,
+            narrower_count=len(hierarchy.narrower(row)),
+            scheme=list(label.scheme),
+            retired=not label.is_in_use,
+            quality=quality,
+        )
+        for row, label, quality in zip(rows, labels, _qualities(predictor, rows), strict=True)
     ]
 
 

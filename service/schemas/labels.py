@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from pydantic import ConfigDict, FiniteFloat
 from pydantic.config import JsonDict
 
-from longtail.models.labels.catalogue import Label
 from longtail.models.results import Keyword, NearLabel
 from longtail.service.schemas.base import Answer, ModelReference
 
@@ -56,22 +53,6 @@ class LabelSummary(Answer):
     """Whether a change of the vocabulary has taken it out of use: no scorer answers it any more."""
     quality: LabelQuality | None
     """How good it is; null where the model was not calibrated on documents."""
-
-    @classmethod
-    def of(
-        cls, label: Label, language: str | None, narrower_count: int, quality: LabelQuality | None
-    ) -> Self:
-        """Return the summary of a label, named in a language where it has a name in it."""
-        return cls(
-            id=label.id,
-            name=label.names.get(language or "", label.name),
-            description=label.description,
-            training_count=label.training_count,
-            narrower_count=narrower_count,
-            scheme=list(label.scheme),
-            retired=not label.is_in_use,
-            quality=quality,
-        )
 
 
 class RelatedLabel(Answer):
