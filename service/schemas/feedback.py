@@ -106,8 +106,8 @@ class FeedbackEntry(BaseModel):
     @property
     def num_labels(self) -> int:
         """Labels in all its lists."""
-        lists = (self.accepted, self.rejected, self.added, self.proposed, self.promised)
-        return sum(map(len, lists))
+        of_ids = (self.accepted, self.rejected, self.added, self.promised)
+        return len(self.proposed) + sum(map(len, of_ids))
 
     @property
     def verdicts(self) -> dict[str, Any]:

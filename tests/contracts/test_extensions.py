@@ -30,6 +30,7 @@ paths = {path.split("/")[1] for path in app.openapi()["paths"]}
 with TestClient(app) as client:
     assert client.get("/livez").status_code == 200
     assert client.get("/v2").status_code == 404
+    assert "lacks the extension" in client.post("/v1/predict", json={"text": "a", "review": True}).text
 print(extensions(), *paths)
 longtail.app(["--help"], standalone_mode=False)
 """

@@ -98,7 +98,7 @@ class Reviews:
         self, engine: Engine, asked: PredictRequest, answer: EngineAnswer, until: float
     ) -> Awaitable[EngineAnswer] | None:
         """Return the reviewed answer (see `ReviewDesk.reviewed`); None: there is no reviewer."""
-        return self.desk and self.desk.reviewed(engine, asked, answer, until)
+        return None if self.desk is None else self.desk.reviewed(engine, asked, answer, until)
 
     async def close(self) -> None:
         """Close the reviewer's connections."""
