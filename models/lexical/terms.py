@@ -105,12 +105,12 @@ def names_of(label: Label) -> dict[str, bool]:
 
 
 def _terms_of(label: Label, words: NameWords) -> Iterator[tuple[str, list[int], bool]]:
-    """Give the names of a label that have words, those of the same words once, if it is in use.
+    """Give the names of a label that have words, those of the same words once; none if retired.
 
     Yields:
         Name, words, whether it is a code.
     """
-    if not label.is_in_use:  # else it would hide names of labels that may be answered
+    if label.is_retired:  # else it would hide names of labels that may be answered
         return
     seen = set()
     for name, is_code in names_of(label).items():
@@ -134,8 +134,8 @@ def _num_alike(
 
 
 def _relatives(catalogue: LabelCatalogue) -> list[list[int]]:
-    """Return the parents and children of each label, rising; those out of use are none."""
-    in_use = [(number, label) for number, label in enumerate(catalogue) if label.is_in_use]
+    """Return the parents and children of each label, rising; retired ones are none."""
+    in_use = [(number, label) for number, label in enumerate(catalogue) if not label.is_retired]
     numbers: dict[str, int] = {}
     for number, label in in_use:
         numbers.setdefault(label.name, number)
