@@ -10,7 +10,7 @@ ones at both ends ([CLS] and [SEP]), its first one ([CLS]), or its last one."""
 Activation = Literal["identity", "tanh"]
 """What a pooler's numbers go through."""
 Precision = Literal["auto", "float32", "bfloat16"]
-"""Of an encoder's weights and activations; its vectors are float32 in any case."""
+"""Precision of an encoder's weights and activations; its vectors are always float32."""
 OnnxPrecision = Literal["onnx-int8"]
 """What ONNX Runtime computes an encoder in; its vectors are float32."""
 ONNX_INT8: OnnxPrecision = "onnx-int8"
@@ -36,7 +36,7 @@ MAX_NGRAM = 3
 """Words of the longest phrase that can be a feature."""
 
 MAX_TITLE_WEIGHT = 100.0
-"""Of what a title's words count beside the whole text."""
+"""Largest weight of a title's words beside the whole text."""
 
 MAX_DOCUMENTS = 2**40
-"""Of any count of documents in a bundle, so that sums of counts fit 64 bits."""
+"""Largest count of documents in a bundle, so that sums of counts fit 64 bits."""
