@@ -126,7 +126,7 @@ class LabelCatalogue:
 
     @cached_property
     def in_use(self) -> Bool[np.ndarray, label]:
-        """Of every label, whether scorers may answer it (see `Label.is_retired`)."""
+        """Whether scorers may answer each label (see `Label.is_retired`)."""
         return np.array([label.is_in_use for label in self._labels], dtype=np.bool_)
 
     @cached_property
