@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 
 BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
-    "feedback_report",
+    "feedback_report", "review",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""
@@ -39,11 +39,13 @@ class Command:
         name: Its name.
         function: What Typer calls.
         group: The group that it joins, such as "vocabulary"; empty: none.
+        above: The command that it stands above in the help; empty: it is the last one.
     """
 
     name: str
     function: Callable[..., Any]
     group: str = ""
+    above: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,15 @@ class Extension:
             imports must be light.
         routes: Returns its routes; called when the service is assembled.
         paths: The rules of its paths, if it has a prefix of its own.
+        reviser: Returns what may change answers before they are sent, made of the settings and the
+            telemetry of the service (see `longtail.service.http.deps.Reviser`).
     """
 
     name: str
     commands: Callable[[], Sequence[Command]] = field(default=tuple)
     routes: Callable[[], Sequence[Routes]] = field(default=tuple)
     paths: Paths | None = None
+    reviser: Callable[[Any, Any], Any] | None = None
 
 
 @cache

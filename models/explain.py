@@ -31,8 +31,7 @@ from longtail.models.ranking.top_k import (
 from longtail.models.results import Keyword, NearLabel, Span, TokenContribution, TokenExplanation
 from longtail.models.scorers.character_terms import placed_terms
 from longtail.models.scorers.markup import placed_without_markup
-from longtail.models.scorers.sparse import SparseModel
-from longtail.models.scorers.sparse_kernels import sum_up
+from longtail.models.scorers.sparse import SparseModel, sum_up
 from longtail.models.scorers.tfidf import CHAR, TOKEN_PATTERN, TfidfModel, title_end
 
 
@@ -43,8 +42,8 @@ class LabelNeighbours(Protocol):
     def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
         """Return the k labels of largest cosine with each of these, itself left out.
 
-        Retired labels are left out, too. Ties: the smaller label index first. A row has `NO_LABEL`
-        where there are fewer.
+        Labels out of use are left out, too. Ties: the smaller label index first. A row has
+        `NO_LABEL` where there are fewer.
 
         Args:
             labels: Rows of the catalogue.
@@ -57,10 +56,10 @@ class VectorNeighbours:
     """By a vector for every label."""
 
     def __init__(
-        self, vectors: Float32[np.ndarray, "label dim"], is_retired: Bool[np.ndarray, label]
+        self, vectors: Float32[np.ndarray, "label dim"], in_use: Bool[np.ndarray, label]
     ) -> None:
         self._vectors = np.ascontiguousarray(vectors)
-        self._is_retired = is_retired
+        self._in_use = in_use
 
     @cached_property
     def _norms(self) -> Float32[np.ndarray, label]:
@@ -76,7 +75,7 @@ class VectorNeighbours:
         queries, norms = self._vectors[labels], self._norms[labels]
         cosines = queries @ self._vectors.T / (norms[:, None] * self._norms)
         cosines[np.arange(len(labels)), labels] = -np.inf
-        cosines[:, self._is_retired] = -np.inf
+        cosines[:, ~self._in_use] = -np.inf
         k_found = min(k, len(self._vectors))
         least = np.partition(cosines, -k_found, axis=1)[:, -k_found]
         slack = np.float32(4 * (self._vectors.shape[1] + 8) * 2.0**-24)
@@ -85,7 +84,7 @@ class VectorNeighbours:
             near = np.flatnonzero(cosines[row] >= least[row] - slack)[None]
             exact = products_with_rows(queries[row : row + 1], self._vectors, near)
             exact = exact / (norms[row] * self._norms[near])
-            exact[(near == label) | self._is_retired[near]] = -np.inf
+            exact[(near == label) | ~self._in_use[near]] = -np.inf
             best.append(top_of_candidates(near, exact, k))
         return best
 
@@ -93,9 +92,9 @@ class VectorNeighbours:
 class WeightNeighbours:
     """By the weights of the sparse model; labels without any have no neighbours."""
 
-    def __init__(self, model: SparseModel, is_retired: Bool[np.ndarray, label]) -> None:
+    def __init__(self, model: SparseModel, in_use: Bool[np.ndarray, label]) -> None:
         self._model = model
-        self._is_retired = is_retired
+        self._in_use = in_use
 
     def nearest_to(self, labels: Int64[np.ndarray, label], k: int) -> Ranking:
         """Return the nearest labels that share any weight (see `LabelNeighbours`)."""
@@ -113,10 +112,10 @@ class WeightNeighbours:
         products = np.zeros((1, len(covered)), dtype=np.float32)
         sum_up(query, self._model.native_weights, np.zeros(1, dtype=np.int64), products)
         shares = products[0] != 0
-        cosines = np.full((1, len(self._is_retired)), -np.inf, dtype=np.float32)
+        cosines = np.full((1, len(self._in_use)), -np.inf, dtype=np.float32)
         cosines[0, covered[shares]] = products[0, shares] / (norms[row] * norms[shares])
         cosines[0, covered[row]] = -np.inf
-        cosines[0, self._is_retired] = -np.inf
+        cosines[0, ~self._in_use] = -np.inf
         return top_of_scores(cosines, k)
 
 
@@ -166,9 +165,9 @@ class LabelFacts:
         self._sparse = parts.sparse
         self._is_confidential = parts.is_confidential
         self._neighbours: LabelNeighbours = (
-            WeightNeighbours(parts.sparse, parts.catalogue.is_retired)
+            WeightNeighbours(parts.sparse, parts.catalogue.in_use)
             if parts.dense is None
-            else VectorNeighbours(parts.dense.label_vectors, parts.catalogue.is_retired)
+            else VectorNeighbours(parts.dense.label_vectors, parts.catalogue.in_use)
         )
         self._kept: dict[int, tuple[NearLabel, ...]] = {}
 

@@ -32,21 +32,6 @@ FAST = "fast"
 HYBRID_OF = (RETRIEVAL, CLASSIFIER)
 """The scorers that make `hybrid` (DEPL+c)."""
 
-WarningCode = Literal["unreliable-probabilities", "unlike-training"]
-"""What an answer warns of: too high probabilities of labels, or a text of another kind."""
-
-Abstention = Literal["no-known-word", "unlike-training", "below-threshold"]
-"""Why no label of a text is accepted: the model knows none of its words; the text is unlike the
-documents of the corpus; or no label reaches the threshold of the promise."""
-
-ReviewFailure = Literal[
-    "busy", "daily-limit", "not-fitted", "request-limit", "reviewer-failed", "reviewer-paused",
-    "time-limit",
-]  # fmt: skip
-"""Why a text was not reviewed: too much work is waiting for its candidates; the reviews of the day
-or of the request are used up; the version was not fitted to the reviewer of the service, or for
-another scorer; the reviewer gave no usable scores, or none in time."""
-
 MAX_NGRAM = 3
 """Words of the longest phrase that can be a feature."""
 
@@ -55,11 +40,3 @@ MAX_TITLE_WEIGHT = 100.0
 
 MAX_DOCUMENTS = 2**40
 """Largest count of documents in a bundle, so that sums of counts fit 64 bits."""
-
-AimName = Literal["precision", "rare_labels", "coverage", "propensity"]
-"""What an answer is to be good at: P@k, macro-F1@k on rare labels, coverage@k, or PSP@k."""
-PRECISION: AimName = "precision"
-RARE_LABELS: AimName = "rare_labels"
-COVERAGE: AimName = "coverage"
-PROPENSITY: AimName = "propensity"
-AIM_NAMES: tuple[AimName, ...] = (PRECISION, RARE_LABELS, COVERAGE, PROPENSITY)

@@ -10,7 +10,14 @@ from typing import Any, Literal, TypedDict
 
 from longtail.models.errors import RequestError
 from longtail.models.labels.filters import LabelFilter
-from longtail.models.names import AIM_NAMES, PRECISION
+
+AimName = Literal["precision", "rare_labels", "coverage", "propensity"]
+"""What an answer is to be good at: P@k, macro-F1@k on rare labels, coverage@k, or PSP@k."""
+PRECISION: AimName = "precision"
+RARE_LABELS: AimName = "rare_labels"
+COVERAGE: AimName = "coverage"
+PROPENSITY: AimName = "propensity"
+AIM_NAMES: tuple[AimName, ...] = (PRECISION, RARE_LABELS, COVERAGE, PROPENSITY)
 
 DEFAULT_K = 5
 """Labels of a text where nobody says how many; of a model with fewer, all of them."""

@@ -14,7 +14,22 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import ConfigDict, Field
 
 from longtail.models.extras import require
-from longtail.models.names import Abstention, CorrectionName, ReviewFailure, WarningCode
+from longtail.models.names import CorrectionName
+
+WarningCode = Literal["unreliable-probabilities", "unlike-training"]
+"""What an answer warns of: too high probabilities of labels, or a text of another kind."""
+
+Abstention = Literal["no-known-word", "unlike-training", "below-threshold"]
+"""Why no label of a text is accepted: the model knows none of its words; the text is unlike the
+documents of the corpus; or no label reaches the threshold of the promise."""
+
+ReviewFailure = Literal[
+    "busy", "daily-limit", "not-fitted", "request-limit", "reviewer-failed", "reviewer-paused",
+    "time-limit",
+]  # fmt: skip
+"""Why a text was not reviewed: too much work is waiting for its candidates; the reviews of the day
+or of the request are used up; the version was not fitted to the reviewer of the service, or for
+another scorer; the reviewer gave no usable scores, or none in time."""
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:

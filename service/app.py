@@ -17,7 +17,6 @@ from longtail.models.errors import ignore
 from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.engine import Engine
 from longtail.service.engine.queries import MAX_FILTER_LABELS, LabelSets, Limits
-from longtail.service.engine.review import ReviewDesk
 from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.traffic import Slots
 from longtail.service.feedback.store import FeedbackStore
@@ -48,7 +47,7 @@ from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.changes import Policy
 from longtail.service.versions.loading import ModelLoader, RegistrySource
 from longtail.service.versions.redeploy import Redeployer
-from longtail.service.versions.serving import Canary, ModelManager
+from longtail.service.versions.serving import ModelManager
 
 CORE_ROUTERS = (
     predict_router,  # asked most, so looked at first
@@ -177,7 +176,7 @@ def _assemble(
         tracing=tracing,
         self_check=SelfCheck(engine, settings.request_timeout_s),
         feedback=_feedback_writer(settings),
-        reviews=ReviewDesk(settings, telemetry) if settings.reviewer else None,
+        revisers={x.name: x.reviser(settings, telemetry) for x in extensions() if x.reviser},
     )
 
 
@@ -205,15 +204,7 @@ def _redeployer(
         prepare_thread=prepare_thread,
         available_gpu=partial(available_gpu_bytes, settings.device),
     )
-    number = settings.canary_version
-    policy = Policy(
-        versions=settings.versions,
-        swap_mode=settings.swap_mode,
-        drain_timeout_s=settings.shutdown_timeout_s,
-        canary=None if number is None else Canary(number, settings.canary_share),
-        watch_interval_s=settings.watch_interval_s,
-    )
-    return Redeployer(manager, loader, policy, source)
+    return Redeployer(manager, loader, Policy.of(settings), source)
 
 
 @asynccontextmanager
@@ -226,8 +217,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.redeployer.start(service.engine.run, service.telemetry.models)
     yield
     service.self_check.close()
-    if service.reviews is not None:
-        await service.reviews.close()
+    for reviser in service.revisers.values():
+        await reviser.close()
     service.redeployer.close()
     service.engine.close()
     if service.feedback is not None:

@@ -17,7 +17,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from longtail.extensions import extensions
 from longtail.models.errors import ConfigError
 from longtail.models.files.typed_json import problem_in_words
-from longtail.models.review.registry import ReviewerKind
 
 PREFIX = "LONGTAIL_"
 FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG"})
@@ -25,21 +24,13 @@ FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG"})
 command itself, which shows tracebacks where the second is set."""
 
 _FIRST_STEPS = frozenset(
-    {
-        "v1",
-        "page",
-        "docs",
-        "redoc",
-        "openapi.json",
-        "livez",
-        "readyz",
-        "metrics",
-    }
+    {"v1", "page", "docs", "redoc", "openapi.json", "livez", "readyz", "metrics"}
 )
 """What the paths of routes begin with."""
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\*")
 Version = Annotated[int, Field(ge=1)] | Literal["current"]
+ReviewerKind = Literal["rerank", "chat", "cross-encoder"]
 SwapMode = Literal["availability-preserving", "resource-preserving"]
 
 

@@ -26,7 +26,6 @@ from longtail.training.commands.options import (
     with_corpus_options,
 )
 from longtail.training.commands.promises import threshold
-from longtail.training.commands.review import review
 from longtail.training.commands.vocabulary import vocabulary_app
 from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
@@ -43,7 +42,6 @@ def add_commands(app: typer.Typer) -> None:
     app.command("report")(report)
     app.command("compare")(compare)
     app.command("threshold")(threshold)
-    app.command("review")(review)
     app.command("describe")(describe)
     app.add_typer(vocabulary_app, name="vocabulary")
 

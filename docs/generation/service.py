@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from prometheus_client.metrics import MetricWrapperBase
 from docs.generation.markdown import code, sentence, table
 from longtail.service.app import create_app
 from longtail.service.settings import Settings, describe_settings
-from longtail.service.telemetry.metrics import Telemetry
 
 
 def openapi() -> dict[str, Any]:
@@ -66,7 +66,9 @@ def metrics() -> str:
 
 def named_metrics() -> Iterator[tuple[str, MetricWrapperBase]]:
     """Yield the metrics by the names under which Prometheus sees them."""
-    for metric in _metrics(Telemetry()):
+    service = create_app(Settings.model_construct()).state.service
+    owners = (service.telemetry, *service.revisers.values())
+    for metric in chain.from_iterable(map(_metrics, owners)):
         yield f"{metric._name}_total" if metric._type == "counter" else metric._name, metric
 
 
@@ -75,5 +77,5 @@ def _metrics(owner: object) -> Iterator[MetricWrapperBase]:
     for value in vars(owner).values():
         if isinstance(value, MetricWrapperBase):
             yield value
-        elif type(value).__module__.startswith("longtail.service."):
+        elif type(value).__module__.startswith("longtail."):
             yield from _metrics(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -123,12 +123,7 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What an array in a safetensors file must be.
-
-    Attributes:
-        shape: Its sizes.
-        dtype: Its type as safetensors names it ("F32", "I64", ...).
-    """
+    """What an array must be: its sizes, and its type as safetensors names it ("F32", "I64")."""
 
     __pydantic_config__: ClassVar = _STRICT
     shape: tuple[int, ...]
@@ -296,6 +291,18 @@ class Manifest:
     format_version: int = FORMAT_VERSION
     digest: str = ""
 
+    def of_labels(self, num_labels: int, num_in_use: int) -> Manifest:
+        """Return the manifest of a model of other labels, some of which may be out of use."""
+        num_retired = num_labels - num_in_use
+        return replace(self, label_count=num_labels, retired_label_count=num_retired)
+
+    @property
+    def labels_in_words(self) -> str:
+        """How many labels there are, and how many of them no scorer answers any more."""
+        num_retired = self.retired_label_count
+        retired = f", {num_retired:,} of them retired" if num_retired else ""
+        return f"{self.label_count:,}{retired}"
+
     @property
     def is_confidential(self) -> bool:
         """Whether nothing that is shown of the model may show words of its training documents."""
@@ -309,11 +316,7 @@ class Manifest:
         return "the dev split" if self.metrics else "nothing"
 
     def check_asked(self, scorer: str | None, k: int) -> None:
-        """Refuse a scorer that the model does not have, and more labels than it has.
-
-        Raises:
-            ConfigError: As said.
-        """
+        """Refuse a scorer that the model lacks, and more labels than it has, by ConfigError."""
         if scorer not in {None, *self.scorers}:
             known = ", ".join(self.scorers)
             raise ConfigError(f"scorer is {scorer!r}; expected one of the model's: {known}")
@@ -416,11 +419,7 @@ def _check_held_out(manifest: Manifest) -> None:
 
 
 def check_calibration(name: str, found: Calibration) -> None:
-    """Refuse a calibration that does not rise everywhere.
-
-    Raises:
-        TypeError: It does not.
-    """
+    """Refuse a calibration that does not rise everywhere, by TypeError."""
     _check_knots(name, found.knots)
     if len(found.slopes) != len(found.knots) + 1 or min(found.slopes) <= 0:
         raise TypeError(

@@ -118,11 +118,7 @@ def write_changed(
         changed_tensors: Arrays by file name and name.
         changed_texts: By file name.
     """
-    manifest = replace(
-        bundle.manifest,
-        label_count=len(catalogue),
-        retired_label_count=int(catalogue.is_retired.sum()),
-    )
+    manifest = bundle.manifest.of_labels(len(catalogue), int(catalogue.in_use.sum()))
     return rewrite(folder, bundle, manifest, catalogue, changed_tensors, changed_texts)
 
 
@@ -228,7 +224,7 @@ def measured(
         is_new = np.array([label != old for label, old in zip_longest(labels, known)])
         is_changed = now != first
         is_edited = is_changed & (now >= 0) & is_new[now]
-        is_taken = is_edited & (first >= 0) & ~after.catalogue.is_retired[first]
+        is_taken = is_edited & (first >= 0) & after.catalogue.in_use[first]
         fall = error = 0.0
         said = (
             f"Of {len(now):,} texts, {is_changed.sum():,} have another first label, "

@@ -14,19 +14,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from scipy.special import expit
 
-from longtail.models.bundle.manifest import Calibration
+from longtail.models.bundle.manifest import Calibration, Manifest
 from longtail.models.errors import RequestError
 from longtail.models.files.typed_json import json_forms
-from longtail.models.fitted.part import AskedGain, FittedPart
+from longtail.models.fitted.part import AskedGain, FittedPart, HasFitted
 from longtail.models.labels.selection import Selection
-from longtail.models.names import AIM_NAMES, PRECISION, AimName
-from longtail.models.options import RankingOptions
+from longtail.models.options import AIM_NAMES, PRECISION, AimName, RankingOptions
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import Combination
 from longtail.models.scorers.calibration import by_rarity, log_odds_of, most_by_rarity
@@ -256,6 +255,15 @@ class AimsPart(FittedPart[Aims]):
             return ""
         found = {scorer: sorted(aims) for scorer, aims in value.items()}
         return f"aims {found}, expected {sorted(fitted)} of each of {sorted(expected)}"
+
+    def listed(self, manifest: Manifest | None, model: HasFitted | None) -> dict[str, Any]:
+        """Return the aims that each scorer offers, the one of ordinary queries first."""
+        del model
+        if manifest is None:
+            return {"aims": {}}
+        fitted = {*manifest.calibrations} if self.file in manifest.files else set()
+        offered = {x: [*AIM_NAMES] if x in fitted else [PRECISION] for x in manifest.scorers}
+        return {"aims": offered}
 
     def gains(self, value: Aims, parts: ModelParts) -> AskedGain:
         """Return what finds the aims of queries."""

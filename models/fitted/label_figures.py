@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
 from pydantic import Field
 
+from longtail.models.bundle.manifest import Manifest
 from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
-from longtail.models.fitted.part import FittedPart
+from longtail.models.fitted.part import FittedPart, HasFitted
 
 _Z2 = 3.841458820694124
 """The 95 % quantile of chi squared with one degree of freedom."""
@@ -129,6 +130,11 @@ class LabelFiguresPart(FittedPart[LabelFigures | None]):
     def from_json(self, text: str, num_labels: int) -> LabelFigures:
         """Read the result of `to_json` (see `LabelFigures.from_json`)."""
         return LabelFigures.from_json(text, num_labels)
+
+    def listed(self, manifest: Manifest | None, model: HasFitted | None) -> dict[str, Any]:
+        """Return whether labels are listed with their figures."""
+        del manifest
+        return {"has_label_quality": model is not None and self.of(model) is not None}
 
 
 LABEL_FIGURES = LabelFiguresPart()

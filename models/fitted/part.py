@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.manifest import Calibration
+from longtail.models.bundle.manifest import Calibration, Manifest
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.consistency import reading
@@ -200,6 +200,16 @@ class FittedPart(Generic[Value]):
         """Return finished predictions with what the part says of each; by default the same."""
         del value, answered
         return predictions
+
+    def listed(self, manifest: Manifest | None, model: HasFitted | None) -> Mapping[str, Any]:
+        """Return what a list of versions says of the part, by field; by default nothing.
+
+        Args:
+            manifest: Of the version; None: it can't be read.
+            model: The version's; None: it is not loaded.
+        """
+        del manifest, model
+        return {}
 
     def card(self, value: Value) -> Iterator[str]:
         """Yield what a model card says of a value, in sentences; by default nothing."""

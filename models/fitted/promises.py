@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from pydantic import ConfigDict, Field
 
+from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
 from longtail.models.files.typed_json import json_forms
-from longtail.models.fitted.part import Answered, Asked, FittedPart
-from longtail.models.names import Abstention
+from longtail.models.fitted.part import Answered, Asked, FittedPart, HasFitted
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.results import UNLIKE_TRAINING, Prediction
+from longtail.models.results import UNLIKE_TRAINING, Abstention, Prediction
 
 Measure = Literal["precision", "recall"]
 PRECISION_PROMISE: Measure = "precision"
@@ -230,6 +230,14 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
         """Return the predictions with the reason why one has no accepted label."""
         del value
         return predictions if answered.accepted is None else list(map(_concluded, predictions))
+
+    def listed(self, manifest: Manifest | None, model: HasFitted | None) -> dict[str, Any]:
+        """Return the names of the promises of each scorer, the default first."""
+        del manifest
+        names: dict[str, list[str]] = {}
+        for promise in self.of(model) if model else ():
+            names.setdefault(promise.scorer, []).append(promise.name)
+        return {"promises": names}
 
     def card(self, value: tuple[Promise, ...]) -> Iterator[str]:
         """Yield the names of the promises of each scorer."""

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import BundleCorruptError, ConfigError
 from longtail.models.fitted.aims import AIMS
 from longtail.models.fitted.familiar_range import FAMILIAR_RANGE
 from longtail.models.fitted.label_counts import LABEL_COUNTS
 from longtail.models.fitted.label_figures import LABEL_FIGURES
-from longtail.models.fitted.part import FittedPart
+from longtail.models.fitted.part import FittedPart, HasFitted
 from longtail.models.fitted.promises import PROMISES
 from longtail.models.fitted.review import REVIEW
 from longtail.models.parts.consistency import contradiction
@@ -72,6 +73,12 @@ def card_lines(bundle: Bundle) -> list[str]:
     """
     values = read_fitted(bundle).items()
     return [line for name, value in values for line in PARTS[name].card(value)]
+
+
+def listed_fields(manifest: Manifest | None, model: HasFitted | None) -> dict[str, Any]:
+    """Return what a list of versions says of all parts of one (see `FittedPart.listed`)."""
+    listed = (part.listed(manifest, model).items() for part in PARTS.values())
+    return {field: value for fields in listed for field, value in fields}
 
 
 def without_lost(parts: ModelParts) -> ModelParts:

@@ -16,10 +16,9 @@ from scipy.sparse import csr_array
 
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
-from longtail.models.memory.label_kernels import shares_of
 from longtail.models.memory.memory import MAPPED, NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
-from longtail.models.memory.source import NeighbourSource
+from longtail.models.memory.source import NeighbourSource, shares_of
 from longtail.models.memory.vectors import MAPPED as MAPPED_VECTORS
 from longtail.models.memory.vectors import ByteVectors, VectorMemory
 from longtail.models.names import DENSE_NEIGHBOURS, NEIGHBOURS, CorrectionName

@@ -184,7 +184,7 @@ class LabelBrowser:
         return above
 
     def _sorted(self, rows: Iterable[int]) -> _Level:
-        in_use = (row for row in rows if not self._catalogue[row].is_retired)
+        in_use = (row for row in rows if self._catalogue[row].is_in_use)
         pairs = sorted((self._folded(row), row) for row in in_use)
         return _Level([name for name, _ in pairs], [row for _, row in pairs])
 

@@ -64,6 +64,15 @@ class Label:
     replaced_by: tuple[str, ...] = ()
     scheme: tuple[str, ...] = ()
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether scorers may answer it."""
+        return not self.is_retired
+
+
+FIELDS_OF_MODELS = ("pseudo_description", "training_count", "is_retired")
+"""Fields that training or an edit gives to a label; those of a label file are not read."""
+
 
 class LabelCatalogue:
     """All labels in row order: the index of a label is its row in every matrix of the bundle."""
@@ -117,9 +126,9 @@ class LabelCatalogue:
         return log_priors
 
     @cached_property
-    def is_retired(self) -> Bool[np.ndarray, label]:
-        """Whether a change of the vocabulary has taken each label out of use."""
-        return np.array([label.is_retired for label in self._labels], dtype=np.bool_)
+    def in_use(self) -> Bool[np.ndarray, label]:
+        """Whether scorers may answer each label (see `Label.is_retired`)."""
+        return np.array([label.is_in_use for label in self._labels], dtype=np.bool_)
 
     @cached_property
     def languages(self) -> tuple[str, ...]:
@@ -182,7 +191,7 @@ class LabelCatalogue:
     def index_of(self, key: str) -> int:
         """Return the row of the label with this id, else name, notation, or name in a language.
 
-        Of labels that share one, retired ones count only where all are.
+        Of labels that share one, those out of use count only where all are.
 
         Raises:
             DataError: No label has it, or several labels share the first of these that any has.
@@ -191,7 +200,7 @@ class LabelCatalogue:
             return self._index_by_id[key]
         for what, table in self._tables:
             everywhere = table.get(key, ())
-            found = [row for row in everywhere if not self._labels[row].is_retired] or everywhere
+            found = [row for row in everywhere if self._labels[row].is_in_use] or everywhere
             if len(found) == 1:
                 return found[0]
             if found:
@@ -250,6 +259,18 @@ def with_names_of_parents(labels: Iterable[Label], known: Iterable[Label]) -> li
     ]
 
 
+def named_label(label: Label) -> Label:
+    """Return what a model of names keeps of a label: all it is called, and names of its parents."""
+    return Label(
+        label.id,
+        label.name,
+        alternative_names=label.alternative_names,
+        parents=label.parents,
+        notation=label.notation,
+        is_retired=label.is_retired,
+    )
+
+
 _REQUIRED = {"id", "name", "description", "pseudo_description", "training_count"}
 """Fields that every line has, even where they hold nothing."""
 _, _read_label = json_forms(Label)
@@ -293,7 +314,7 @@ def _fields_of(label: Label) -> dict[str, object]:
 def row_in_use(catalogue: LabelCatalogue, label_id: str) -> int | None:
     """Return the row of a label, or of the one that replaces it; None where there is none."""
     row, seen = catalogue.row_of_id(label_id), set[str]()
-    while row is not None and catalogue[row].is_retired:
+    while row is not None and not catalogue[row].is_in_use:
         label = catalogue[row]
         if len(label.replaced_by) != 1 or label.id in seen:
             return None

@@ -37,7 +37,7 @@ from longtail.models.files.rows import (
     string_of,
 )
 from longtail.models.files.text_files import BadLine, ProblemList, list_problems
-from longtail.models.labels.catalogue import Label
+from longtail.models.labels.catalogue import FIELDS_OF_MODELS, Label
 from longtail.models.labels.cells import labels_of_cell
 from longtail.models.labels.concepts import read_vocabulary_labels, without_deprecated
 from longtail.models.vocabulary.reading import is_vocabulary_file
@@ -84,14 +84,11 @@ class LabelForm:
 
 
 OWN_FORM = LabelForm(
-    "id",
-    "name",
-    "description",
-    "alternative_names",
+    "id", "name", "description", "alternative_names",
     # What `longtail describe --all` writes besides.
-    unread=("pseudo_description", "training_count", "keywords", "keywords_read", "is_retired"),
+    unread=(*FIELDS_OF_MODELS, "keywords", "keywords_read"),
     of_vocabularies=("names", "notation", "broader", "is_deprecated", "replaced_by", "scheme"),
-)
+)  # fmt: skip
 REPOSITORY_FORM = LabelForm(
     "uid", "title", "content", "alt", unread=("ntrn",), is_strict=False, is_indexed=True
 )

@@ -12,12 +12,7 @@ from jaxtyping import Bool, Int64
 
 from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.labels.filters import (
-    LabelFilter,
-    LabelSet,
-    check_ids,
-    check_set,
-)
+from longtail.models.labels.filters import LabelFilter, LabelSet, check_ids, check_set
 from longtail.models.labels.hierarchy import LabelHierarchy
 
 
@@ -52,7 +47,7 @@ class LabelSelector:
     def select(self, requested: LabelFilter | None) -> Selection | None:
         """Return the labels that a filter lets through, be there none; None where it lets all.
 
-        Retired labels are let through by no filter, and not without one either.
+        Labels out of use are let through by no filter, and not without one either.
 
         Raises:
             RequestError: An id that the filter names is unknown, or all ids of the set to include
@@ -73,13 +68,13 @@ class LabelSelector:
             is_selected &= self._is_under(requested.under)
         if requested.scheme is not None:
             is_selected &= self._is_of_scheme(requested.scheme)
-        return Selection(is_selected & ~self._catalogue.is_retired)
+        return Selection(is_selected & self._catalogue.in_use)
 
     @cached_property
     def _in_use(self) -> Selection | None:
-        """The labels that are not retired; None where none is."""
-        is_retired = self._catalogue.is_retired
-        return Selection(~is_retired) if is_retired.any() else None
+        """The labels in use; None where all are."""
+        in_use = self._catalogue.in_use
+        return None if in_use.all() else Selection(in_use)
 
     @cached_property
     def hierarchy(self) -> LabelHierarchy:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.catalogue import Label, LabelCatalogue, named_label
 from longtail.models.lexical.boosted_trees import BoostedTrees
 from longtail.models.lexical.match_kernels import AS_A_CODE, AS_A_PHRASE, IN_A_SENTENCE, PARTLY
 from longtail.models.lexical.matcher import (
@@ -182,15 +182,3 @@ class NameModel:
         pair_documents = np.minimum(documents[pairs >> 32], documents[pairs & 0xFFFFFFFF])
         pair_documents[np.searchsorted(pairs, counts.pairs)] = counts.pair_documents
         return WordCounts(words.words, documents, pairs, pair_documents, counts.num_documents)
-
-
-def named_label(label: Label) -> Label:
-    """Return what a model of names keeps of a label: all it is called, and names of its parents."""
-    return Label(
-        label.id,
-        label.name,
-        alternative_names=label.alternative_names,
-        parents=label.parents,
-        notation=label.notation,
-        is_retired=label.is_retired,
-    )

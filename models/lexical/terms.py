@@ -60,7 +60,7 @@ class LabelTerms:
             named = [
                 (number, name, is_code)
                 for number, label in enumerate(catalogue)
-                if not label.is_retired  # else it would hide names of labels that may be answered
+                if label.is_in_use  # else it would hide names of labels that may be answered
                 for name, is_code in names_of(label).items()
             ]
         starts, numbers = words.read_names((name for _, name, _ in named), MAX_WORDS)
@@ -161,7 +161,7 @@ def _relatives(
 
     Retired labels are none.
     """
-    in_use = [(number, label) for number, label in enumerate(catalogue) if not label.is_retired]
+    in_use = [(number, label) for number, label in enumerate(catalogue) if label.is_in_use]
     numbers: dict[str, int] = {}
     for number, label in in_use:
         numbers.setdefault(label.name, number)

@@ -14,12 +14,7 @@ from jaxtyping import Float32, Int8, Int64
 from scipy.sparse import csr_array
 
 from longtail.models.matrices import ArrayRule, check_arrays
-from longtail.models.memory.memory import (
-    LENT_RULES,
-    Remembered,
-    read_ids,
-    stored_labels,
-)
+from longtail.models.memory.memory import LENT_RULES, Remembered, read_ids, stored_labels
 from longtail.models.memory.search import Neighbours
 from longtail.models.native.library import F32, I8, I64, INT, RecordOf, function
 from longtail.models.ranking.top_k import in_row_parts

@@ -3,7 +3,7 @@
 
 #include "kernels.h"
 
-// Pairs of documents and labels: `log_loss_and_gradient` in blend_kernel.py says what they are.
+// Pairs of documents and labels: `_loss_and_gradient` in blends.py says what they are.
 typedef struct {
     const double *evidence;
     const int64_t *knots;

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
-from longtail.models.names import (
-    CLASSIFIER,
-    DENSE_NEIGHBOURS,
-    ENSEMBLE,
-    FAST,
-    HYBRID,
-    LINEAR,
-)
+from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, ENSEMBLE, FAST, HYBRID, LINEAR
 from longtail.models.parts.model_parts import RETRIEVAL_FILE, ModelParts
 
 if TYPE_CHECKING:

@@ -18,12 +18,7 @@ from longtail.models.explain import LabelDetails, LabelFacts
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
-from longtail.models.names import (
-    NAMES,
-    IndexName,
-    OnnxPrecision,
-    Precision,
-)
+from longtail.models.names import NAMES, IndexName, OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions, ranking_options
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
@@ -255,8 +250,7 @@ class Predictor:
 
         Args:
             texts: The texts; none of them may be blank.
-            **options: The fields of `RankingOptions`: k, scorer, threshold, correction, tail_dial,
-                aim, accept, label_filter, explain.
+            **options: The fields of `RankingOptions`.
 
         Raises:
             RequestError: A text or an option is not valid, or there are no probabilities to

@@ -95,7 +95,7 @@ class ScorerSet:
         self.names = parts.scorers
         self.default = default or self.names[0]
         self.num_labels = len(parts.catalogue)
-        self._is_retired = parts.catalogue.is_retired
+        self._in_use = parts.catalogue.in_use
         self.selector = LabelSelector(parts.catalogue)
         self._calibrations = parts.calibrations
         self._scorers: dict[str, Scorer] = {
@@ -189,7 +189,7 @@ class ScorerSet:
         scorers, combine = self._scored(batch, query or self.resolve(options))
         rows = np.arange(len(labels), dtype=np.int64)
         scores = combined_scores(scorers, combine, rows, labels)
-        return np.where(self._is_retired[labels], np.float32(-np.inf), scores)
+        return np.where(self._in_use[labels], scores, np.float32(-np.inf))
 
     def score_by_all(
         self, batch: TextBatch, labels: Int64[np.ndarray, "text m"]
@@ -205,8 +205,8 @@ class ScorerSet:
         for name, blend in self._blends.items():
             of_members = np.stack([found[member] for member in blend.members])
             found[name] = DialledBlend.of(blend, 0.0).combine(of_members, labels)
-        is_retired = self._is_retired[labels]
-        return {x: np.where(is_retired, np.float32(-np.inf), found[x]) for x in self.names}
+        in_use = self._in_use[labels]
+        return {x: np.where(in_use, found[x], np.float32(-np.inf)) for x in self.names}
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
@@ -338,7 +338,7 @@ class ScorerSet:
 
     def knows(self, scorer: str, label: int) -> bool:
         """Whether a scorer, or a member of a blend, can score a label."""
-        return not self._is_retired[label] and any(
+        return bool(self._in_use[label]) and any(
             label in self._scorers[name].labels for name in self._members(scorer)
         )
 

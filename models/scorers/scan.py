@@ -15,17 +15,7 @@ from jaxtyping import Float32, Int64
 
 from longtail.models.labels.selection import Selection
 from longtail.models.memory.source import NeighbourSource
-from longtail.models.native.library import (
-    BOOL,
-    CSR,
-    F32,
-    FLOAT,
-    I64,
-    INT,
-    Csr,
-    RecordOf,
-    function,
-)
+from longtail.models.native.library import BOOL, CSR, F32, FLOAT, I64, INT, Csr, RecordOf, function
 from longtail.models.ranking.threshold_algorithm import Combination, Sources
 from longtail.models.ranking.top_k import NO_LABEL, ListedSource, Ranking, in_row_parts, nothing
 from longtail.models.scorers.blending import BLEND, DialledBlend, FittedBlend

@@ -14,7 +14,7 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from longtail.models.errors import LongtailError
-from longtail.models.names import AimName
+from longtail.models.options import AimName
 from longtail.service.schemas.base import Problem
 from longtail.service.schemas.predict import BatchSummary
 

@@ -64,12 +64,10 @@ def version_rows(
     """Return names and values: what the version is and was made of."""
     encoder = manifest.encoder
     size = sum(info.size_bytes for info in manifest.files.values())
-    num_retired = manifest.retired_label_count
-    retired = f", {num_retired:,} of them retired" if num_retired else ""
     rows = {
         "version": f"{number}{' (current)' if is_current else ''}",
         "published": published_at or "unknown",
-        "labels": f"{manifest.label_count:,}{retired}",
+        "labels": manifest.labels_in_words,
         "trained on": f"{manifest.training_document_count:,} documents",
         "encoder": "none"
         if encoder is None

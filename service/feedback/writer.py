@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from longtail.models.errors import LongtailError, NotReadyError, RequestError
-from longtail.models.feedback import Entry, ProposedLabel, sha256_of
+from longtail.models.feedback import Entry, sha256_of
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.service.errors import FeedbackStoreError, QueueFullError
 from longtail.service.feedback.store import FeedbackStore, Receipt, now
@@ -215,12 +215,7 @@ def unchecked_entry(
         document_id=said.document_id,
         text=said.text if keeps_text else None,
         text_sha256=text_sha256,
-        accepted=tuple(said.accepted),
-        rejected=tuple(said.rejected),
-        added=tuple(said.added),
-        proposed=tuple(ProposedLabel(label.name, label.id) for label in said.proposed),
-        promised=tuple(dict.fromkeys(said.promised)),
-        promised_precision=said.promised_precision,
+        **said.verdicts,
     )
 
 

@@ -154,9 +154,7 @@ def _meant(service: Service, version: int | str | None) -> Meant:
 
 def _size_of(said: FeedbackEntry) -> int:
     """Return about how many characters and labels there are to look at, in characters."""
-    num_labels = len(said.accepted) + len(said.rejected) + len(said.added) + len(said.proposed)
-    num_labels += len(said.promised)
-    return len(said.text or "") + _CHARACTERS_OF_LABEL * num_labels
+    return len(said.text or "") + _CHARACTERS_OF_LABEL * said.num_labels
 
 
 def _prepared(
@@ -187,8 +185,4 @@ def _verdicts_of(entry: Entry, catalogue: LabelCatalogue) -> Verdicts:
 
 
 def _count(service: Service, entry: Entry, verdicts: Verdicts, *, is_new: bool) -> None:
-    metrics = service.telemetry.feedback
-    metrics.count(entry.version, verdicts, is_new=is_new)
-    if is_new and entry.promised_precision is not None:
-        kept = len(set(entry.promised).intersection(entry.accepted))
-        metrics.count_promised(kept, len(entry.promised) - kept, entry.promised_precision)
+    service.telemetry.feedback.count(entry, verdicts, is_new=is_new)

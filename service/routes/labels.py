@@ -54,7 +54,7 @@ def summaries_of(
             training_count=label.training_count,
             narrower_count=len(hierarchy.narrower(row)),
             scheme=list(label.scheme),
-            retired=label.is_retired,
+            retired=not label.is_in_use,
             quality=quality,
         )
         for row, label, quality in zip(rows, labels, _qualities(predictor, rows), strict=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
@@ -13,10 +14,8 @@ from longtail.models.bundle.bundle import read_manifest
 from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
 from longtail.models.bundle.registry import EMPTY_STATE, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError
-from longtail.models.fitted.aims import AIMS
-from longtail.models.fitted.label_figures import LABEL_FIGURES
-from longtail.models.fitted.promises import PROMISES, Promise
-from longtail.models.names import AIM_NAMES, PRECISION, AimName, CorrectionName
+from longtail.models.fitted.registry import listed_fields
+from longtail.models.names import CorrectionName
 from longtail.service.engine.queries import MAX_EXPLAINED_LABELS
 from longtail.service.http.deps import Service, ServiceDep, require_known_query
 from longtail.service.http.feedback import MAX_ENTRIES
@@ -30,7 +29,7 @@ from longtail.service.schemas.models import (
     ServiceLimits,
 )
 from longtail.service.settings import Settings
-from longtail.service.versions.serving import Serving
+from longtail.service.versions.serving import ServedModel, Serving
 
 router = APIRouter()
 
@@ -86,31 +85,32 @@ def _model_summary(
         problem = str(error)
     model = serving.models.get(version) if serving is not None else None
     return ModelSummary(
+        **_fields_of(manifest, model),
         version=version,
         loaded=model is not None,
         default=serving is not None and version == serving.default,
         current=version == registry_state.current,
         published_at=registry_state.published_at.get(str(version)),
-        digest=manifest.digest if manifest else None,
-        label_count=manifest.label_count if manifest else None,
-        retired_label_count=manifest.retired_label_count if manifest else None,
-        scorers=list(manifest.scorers) if manifest else [],
-        default_scorer=manifest.default_scorer if manifest else None,
         corrections=_corrections(manifest) if manifest else {},
-        aims=_aims(manifest) if manifest else {},
-        thresholds=manifest.thresholds if manifest else {},
-        promises=_promises(PROMISES.of(model.predictor.parts)) if model else {},
         example=model.example if model else None,
         languages=list(model.predictor.catalogue.languages) if model else [],
         has_hierarchy=model is not None and model.predictor.catalogue.has_hierarchy,
-        has_label_quality=model is not None and LABEL_FIGURES.of(model.predictor.parts) is not None,
-        metrics=manifest.metrics if manifest else {},
-        held_out_documents=manifest.held_out_documents if manifest else None,
         problem=problem,
         state=state,
         traffic_share=serving.shares.get(version, 0.0) if serving else 0.0,
         load_problem=load_problem,
     )
+
+
+_SHARED = ModelSummary.model_fields.keys() & {field.name for field in fields(Manifest)}
+"""Fields that the answer has of the manifest; without one they are null, or empty."""
+_UNKNOWN: dict[str, Any] = dict.fromkeys(_SHARED) | {"scorers": [], "thresholds": {}, "metrics": {}}
+
+
+def _fields_of(manifest: Manifest | None, model: ServedModel | None) -> dict[str, Any]:
+    """Return what the manifest of a version says, and what its fitted parts do."""
+    said = {x: getattr(manifest, x) for x in _SHARED} if manifest else _UNKNOWN
+    return said | listed_fields(manifest, model.predictor.parts if model else None)
 
 
 def _manifest_of(folder: Path) -> Manifest:
@@ -133,18 +133,6 @@ def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
     if trained_with is not None and trained_with != "none":
         corrections["linear"] = [trained_with, "none"]  # the only scorer that is trained with one
     return corrections
-
-
-def _aims(manifest: Manifest) -> dict[str, list[AimName]]:
-    fitted = {*manifest.calibrations} if AIMS.file in manifest.files else set()
-    return {x: [*AIM_NAMES] if x in fitted else [PRECISION] for x in manifest.scorers}
-
-
-def _promises(promises: Iterable[Promise]) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for promise in promises:
-        names.setdefault(promise.scorer, []).append(promise.name)
-    return names
 
 
 def _limits(settings: Settings) -> ServiceLimits:

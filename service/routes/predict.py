@@ -72,10 +72,10 @@ async def candidates(request: Request) -> Response:
 async def _answered(
     request: Request, most_texts: int | None = None
 ) -> tuple[PredictRequest, EngineAnswer]:
-    """Return what a request asks for, and its answer, reviewed where that is wanted.
+    """Return what a request asks for, and its answer, as extensions have revised it.
 
     Raises:
-        RequestError: It has too many texts, or wants a review where there is no reviewer.
+        RequestError: It has too many texts, or wants what no extension can do.
     """
     await require_known_query(request)
     body = await _read_body(request)
@@ -84,17 +84,19 @@ async def _answered(
             f"got {len(body.all_texts)} texts, expected {most_texts}; send one request for each"
         )
     service = service_of(request)
-    if body.review and service.reviews is None:
+    if absent := body.wanted_extensions - service.revisers.keys():
         raise RequestError(
-            "review is true, and this service has no reviewer; leave it out, or let the operator "
-            "set LONGTAIL_REVIEWER"
+            f"{min(absent)} is true, and this service lacks the extension for it; leave it out"
         )
+    for reviser in service.revisers.values():
+        reviser.check(body)
     most_s = service.settings.request_timeout_s
     until = time.monotonic() + min(body.timeout_s or most_s, most_s)
     answer = await answer_request(request, service, body)
-    if service.reviews is not None:
-        reviewed = service.reviews.reviewed(service.engine, body, answer, until)
-        answer = await while_connected(request, reviewed)
+    for reviser in service.revisers.values():
+        revised = reviser.revised(service.engine, body, answer, until)
+        if revised is not None:
+            answer = await while_connected(request, revised)
     return body, answer
 
 

@@ -24,8 +24,7 @@ from pydantic.json_schema import JsonSchemaMode
 from pydantic_core import PydanticCustomError
 
 from longtail.models.files.typed_json import scalar_in_words
-from longtail.models.names import AimName
-from longtail.models.options import MAX_TAIL_DIAL
+from longtail.models.options import MAX_TAIL_DIAL, AimName
 from longtail.models.results import ANSWER
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -233,6 +232,12 @@ class Options(BaseModel):
         """Whether only some of the labels may be returned."""
         named = self.exclude or self.include_set or self.exclude_set or self.under
         return self.include is not None or bool(named)
+
+    @property
+    def fields_of_answers(self) -> dict[str, Any]:
+        """The fields that answers repeat, as they say how labels were scored."""
+        dial = {"tail_dial": self.tail_dial}
+        return dial if self.aim is None else {**dial, "aim": self.aim}
 
     @property
     def is_plain(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from longtail.models.feedback import ProposedLabel
 from longtail.service.schemas.base import SURROGATE, Answer, Listed, ModelReference, Text, Version
 
 MAX_LABELS = 1000
@@ -101,6 +102,24 @@ class FeedbackEntry(BaseModel):
     """The precision that this promise is of, such as 0.95; with `promised` only, and always."""
     version: Version | None = None
     """The model version that answered, a number or `current`; the service's first where absent."""
+
+    @property
+    def num_labels(self) -> int:
+        """Labels in all its lists."""
+        of_ids = (self.accepted, self.rejected, self.added, self.promised)
+        return len(self.proposed) + sum(map(len, of_ids))
+
+    @property
+    def verdicts(self) -> dict[str, Any]:
+        """The fields of an `Entry` that say what labels are."""
+        return {
+            "accepted": tuple(self.accepted),
+            "rejected": tuple(self.rejected),
+            "added": tuple(self.added),
+            "proposed": tuple(ProposedLabel(label.name, label.id) for label in self.proposed),
+            "promised": tuple(dict.fromkeys(self.promised)),
+            "promised_precision": self.promised_precision,
+        }
 
     @model_validator(mode="after")
     def _says_something_of_a_text(self) -> Self:

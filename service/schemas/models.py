@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from longtail.models.names import AimName
+from longtail.models.options import AimName
 from longtail.service.schemas.base import Answer, VersionNumber
 
 

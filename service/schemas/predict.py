@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from longtail.models.names import AimName, CorrectionName
+from longtail.models.names import CorrectionName
+from longtail.models.options import AimName
 from longtail.models.parts.texts import joined_text
 from longtail.models.results import Prediction
 from longtail.service.schemas.base import (
@@ -77,6 +78,11 @@ class PredictRequest(Titled):
                 "Leave out 'aim', 'tail_dial', 'correction', 'explain', 'schemes', or 'review'",
             )
         return self
+
+    @property
+    def wanted_extensions(self) -> frozenset[str]:
+        """The extensions without which it can't be answered, by name."""
+        return frozenset({"review"} if self.review else ())
 
     @property
     def can_be_reviewed(self) -> bool:

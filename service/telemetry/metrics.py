@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from longtail.models.feedback import Entry
+
 _LOAD_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -152,40 +154,36 @@ class FeedbackMetrics:
             registry=registry,
         )
 
-    def count(self, version: int, verdicts: Verdicts, *, is_new: bool) -> None:
+    def count(self, entry: Entry, verdicts: Verdicts, *, is_new: bool) -> None:
         """Count an entry that was acknowledged, and its labels if it is new.
 
         Args:
-            version: Whose labels they are.
+            entry: The entry.
             verdicts: Its labels by verdict (`accepted`, `rejected`, `added`) and band.
             is_new: Whether it was stored now, and not before.
         """
         self._entries.labels("stored" if is_new else "known").inc()
-        for (verdict, band), number in verdicts.items() if is_new else ():
+        if not is_new:
+            return
+        for (verdict, band), number in verdicts.items():
             self._labels.labels(verdict, band).inc(number)
         accepted, rejected = (_total(verdicts, name) for name in ("accepted", "rejected"))
-        if is_new and accepted + rejected:
+        if accepted + rejected:
             share = accepted / (accepted + rejected)
-            self._accepted_share.labels(str(version)).observe(share)
-
-    def count_promised(self, accepted: int, rejected: int, precision: float) -> None:
-        """Count the labels of a new entry that a promise had accepted.
-
-        Args:
-            accepted: Those that people accepted, too.
-            rejected: The others.
-            precision: That the promise is of.
-        """
-        self._promised.labels("accepted").inc(accepted)
-        self._promised.labels("rejected").inc(rejected)
-        self._owed.inc(precision * (accepted + rejected))
+            self._accepted_share.labels(str(entry.version)).observe(share)
+        if entry.promised_precision is not None:
+            num_kept = len(set(entry.promised).intersection(entry.accepted))
+            self._promised.labels("accepted").inc(num_kept)
+            self._promised.labels("rejected").inc(len(entry.promised) - num_kept)
+            self._owed.inc(entry.promised_precision * len(entry.promised))
 
 
 def _total(verdicts: Verdicts, verdict: str) -> int:
     return sum(number for (name, _), number in verdicts.items() if name == verdict)
 
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Upper bounds of the buckets of durations, extensions' too."""
 _SIZES = tuple(2**power for power in range(18))
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -207,21 +205,21 @@ class Telemetry:
             "longtail_http_request_duration_seconds",
             "From the request's head to the end of the answer.",
             ("method", "route", "status_class"),
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=self.registry,
         )
         self._predict_seconds = Histogram(
             "longtail_predict_duration_seconds",
             "Model work for one request, without waiting.",
             ("scorer", "version"),
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=self.registry,
         )
         self._phase_seconds = Histogram(
             "longtail_phase_duration_seconds",
             "Work by phase: queue (of a request's texts), tokenise, encode, rank (of a batch).",
             ("phase",),
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=self.registry,
         )
         self._batch_texts = Histogram(
@@ -257,25 +255,13 @@ class Telemetry:
             "longtail_version_answer_duration_seconds",
             "From the choice of a version, for a request or a line that names none, to its answer.",
             ("version",),
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=self.registry,
         )
         self._failures = Counter(
             "longtail_version_failures",
             "Requests and lines naming no version that got no answer from the one chosen for them.",
             ("version",),
-            registry=self.registry,
-        )
-        self._reviews = Counter(
-            "longtail_reviews",
-            "Texts that were to be reviewed, by what became of it.",
-            ("outcome",),
-            registry=self.registry,
-        )
-        self._review_seconds = Histogram(
-            "longtail_review_duration_seconds",
-            "From the candidates of a text to the end of its review, waiting included.",
-            buckets=_SECONDS,
             registry=self.registry,
         )
         # The series of each set of label values, looked up once.
@@ -324,11 +310,6 @@ class Telemetry:
     def count_problem(self, reason: str) -> None:
         """Count one problem document."""
         self._problems.labels(reason).inc()
-
-    def observe_review(self, outcome: str, seconds: float) -> None:
-        """Count one review: `reviewed`, or one of `ReviewFailure`."""
-        self._reviews.labels(outcome).inc()
-        self._review_seconds.observe(seconds)
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -16,9 +16,9 @@ from typing import Literal, ParamSpec, TypeVar
 
 from longtail.models.bundle.registry import CURRENT
 from longtail.service.process.compute_threads import collect_cycles
+from longtail.service.settings import Settings, SwapMode
 from longtail.service.versions.serving import Canary, ServedModel, Serving
 
-SwapMode = Literal["availability-preserving", "resource-preserving"]
 State = Literal["loaded", "loading", "draining", "failed", "not-loaded"]
 _MAX_SKIPS = 64
 _COLLECT_INTERVAL_S = 1.0
@@ -41,6 +41,18 @@ class Policy:
     drain_timeout_s: float = 30.0
     canary: Canary | None = None
     watch_interval_s: float = 0.0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Policy:
+        """Return what the settings say."""
+        number = settings.canary_version
+        return cls(
+            versions=settings.versions,
+            swap_mode=settings.swap_mode,
+            drain_timeout_s=settings.shutdown_timeout_s,
+            canary=None if number is None else Canary(number, settings.canary_share),
+            watch_interval_s=settings.watch_interval_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import split_batches
 from longtail.training.assessment.truth import truth_of
 from longtail.training.assessment.untrained import open_as_trained
-from longtail.training.calibration.rarity import with_rarity
+from longtail.training.calibration.ensemble import with_rarity
 from longtail.training.calibration.reliability import best_labels, calibration_error
 from longtail.training.calibration.scored_pairs import PairCollector, ScoredPairs, spread_rows
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets

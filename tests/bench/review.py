@@ -30,12 +30,12 @@ import httpx
 import numpy as np
 import typer
 
+from longtail.ext.review.reviewed import Reviewed, find_review
+from longtail.ext.review.weights import fit_review, held_out_gain
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import publish_texts
-from longtail.models.review.reviewer import MODEL, REVIEW_NAME, REVIEWER, review_to_json
-from longtail.training.assessment.reviewed import Reviewed, find_review
+from longtail.models.fitted.review import MODEL, REVIEW, REVIEWER
 from longtail.training.assessment.untrained import open_as_trained
-from longtail.training.calibration.reviews import fit_review, held_out_gain
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.record import deliver, markdown_table
@@ -176,7 +176,7 @@ def main(
         dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
         found = pairs_of(store, dataset, split, documents)
         measured = quality(found, bundle.catalogue.training_counts, draws)
-        changed = {REVIEW_NAME: review_to_json(found.review)}
+        changed = {REVIEW.file: REVIEW.to_json(found.review)}
         publish_texts(store, bundle, changed, activate=True, action="review")
         texts = [*islice(dataset.split(split).texts(), 100)]
         ended = traffic(copy, texts, requests)

@@ -28,8 +28,9 @@ from longtail.service.settings import Settings
 app = create_app(Settings(registry="registry"))
 paths = {path.split("/")[1] for path in app.openapi()["paths"]}
 with TestClient(app) as client:
-    assert client.get("/livez").status_code == 200
-    assert client.get("/v2").status_code == 404
+    assert [client.get(path).status_code for path in ("/livez", "/v2")] == [200, 404]
+    refused = client.post("/v1/predict", json={"text": "a", "review": True})
+    assert "lacks the extension" in refused.json()["detail"]
 print(extensions(), *paths)
 longtail.app(["--help"], standalone_mode=False)
 """

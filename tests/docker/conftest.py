@@ -11,6 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from longtail.models.feedback import Entry
 from longtail.models.results import Familiarity, Prediction, ScoredLabel
 from longtail.service.engine.batching import Seconds
 from longtail.service.engine.engine import EngineAnswer
@@ -74,8 +75,8 @@ def samples():
     for known in (0, 1):
         drift.observe(Query(("a",)), answer_of(model, Familiarity(1, known, 0.5)))
     said = {("accepted", "1"): 1, ("rejected", "1"): 1}
-    telemetry.feedback.count(1, Counter(said), is_new=True)
-    telemetry.feedback.count_promised(1, 0, 0.95)
+    entry = Entry(version=1, accepted=("a",), promised=("a",), promised_precision=0.95)
+    telemetry.feedback.count(entry, Counter(said), is_new=True)
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for family in text_string_to_metric_families(telemetry.exposition().decode()):
         for sample in family.samples:

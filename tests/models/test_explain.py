@@ -124,7 +124,7 @@ def test_nearest_labels_are_those_of_the_largest_cosines(k, monkeypatch):
     assert (lengths == 0).any()
     divisor = np.where(lengths > 0, lengths, 1)
     labels = np.array([4, 0, 29, 4], dtype=np.int64)
-    neighbours = VectorNeighbours(vectors, np.zeros(len(vectors), dtype=np.bool_))
+    neighbours = VectorNeighbours(vectors, np.ones(len(vectors), dtype=np.bool_))
     found = neighbours.nearest_to(labels, k)
     for row, label in enumerate(labels):
         cosines = (vectors @ vectors[label]) / (divisor * divisor[label])

@@ -6,7 +6,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.native import build
 from longtail.models.native.library import CSR, F32, F64, INT, Signature, csr
-from longtail.models.scorers.sparse_kernels import sum_up
+from longtail.models.scorers.sparse import sum_up
 from tests.closeness import assert_all_close
 
 

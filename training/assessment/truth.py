@@ -149,7 +149,7 @@ class RetiredLabels:
         truth: Float32[csr_array, "document listed"],
     ) -> RetiredLabels | None:
         """Return how many labels of documents are retired; None where none is."""
-        if not catalogue.is_retired.any():
+        if catalogue.in_use.all():
             return None
         rows = _rows_of(catalogue, dataset)
         own = _own_rows_of(catalogue, dataset)
@@ -172,7 +172,7 @@ def _rows_of(catalogue: LabelCatalogue, dataset: Dataset) -> Int64[np.ndarray, l
     `NO_LABEL` where there is none, `_UNSEEN` for a label that the model lacks.
     """
     rows = _own_rows_of(catalogue, dataset)
-    for place in np.flatnonzero((rows >= 0) & catalogue.is_retired[rows.clip(0)]).tolist():
+    for place in np.flatnonzero((rows >= 0) & ~catalogue.in_use[rows.clip(0)]).tolist():
         row = row_in_use(catalogue, dataset.labels[place].id)
         rows[place] = NO_LABEL if row is None else row
     return rows

@@ -96,11 +96,11 @@ def minimum(
             while True:
                 step = _damped_step(matrix, gradient, found, least, damping * _above_zero(scales))
                 tried = np.maximum(found + step, least)
-                promised = float(gradient @ (tried - found))
-                if damping <= _MAX_FINAL_DAMPING and -promised <= tolerance * max(abs(value), 1.0):
+                expected = float(gradient @ (tried - found))
+                if damping <= _MAX_FINAL_DAMPING and -expected <= tolerance * max(abs(value), 1.0):
                     return found
                 new_value, new_gradient = loss(tried)
-                if new_value <= value + _SUFFICIENT * min(promised, 0.0):
+                if new_value <= value + _SUFFICIENT * min(expected, 0.0):
                     break
                 damping = max(_MIN_DAMPING, 10 * damping)
                 if damping > _GIVE_UP_DAMPING:

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.fitted.aims import AIMS, Aim, AimedRanking, Aims
-from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS, AimName
+from longtail.models.options import COVERAGE, PROPENSITY, RARE_LABELS, AimName
 from longtail.models.ranking.threshold_algorithm import SUM
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_candidates
 from longtail.training.calibration.ensemble import Blending

@@ -21,15 +21,22 @@ from scipy.sparse import csr_array
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
-from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.labels.catalogue import LabelCatalogue, named_label
 from longtail.models.lexical.boosted_trees import LEAF, BoostedTrees
-from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, Matches, NameMatcher
-from longtail.models.lexical.name_model import NameModel, named_label
-from longtail.models.lexical.terms import LabelTerms
+from longtail.models.lexical.matcher import (
+    FEATURES,
+    NUM_KINDS,
+    FindHistory,
+    Matches,
+    NameMatcher,
+    WordCounts,
+    pairs_of,
+)
+from longtail.models.lexical.name_model import NameModel
+from longtail.models.lexical.terms import LabelTerms, names_of
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
 from longtail.training.fitting import Fitting, KnownDocuments, TrainingDocuments
-from longtail.training.lexical.word_counts import count_words, counts_of, words_of
 from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -341,3 +348,56 @@ def _exported(model: HistGradientBoostingClassifier) -> BoostedTrees:
         values=np.where(is_leaf, every["value"], 0.0).astype(np.float64),
         baseline=np.array([float(model._baseline_prediction.item())]),
     )
+
+
+def words_of(
+    catalogue: LabelCatalogue, languages: Sequence[str] = (), *, removes_markup: bool = False
+) -> NameWords:
+    """Return the words of all names of labels."""
+    names = (name for label in catalogue for name in names_of(label))
+    return NameWords.of_names(names, languages, removes_markup=removes_markup)
+
+
+def count_words(
+    texts: Iterable[ReadText],
+    catalogue: LabelCatalogue,
+    words: NameWords,
+    terms: LabelTerms | None = None,
+) -> WordCounts:
+    """Count the documents of the words, and of the pairs of words, that names have.
+
+    Args:
+        texts: Training documents, as the words read them.
+        catalogue: The labels.
+        words: Of their names.
+        terms: The names as these words; None: they are read.
+    """
+    return counts_of(texts, words, pairs_of(terms or LabelTerms.of(catalogue, words)))
+
+
+def counts_of(
+    texts: Iterable[ReadText], words: NameWords, pairs: Int64[np.ndarray, pair]
+) -> WordCounts:
+    """Count the documents of words and of pairs of them (see `WordCounts`)."""
+    documents = np.zeros(len(words), dtype=np.int64)
+    pair_documents = np.zeros(len(pairs), dtype=np.int64)
+    num_documents = 0
+    for text in texts:
+        read = text.words.astype(np.int64)
+        num_documents += 1
+        documents[np.unique(read[read >= 0])] += 1
+        pair_documents[_found_pairs(read, pairs)] += 1
+    return WordCounts(words.words, documents, pairs, pair_documents, num_documents)
+
+
+def _found_pairs(
+    read: Int64[np.ndarray, piece], pairs: Int64[np.ndarray, pair]
+) -> Int64[np.ndarray, found]:
+    """Return the numbers of the pairs that occur in a text, each once."""
+    if not len(pairs) or len(read) < 2:
+        return np.empty(0, dtype=np.int64)
+    is_pair = (read[:-1] >= 0) & (read[1:] >= 0)
+    keys = np.unique((read[:-1] << 32 | read[1:])[is_pair])
+    at = np.minimum(np.searchsorted(pairs, keys), len(pairs) - 1)
+    found: Int64[np.ndarray, found] = at[pairs[at] == keys]
+    return found

@@ -39,10 +39,7 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import text_for_encoder
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, LINEAR, NAMES, NEIGHBOURS
-from longtail.models.parts.model_parts import (
-    RETRIEVAL_FILE,
-    SPARSE_FILE,
-)
+from longtail.models.parts.model_parts import RETRIEVAL_FILE, SPARSE_FILE
 from longtail.models.parts.sparse_storage import arrays_of_sparse, read_sparse
 
 Arrays = dict[str, dict[str, np.ndarray]]
@@ -235,7 +232,7 @@ class _Application:
         has_encoder = manifest.encoder is not None
         return Applied(
             label_count=len(labels),
-            num_retired=int(labels.is_retired.sum()),
+            num_retired=int((~labels.in_use).sum()),
             num_new=len(labels) - self._changed.num_before,
             num_encoded=len(self._changed.texts_changed) if has_encoder else 0,
             can_find_new=bool(kinds_of_new_labels(manifest.scorers)),

@@ -93,8 +93,8 @@ def apply(
     from tqdm import tqdm
 
     from longtail.ext.editions.applying import apply_changes
+    from longtail.ext.editions.refit import fitting_as
     from longtail.models.bundle.registry import Registry
-    from longtail.training.sparse.refit import fitting_as
 
     store = Registry(registry)
     number = store.resolve(version)
@@ -144,7 +144,7 @@ def _changes(
 
 def _merges(path: Path | None) -> dict[str, tuple[str, ...]]:
     """Return what replaces labels, of a file; nothing without one."""
-    from longtail.ext.editions.merges import read_merges
+    from longtail.ext.editions.difference import read_merges
     from longtail.models.files.outputs import check_readable_file
 
     if path is None:

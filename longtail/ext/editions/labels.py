@@ -86,7 +86,7 @@ class _Changing:
             self._retire(gone.id, ())
         into = self._replace(changes.merged)
         split = self._replace(changes.split)
-        if all(label.is_retired for label in self._labels):
+        if not any(label.is_in_use for label in self._labels):
             raise DataError("changes: no label would be left in use; keep one at least")
         self._check_in_use({*into, *split})
         parents = self._name_parents(renamed)
@@ -141,9 +141,9 @@ class _Changing:
             row = self._rows.get(each.id)
             by = tuple(label_id for label_id in each.by if label_id in self._rows)
             self._unknown |= dict.fromkeys(x for x in each.by if x not in self._rows)
-            was_retired = row is not None and self._labels[row].is_retired
+            was_in_use = row is not None and self._labels[row].is_in_use
             self._retire(each.id, by)
-            if row is not None and by and not was_retired:
+            if row is not None and by and was_in_use:
                 found[row] = tuple(self._rows[label_id] for label_id in by)
         return found
 
@@ -164,7 +164,7 @@ class _Changing:
         for row in rows:
             label = self._labels[row]
             for other in label.replaced_by:
-                if self._labels[self._rows[other]].is_retired:
+                if not self._labels[self._rows[other]].is_in_use:
                     raise DataError(
                         f"replaced label {label.id!r}: {other!r}, which is to be used instead, is "
                         "out of use, too; name a label in use"

@@ -11,9 +11,9 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
 from longtail.ext.editions.labels import ChangedLabels
-from longtail.models.labels.catalogue import Label, LabelCatalogue
+from longtail.models.labels.catalogue import LabelCatalogue, named_label
 from longtail.models.lexical.matcher import FindHistory
-from longtail.models.lexical.name_model import NameModel, named_label
+from longtail.models.lexical.name_model import NameModel
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.vectors import VectorMemory
 from longtail.models.scorers.sparse import SparseModel
@@ -212,8 +212,8 @@ def documents_of_labels(memory: NeighbourMemory, rows: Sequence[int]) -> list[tu
 def changed_names(model: NameModel, changed: ChangedLabels) -> NameModel | None:
     """Return the same classifier for the labels as they are named now; None where nothing changed.
 
-    Names of retired labels are found no more. How often a name was right stays with the label; of a
-    label that was merged into one that has its name now, it goes over to that.
+    Names of labels out of use are found no more. How often a name was right stays with the label;
+    of a label that was merged into one that has its name now, it goes over to that.
 
     Args:
         model: Of the labels before.
@@ -224,17 +224,8 @@ def changed_names(model: NameModel, changed: ChangedLabels) -> NameModel | None:
     labels = [*model.catalogue, *changed.labels[changed.num_before :]]
     for row, parents in changed.parents.items():
         others = changed.full_names.get(row, labels[row].alternative_names)
-        now = changed.labels[row]
-        labels[row] = named_label(
-            Label(
-                now.id,
-                now.name,
-                alternative_names=others,
-                parents=parents,
-                notation=now.notation,
-                is_retired=now.is_retired,
-            )
-        )
+        now = replace(changed.labels[row], alternative_names=others, parents=parents)
+        labels[row] = named_label(now)
     num_new = len(labels) - len(model.catalogue)
     none = np.zeros((num_new, model.history.found.shape[1]), dtype=np.int64)
     history = FindHistory(

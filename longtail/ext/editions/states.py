@@ -23,7 +23,7 @@ class VocabularyState:
     """All labels of a vocabulary at one time.
 
     Attributes:
-        labels: All labels, including deprecated ones; of a model, including retired ones.
+        labels: All labels, including deprecated ones; of a model, including those out of use.
         max_alternative_names: Number of other names that it keeps for each label; None: all.
     """
 
@@ -70,9 +70,9 @@ def state_of(bundle: Bundle) -> VocabularyState:
 
 def _compared(label: Label) -> Label:
     """Return a label of a model as one of a vocabulary: out of use is what is not answered."""
-    if label.is_deprecated == label.is_retired and not label.parents:
+    if label.is_deprecated != label.is_in_use and not label.parents:
         return label
-    return replace(label, is_deprecated=label.is_retired, parents=())
+    return replace(label, is_deprecated=not label.is_in_use, parents=())
 
 
 def compare_states(

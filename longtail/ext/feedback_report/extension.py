@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
 from typing import Annotated
 
@@ -45,27 +44,8 @@ def report(
         f"deleted.\nLabels: {counts.accepted} accepted, {counts.rejected} rejected, "
         f"{counts.added} added, {counts.proposed} proposed.\n\n{found.to_markdown()}"
     )
-    for precision, judged in sorted(found.promised.items()):
-        print(f"\n{_promised(precision, judged)}")
-
-
-def _promised(precision: float, judged: Counter[str]) -> str:
-    """Return whether a promise of a precision is kept, in a sentence.
-
-    The bounds may be looked at every week: they hold at all times at once.
-    """
-    import numpy as np
-
-    from longtail.service.telemetry.sequential import rate_bounds
-
-    right, total = np.array([float(judged["accepted"])]), np.array([float(judged.total())])
-    (lower,), (upper,) = rate_bounds(right, total, 0.05)
-    kept = "kept" if lower >= precision else "broken" if upper < precision else "not decided yet"
-    return (
-        f"Promise of {100 * precision:g} %: {judged.total():,} of its labels were judged, and "
-        f"people accepted {100 * right[0] / total[0]:.1f} % of them (95 % confidence sequence: "
-        f"{100 * lower:.1f} to {100 * upper:.1f} %): {kept}."
-    )
+    for sentence in found.kept_in_words():
+        print(f"\n{sentence}")
 
 
 EXTENSION = Extension(

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleError, ConfigError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.telemetry.metrics import BANDS, band_of
+from longtail.service.telemetry.sequential import rate_bounds
 
 UNKNOWN_BAND = "unknown"
 """Band of labels of versions that the registry no longer has."""
@@ -106,6 +109,10 @@ class FeedbackReport:
         if self.undated:
             parts.append(f"{self.undated:,} entries have no time that can be read.")
         return "\n\n".join(parts)
+
+    def kept_in_words(self) -> Iterator[str]:
+        """Yield whether each promise is kept, in a sentence."""
+        yield from (_promised(*each) for each in sorted(self.promised.items()))
 
 
 class LabelBands:
@@ -215,3 +222,18 @@ def _share(counts: Counter[str]) -> str:
 
 def _time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _promised(precision: float, judged: Counter[str]) -> str:
+    """Return whether a promise of a precision is kept, in a sentence.
+
+    The bounds may be looked at every week: they hold at all times at once.
+    """
+    right, total = np.array([float(judged["accepted"])]), np.array([float(judged.total())])
+    (lower,), (upper,) = rate_bounds(right, total, 0.05)
+    kept = "kept" if lower >= precision else "broken" if upper < precision else "not decided yet"
+    return (
+        f"Promise of {100 * precision:g} %: {judged.total():,} of its labels were judged, and "
+        f"people accepted {100 * right[0] / total[0]:.1f} % of them (95 % confidence sequence: "
+        f"{100 * lower:.1f} to {100 * upper:.1f} %): {kept}."
+    )

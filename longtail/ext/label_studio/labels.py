@@ -164,7 +164,7 @@ def taxonomy_items(model: ServedModel, path: Sequence[str], query: str) -> list[
         nodes = [
             Node(browser.element_of(row), predictor.catalogue[row].name, row, has_more=False)
             for row in rows
-            if not predictor.catalogue[row].is_retired
+            if predictor.catalogue[row].is_in_use
         ]
     return [
         TaxonomyItem(

@@ -103,7 +103,7 @@ def change_documents(corpus: Dataset, verdicts: Verdicts, *, has_dev: bool) -> C
     labels = in_order_of(catalogue, corpus, scan.labels)
     counts = _counts(labels)
     # Labels whose documents a former feedback changed that this one leaves as they are.
-    is_stale = (counts != catalogue.training_counts) & ~catalogue.is_retired
+    is_stale = (counts != catalogue.training_counts) & catalogue.in_use
     touched = set(np.flatnonzero(is_stale).tolist())
     order = np.argsort(scan.texts, kind="stable")
     digests = digests_of(each.text for each in verdicts.texts)

@@ -10,11 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from longtail.ext.learn.documents import (
-    ChangedDocuments,
-    change_documents,
-    write_dev_corpus,
-)
+from longtail.ext.learn.documents import ChangedDocuments, change_documents, write_dev_corpus
 from longtail.ext.learn.heeding import Heeding
 from longtail.ext.learn.judged import JudgedTexts, count_followed
 from longtail.ext.learn.known import version_that_knows

@@ -61,7 +61,7 @@ def refit(
         [document_id for document_id, _ in changed.documents()],
     )
     sparse = refit_sparse(before.sparse, features, changed, settings, folder / "sparse")
-    counts = catalogue.training_counts  # those of retired labels stay
+    counts = catalogue.training_counts  # those of labels out of use stay
     counts[changed.touched] = changed.counts[changed.touched]
     described = _labels_to_describe(catalogue, counts, len(before.catalogue))
     catalogue = _described(catalogue, described, sparse, counts, settings)

@@ -24,8 +24,8 @@ def known_documents(
     """Return what a version knows of documents, and the tf-idf and ids of all; reads them once.
 
     None where that can't be told, or where it knows others too, which are to be forgotten: without
-    a memory or digests of its documents, with ids that several documents have, or with labels that
-    were retired, whose documents may count for others.
+    a memory or digests of its documents, with ids that several documents have, or with labels out
+    of use, whose documents may count for others.
 
     Args:
         before: The version.
@@ -34,7 +34,7 @@ def known_documents(
         changed: The documents now.
     """
     memory = before.models.get(NEIGHBOURS)
-    if memory is None or record is None or not record.digests or before.catalogue.is_retired.any():
+    if memory is None or record is None or not record.digests or not before.catalogue.in_use.all():
         return None
     digests = digests_of(each.text for each in changed.new)
     is_known = np.ones(changed.labels.shape[0], dtype=np.bool_)

@@ -63,8 +63,8 @@ def read_verdicts(entries: Sequence[Entry], catalogue: LabelCatalogue, corpus: D
     A text that was not kept is looked up in the corpus by its SHA-256, or by its id, where only one
     document has that. A text of the dev or test split is left out: models are measured on it.
 
-    Of several verdicts on a label of a text, the last one counts. A verdict on a retired label
-    counts for the one that replaces it; where none or several do, its id is unknown. A proposed
+    Of several verdicts on a label of a text, the last one counts. A verdict on a label out of
+    use counts for the one that replaces it; where none or several do, its id is unknown. A proposed
     label without an id is the label of the model, or the other proposed one, that has its name in
     whatever case, if there is just one; else a new one whose id is made of its name.
 
@@ -170,7 +170,7 @@ def _ids_of_proposed(
 def _named(
     proposed: Iterable[ProposedLabel], catalogue: LabelCatalogue
 ) -> Iterator[tuple[str, str]]:
-    yield from ((label.name, label.id) for label in catalogue if not label.is_retired)
+    yield from ((label.name, label.id) for label in catalogue if label.is_in_use)
     yield from ((label.name, label.id) for label in proposed if label.id)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from longtail.ext.editions.merges import read_merges
+from longtail.ext.editions.difference import read_merges
 from longtail.models.errors import DataError
 
 

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from longtail.ext.editions.applying import Applied, apply_changes
 from longtail.ext.editions.changes import VocabularyChanges
 from longtail.ext.editions.difference import difference
+from longtail.ext.editions.refit import fitting_as
 from longtail.ext.editions.report import report_lines
 from longtail.ext.editions.rows import merged_counts, with_merged_labels
 from longtail.ext.editions.states import compare_states, state_of
@@ -27,7 +28,6 @@ from longtail.models.names import NEIGHBOURS
 from longtail.models.options import RankingOptions
 from longtail.models.parts.sparse_storage import read_sparse
 from longtail.models.predict.predictor import Predictor
-from longtail.training.sparse.refit import fitting_as
 
 TEXTS = ["the fish and the river", "grain law tax", "steel milk trade"]
 Apply = Callable[..., tuple[Bundle, Applied]]

@@ -13,6 +13,7 @@ from longtail.ext.promotion.log import PromotionLog
 from longtail.ext.promotion.rules import PromotionRules
 from longtail.ext.promotion.verdict import Pair
 from longtail.models.errors import RequestError
+from longtail.models.feedback import Entry
 from longtail.service.client.calls import ConnectionFailedError, ProblemError
 from longtail.service.schemas.base import Problem
 from longtail.service.telemetry.metrics import Telemetry
@@ -241,7 +242,9 @@ def test_counters_are_read_from_the_metrics_of_a_service():
         telemetry.observe_answer(7, seconds)
     telemetry.count_failure(7)
     telemetry.observe_predict("sparse", 7, 1.0)
-    telemetry.feedback.count(7, {("accepted", "0"): 1, ("rejected", "1"): 3}, is_new=True)
+    telemetry.feedback.count(
+        Entry(version=7), {("accepted", "0"): 1, ("rejected", "1"): 3}, is_new=True
+    )
     seven, eight = read_arms(telemetry.exposition().decode(), 7, 8)
     assert (seven.answered, seven.failed, seven.requests) == (4, 1, 5)
     assert (seven.judged, seven.accepted) == (1, 0.25)

@@ -20,7 +20,7 @@ from longtail.models.lexical.name_model import NameModel, named_label
 from longtail.models.names import NAMES
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.training.lexical.word_counts import count_words, words_of
+from longtail.training.lexical.fit import count_words, words_of
 
 TEXTS = ["the policy of rivers. Fish policy", "steel policies", "zebra", "milk, court, policy"]
 NUM_LABELS = 7

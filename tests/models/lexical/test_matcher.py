@@ -19,7 +19,7 @@ from longtail.models.lexical.matcher import (
 )
 from longtail.models.lexical.terms import LabelTerms, names_of
 from longtail.models.lexical.words import SENTENCE_END
-from longtail.training.lexical.word_counts import count_words, words_of
+from longtail.training.lexical.fit import count_words, words_of
 from tests.closeness import assert_all_close
 
 WORDS = ("river", "fish", "law", "tax", "port", "grain")

@@ -11,7 +11,7 @@ from longtail.models.lexical.matcher import FEATURES, FindHistory
 from longtail.models.lexical.name_model import NameModel
 from longtail.models.lexical.new_words import documents_of
 from longtail.models.scorers.tfidf import TfidfModel
-from longtail.training.lexical.word_counts import count_words, words_of
+from longtail.training.lexical.fit import count_words, words_of
 
 LABELS = (
     Label("A", "river law", alternative_names=("water",)),

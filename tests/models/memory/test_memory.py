@@ -11,8 +11,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.errors import BundleCorruptError
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.memory.search import Neighbours, nearest_documents
-from longtail.models.memory.search_kernels import NO_DOCUMENT
+from longtail.models.memory.search import NO_DOCUMENT, Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.ranking.top_k import NO_LABEL
 from tests.closeness import assert_all_close

@@ -12,7 +12,7 @@ from longtail.models.errors import BundleCorruptError
 from longtail.models.kinds.neighbours import DenseNeighboursScorer
 from longtail.models.memory import device_vectors
 from longtail.models.memory.device_vectors import DeviceVectors
-from longtail.models.memory.search_kernels import NO_DOCUMENT
+from longtail.models.memory.search import NO_DOCUMENT
 from longtail.models.memory.source import NeighbourSource
 from longtail.models.memory.vectors import ByteVectors, VectorMemory
 from longtail.models.parts.batches import TextBatch

@@ -14,8 +14,7 @@ from longtail.models.fitted.aims import AIMS, Aim, names_of
 from longtail.models.fitted.familiar_range import FAMILIAR_RANGE, FamiliarRange, ShortTexts
 from longtail.models.kinds.storage import read_parts, write_parts
 from longtail.models.labels.filters import LabelFilter
-from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
-from longtail.models.options import RankingOptions
+from longtail.models.options import COVERAGE, PROPENSITY, RARE_LABELS, RankingOptions
 from longtail.models.predict.predictor import Predictor
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from longtail.models.scorers.blending import knot_shares
 from longtail.models.scorers.calibration import IDENTITY, log_odds_of
-from longtail.training.calibration.rarity import with_rarity
+from longtail.training.calibration.ensemble import with_rarity
 from longtail.training.calibration.scored_pairs import ScoredPairs
 
 LABELS = np.array([0, 0, 1, 1, 5, 5, 40, 40, 300, 300])

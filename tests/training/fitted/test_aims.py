@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.special import logit
 
 from longtail.models.fitted.aims import Aim
-from longtail.models.names import COVERAGE, PROPENSITY, RARE_LABELS
+from longtail.models.options import COVERAGE, PROPENSITY, RARE_LABELS
 from longtail.models.ranking.top_k import Ranking
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.calibration.scored_pairs import ScoredPairs

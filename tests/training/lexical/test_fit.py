@@ -23,8 +23,7 @@ from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.fitting import KnownDocuments, TrainingDocuments
 from longtail.training.lexical import fit as module
-from longtail.training.lexical.fit import NamesFitting, fit_name_model
-from longtail.training.lexical.word_counts import count_words, words_of
+from longtail.training.lexical.fit import NamesFitting, count_words, fit_name_model, words_of
 from tests.closeness import assert_all_close
 
 NUM_LABELS = 12

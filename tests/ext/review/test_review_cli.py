@@ -19,7 +19,6 @@ from longtail.models.errors import BundleCorruptError, ConfigError
 from longtail.models.fitted.promises import PROMISES
 from longtail.models.fitted.review import REVIEW
 from longtail.models.kinds.storage import read_parts
-from longtail.models.review.reviewer import REVIEW_NAME
 from longtail.service.app import create_app
 from longtail.service.settings import Settings
 from tests.bench.reviewers import standing_in
@@ -32,7 +31,7 @@ def registry(trained, tmp_path) -> Path:
 
 @pytest.fixture
 def call(registry, tiny_corpus, monkeypatch) -> Callable[..., Result]:
-    monkeypatch.setattr("longtail.training.assessment.reviewed.LEAST_DOCUMENTS", 10)
+    monkeypatch.setattr("longtail.ext.review.reviewed.LEAST_DOCUMENTS", 10)
 
     def run(command: str, *arguments: object) -> Result:
         given = [command, tiny_corpus, "--registry", registry, *arguments]
@@ -90,7 +89,7 @@ def test_a_perfect_reviewer_is_fitted_and_served(call, registry, oracle, tiny_co
 def test_a_reviewer_that_adds_nothing_publishes_nothing(
     call, registry, monkeypatch, score, faults, options, words
 ):
-    monkeypatch.setattr("longtail.training.assessment.reviewed.TIMEOUT_S", 0.1 if faults else 60.0)
+    monkeypatch.setattr("longtail.ext.review.reviewed.TIMEOUT_S", 0.1 if faults else 60.0)
     with standing_in(score, faults) as server, pytest.raises(ConfigError, match=words):
         call("review", "--reviewer", "rerank", "--address", server.url, *options)
     assert Registry(registry).versions() == [1]
@@ -100,17 +99,17 @@ def test_a_review_of_a_scorer_that_is_not_there_is_refused(call, registry, oracl
     with standing_in(oracle) as server:
         call("review", "--reviewer", "rerank", "--address", server.url, "--candidates", 30)
     bundle = Registry(registry).open("current")
-    text = bundle.text(REVIEW_NAME).replace(bundle.manifest.default_scorer, "magic")
+    text = bundle.text(REVIEW.file).replace(bundle.manifest.default_scorer, "magic")
     number = Registry(registry).publish(
-        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, {REVIEW_NAME: text})
+        lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, {REVIEW.file: text})
     )
     with pytest.raises(BundleCorruptError, match="magic"):
         read_parts(Registry(registry).open(number))
 
 
 def test_a_reviewer_is_sent_texts_without_html_where_the_model_reads_them_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("longtail.training.assessment.reviewed.LEAST_DOCUMENTS", 3)
-    monkeypatch.setattr("longtail.training.assessment.reviewed.Reviewed.check_gain", lambda _: None)
+    monkeypatch.setattr("longtail.ext.review.reviewed.LEAST_DOCUMENTS", 3)
+    monkeypatch.setattr("longtail.ext.review.reviewed.Reviewed.check_gain", lambda _: None)
     names = ["olive", "steel", "cotton"]
     texts = [f"<p>Duties on {names[row % 3]} &amp; <em>no. {row}</em></p>" for row in range(300)]
     labels = [[names[row % 3]] for row in range(300)]

@@ -14,8 +14,8 @@ from jaxtyping import Float64, Int64
 from scipy.special import log_expit
 
 from longtail.models.errors import ConfigError
+from longtail.models.fitted.review import KNOTS, MODEL, REVIEWER, FittedReview
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.review.reviewer import KNOTS, MODEL, REVIEWER, FittedReview
 from longtail.models.scorers.blending import knot_shares
 from longtail.models.scorers.calibration import log_odds_of
 from longtail.training.calibration.fit import fit_calibration

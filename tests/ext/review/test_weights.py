@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from longtail.ext.review.reviewed import Reviewed
+from longtail.ext.review.weights import fit_review, held_out_gain
 from longtail.models.errors import ConfigError
+from longtail.models.fitted.review import MODEL, REVIEW, REVIEWER
 from longtail.models.ranking.top_k import Ranking
-from longtail.models.review.reviewer import MODEL, REVIEWER, review_from_json, review_to_json
 from longtail.models.scorers.calibration import log_odds_of
-from longtail.training.assessment.reviewed import Reviewed
 from longtail.training.assessment.untrained import LeftOut
-from longtail.training.calibration.reviews import fit_review, held_out_gain
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.evaluation.by_frequency import evaluate
 
@@ -84,10 +84,10 @@ def test_without_a_right_candidate_nothing_is_fitted(drawn):
 def test_a_damaged_file_is_refused(drawn, change):
     few = pairs_of(drawn, drawn[3]).of_documents(np.arange(20))
     review = fit_review(few, COUNTS, "ensemble", "dice")
-    assert review_from_json(review_to_json(review)) == review
-    content = json.loads(review_to_json(review)) | change
+    assert REVIEW.from_json(REVIEW.to_json(review), 1) == review
+    content = json.loads(REVIEW.to_json(review)) | change
     with pytest.raises(ValueError, match=r"expected|missing|unknown"):
-        review_from_json(json.dumps(content))
+        REVIEW.from_json(json.dumps(content), 1)
 
 
 def loss(log_odds, is_true):

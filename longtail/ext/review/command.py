@@ -81,11 +81,11 @@ def review(
     configure_logging()
     if train_documents:
         _check_training(reviewer, Path(address), registry)
+    from longtail.ext.review.reviewed import find_review
+    from longtail.ext.review.reviewer import open_reviewer
     from longtail.models.bundle.registry import Registry
     from longtail.models.edit.rewriting import publish_texts
-    from longtail.models.review.registry import open_reviewer
-    from longtail.models.review.reviewer import REVIEW_NAME, review_to_json
-    from longtail.training.assessment.reviewed import find_review
+    from longtail.models.fitted.review import REVIEW
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver
 
@@ -95,7 +95,7 @@ def review(
     dataset = open_as_trained(data, corpus, [bundle], bundle.catalogue)
     check_record_file(json_file, inputs=dataset.paths, registry=registry, overwrite=overwrite)
     if train_documents:
-        from longtail.training.pipeline.cross_encoder import train_cross_encoder
+        from longtail.ext.review.cross_encoder_training import train_cross_encoder
 
         train_cross_encoder(bundle, dataset, Path(address), train_documents, scorer)
     key = os.environ.get("LONGTAIL_REVIEW_KEY", "")
@@ -104,7 +104,7 @@ def review(
         num_documents=documents, num_candidates=candidates, scorer=scorer,
     )  # fmt: skip
     found.check_gain()
-    texts = {REVIEW_NAME: review_to_json(found.review)}
+    texts = {REVIEW.file: REVIEW.to_json(found.review)}
     number = publish_texts(store, bundle, texts, activate=activate, action="review")
     figures = {
         "model": bundle.manifest.digest,

@@ -12,13 +12,13 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 import longtail
+from longtail.ext.review import cross_encoder_training as training
+from longtail.ext.review.reviewer import open_reviewer
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.pretrained import EncoderSource
 from longtail.models.errors import ConfigError
 from longtail.models.labels.catalogue import Label
-from longtail.models.review.registry import open_reviewer
 from longtail.training.data.dataset import Dataset
-from longtail.training.pipeline import cross_encoder
 from tests.conftest import SPECIAL_TOKENS, tokenizer_of
 
 WORDS = [f"word{i}" for i in range(6)]
@@ -39,8 +39,8 @@ def small(monkeypatch, tmp_path):
         torch.nn.init.normal_(encoder.embeddings.word_embeddings.weight)
     encoder.save_pretrained(tmp_path / "encoder")
     source = EncoderSource("small", tmp_path / "encoder", "0" * 64)
-    monkeypatch.setattr(cross_encoder, "find_encoder", lambda _: source)
-    monkeypatch.setattr(cross_encoder, "_MAX_TOKENS", 16)
+    monkeypatch.setattr(training, "find_encoder", lambda _: source)
+    monkeypatch.setattr(training, "_MAX_TOKENS", 16)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def task(monkeypatch):
     """Documents that are the name of their right label; the others are wrong."""
     names = np.arange(len(WORDS))
     examples = [(word, names[names == i], names[names != i]) for i, word in enumerate(WORDS)] * 20
-    monkeypatch.setattr(cross_encoder, "_examples", lambda *_: examples)
+    monkeypatch.setattr(training, "_examples", lambda *_: examples)
     bundle = Mock(spec=Bundle, catalogue=[Label(word, word) for word in WORDS])
     return bundle, Mock(spec=Dataset)
 
@@ -71,13 +71,13 @@ def folder(tmp_path):
 
 
 def test_it_learns_which_names_are_in_a_text(small, task, folder, monkeypatch):
-    monkeypatch.setattr(cross_encoder, "_RATE", 0.0)
-    monkeypatch.setattr(cross_encoder, "_HEAD_RATE", 0.0)
-    cross_encoder.train_cross_encoder(*task, folder.with_name("untrained"), 120)
+    monkeypatch.setattr(training, "_RATE", 0.0)
+    monkeypatch.setattr(training, "_HEAD_RATE", 0.0)
+    training.train_cross_encoder(*task, folder.with_name("untrained"), 120)
     assert share_right(folder.with_name("untrained")) < 0.5
     for name, value in {"_RATE": 3e-3, "_HEAD_RATE": 3e-3, "_EPOCHS": 20}.items():
-        monkeypatch.setattr(cross_encoder, name, value)
-    cross_encoder.train_cross_encoder(*task, folder, 120)
+        monkeypatch.setattr(training, name, value)
+    training.train_cross_encoder(*task, folder, 120)
     assert share_right(folder) > 0.8  # by chance 1 / 6
     assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 16
     assert {each.name for each in folder.parent.iterdir()} == {"untrained", "reviewer"}
@@ -89,7 +89,7 @@ def test_a_failure_leaves_no_folder(small, task, folder, monkeypatch):
 
     monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", fails)
     with pytest.raises(KeyboardInterrupt):
-        cross_encoder.train_cross_encoder(*task, folder, 120)
+        training.train_cross_encoder(*task, folder, 120)
     assert not [*folder.parent.iterdir()]
 
 
@@ -97,9 +97,9 @@ def test_a_failure_leaves_no_folder(small, task, folder, monkeypatch):
 def call(trained, tiny_corpus, tiny_encoder, tmp_path, monkeypatch):
     registry = shutil.copytree(trained.registry.folder, tmp_path / "registry")
     source = EncoderSource("tiny", tiny_encoder, "0" * 64)
-    monkeypatch.setattr(cross_encoder, "find_encoder", lambda _: source)
-    monkeypatch.setattr(cross_encoder, "_MAX_TOKENS", 48)
-    monkeypatch.setattr("longtail.training.assessment.reviewed.LEAST_DOCUMENTS", 10)
+    monkeypatch.setattr(training, "find_encoder", lambda _: source)
+    monkeypatch.setattr(training, "_MAX_TOKENS", 48)
+    monkeypatch.setattr("longtail.ext.review.reviewed.LEAST_DOCUMENTS", 10)
 
     def run(folder, *options, reviewer="cross-encoder"):
         given = ["review", tiny_corpus, "--registry", registry, "--reviewer", reviewer]
@@ -111,7 +111,7 @@ def call(trained, tiny_corpus, tiny_encoder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("num_documents", [30, 10_000])
 def test_a_command_trains_and_fits_a_cross_encoder(call, folder, monkeypatch, num_documents):
-    monkeypatch.setattr("longtail.training.assessment.reviewed.Reviewed.check_gain", lambda _: None)
+    monkeypatch.setattr("longtail.ext.review.reviewed.Reviewed.check_gain", lambda _: None)
     result = call(folder, "--train-documents", num_documents, "--candidates", 10)
     assert "counts this reviewer's scores" in result.stdout
     again = call(folder, "--candidates", 10)  # the same one, which is not trained again
@@ -133,7 +133,7 @@ def test_what_can_not_be_trained_is_refused(call, folder, options, reviewer, wor
 
 
 def test_documents_without_wrong_labels_near_the_top_are_left_out(call, folder, monkeypatch):
-    monkeypatch.setattr(cross_encoder, "_RANKED", 2)
+    monkeypatch.setattr(training, "_RANKED", 2)
     with pytest.raises(ConfigError, match="of 60 documents 0 have a right label and 3 wrong"):
         call(folder, "--train-documents", 60)
 

@@ -15,11 +15,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 
+from longtail.ext.review import endpoint
+from longtail.ext.review.endpoint import _log_odds, _ranked_scores
+from longtail.ext.review.reviewer import ReviewError, attempted_scores, open_reviewer
 from longtail.models.errors import ConfigError
-from longtail.models.review import endpoint
-from longtail.models.review.endpoint import _log_odds, _ranked_scores
-from longtail.models.review.registry import open_reviewer
-from longtail.models.review.reviewer import ReviewError, attempted_scores
 from tests.bench.reviewers import BREAKS, LIES, SLOW, standing_in
 
 CANDIDATES = [f"label {i}" for i in range(40)]

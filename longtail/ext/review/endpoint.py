@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import httpx
 from pydantic_core import from_json
 
+from longtail.ext.review.reviewer import PassingReviewError, ReviewError, number
 from longtail.models.errors import ConfigError
-from longtail.models.review.reviewer import PassingReviewError, ReviewError, number
 
 T = TypeVar("T")
 _MAX_ANSWER_BYTES = 2**18

@@ -1,32 +1,28 @@
 """Reviewers: they score the candidates of a text from outside of the model.
 
-A fitted review says how much these scores count, by the rarity of the label;
-`longtail.training.calibration.reviews` fits it.
+`longtail.ext.review.weights` fits how much these scores count.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol, runtime_checkable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, get_args, runtime_checkable
 
-import numpy as np
-from jaxtyping import Float32, Float64, Int64
-from pydantic import ConfigDict, Field
-
-from longtail.models.bundle.manifest import Calibration, check_calibration
-from longtail.models.errors import LongtailError, ignore
-from longtail.models.files.typed_json import json_forms
+from longtail.models.errors import ConfigError, LongtailError, ignore
+from longtail.models.extras import require
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.text import PART_END
-from longtail.models.scorers.calibration import log_odds_of
+from longtail.service.settings import ReviewerKind
 
 MAX_TEXT_CHARACTERS = 4000
 """Characters of a text that a reviewer gets; the rest is left out."""
 _MAX_CANDIDATE_CHARACTERS, _MAX_KEYWORD_CHARACTERS = 400, 80
 _LARGEST_SCORE = 1e6
 _FIRST_PAUSE_S = 0.1
+_MAX_KEY_BYTES = 16_384
 
 
 class ReviewError(LongtailError):
@@ -116,60 +112,49 @@ async def attempted_scores(
     return found
 
 
-REVIEW_NAME = "review.json"
-"""The file of a bundle that holds a fitted review."""
-MODEL, REVIEWER = "model", "reviewer"
-"""Names of the two scores of a candidate."""
-KNOTS = (0, 1, 3, 10, 30, 100, 1000)
-"""Training documents of a label, at the weights."""
-MIN_CANDIDATES, MAX_CANDIDATES = 2, 50
-_Weight = Annotated[float, Field(ge=0, le=1e12)]
+def open_reviewer(
+    kind: str, address: str, model: str = "", key: str = "", key_file: Path | None = None
+) -> Reviewer:
+    """Return a reviewer; nothing is sent yet.
 
+    Args:
+        kind: One of `ReviewerKind`.
+        address: URL of the server, or folder of the cross-encoder.
+        model: As the server names it.
+        key: Bearer token for the server; empty: that of the file, or none is sent.
+        key_file: Has the token alone; no device or pipe.
 
-@dataclass(frozen=True, slots=True)
-class FittedReview:
-    """How the scores of a reviewer change the log-odds of the best labels of a text.
-
-    Attributes:
-        scorer: The scorer whose best labels are reviewed.
-        reviewer: The name of the reviewer (see `Reviewer.name`).
-        num_candidates: Labels of a text that it scores, the best ones.
-        num_documents: Documents that this was fitted on.
-        model_curve: Log-odds of the scores by the scorer, among the candidates.
-        reviewer_curve: What the scores of the reviewer add to the log-odds of any candidate, in
-            nats.
-        weights: Of what the reviewer adds, at the `KNOTS`; linear in ln(1 + n) between.
+    Raises:
+        ConfigError: There is no such kind, the other values do not fit it, or the file can't be
+            read.
     """
+    if kind not in get_args(ReviewerKind):
+        raise ConfigError(f"reviewer {kind!r}: expected one of {', '.join(get_args(ReviewerKind))}")
+    if not address:
+        raise ConfigError(f"reviewer {kind!r}: give its address (LONGTAIL_REVIEW_ADDRESS)")
+    key = key.strip()
+    if not key and key_file is not None:
+        key = _key_in(key_file)
+    if kind == "cross-encoder":
+        require("cpu", "reviewer 'cross-encoder'")
+        from longtail.ext.review.cross_encoder import CrossEncoder
 
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
-    scorer: str
-    reviewer: str
-    num_candidates: Annotated[int, Field(ge=MIN_CANDIDATES, le=MAX_CANDIDATES)]
-    num_documents: Annotated[int, Field(ge=1)]
-    model_curve: Calibration
-    reviewer_curve: Calibration
-    weights: Annotated[tuple[_Weight, ...], Field(min_length=len(KNOTS), max_length=len(KNOTS))]
+        return CrossEncoder(address, model, key)
+    from longtail.ext.review.endpoint import (
+        ChatReviewer,  # httpx takes a while
+        RerankReviewer,
+    )
 
-    def __post_init__(self) -> None:
-        """Refuse curves that do not rise, by TypeError."""
-        check_calibration(MODEL, self.model_curve)
-        check_calibration(REVIEWER, self.reviewer_curve)
-
-    def log_odds(
-        self,
-        scores: Float32[np.ndarray, "*shape"],
-        reviewed: Float32[np.ndarray, "*shape"],
-        training_counts: Int64[np.ndarray, "*shape"],
-    ) -> Float64[np.ndarray, "*shape"]:
-        """Return the log-odds that candidates are right, in nats.
-
-        They are -inf where the score by the scorer is, as there is no candidate.
-        """
-        weights = np.interp(np.log1p(training_counts), np.log1p(KNOTS), self.weights)
-        added = weights * log_odds_of(self.reviewer_curve, reviewed)
-        found: Float64[np.ndarray, "*shape"] = log_odds_of(self.model_curve, scores) + added
-        return found
+    if kind == "chat":
+        return ChatReviewer(address, model, key)
+    return RerankReviewer(address, model, key)
 
 
-review_to_json, review_from_json = json_forms(FittedReview)
-"""Write and read the file `REVIEW_NAME`."""
+def _key_in(file: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        if file.is_file() and file.stat().st_size <= _MAX_KEY_BYTES:
+            return file.read_text(encoding="utf-8").strip()
+    raise ConfigError(
+        f"--review-key-file {str(file)!r}: can't be read; expected a file of at most "
+        f"{_MAX_KEY_BYTES} bytes, with a key alone"
+    )

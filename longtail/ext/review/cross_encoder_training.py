@@ -11,12 +11,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from longtail.ext.review.reviewed import best_candidates
+from longtail.ext.review.reviewer import MAX_TEXT_CHARACTERS, candidate_text
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.pretrained import find_encoder
 from longtail.models.errors import ConfigError
 from longtail.models.files.durable import staged_folder
-from longtail.models.review.reviewer import MAX_TEXT_CHARACTERS, candidate_text
-from longtail.training.assessment.reviewed import best_candidates
 from longtail.training.assessment.truth import truth_of
 from longtail.training.calibration.scored_pairs import spread_rows
 from longtail.training.configuration.run import TrainingConfig

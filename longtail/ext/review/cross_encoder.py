@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
 
+from longtail.ext.review.reviewer import ReviewError
 from longtail.models.encoders.families import num_positions
 from longtail.models.encoders.pretrained import find_encoder, load_tokenizer
 from longtail.models.errors import ConfigError, LongtailError
 from longtail.models.files.durable import read_json
-from longtail.models.review.reviewer import ReviewError
 
 _MAX_TOKENS = 512
 _BATCH = 8

@@ -10,24 +10,17 @@ from functools import partial
 import numpy as np
 from jaxtyping import Int64
 
+from longtail.ext.review.reviewer import Reviewer, ReviewError, attempted_scores, candidate_text
+from longtail.ext.review.weights import ReviewGain, fit_review, held_out_gain
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError
+from longtail.models.fitted.review import MODEL, REVIEWER, FittedReview
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
-from longtail.models.review.reviewer import (
-    MODEL,
-    REVIEWER,
-    FittedReview,
-    Reviewer,
-    ReviewError,
-    attempted_scores,
-    candidate_text,
-)
 from longtail.training.assessment.truth import truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
-from longtail.training.calibration.reviews import ReviewGain, fit_review, held_out_gain
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.splits import Split

@@ -11,31 +11,31 @@ import asyncio
 import logging
 import math
 import time
-from collections import Counter
+from collections import Counter as Tally
+from collections.abc import Awaitable
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float64
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from scipy.special import expit
 
-from longtail.models.errors import LongtailError
-from longtail.models.fitted.review import REVIEW
-from longtail.models.names import ReviewFailure
-from longtail.models.results import Prediction
-from longtail.models.review.registry import open_reviewer
-from longtail.models.review.reviewer import (
-    FittedReview,
+from longtail.ext.review.reviewer import (
     PassingReviewError,
     ReviewError,
     attempted_scores,
     candidate_text,
+    open_reviewer,
 )
+from longtail.models.errors import LongtailError, RequestError
+from longtail.models.fitted.review import REVIEW, FittedReview
+from longtail.models.results import Prediction, ReviewFailure
 from longtail.service.engine.engine import Engine, EngineAnswer
 from longtail.service.engine.queries import Query
 from longtail.service.errors import DeadlineError
 from longtail.service.schemas.predict import PredictRequest
 from longtail.service.settings import Settings
-from longtail.service.telemetry.metrics import Telemetry
+from longtail.service.telemetry.metrics import SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -51,20 +51,75 @@ class UnreviewedError(Exception):
     """There is no review; the argument is the `ReviewFailure`."""
 
 
+class ReviewMetrics:
+    """What became of reviews, as Prometheus metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._reviews = Counter(
+            "longtail_reviews",
+            "Texts that were to be reviewed, by what became of it.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "longtail_review_duration_seconds",
+            "From the candidates of a text to the end of its review, waiting included.",
+            buckets=SECONDS,
+            registry=registry,
+        )
+
+    def observe(self, outcome: str, seconds: float) -> None:
+        """Count one review: `reviewed`, or one of `ReviewFailure`."""
+        self._reviews.labels(outcome).inc()
+        self._seconds.observe(seconds)
+
+
+class Reviews:
+    """The reviews of a service, which may have no reviewer (see `Reviser`).
+
+    Attributes:
+        desk: Gets them; None: there is no reviewer.
+    """
+
+    def __init__(self, settings: Settings, registry: CollectorRegistry) -> None:
+        """Open the reviewer of the settings, if any, or raise ConfigError; nothing is sent yet."""
+        self._metrics = ReviewMetrics(registry)
+        self.desk = ReviewDesk(settings, self._metrics) if settings.reviewer else None
+
+    def check(self, asked: PredictRequest) -> None:
+        """Refuse a request for a review where there is no reviewer, by RequestError."""
+        if asked.review and self.desk is None:
+            raise RequestError(
+                "review is true, and this service has no reviewer; leave it out, or let the "
+                "operator set LONGTAIL_REVIEWER"
+            )
+
+    def revised(
+        self, engine: Engine, asked: PredictRequest, answer: EngineAnswer, until: float
+    ) -> Awaitable[EngineAnswer] | None:
+        """Return the reviewed answer (see `ReviewDesk.reviewed`); None: there is no reviewer."""
+        return None if self.desk is None else self.desk.reviewed(engine, asked, answer, until)
+
+    async def close(self) -> None:
+        """Close the reviewer's connections."""
+        if self.desk is not None:
+            await self.desk.close()
+
+
 class ReviewDesk:
     """Gets reviews of answers, within the bounds of the settings; belongs to one event loop."""
 
-    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+    def __init__(self, settings: Settings, metrics: ReviewMetrics) -> None:
         """Open the reviewer of the settings, or raise ConfigError; nothing is sent yet."""
         key = settings.review_key, settings.review_key_file
-        kind, address = settings.reviewer or "", settings.review_address
-        self._reviewer = open_reviewer(kind, address, settings.review_model, *key)
+        named = settings.reviewer or "", settings.review_address, settings.review_model
+        self._reviewer = open_reviewer(*named, *key)
         self._settings = settings
-        self._telemetry = telemetry
+        self._metrics = metrics
         self._slots = asyncio.Semaphore(settings.review_concurrency)
         self._unfitted: set[int] = set()
         self._failures, self._paused_until = 0, 0.0
-        self._attempts = Counter[int]()
+        self._attempts = Tally[int]()
         """By day since 1970 (UTC)."""
 
     async def close(self) -> None:
@@ -92,7 +147,7 @@ class ReviewDesk:
             except Exception as error:  # noqa: BLE001  # there is an answer without it
                 fate = why = _reason(error)
                 prediction = replace(ordinary, reviewed=False, review_failed=why)
-            self._telemetry.observe_review(fate, time.monotonic() - started)
+            self._metrics.observe(fate, time.monotonic() - started)
             return prediction
 
         predictions = await asyncio.gather(*map(outcome, range(len(is_wanted))))

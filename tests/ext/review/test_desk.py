@@ -9,10 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from longtail.ext.review import desk as reviews
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.fitted.review import REVIEW
-from longtail.models.review.reviewer import KNOTS, FittedReview
-from longtail.service.engine import review
+from longtail.models.fitted.review import KNOTS, REVIEW, FittedReview
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 
 ONE = (1.0, 1.0)
@@ -107,7 +106,7 @@ def test_reviews_are_bounded_by_request_and_by_day(serve, monkeypatch):
         assert outcomes == [None, None, "request-limit", None, "daily-limit", "request-limit"]
         assert len(server.bodies) == 3
         tomorrow = time.time() + 86_400
-        monkeypatch.setattr("longtail.service.engine.review.time.time", lambda: tomorrow)
+        monkeypatch.setattr("longtail.ext.review.desk.time.time", lambda: tomorrow)
         assert ask(client, review=True)[0]["reviewed"]
 
 
@@ -144,7 +143,7 @@ def test_a_request_that_can_not_be_reviewed_is_refused(serve, client):
 def test_a_reviewer_without_answers_is_left_alone_and_tried_again(
     serve, monkeypatch, caplog, fault, settings, why
 ):
-    monkeypatch.setattr(review, "_PAUSE_S", 1e6, raising=False)
+    monkeypatch.setattr(reviews, "_PAUSE_S", 1e6, raising=False)
     with standing_in(prefers_label_4, [fault] * 4) as server, serve(server, **settings) as client:
         for expected in [why] * 3 + ["reviewer-paused"] * 3:
             (result,) = ask(client, review=True)
@@ -153,7 +152,7 @@ def test_a_reviewer_without_answers_is_left_alone_and_tried_again(
         assert "no answer to 3 reviews in a row" in caplog.text
         told = 'longtail_reviews_total{outcome="reviewer-paused"} 3.0'
         assert told in client.get("/metrics").text
-        desk = client.app.state.service.reviews
+        desk = client.app.state.service.revisers["review"].desk
         desk._paused_until = 0.0
         outcomes = [ask(client, review=True)[0]["review_failed"] for _ in range(2)]
         assert outcomes == [why, "reviewer-paused"]  # one tries it for all
@@ -162,7 +161,7 @@ def test_a_reviewer_without_answers_is_left_alone_and_tried_again(
 
 
 def test_neither_hasty_clients_nor_texts_that_are_refused_end_reviews_for_all(serve, monkeypatch):
-    monkeypatch.setattr(review, "_PAUSE_S", 1e6, raising=False)
+    monkeypatch.setattr(reviews, "_PAUSE_S", 1e6, raising=False)
     faults = ["silent"] * 4 + ["garbage"] * 4
     with (
         standing_in(prefers_label_4, faults) as server,
@@ -175,7 +174,7 @@ def test_neither_hasty_clients_nor_texts_that_are_refused_end_reviews_for_all(se
 
 
 def test_whatever_the_reviewer_does_no_request_is_lost_or_late(serve, monkeypatch):
-    monkeypatch.setattr(review, "_MOST_FAILURES", 1000, raising=False)
+    monkeypatch.setattr(reviews, "_MOST_FAILURES", 1000, raising=False)
     limit_s = 3.0
     faults = cycle([RIGHT, *FAULTS])
     with (
