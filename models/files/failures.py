@@ -92,7 +92,7 @@ class Failure:
 
 @contextmanager
 def doing(what: str, path: Path) -> Iterator[None]:
-    """Note on an error of the operating system what was being done, and to which path.
+    """Add the action and the path to an error of the operating system.
 
     Its type stays as it is, so callers that handle OSError still do.
 

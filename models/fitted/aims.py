@@ -127,7 +127,7 @@ class AimedRanking:
 
 @dataclass(frozen=True, slots=True)
 class AimedCombination:
-    """Gains of labels, made of the scores of a scorer or of those that it blends.
+    """Gains of labels, computed from the scores of a scorer or of a blend's members.
 
     Attributes:
         inner: What makes one score of them.

@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 @runtime_checkable
 class HasFitted(Protocol):
-    """A model, by what was fitted for it."""
+    """A model with fitted parts, by their names."""
 
     @property
     def fitted(self) -> Mapping[str, Any]:

@@ -214,7 +214,7 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
         return asked
 
     def annotated(self, value: tuple[Promise, ...], answered: Answered) -> Answered:
-        """Return the labels with marks of those that the promise accepts."""
+        """Return the labels, marked where the promise accepts them."""
         accept = answered.asked.options.accept
         if accept is None or accept is False:
             return answered

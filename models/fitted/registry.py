@@ -1,4 +1,4 @@
-"""All parts that are fitted on a dev split or by a command, and those that others register."""
+"""All parts fitted on a dev split or by a command, with parts that other packages register."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class Signature:
         self._others = [each for each in numbered if not isinstance(each[2], ArrayOf)]
 
     def passed(self, arguments: Sequence[Any], where: str) -> list[Any]:
-        """Return what is passed.
+        """Return the converted arguments.
 
         Args:
             arguments: In the order of the parameters.

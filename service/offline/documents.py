@@ -68,7 +68,7 @@ class DocumentColumns:
         return bool(self.text or self.id)
 
     def question_of(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a document as if its columns had our names; what is missing stays missing."""
+        """Return a document as if its columns had our names; missing columns stay missing."""
         found = dict(fields)
         if self.text:
             parts = [found.pop(name) for name in dict.fromkeys(self.text) if name in found]

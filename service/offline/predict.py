@@ -54,7 +54,7 @@ CHUNK_LINES = 512
 
 
 def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
-    """Return what to ask for where a line says nothing: what is given and not None.
+    """Return the default options of lines: options that are given and not None.
 
     Raises:
         ConfigError: It is not as lines may have it.
@@ -216,7 +216,7 @@ def _chunks_left(
 def _answers_to(
     predictor: Predictor, task: Task, first: int, lines: Sequence[bytes | None]
 ) -> list[bytes]:
-    """Return the answers to lines; those that ask for the same are computed together."""
+    """Return the answers to lines; lines with the same options are computed together."""
     answers: dict[int, bytes] = {}
     groups: dict[RankingOptions, list[tuple[int, BatchLine]]] = {}
     for index, content in enumerate(lines, first):

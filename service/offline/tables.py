@@ -180,7 +180,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def _guarded(cells: Sequence[str], tally: Tally) -> list[str]:
-    """Return cells that no spreadsheet runs; those that are changed are counted."""
+    """Return cells that no spreadsheet runs; changed cells are counted."""
     found = [_harmless(cell) for cell in cells]
     tally.num_guarded += sum(map(str.__ne__, cells, found))
     return found

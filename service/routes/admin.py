@@ -1,4 +1,4 @@
-"""Routes by which operators change what is served; `longtail.service.http.security` guards them."""
+"""Routes that change the served versions; `longtail.service.http.security` guards them."""
 
 from __future__ import annotations
 

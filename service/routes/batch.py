@@ -177,7 +177,7 @@ class BatchResponse(Response):
         )
 
     async def _stop(self) -> None:
-        """Read no more lines once the service stops; answer those that have come, while it can."""
+        """Read no more lines once the service stops; answer lines already read, while it can."""
         await self._service.stopping.wait()
         self._error = problem_of_error(NotReadyError(_STOPPING))
         self._is_read = True

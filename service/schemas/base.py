@@ -211,7 +211,7 @@ class Options(BaseModel):
         ]
         | None
     ) = Field(None, examples=[{"topic": {"k": 5}, "genre": {"k": 2, "threshold": 0.5}}])
-    """Of each of these schemes the best labels, by its own `k`, `threshold` and `accept`, where a
+    """The best labels of each of these schemes, by its own `k`, `threshold` and `accept`, where a
     label file has schemes. The answer is exact in each; every label says its `scheme`. Not together
     with a review."""
     language: Annotated[str, Field(max_length=100)] | None = None

@@ -33,7 +33,7 @@ class LabelQuality(Answer):
     precision: Share | None
     """Right of predicted ones; null where there are none."""
     recall: Share | None
-    """Right of those that carry it; null where there are none."""
+    """Right ones of the documents that carry it; null where there are none."""
 
 
 class LabelSummary(Answer):

@@ -32,13 +32,13 @@ class ModelSummary(Answer):
     corrections: dict[str, list[Literal["none", "prior", "tree"]]]
     """The corrections that each scorer offers, its default first."""
     aims: dict[str, list[AimName]]
-    """The aims that each scorer offers, what is asked for without one first."""
+    """The aims that each scorer offers, the default first."""
     thresholds: dict[str, float]
-    """Of scorers that have one: the probability from which their labels are best taken for right;
+    """The probability from which a scorer's labels are best taken for right, for scorers with one;
     it had the best micro-F1 on the documents that were kept for it."""
     promises: dict[str, list[str]]
-    """Of scorers that have some: the names of the promises by which `accept` marks labels, the
-    default first; empty too where the version is not loaded."""
+    """The names of the promises by which `accept` marks a scorer's labels, for scorers with any,
+    the default first; empty too where the version is not loaded."""
     example: str | None
     """A text to try the version on: the first warm-up text of its bundle; null where it has none,
     as one of confidential documents, or is not loaded."""
@@ -58,7 +58,7 @@ class ModelSummary(Answer):
     problem: str | None
     """Why the version can't be read, if so; the fields about its content are then empty."""
     state: Literal["loaded", "loading", "draining", "failed", "not-loaded"]
-    """`draining`: it takes no new requests, but has not finished those that it had."""
+    """`draining`: it takes no new requests, but has unfinished ones."""
     traffic_share: float
     """Its share of the requests that name no version."""
     load_problem: str | None
@@ -100,11 +100,11 @@ class Runtime(Answer):
     compute_workers: int
     """Batches computed at a time."""
     torch_threads: int | None
-    """Of PyTorch; null, like all below, where the service runs without these libraries."""
+    """Threads of PyTorch; null, like all below, where the service runs without these libraries."""
     faiss_threads: int | None
-    """Of FAISS; null where it is not installed."""
+    """Threads of FAISS; null where it is not installed."""
     tokeniser_threads: int | None
-    """Of the tokeniser."""
+    """Threads of the tokeniser."""
     torch_version: str | None
     """Release of PyTorch."""
     faiss_version: str | None

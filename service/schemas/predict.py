@@ -149,8 +149,9 @@ class CandidateSchema(Answer):
     strict: Literal[True] = True
     """Nothing but the schema may be answered."""
     content: dict[str, Any] = Field(alias="schema")
-    """Of an object with `labels`, a list of ids. `enum` has the ids, best first; `description` has
-    the name of each on a line of its own. Without candidates the list must be empty."""
+    """A JSON schema of an object with `labels`, a list of ids. `enum` has the ids, best first;
+    `description` has the name of each on a line of its own. Without candidates the list must be
+    empty."""
 
 
 def schema_of(prediction: Prediction, version: int) -> CandidateSchema:
@@ -201,7 +202,7 @@ class BatchResult(TextResult):
     """The answer to one line of a batch."""
 
     index: int
-    """Number of the line among those that are not blank, from 0."""
+    """Number of the line among lines that are not blank, from 0."""
     id: str | int | None
     """That of the line; null where it has none."""
     version: int

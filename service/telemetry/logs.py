@@ -130,7 +130,7 @@ class Tracing:
         self._tracer = provider.get_tracer("longtail")
 
     def note_phases(self, phases: Mapping[str, tuple[float, float]]) -> None:
-        """Make spans of what was done for the request at hand.
+        """Make spans of the work for the current request.
 
         Args:
             phases: The beginning and end of each, in seconds by `time.perf_counter`.

@@ -48,7 +48,7 @@ class Inflater:
         self._num_unpacked = 0
 
     def feed(self, packed: bytes) -> Iterator[bytes]:
-        """Yield what comes out of some more bytes, at most `PIECE_BYTES` at a time.
+        """Yield the decompressed bytes, at most `PIECE_BYTES` at a time.
 
         Raises:
             BadGzipError: They are not gzip, or unpack to so much more that they can't be texts.

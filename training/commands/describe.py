@@ -105,7 +105,7 @@ def inspect_corpus(
     overwrite: OverwriteOption = False,
     corpus: CorpusOptions = RECOGNISED,
 ) -> None:
-    """Show what is understood of a corpus: counts, the tail, examples, oddities, training time."""
+    """Show how a corpus is read: counts, the tail, examples, oddities, training time."""
     configure_logging()
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_folder

@@ -92,7 +92,7 @@ def show(
     overwrite: OverwriteOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what is in a vocabulary and what may be wrong in it; write it in another form."""
+    """Show the content and possible errors of a vocabulary; write it in another form."""
     configure_logging()
     from longtail.models.files.durable import write_lines_durably
     from longtail.models.files.failures import doing

@@ -165,7 +165,7 @@ def grid() -> Iterator[Aim]:
 
 
 def preferred_of(trials: list[_Trial], name: AimName) -> Aim:
-    """Return the most precise aim of those that are as good as the best, as far as can be told.
+    """Return the most precise aim among the aims that do not differ significantly from the best.
 
     That is: whose mean over the labels is smaller by at most the standard error of the difference.
     A measure of rare labels has a wide, flat top, and along it precision is lost for nothing.

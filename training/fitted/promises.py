@@ -54,7 +54,7 @@ BAND_STARTS = tuple(first for first, _ in FREQUENCY_BINS.values())
 """Fewest training documents of a label of each band."""
 WHOLE = (0,)  # one band, of all labels
 _STEP = 0.2
-"""Of the thresholds' log-odds."""
+"""Step between the log-odds of thresholds."""
 _LEAST_THRESHOLD = 0.05
 _LEAST_FOR_RECALL = 1e-4
 _STARTS = {16.0: 0.1, 4.0: 0.2, 1.0: 0.3, 0.5: 0.4}

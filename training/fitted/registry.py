@@ -23,7 +23,7 @@ from longtail.training.runtime.kept import kept_text
 
 
 class LabelCountsFitting(PartFitting[LabelCounts]):
-    """Takes what was found with the blends (see `longtail.training.calibration.thresholds`)."""
+    """Takes thresholds fitted with the blends (see `longtail.training.calibration.thresholds`)."""
 
     part = LABEL_COUNTS
 

@@ -124,7 +124,7 @@ def list_projects(service: ServiceDep) -> ProjectList:
     "/projects/{project_id}", summary="Annif: one project", responses=responses(404, 422, 503)
 )
 def show_project(project_id: str, service: ServiceDep) -> ProjectInfo:
-    """Return what is known of a project."""
+    """Return the description of a project."""
     return _info(service, project_id, _project(service, project_id))
 
 

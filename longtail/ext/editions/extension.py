@@ -88,7 +88,7 @@ def apply(
     force: ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Write a new version of a model that follows its vocabulary, without training it anew."""
+    """Write a new version of a model that follows its vocabulary, without training it again."""
     configure_logging()
     from tqdm import tqdm
 
@@ -122,7 +122,7 @@ def apply(
 def _changes(
     source: Path, bundle: Bundle, merges: Path | None, language: str | None
 ) -> VocabularyChanges:
-    """Return the changes of a file; of a vocabulary, those that the bundle does not follow yet."""
+    """Return the changes of a file, or the changes of a vocabulary that the bundle lacks."""
     from longtail.ext.editions.changes import VocabularyChanges
     from longtail.ext.editions.states import compare_states, read_state, state_of
     from longtail.models.errors import ConfigError
@@ -178,7 +178,7 @@ def _print_applied(applied: Applied, made: int, number: int) -> None:
 
 
 def _documents_of(split: SplitLabel) -> str:
-    """Return what is to be done with the documents of a split label."""
+    """Return the rule for the documents of a split label."""
     if not split.training_count:
         return "No training document carried it."
     todo = (

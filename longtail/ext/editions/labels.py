@@ -135,7 +135,7 @@ class _Changing:
         return rows
 
     def _replace(self, replacements: Iterable[Replacement]) -> dict[int, tuple[int, ...]]:
-        """Retire labels; return the rows of those that are used instead, by their rows."""
+        """Retire labels; return the rows of their replacements, by their rows."""
         found = {}
         for each in replacements:
             row = self._rows.get(each.id)
@@ -188,7 +188,7 @@ class _Changing:
         return found
 
     def _describe(self, rows: Iterable[int]) -> Iterator[int]:
-        """Make the texts for the encoder anew, with their keywords.
+        """Make the texts for the encoder again, with their keywords.
 
         Yields:
             The rows of those that are others now.

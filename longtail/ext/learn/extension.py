@@ -103,7 +103,7 @@ def learn(
 
 
 def nothing_new(version: int, registry: Path, num_entries: int) -> str:
-    """Return what is said where there is nothing to learn."""
+    """Return the message for feedback with nothing to learn."""
     return (
         f"Nothing is new: version {version} of {str(registry)!r} knows all {num_entries} entries "
         "of the feedback already."
@@ -111,7 +111,7 @@ def nothing_new(version: int, registry: Path, num_entries: int) -> str:
 
 
 def in_words(learned: LearnedFrom) -> Iterator[str]:
-    """Give what was learned as lines for a person.
+    """Describe in lines what a version learned.
 
     Yields:
         One line about the documents, one about the labels, and so on.
@@ -173,7 +173,7 @@ def verdicts_in_words(learned: LearnedFrom) -> str:
 
 
 def not_current(version: int) -> str:
-    """Return what is said of a version that follows what people said no better than before."""
+    """Return the message for a version that follows verdicts no better than before."""
     return (
         f"That is no better, so version {version} is published but not current; 'longtail registry "
         f"activate {version}' makes it current."

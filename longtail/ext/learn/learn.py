@@ -173,7 +173,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
 def _record(
     bundle: Bundle, verdicts: Verdicts, changed: ChangedDocuments
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Return the digests of the version's documents and of those that it learned from."""
+    """Return the digests of the version's documents and of documents that it learned from."""
     record = read_trained_on(bundle)
     if record is None:
         return {}
@@ -251,7 +251,7 @@ def _finished_on_dev(
 
 
 def _with_dev(manifest: Manifest, parts: ModelParts, on_dev: OnDev) -> Manifest:
-    """Return the manifest with what was fitted on the dev split."""
+    """Return the manifest with the parts fitted on the dev split."""
     default = on_dev.default
     if default is None or default.name not in parts.scorers:
         default = DefaultScorer(parts.scorers[0], "")

@@ -132,7 +132,7 @@ def refit_sparse(
 def _labels_to_describe(
     catalogue: LabelCatalogue, counts: Int64[np.ndarray, label], num_before: int
 ) -> Int64[np.ndarray, described]:
-    """Return new labels and those that had no documents: all others keep texts and vectors."""
+    """Return new labels and labels that had no documents: all others keep texts and vectors."""
     is_new = np.arange(len(catalogue)) >= num_before
     had_none = catalogue.training_counts == 0
     return np.flatnonzero(is_new | (had_none & (counts > 0))).astype(np.int64)

@@ -58,7 +58,7 @@ class Verdicts:
 
 
 def read_verdicts(entries: Sequence[Entry], catalogue: LabelCatalogue, corpus: Dataset) -> Verdicts:
-    """Gather the entries of each text, look up their labels, and make those that are proposed.
+    """Gather the entries of each text, look up their labels, and make the proposed ones.
 
     A text that was not kept is looked up in the corpus by its SHA-256, or by its id, where only one
     document has that. A text of the dev or test split is left out: models are measured on it.

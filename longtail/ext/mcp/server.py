@@ -67,7 +67,7 @@ async def _told(answer: Awaitable[BaseModel]) -> dict[str, Any]:
 
 
 def make_server(client: AsyncClient, *, read_only: bool = False) -> MCPServer:
-    """Return a server with all `AgentTools`, or those that store nothing.
+    """Return a server with all `AgentTools`, or the tools that store nothing.
 
     It uses the client on its own event loop.
     """

@@ -157,7 +157,7 @@ class CanaryWatch:
         return self._carry_out(decision)
 
     def _prepared(self) -> _Start:
-        """Return how the canary begins, after a look at what is served."""
+        """Return how the canary begins, after a look at the served versions."""
         pair = self._pair
         by_number = {each.version: each for each in self._client.models().models}
         default, candidate = by_number.get(pair.current), by_number.get(pair.candidate)
@@ -232,7 +232,7 @@ class CanaryWatch:
                 return decision
 
     def _look(self, start: _Start, *, is_over: bool) -> Decision | None:
-        """Return what is to be done by what the service has counted; None: go on."""
+        """Return the decision that follows from the service's counters; None: go on."""
         if not self._is_on(self._client.models().models):
             return Decision(False, ("the canary was ended, or changed, by somebody else",))
         arms = self._arms()
@@ -240,7 +240,7 @@ class CanaryWatch:
         is_anew = self._seen is not None and None in _since(self._seen, arms)
         self._seen = arms
         if candidate is None or default is None or is_anew:
-            return Decision(False, ("the service was restarted, and counts anew",))
+            return Decision(False, ("the service was restarted, and counts again from 0",))
         compared = compare_arms(candidate, default, start.slow_bound_s, self._rules)
         figures = {"compared": compared.to_json()}
         if harms := compared.harms():
@@ -251,7 +251,7 @@ class CanaryWatch:
         return Decision(not doubts, tuple(doubts) or _grounds(compared), figures)
 
     def _carry_out(self, decision: Decision) -> Decision:
-        """Do what was decided; return it, or why it could not be done after all."""
+        """Carry out a decision; return it, or a decision that says why it failed."""
         if decision.promote:
             try:
                 self._client.activate(self._pair.candidate)

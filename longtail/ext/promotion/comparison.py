@@ -48,7 +48,7 @@ class Arm:
         return self.answered - self.within.get(bound_s, 0.0)
 
     def since(self, before: Arm) -> Arm | None:
-        """Return what was counted since another reading; None where the counters began anew."""
+        """Return the counts since another reading; None where the counters were reset."""
         arm = Arm(
             answered=self.answered - before.answered,
             failed=self.failed - before.failed,
@@ -163,7 +163,7 @@ class ArmComparison:
     measures: tuple[Measure, ...]
 
     def harms(self) -> list[str]:
-        """Return what is worse for certain, in sentences."""
+        """Return the significant losses, in sentences."""
         return [f"worse for certain: {each.in_words()}" for each in self.measures if each.is_harm]
 
     def doubts(self, rules: PromotionRules) -> list[str]:
@@ -192,7 +192,7 @@ class ArmComparison:
 def compare_arms(
     canary: Arm, default: Arm, slow_bound_s: float, rules: PromotionRules
 ) -> ArmComparison:
-    """Compare what was counted since the canary began.
+    """Compare the counts since the canary began.
 
     The measures share the significance of the rules, so that an equal canary is called worse in
     any of them, at any time, with at most that probability.

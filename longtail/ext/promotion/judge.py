@@ -130,7 +130,7 @@ def _feedback_tests(
     rules: PromotionRules,
     notes: list[str],
 ) -> list[PairedTest]:
-    """Return the test of the feedback, if there is enough; say in the notes what was used."""
+    """Return the test of the feedback, if there is enough; the notes say which entries count."""
     ids = [frozenset(label.id for label in version.bundle.catalogue) for version in (old, new)]
     feedback = new_feedback(path, published_at, ids[0] & ids[1])
     notes.append(

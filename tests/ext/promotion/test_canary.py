@@ -173,7 +173,7 @@ def test_a_service_that_was_restarted_counts_anew_and_nothing_is_promoted(log):
 
     service.on_sleep = restart
     decision = watch(service, log)
-    assert not decision.promote and "counts anew" in decision.reasons[0]
+    assert not decision.promote and "counts again from 0" in decision.reasons[0]
 
 
 def test_a_short_time_without_answers_changes_nothing_a_long_one_ends_the_canary(log):
