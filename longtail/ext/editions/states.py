@@ -69,7 +69,7 @@ def state_of(bundle: Bundle) -> VocabularyState:
 
 
 def _compared(label: Label) -> Label:
-    """Return a label of a model as one of a vocabulary; labels that are not answered are retired."""
+    """Return a label of a model as one of a vocabulary; labels out of use are deprecated."""
     if label.is_deprecated != label.is_in_use and not label.parents:
         return label
     return replace(label, is_deprecated=not label.is_in_use, parents=())
