@@ -31,6 +31,7 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
+from longtail.models.corpus.options import RECOGNISED
 from longtail.models.edit.rewriting import publish_texts
 from longtail.models.review.reviewer import MODEL, REVIEW_NAME, REVIEWER, review_to_json
 from longtail.training.assessment.reviewed import Reviewed, find_review
@@ -39,7 +40,6 @@ from longtail.training.calibration.reviews import fit_review, held_out_gain
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.record import deliver, markdown_table
-from longtail.training.formats.options import RECOGNISED
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 from tests.bench.served_process import served
 

@@ -19,14 +19,14 @@ from jaxtyping import Bool, Float32, Int64, UInt64
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.trained_on import NO_DIGEST, digest_of
+from longtail.models.corpus.documents import read_documents, recognised
+from longtail.models.corpus.raw import DocumentSource, RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.cells import IsLabel
 from longtail.models.scorers.character_terms import has_word
-from longtail.training.formats.csr_builder import SparseRows
-from longtail.training.formats.documents import read_documents, recognised
-from longtail.training.formats.raw import DocumentSource, RawDocument
+from longtail.training.data.csr_builder import SparseRows
 from longtail.training.runtime.run_log import counted
 
 logger = logging.getLogger(__name__)

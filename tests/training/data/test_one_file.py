@@ -11,16 +11,16 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from longtail.models.errors import DataError
-from longtail.training.data.dataset import open_dataset
-from longtail.training.formats.hashed_parts import (
+from longtail.models.corpus.hashed_parts import (
     LEAST_DIVIDED,
     LEAST_GROUPS,
     division_of,
     part_of_document,
 )
-from longtail.training.formats.options import CorpusOptions
-from longtail.training.formats.raw import RawDocument
+from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.raw import RawDocument
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import open_dataset
 from longtail.training.reports.inspection import inspect_dataset
 
 TEXTS = [f"document {row}" for row in range(1_000)]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import longtail
+from longtail.models.corpus import documents
 from longtail.training.data.dataset import open_dataset
-from longtail.training.formats import documents
 
 WORDS = [f"word{number}" for number in range(40)]
 NUM_DOCUMENTS = 800

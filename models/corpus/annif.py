@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
+from longtail.models.corpus.columns import LABEL_NAMES, LABELS, TEXT_NAMES
+from longtail.models.corpus.label_cells import BRACKETED, labels_of_text
+from longtail.models.corpus.options import CorpusOptions
 from longtail.models.errors import DataError
 from longtail.models.files.rows import Fields, Row, not_utf_8
 from longtail.models.files.text_files import BadLine, lines
 from longtail.models.labels.cells import listed_labels
-from longtail.training.formats.columns import LABEL_NAMES, LABELS, TEXT_NAMES
-from longtail.training.formats.label_cells import BRACKETED, labels_of_text
-from longtail.training.formats.options import CorpusOptions
 
 TEXT_SUFFIX = ".txt"
 SUBJECT_SUFFIXES = (".tsv", ".key")

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from longtail.models.corpus.options import CorpusOptions
 from longtail.models.errors import DataError
-from longtail.training.formats.options import CorpusOptions
 
 TITLE, TEXT, LABELS = "title", "text", "labels"
 BODY_NAMES = ("content", "abstract", "description", "body")

@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Literal
 
+from longtail.models.corpus.forms import ARROW, CSV, EXTREME_CLASSIFICATION, PARQUET, TSV, Format
+from longtail.models.corpus.options import RECOGNISED, CorpusOptions
 from longtail.models.errors import ConfigError
 from longtail.models.files.text_files import BadLine
 from longtail.models.platform import read_at
-from longtail.training.formats.forms import ARROW, CSV, EXTREME_CLASSIFICATION, PARQUET, TSV, Format
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 _BUFFER = 2**20
 Division = Literal["id", "text"]
@@ -144,7 +144,7 @@ class DocumentSource:
         paths: The files, in the order in which they are read.
         options: What was said of them.
         part: Name of the split that it is of these documents, by a hash (see
-            `longtail.training.formats.hashed_parts`); None: all of them.
+            `longtail.models.corpus.hashed_parts`); None: all of them.
         division: What is hashed; None: the documents are not divided.
         spools: Keep the documents, with a label file and without; parts of one file share them.
     """

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from longtail.models.errors import DataError
-from longtail.training.formats.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
-from longtail.training.formats.documents import read_documents
-from longtail.training.formats.forms import (
+from longtail.models.corpus.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
+from longtail.models.corpus.documents import read_documents
+from longtail.models.corpus.forms import (
     ALIASES,
     ARROW,
     EXTREME_CLASSIFICATION,
@@ -23,9 +22,10 @@ from longtail.training.formats.forms import (
     SPLIT_NAMES,
     Format,
 )
-from longtail.training.formats.hashed_parts import LEAST_DIVIDED, LEAST_GROUPS, division_of
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.formats.raw import Division, DocumentSource, RawDocument
+from longtail.models.corpus.hashed_parts import LEAST_DIVIDED, LEAST_GROUPS, division_of
+from longtail.models.corpus.options import RECOGNISED, CorpusOptions
+from longtail.models.corpus.raw import Division, DocumentSource, RawDocument
+from longtail.models.errors import DataError
 
 logger = logging.getLogger(__name__)
 

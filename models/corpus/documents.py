@@ -1,4 +1,4 @@
-"""The documents of a split, out of files in any of the forms of `longtail.training.formats.forms`.
+"""The documents of a split, out of files in any of the forms of `longtail.models.corpus.forms`.
 
 Blank lines hold nothing, white space around ids and names does not count, and columns that are not
 read are ignored. Texts of several columns are joined by a line feed, blank ones left out. A label
@@ -16,6 +16,32 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from longtail.models.corpus.annif import full_text_rows, is_short_text, short_text_rows
+from longtail.models.corpus.arrow import arrow_rows, column_names
+from longtail.models.corpus.columns import (
+    ID_NAMES,
+    LABEL_NAMES,
+    LABELS,
+    SINGLE_LABEL,
+    TEXT_NAMES,
+    ColumnChoiceError,
+    ColumnNames,
+    find_columns,
+)
+from longtail.models.corpus.forms import (
+    ARROW,
+    CSV,
+    EXTREME_CLASSIFICATION,
+    FULL_TEXT,
+    JSON_LINES,
+    PARQUET,
+    TSV,
+)
+from longtail.models.corpus.hashed_parts import part_of_document
+from longtail.models.corpus.label_cells import label_key, labels_of_text, labels_of_value
+from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.pairs import grouped_rows
+from longtail.models.corpus.raw import DocumentSource, EmptyText, RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.rows import (
     Columns,
@@ -33,32 +59,6 @@ from longtail.models.files.rows import (
 from longtail.models.files.text_files import BadLine, encoding_of
 from longtail.models.labels.cells import IsLabel, python_list
 from longtail.models.parts.texts import joined_text
-from longtail.training.formats.annif import full_text_rows, is_short_text, short_text_rows
-from longtail.training.formats.arrow import arrow_rows, column_names
-from longtail.training.formats.columns import (
-    ID_NAMES,
-    LABEL_NAMES,
-    LABELS,
-    SINGLE_LABEL,
-    TEXT_NAMES,
-    ColumnChoiceError,
-    ColumnNames,
-    find_columns,
-)
-from longtail.training.formats.forms import (
-    ARROW,
-    CSV,
-    EXTREME_CLASSIFICATION,
-    FULL_TEXT,
-    JSON_LINES,
-    PARQUET,
-    TSV,
-)
-from longtail.training.formats.hashed_parts import part_of_document
-from longtail.training.formats.label_cells import label_key, labels_of_text, labels_of_value
-from longtail.training.formats.options import CorpusOptions
-from longtail.training.formats.pairs import grouped_rows
-from longtail.training.formats.raw import DocumentSource, EmptyText, RawDocument
 
 _PEEKED = 100  # lines from which columns, and the form of labels, are told
 _PLAIN = ColumnNames(("text",), LABELS, "id")

@@ -18,7 +18,7 @@
 
 The dev split may also be called `validation`, `valid` or `val`, but for the first form. Text files
 may be gzip-compressed, with `.gz` added to the name; text is UTF-8, with or without a byte order
-mark, or UTF-16. Which columns hold text and labels: `longtail.training.formats.columns`.
+mark, or UTF-16. Which columns hold text and labels: `longtail.models.corpus.columns`.
 """
 
 from __future__ import annotations

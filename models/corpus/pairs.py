@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from longtail.models.corpus.raw import RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine
-from longtail.training.formats.raw import RawDocument
 
 
 def grouped_rows(

@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from longtail.training.formats.forms import SPLIT_NAMES
-from longtail.training.formats.raw import Division, RawDocument
+from longtail.models.corpus.forms import SPLIT_NAMES
+from longtail.models.corpus.raw import Division, RawDocument
 
 LEAST_DIVIDED = 200
 """Fewer different ids or texts are not divided: a tenth of them would say too little."""
