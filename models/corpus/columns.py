@@ -9,10 +9,11 @@ the corpus is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from longtail.models.corpus.options import CorpusOptions
-from longtail.models.errors import DataError
+from longtail.models.errors import ConfigError, DataError
 
 TITLE, TEXT, LABELS = "title", "text", "labels"
 BODY_NAMES = ("content", "abstract", "description", "body")
@@ -20,6 +21,7 @@ TEXT_NAMES = (TEXT, TITLE, *BODY_NAMES)
 SUBJECT_URIS = "subject_uris"
 SINGLE_LABEL = "label"
 LABEL_NAMES = (LABELS, "subjects", SUBJECT_URIS, "tags", "categories", "keywords", SINGLE_LABEL)
+UID = "uid"
 ID_NAMES = ("id", "document_id", "doc_id")
 _MAX_SHOWN = 8
 
@@ -34,7 +36,7 @@ class ColumnNames:
 
     Attributes:
         text: Of the text, in the order in which they are joined; not empty.
-        labels: Of the labels.
+        labels: Of the labels; empty where they are not read.
         id: Of the document's id; None where there is none.
         group: Of what documents have in common; None where none is named.
     """
@@ -62,40 +64,71 @@ class ColumnNames:
                 f"the text is that of {_listed(self.text)} alone, {_listed(unread)} is not read; "
                 f"'--text-columns {joined}' joins them"
             )
-        if not options.label_column and self.labels != LABELS:
+        if not options.label_column and self.labels not in {"", LABELS}:
             found.append(f"the labels are taken from {self.labels!r}")
-        if not options.id_column and self.id not in {None, "id"}:
+        if not options.id_column and self.id not in {None, "id", UID}:
             found.append(f"the ids are taken from {self.id!r}")
         return found
 
 
-def find_columns(present: Sequence[str], options: CorpusOptions) -> ColumnNames:
+def find_columns(
+    present: Sequence[str], options: CorpusOptions, *, reads_labels: bool = True
+) -> ColumnNames:
     """Return the columns to read.
 
     Args:
         present: Names of all columns.
         options: Those that are named are taken, in any case.
+        reads_labels: Whether labels are wanted, and there must be some.
 
     Raises:
         ColumnChoiceError: A column that is named is not there, or several could be meant.
         DataError: There is none that could be.
     """
-    labels = (
-        _named(options.label_column, present, "--label-column")
-        if options.label_column
-        else _label_column(present)
-    )
+    labels = ""
+    if reads_labels:
+        labels = (
+            _named(options.label_column, present, "--label-column")
+            if options.label_column
+            else _label_column(present)
+        )
     text = tuple(_named(name, present, "--text-columns") for name in options.text_columns)
+    ids = ID_NAMES if reads_labels else (*ID_NAMES, UID)
     found_id = (
         _named(options.id_column, present, "--id-column")
         if options.id_column
-        else next((name for name in ID_NAMES if name in present), None)
+        else next((name for name in ids if name in present), None)
     )
     group = (
         _named(options.group_column, present, "--group-column") if options.group_column else None
     )
     taken = {labels, found_id, group}
     return ColumnNames(text or _text_columns(present, taken), labels, found_id, group)
+
+
+def as_trained(
+    present: Sequence[str], options: CorpusOptions, trained: Sequence[str]
+) -> CorpusOptions:
+    """Return options for documents without labels that name the columns of the training's texts.
+
+    Those that are given stay where they name columns, the training's columns are not all present,
+    or are read without being named.
+
+    Args:
+        present: Names of all columns.
+        options: What is given.
+        trained: Columns of the texts that the model was trained on; empty where they had none.
+    """
+    if options.text_columns:
+        return options
+    with suppress(DataError, ConfigError):
+        found = replace(options, text_columns=tuple(trained))
+        text = find_columns(present, found, reads_labels=False).text
+        with suppress(DataError):
+            if find_columns(present, options, reads_labels=False).text == text:
+                return options
+        return found
+    return options
 
 
 def _label_column(present: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ A line that breaks a rule becomes a `BadLine`; a file that can't be read to its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
@@ -24,6 +25,7 @@ from longtail.models.corpus.columns import (
     LABELS,
     SINGLE_LABEL,
     TEXT_NAMES,
+    UID,
     ColumnChoiceError,
     ColumnNames,
     find_columns,
@@ -37,19 +39,14 @@ from longtail.models.corpus.forms import (
     PARQUET,
     TSV,
 )
-from longtail.models.corpus.hashed_parts import part_of_document
 from longtail.models.corpus.label_cells import label_key, labels_of_text, labels_of_value
 from longtail.models.corpus.options import CorpusOptions
-from longtail.models.corpus.pairs import grouped_rows
-from longtail.models.corpus.raw import DocumentSource, EmptyText, RawDocument
-from longtail.models.errors import DataError
+from longtail.models.corpus.raw import DocumentSource, EmptyText, RawDocument, part_of_document
+from longtail.models.errors import DataError, ignore
 from longtail.models.files.rows import (
-    Columns,
-    CsvHeader,
+    CsvTable,
     Fields,
     Row,
-    csv_rows,
-    header_of,
     id_of,
     json_rows,
     present,
@@ -110,16 +107,23 @@ def columns_of(source: DocumentSource) -> ColumnNames:
     Raises:
         DataError: The first file can't be read, or as `read_documents`.
     """
-    path, form, options = source.paths[0], source.form, source.options
-    if form is EXTREME_CLASSIFICATION:
+    if source.form is EXTREME_CLASSIFICATION:
         return _INDEXED
-    if form in (PARQUET, ARROW):
-        return _columns_of(path, column_names(path), options)
-    if form is JSON_LINES:
-        return _lenient_columns(tuple(_first_names(path)), options)
-    if form in (CSV, TSV) and not (form is TSV and is_short_text(path, options)):
-        return _columns_of(path, _header_of(path, options).names, options)
-    return _PLAIN
+    names = names_in(source)
+    return _PLAIN if names is None else _columns_in(source, names)
+
+
+def names_in(source: DocumentSource) -> Sequence[str] | None:
+    """Return the names of all columns, or fields, of documents; None where none can be chosen.
+
+    Raises:
+        DataError: The first file can't be read, or as `read_documents`.
+    """
+    if source.form in (PARQUET, ARROW):
+        return column_names(source.paths[0])
+    if source.form is JSON_LINES:
+        return _first_names(source.paths[0])
+    return table_of(source).header.names if is_table(source) else None
 
 
 def recognised(source: DocumentSource) -> list[str]:
@@ -131,23 +135,18 @@ def recognised(source: DocumentSource) -> list[str]:
     path, form, options = source.paths[0], source.form, source.options
     encoding = encoding_of(path) if form not in (PARQUET, ARROW) else None
     found = [] if encoding is None else [f"its text is read as {encoding.upper()}"]
-    if form is TSV and is_short_text(path, options):
-        return [*found, "read as Annif's short texts: a text, a tab, its labels; without a header"]
-    if form in (CSV, TSV):
-        header = _header_of(path, options)
-        columns = _columns_of(path, header.names, options)
-        remarks = [x for x in header.remarks() if form is CSV or "tabs" not in x]
-        rows = islice(csv_rows(path, _needed(options), _optional(options)), _PEEKED)
-        lists = _remarks_on_lists(rows, columns.labels)
-        return [*found, *remarks, *columns.remarks(header.names, options), *lists]
-    if form is JSON_LINES:
-        names = _first_names(path)
-        columns = _lenient_columns(tuple(names), options)
-        lists = _remarks_on_lists(islice(json_rows(path), _PEEKED), columns.labels)
-        return [*found, *columns.remarks(names, options), *lists]
-    if form in (PARQUET, ARROW):
-        names = column_names(path)
-        return [*found, *_columns_of(path, names, options).remarks(names, options)]
+    names = names_in(source)
+    if names is None:
+        is_short = ["read as Annif's short texts: a text, a tab, its labels; without a header"]
+        return [*found, *(is_short if form is TSV else [])]
+    columns = _columns_in(source, names)
+    if is_table(source):
+        remarks = table_of(source).header.remarks()
+        found += [x for x in remarks if form is CSV or "tabs" not in x]
+    found += columns.remarks(names, options)
+    if source.reads_labels and form not in (PARQUET, ARROW):
+        rows = json_rows(path) if form is JSON_LINES else table_of(source).rows()
+        found += _remarks_on_lists(islice(rows, _PEEKED), columns.labels)
     return found
 
 
@@ -159,33 +158,47 @@ def _remarks_on_lists(rows: Iterable[Row], column: str) -> list[str]:
     return [f"cells of {column!r} are read as lists, as Python and pandas write them: ['a', 'b']"]
 
 
-def _documents(source: DocumentSource, is_label: IsLabel | None) -> Iterator[RawDocument | BadLine]:
+def rows_of(
+    source: DocumentSource, progress: Callable[[int], object] = ignore
+) -> tuple[ColumnNames, Iterator[Row]]:
+    """Return the columns of documents, and their rows; a line of JSON has columns of its own.
+
+    Args:
+        source: Where the documents lie; of a table, the only file is opened once.
+        progress: Called with the bytes of a table, or of short texts, that were read since.
+
+    Raises:
+        DataError: As `read_documents`.
+    """
     form, options, path = source.form, source.options, source.paths[0]
     if form is EXTREME_CLASSIFICATION:
-        return _parsed(json_rows(path), _parse_indexed)
+        return _INDEXED, json_rows(path)
     if form is FULL_TEXT:
-        return _parsed(full_text_rows(source.paths), _parse_full_text)
+        return _PLAIN, full_text_rows(source.paths)
     if form in (PARQUET, ARROW):
-        columns = _columns_of(path, column_names(path), options)
-        others = [name for name in (columns.id, columns.group) if name]
-        read = [*columns.text, columns.labels, *others]
-        rows = arrow_rows(source.paths, read)
-        return _parsed(rows, partial(_parse_cells, columns, options, is_label))
+        columns = columns_of(source)
+        others = [name for name in (columns.labels, columns.id, columns.group) if name]
+        return columns, arrow_rows(source.paths, [*columns.text, *others])
     if form is JSON_LINES:
         _check_choices(path, options)
-        return _parsed(json_rows(path), partial(_parse_json, options))
-    if form is TSV and is_short_text(path, options):
-        return _parsed(short_text_rows(path, options), _parse_plain)
-    return _table_documents(path, options, is_label)
+        return _PLAIN, json_rows(path)
+    if is_table(source):
+        table = table_of(source, progress)
+        return _columns_in(source, table.header.names), table.rows()
+    return _PLAIN, short_text_rows(source, progress)
 
 
-def _table_documents(
-    path: Path, options: CorpusOptions, is_label: IsLabel | None
-) -> Iterator[RawDocument | BadLine]:
-    needed, optional = _needed(options), _optional(options)
-    columns = _columns_of(path, _header_of(path, options).names, options)
-    rows = csv_rows(path, needed, optional)
-    return _parsed(rows, partial(_parse_cells, columns, options, is_label))
+def _documents(source: DocumentSource, is_label: IsLabel | None) -> Iterator[RawDocument | BadLine]:
+    columns, rows = rows_of(source)
+    parse: Callable[[int, Fields], RawDocument]
+    parse = partial(_parse_cells, columns, source.options, is_label)
+    if source.form is EXTREME_CLASSIFICATION:
+        parse = _parse_indexed
+    elif source.form is FULL_TEXT:
+        parse = _parse_full_text
+    elif source.form is JSON_LINES:
+        parse = partial(_parse_json, source.options)
+    return _parsed(rows, parse)
 
 
 def _parsed(
@@ -204,42 +217,115 @@ def _parsed(
         yield parsed
 
 
+# Files with one row for each pair of a document and a label.
+
+
+def grouped_rows(
+    path: Path, rows: Iterable[RawDocument | BadLine]
+) -> Iterator[RawDocument | BadLine]:
+    """Yield a document for each run of rows with the same id, or, without ids, the same text.
+
+    In memory are the rows of one document, and a hash of each document before it. A row of a known
+    id with another text is a problem.
+
+    Args:
+        path: Of the file, for messages.
+        rows: With the labels of one pair each.
+
+    Raises:
+        DataError: Rows of a document stand apart: all of them would have to be kept.
+    """
+    seen: set[int] = set()
+    whole: RawDocument | None = None
+    for row in rows:
+        if isinstance(row, BadLine):
+            yield row
+        elif whole is None or _key(row) != _key(whole):
+            if whole is not None:
+                yield whole
+            _check_new(path, row, seen)
+            whole = row
+        elif row.text != whole.text:
+            yield BadLine(
+                row.line,
+                f"id {row.id!r} with another text than on line {whole.line}; expected the same on "
+                "each row of a document",
+            )
+        else:
+            labels = dict.fromkeys([*map(str, whole.labels), *map(str, row.labels)])
+            whole = replace(whole, labels=tuple(labels))
+    if whole is not None:
+        yield whole
+
+
+def _key(row: RawDocument) -> tuple[bool, str]:
+    return (row.id is None, row.text if row.id is None else row.id)
+
+
+def _check_new(path: Path, row: RawDocument, seen: set[int]) -> None:
+    """Note that a document begins."""
+    by_text, key = _key(row)
+    content = key.encode("utf-8", "surrogatepass") + bytes([by_text])
+    number = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
+    if number in seen:
+        what = "this text" if by_text else f"id {key!r}"
+        raise DataError(
+            f"{path}, line {row.line}: {what} again, after other documents; with "
+            "--one-row-per-label all rows of a document must stand together: sort the file by "
+            f"{'its text' if by_text else 'its id'}"
+        )
+    seen.add(number)
+
+
 # Which columns.
 
 
-def _header_of(path: Path, options: CorpusOptions) -> CsvHeader:
-    """Return the header of a CSV file."""
+def is_table(source: DocumentSource) -> bool:
+    """Return whether documents are rows of a CSV or TSV file with a header.
+
+    Raises:
+        DataError: The file can't be read.
+    """
+    return source.form is CSV or (source.form is TSV and not is_short_text(source))
+
+
+def table_of(source: DocumentSource, progress: Callable[[int], object] = ignore) -> CsvTable:
+    """Return the rows of a CSV or TSV file; where labels are not read, quotes may be left open.
+
+    Args:
+        source: Such a file.
+        progress: As for `rows_of`.
+
+    Raises:
+        DataError: The file can't be read, or its header lacks a column.
+    """
+    options, reads_labels = source.options, source.reads_labels
+    labels = LABEL_NAMES if options.label_column is None else (options.label_column,)
+    texts: list[tuple[str, ...]] = [(name,) for name in options.text_columns] or [TEXT_NAMES]
+    others = [(name,) for name in (options.id_column, options.group_column) if name]
+    needed = [*([labels] if reads_labels else []), *texts, *others]
+    optional = () if options.id_column else (*ID_NAMES, *([] if reads_labels else [UID]))
     try:
-        return header_of(path, _needed(options), _optional(options))
+        return CsvTable(source.paths[0], needed, optional, progress, strict=reads_labels)
     except DataError as error:
         unnamed = {
             "--text-columns": not options.text_columns,
-            "--label-column": not options.label_column,
+            "--label-column": reads_labels and not options.label_column,
         }
         missing = " and ".join(option for option, is_missing in unnamed.items() if is_missing)
         more = f"; name others with {missing}" if missing and "expected" in str(error) else ""
         raise DataError(f"{error}{more}") from error
 
 
-def _needed(options: CorpusOptions) -> Columns:
-    labels = LABEL_NAMES if options.label_column is None else (options.label_column,)
-    texts: list[tuple[str, ...]] = [(name,) for name in options.text_columns] or [TEXT_NAMES]
-    others = [(name,) for name in (options.id_column, options.group_column) if name]
-    return [labels, *texts, *others]
-
-
-def _optional(options: CorpusOptions) -> tuple[str, ...]:
-    return () if options.id_column else ID_NAMES
-
-
-def _columns_of(
-    path: Path, names: list[str] | tuple[str, ...], options: CorpusOptions
-) -> ColumnNames:
-    """Return the columns of a file."""
+def _columns_in(source: DocumentSource, names: Sequence[str]) -> ColumnNames:
+    """Return the columns of a file that has these."""
+    options, reads_labels = source.options, source.reads_labels
     try:
-        return find_columns(names, options)
+        if source.form is JSON_LINES:
+            return line_columns(tuple(names), options, reads_labels=reads_labels)
+        return find_columns(names, options, reads_labels=reads_labels)
     except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+        raise DataError(f"{source.paths[0]}: {error}") from error
 
 
 def _first_names(path: Path) -> list[str]:
@@ -262,12 +348,24 @@ def _check_choices(path: Path, options: CorpusOptions) -> None:
 
 
 @lru_cache(maxsize=256)
-def _lenient_columns(names: tuple[str, ...], options: CorpusOptions) -> ColumnNames:
-    """Return the columns of a line of JSON; those that were named may be missing, but not all."""
+def line_columns(
+    names: tuple[str, ...], options: CorpusOptions, *, reads_labels: bool = True
+) -> ColumnNames:
+    """Return the columns of a line of JSON; those that were named may be missing, but not all.
+
+    Args:
+        names: Of its fields.
+        options: What was said of them.
+        reads_labels: As for `find_columns`.
+
+    Raises:
+        ColumnChoiceError: All columns that are named are missing, or several could be meant.
+    """
     text = tuple(name for name in options.text_columns if name in names) or options.text_columns
     found_id = options.id_column if options.id_column in names else None
+    lenient = replace(options, text_columns=text, id_column=found_id)
     try:
-        return find_columns(names, replace(options, text_columns=text, id_column=found_id))
+        return find_columns(names, lenient, reads_labels=reads_labels)
     except ColumnChoiceError:
         raise
     except DataError:
@@ -286,19 +384,15 @@ def _parse_indexed(line: int, fields: Fields) -> RawDocument:
     return RawDocument(line, id_of(fields, "uid") or None, text, tuple(indices))
 
 
-def _parse_plain(line: int, fields: Fields) -> RawDocument:
-    return _document(line, fields, _PLAIN, fields[LABELS])
-
-
 def _parse_full_text(line: int, fields: Fields) -> RawDocument:
     try:
-        return _parse_plain(line, fields)
+        return _document(line, fields, _PLAIN, fields[LABELS])
     except DataError as error:
         raise type(error)(f"{fields['id']}: {error}") from error
 
 
 def _parse_json(options: CorpusOptions, line: int, fields: Fields) -> RawDocument:
-    columns = _lenient_columns(tuple(fields), options)
+    columns = line_columns(tuple(fields), options)
     if columns.labels not in fields:
         raise DataError(f"no {columns.labels!r}; {present(fields)}")
     may_be_one = columns.labels == SINGLE_LABEL or options.one_row_per_label

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from longtail.models.errors import LongtailError
+from longtail.models.errors import DataError, LongtailError
 from longtail.models.files.typed_json import without_text
 from longtail.models.results import Prediction
 from longtail.service.schemas.base import SURROGATE, Options, Problem, ProblemDetail
@@ -247,7 +247,7 @@ def parse_line(
     Args:
         line: One JSON object in UTF-8.
         defaults: What is asked for where the line says nothing.
-        adapt: Turns an object of another form into one of this form.
+        adapt: Turns an object of another form into one of this form; may raise `DataError`.
 
     Raises:
         LineError: It is none, or not as it should be.
@@ -267,7 +267,23 @@ def parse_line(
     if not isinstance(content, dict):
         raise LineError(INVALID, f"the line is {without_text(content)}; expected a JSON object")
     try:
-        return BatchLine.model_validate({**defaults, **adapt(content)})
+        return checked_line(adapt(content), defaults)
+    except DataError as error:
+        raise LineError(INVALID, str(error), known_by=_id_of(content)) from error
+
+
+def checked_line(content: Mapping[str, Any], defaults: Mapping[str, Any]) -> BatchLine:
+    """Return what the fields of a line ask for.
+
+    Args:
+        content: The fields.
+        defaults: What is asked for where they say nothing.
+
+    Raises:
+        LineError: They are not as they should be.
+    """
+    try:
+        return BatchLine.model_validate({**defaults, **content})
     except ValidationError as error:
         detail, errors = describe_invalid(faults_of(error), _MAX_ERRORS)
         raise LineError(INVALID, detail, errors, _id_of(content)) from error

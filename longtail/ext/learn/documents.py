@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, vstack
 
 from longtail.ext.learn.verdicts import TextVerdicts, Verdicts, smallest_digests
 from longtail.models.bundle.trained_on import digests_of
-from longtail.models.corpus.hashed_parts import part_of
+from longtail.models.corpus.raw import part_of
 from longtail.models.files.durable import make_private_folder, write_lines_durably
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.tfidf import TfidfModel, terms_of

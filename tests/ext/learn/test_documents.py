@@ -8,7 +8,7 @@ import numpy as np
 from longtail.ext.learn import documents as module
 from longtail.ext.learn.documents import change_documents, labels_of, write_dev_corpus
 from longtail.ext.learn.verdicts import TextVerdicts, Verdicts, smallest_digests
-from longtail.models.corpus.hashed_parts import part_of
+from longtail.models.corpus.raw import part_of
 from longtail.training.data.dataset import Dataset, open_dataset
 
 NUM_LABELS = 8

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.models.corpus.pairs import grouped_rows
+from longtail.models.corpus.documents import grouped_rows
 from longtail.models.corpus.raw import RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine

@@ -11,14 +11,14 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from longtail.models.corpus.hashed_parts import (
+from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.raw import (
     LEAST_DIVIDED,
     LEAST_GROUPS,
+    RawDocument,
     division_of,
     part_of_document,
 )
-from longtail.models.corpus.options import CorpusOptions
-from longtail.models.corpus.raw import RawDocument
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.reports.inspection import inspect_dataset
