@@ -76,7 +76,7 @@ FILES = {
     "marked.jsonl": "\ufeff" + "".join(json.dumps({"text": text}) + "\n" for text in TEXTS),
     "shop.csv": 'id,text,labels\na,"imports of fish\nand of olive oil",x;y\nb,olive oil,\n',
     "titled.csv": "\ufefftitle,content\nimports of fish,and of olive oil\nolive oil,\n",
-    "excel.csv": "sep=;\nDoc_ID;Titel;Text;Labels\na;imports of fish;and of olive oil;x\n"
+    "excel.csv": "sep=;\nDoc_ID;Titel;Inhalt;Labels\na;imports of fish;and of olive oil;x\n"
     "b;;olive oil;\n",
     "abstracts.jsonl": '{"doc_id": "a", "title": "imports of fish", "subjects": ["x"], '
     '"abstract": "and of olive oil"}\n{"doc_id": "b", "abstract": "olive oil", "subjects": []}\n',
@@ -120,7 +120,7 @@ def write_folder(name: str) -> None:
             (folder / "a.tsv").write_text("<http://x/1>\tfish\n")
     elif name == "Arrow":
         columns = {"id": ["a", "b"], "title": ["imports of fish", None], "label": [0, 1]}
-        table = pa.table({**columns, "text": ["and of olive oil", "olive oil"]})
+        table = pa.table({**columns, "content": ["and of olive oil", "olive oil"]})
         for number in range(2):
             path = folder / f"data-0000{number}-of-00002.arrow"
             with pa.ipc.new_stream(path, table.schema) as out:
@@ -144,10 +144,10 @@ def test_predict_reads_the_folders_that_training_reads(place, run, name):
 
 
 def test_predict_joins_a_title_of_parquet(place, run):
-    columns = {"title": ["imports of fish", None], "text": ["and of olive oil", "olive oil"]}
+    columns = {"title": ["imports of fish", None], "content": ["and of olive oil", "olive oil"]}
     parquet.write_table(pa.table(columns), "in.parquet")
     outcome = run("predict", "--input", "in.parquet", "--output", "out.parquet")
-    assert outcome.status == 0 and "The text is that of title, text." in outcome.err, outcome
+    assert outcome.status == 0 and "The text is that of title, content." in outcome.err, outcome
     found = parquet.read_table("out.parquet").column("label_ids").to_pylist()
     assert found == [[x["id"] for x in labels] for labels in labels_of(run, TEXTS)]
 
