@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # they bring PyTorch, or training
     from longtail.model import Model
-    from longtail.models.corpus.options import CorpusOptions
+    from longtail.models.corpus.columns import CorpusOptions
     from longtail.training.assessment.assess import Assessment
     from longtail.training.data.dataset import Dataset
     from longtail.training.estimators.corpus import LabelTexts
@@ -80,7 +80,7 @@ def train(
         LongtailError: As `longtail train` does; says what, where, and what to do.
     """
     from longtail.models.bundle.registry import Registry
-    from longtail.models.corpus.options import CorpusOptions
+    from longtail.models.corpus.columns import CorpusOptions
     from longtail.training.configuration.run import read_config
     from longtail.training.data.dataset import open_dataset
     from longtail.training.estimators.corpus import documents_of, kept_corpus, write_corpus
@@ -129,7 +129,7 @@ def evaluate(
         LongtailError: As `longtail evaluate` does; says what, where, and what to do.
     """
     from longtail.models.bundle.registry import Registry
-    from longtail.models.corpus.options import RECOGNISED
+    from longtail.models.corpus.columns import RECOGNISED
     from longtail.training.assessment.assess import assess_bundle
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.estimators.corpus import DOCUMENTS_NAME
@@ -180,7 +180,7 @@ def learn(
     from longtail.ext.learn.learn import LearningRun
     from longtail.ext.learn.learn import learn as learn_from
     from longtail.models.bundle.registry import Registry
-    from longtail.models.corpus.options import RECOGNISED
+    from longtail.models.corpus.columns import RECOGNISED
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.runtime.run_log import progress_shown
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.describe import describe, inspect_corpus
 from longtail.training.commands.evaluate import compare, evaluate, report
 from longtail.training.commands.options import (

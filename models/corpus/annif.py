@@ -7,9 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from longtail.models.corpus.columns import ID_NAMES, LABEL_NAMES, LABELS, TEXT_NAMES, UID
+from longtail.models.corpus.columns import (
+    ID_NAMES,
+    LABEL_NAMES,
+    LABELS,
+    TEXT_NAMES,
+    UID,
+    CorpusOptions,
+)
 from longtail.models.corpus.label_cells import BRACKETED, labels_of_text
-from longtail.models.corpus.options import CorpusOptions
 from longtail.models.corpus.raw import DocumentSource
 from longtail.models.errors import DataError
 from longtail.models.files.rows import Fields, Row, not_utf_8

@@ -3,16 +3,17 @@
 The text is `text`, with `title` before it where there is one; without a `text`, `title` and one of
 `content`, `abstract`, `description` and `body`, or one of them alone. A column `labels` holds the
 labels; without one, the only one of the other names in `LABEL_NAMES`. Where several could be meant,
-the corpus is refused.
+the corpus is refused. `CorpusOptions` has what a person says of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
 
-from longtail.models.corpus.options import CorpusOptions
 from longtail.models.errors import ConfigError, DataError
 
 TITLE, TEXT, LABELS = "title", "text", "labels"
@@ -24,6 +25,79 @@ LABEL_NAMES = (LABELS, "subjects", SUBJECT_URIS, "tags", "categories", "keywords
 UID = "uid"
 ID_NAMES = ("id", "document_id", "doc_id")
 _MAX_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusOptions:
+    """How the files of a corpus are to be read; what is not given is recognised.
+
+    Attributes:
+        text_columns: Columns whose texts are joined, a line feed between them, in this order.
+        label_column: Column of the labels.
+        label_delimiter: What stands between the labels of a cell.
+        id_column: Column of the document's id.
+        group_column: Column of what documents have in common, as a patient: where they are
+            confidential, documents of one group count once.
+        one_row_per_label: Whether each row has one label, and rows with the same id, or without an
+            id column the same text, are one document. They must stand together.
+        vocabulary: The label file, where it is not in the folder under a known name.
+        language: Of the labels' names, as "en", where the label file has several.
+        skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
+            refused. A label file must be right in every line all the same.
+    """
+
+    text_columns: tuple[str, ...] = ()
+    label_column: str | None = None
+    label_delimiter: str | None = None
+    id_column: str | None = None
+    group_column: str | None = None
+    one_row_per_label: bool = False
+    vocabulary: Path | None = None
+    language: str | None = None
+    skip_bad: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises:
+            ConfigError: A name is blank or given twice, or the delimiter is empty.
+        """
+        # As people type them, whatever the types say: one column, and a path as text.
+        if isinstance(self.text_columns, str):
+            object.__setattr__(self, "text_columns", (self.text_columns,))
+        if isinstance(self.vocabulary, str):
+            object.__setattr__(self, "vocabulary", Path(self.vocabulary))
+        columns = [*self.text_columns, self.label_column, self.id_column, self.group_column]
+        named = [column for column in columns if column is not None]
+        if any(not column.strip() for column in named):
+            raise ConfigError("columns of the corpus: got a blank name; expected names of columns")
+        if len(set(named)) != len(named):
+            raise ConfigError(
+                f"columns of the corpus: got {', '.join(map(repr, named))}; expected each once"
+            )
+        if self.label_delimiter == "":
+            raise ConfigError("--label-delimiter: got nothing; expected what stands between labels")
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether a column is named."""
+        named = (self.text_columns, self.label_column, self.id_column, self.group_column)
+        return any(named)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is given, the vocabulary by its file name; empty where nothing is."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.vocabulary is not None:
+            given["vocabulary"] = self.vocabulary.name
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value
+        }
+
+
+RECOGNISED = CorpusOptions()
+"""Nothing is given: all is recognised."""
 
 
 class ColumnChoiceError(DataError):
@@ -109,10 +183,9 @@ def find_columns(
 def as_trained(
     present: Sequence[str], options: CorpusOptions, trained: Sequence[str]
 ) -> CorpusOptions:
-    """Return options for documents without labels that name the columns of the training's texts.
+    """Return options that name the columns of the training's texts, if all of them are present.
 
-    Those that are given stay where they name columns, the training's columns are not all present,
-    or are read without being named.
+    Those that are given stay where they name columns, or the same ones would be read anyway.
 
     Args:
         present: Names of all columns.

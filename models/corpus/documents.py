@@ -9,7 +9,6 @@ A line that breaks a rule becomes a `BadLine`; a file that can't be read to its 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -28,6 +27,7 @@ from longtail.models.corpus.columns import (
     UID,
     ColumnChoiceError,
     ColumnNames,
+    CorpusOptions,
     find_columns,
 )
 from longtail.models.corpus.forms import (
@@ -40,8 +40,13 @@ from longtail.models.corpus.forms import (
     TSV,
 )
 from longtail.models.corpus.label_cells import label_key, labels_of_text, labels_of_value
-from longtail.models.corpus.options import CorpusOptions
-from longtail.models.corpus.raw import DocumentSource, EmptyText, RawDocument, part_of_document
+from longtail.models.corpus.raw import (
+    DocumentSource,
+    EmptyText,
+    RawDocument,
+    hash_of,
+    part_of_document,
+)
 from longtail.models.errors import DataError, ignore
 from longtail.models.files.rows import (
     CsvTable,
@@ -265,8 +270,7 @@ def _key(row: RawDocument) -> tuple[bool, str]:
 def _check_new(path: Path, row: RawDocument, seen: set[int]) -> None:
     """Note that a document begins."""
     by_text, key = _key(row)
-    content = key.encode("utf-8", "surrogatepass") + bytes([by_text])
-    number = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
+    number = hash_of(f"{by_text:d}{key}")
     if number in seen:
         what = "this text" if by_text else f"id {key!r}"
         raise DataError(
@@ -308,11 +312,11 @@ def table_of(source: DocumentSource, progress: Callable[[int], object] = ignore)
     try:
         return CsvTable(source.paths[0], needed, optional, progress, strict=reads_labels)
     except DataError as error:
-        unnamed = {
-            "--text-columns": not options.text_columns,
-            "--label-column": reads_labels and not options.label_column,
+        named = {
+            "--text-columns": options.text_columns,
+            "--label-column": options.label_column or not reads_labels,
         }
-        missing = " and ".join(option for option, is_missing in unnamed.items() if is_missing)
+        missing = " and ".join(option for option, is_named in named.items() if not is_named)
         more = f"; name others with {missing}" if missing and "expected" in str(error) else ""
         raise DataError(f"{error}{more}") from error
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from longtail.models.corpus.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.corpus.documents import read_documents
 from longtail.models.corpus.forms import (
     ALIASES,
@@ -24,7 +25,6 @@ from longtail.models.corpus.forms import (
     SPLIT_NAMES,
     Format,
 )
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
 from longtail.models.corpus.raw import (
     LEAST_DIVIDED,
     LEAST_GROUPS,

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from longtail.models.corpus.columns import SUBJECT_URIS
-from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.columns import SUBJECT_URIS, CorpusOptions
 from longtail.models.errors import DataError
 from longtail.models.files.rows import check_characters, shown
 from longtail.models.labels.cells import (

@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Literal
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.corpus.forms import (
     ARROW,
     CSV,
@@ -30,7 +31,6 @@ from longtail.models.corpus.forms import (
     TSV,
     Format,
 )
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
 from longtail.models.errors import ConfigError
 from longtail.models.files.text_files import BadLine
 from longtail.models.platform import read_at
@@ -204,7 +204,7 @@ class DocumentSource:
 
 def part_of(key: str) -> str:
     """Return the name of the split that an id or a text is in."""
-    return _NAME_OF_TENTH[_hash_of(key) % len(_NAME_OF_TENTH)]
+    return _NAME_OF_TENTH[hash_of(key) % len(_NAME_OF_TENTH)]
 
 
 def part_of_document(document: RawDocument, division: Division) -> str:
@@ -227,17 +227,18 @@ def division_of(documents: Iterable[RawDocument]) -> Division | None:
     texts: set[int] = set()
     least_ids, has_groups = LEAST_DIVIDED, False
     for document in documents:
-        texts.add(_hash_of(document.text))
+        texts.add(hash_of(document.text))
         if document.group:
             least_ids, has_groups = LEAST_GROUPS, True
         if name := _id_of(document):
-            ids.add(_hash_of(name))
+            ids.add(hash_of(name))
         if len(texts) >= LEAST_DIVIDED and (len(ids) >= least_ids or not ids):
             return "id" if ids else "text"
     return "text" if len(texts) >= LEAST_DIVIDED and not has_groups else None
 
 
-def _hash_of(key: str) -> int:
+def hash_of(key: str) -> int:
+    """Return a number of 64 bits that stands for an id or a text."""
     content = key.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(content, digest_size=8, person=_PERSONALISATION).digest()
     return int.from_bytes(digest, "big")

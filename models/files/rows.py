@@ -316,15 +316,15 @@ class CsvTable:
             except StopIteration:
                 return
             except csv.Error as error:
-                if _OPEN_QUOTE in str(error):
-                    raise DataError(
-                        f"{self.path}, line {number}: a quote is opened here and never closed, so "
-                        "that all lines from here on would be one; close it, or double it within a "
-                        "cell"
-                    ) from error
-                if not self._strict:
-                    raise DataError(f"{self.path}, line {number}: {not_csv(error)}") from error
-                yield number, BadLine(number, not_csv(error))
+                reason = not_csv(error)
+                if is_open := _OPEN_QUOTE in str(error):
+                    reason = (
+                        "a quote is opened here and never closed, so that all lines from here on "
+                        "would be one; close it, or double it within a cell"
+                    )
+                if is_open or not self._strict:
+                    raise DataError(f"{self.path}, line {number}: {reason}") from error
+                yield number, BadLine(number, reason)
 
     def rows(self) -> Iterator[Row]:
         """Yield the records by their columns, and a problem for each that can't be read.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     DataArgument,

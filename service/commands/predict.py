@@ -24,7 +24,7 @@ from longtail.service.commands.registry import (
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.bundle.bundle import Bundle
-    from longtail.models.corpus.options import CorpusOptions
+    from longtail.models.corpus.columns import CorpusOptions
     from longtail.service.engine.queries import LabelSets
     from longtail.service.wire.lines import Tally
 
@@ -154,7 +154,7 @@ def predict(
     """
     from longtail.models.bundle.registry import Registry
     from longtail.models.bundle.trained_on import read_trained_on
-    from longtail.models.corpus.options import CorpusOptions
+    from longtail.models.corpus.columns import CorpusOptions
     from longtail.models.files.outputs import check_readable_file
     from longtail.service.engine.queries import LabelSets
     from longtail.service.offline.predict import (

@@ -17,11 +17,11 @@ from longtail.models.corpus.columns import (
     TEXT_NAMES,
     UID,
     ColumnNames,
+    CorpusOptions,
     as_trained,
 )
 from longtail.models.corpus.documents import line_columns, names_in, recognised, rows_of
 from longtail.models.corpus.forms import FULL_TEXT, JSON_LINES, PLAIN_TEXT, TSV
-from longtail.models.corpus.options import CorpusOptions
 from longtail.models.corpus.raw import DocumentSource
 from longtail.models.errors import ConfigError, DataError, ignore
 from longtail.models.files.rows import check_encoding

@@ -29,8 +29,7 @@ from pydantic import Field, create_model
 from tqdm import tqdm
 
 from longtail.models.bundle.bundle import file_info
-from longtail.models.corpus.columns import as_trained, find_columns
-from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.columns import CorpusOptions, as_trained, find_columns
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.extras import require
 from longtail.models.files.outputs import check_output_file

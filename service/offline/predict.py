@@ -42,7 +42,6 @@ from longtail.service.wire.lines import (
     TOO_LONG,
     LineError,
     Tally,
-    checked_line,
     error_line,
     parse_line,
     problem_of_error,
@@ -234,10 +233,8 @@ def _parsed(content: Document, task: Task) -> BatchLine:
         raise LineError(TOO_LONG, f"the line has more than {MAX_LINE_BYTES} bytes; shorten it")
     if isinstance(content, BadLine):
         raise LineError(INVALID, f"the document can't be read: {content.reason}")
-    if isinstance(content, bytes):
-        line = parse_line(content, task.defaults, partial(as_question, task.options))
-    else:
-        line = checked_line(content, task.defaults)
+    adapt = partial(as_question, task.options) if isinstance(content, bytes) else dict
+    line = parse_line(content, task.defaults, adapt)
     if line.version not in {None, "current", task.version}:
         raise LineError(
             KINDS[BundleNotFoundError],

@@ -31,9 +31,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.corpus.documents import is_table, table_of
 from longtail.models.corpus.files import find_unlabelled
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
 from longtail.models.corpus.raw import DocumentSource
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.failures import doing
@@ -242,14 +242,12 @@ class Task:
 
     def describe(self) -> dict[str, Any]:
         """Return what must be the same for the work to go on."""
-        found = [(path.name, path.stat()) for path in self.documents.paths]
-        changes = [(name, file.st_size, file.st_mtime_ns) for name, file in found]
+        stats = ((path.name, path.stat()) for path in self.documents.paths)
+        files = repr([(name, file.st_size, file.st_mtime_ns) for name, file in stats])
         text, key = self.options.text_columns, self.options.id_column
-        modified = sha256(repr(changes).encode()).hexdigest()
         return {
             "source": str(self.source.resolve()),
-            "size": sum(file.st_size for _, file in found),
-            "modified_ns": modified if self.source.is_dir() else found[0][1].st_mtime_ns,
+            "files": sha256(files.encode()).hexdigest(),
             "digest": self.digest,
             "defaults": self.defaults,
             "label_sets": self.label_sets.digest(),
@@ -382,8 +380,7 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Return in words what differs between the notes of two runs; empty where nothing does."""
     reasons = {
         "source": "its --input is another file",
-        "size": "its --input has changed since",
-        "modified_ns": "its --input has changed since",
+        "files": "its --input has changed since",
         "digest": "its model is another version",
         "label_sets": "a stored label set has changed since",
     }

@@ -20,7 +20,7 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.corpus.options import RECOGNISED
+from longtail.models.corpus.columns import RECOGNISED
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import split_batches

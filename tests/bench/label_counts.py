@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
-from longtail.models.corpus.options import RECOGNISED
+from longtail.models.corpus.columns import RECOGNISED
 from longtail.models.options import AUTO_K
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.assessment.promised import answer_split

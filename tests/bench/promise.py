@@ -29,7 +29,7 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.corpus.options import RECOGNISED
+from longtail.models.corpus.columns import RECOGNISED
 from longtail.models.fitted.promises import BandRule, Promise
 from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.untrained import open_as_trained

@@ -31,7 +31,7 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
-from longtail.models.corpus.options import RECOGNISED
+from longtail.models.corpus.columns import RECOGNISED
 from longtail.models.edit.rewriting import publish_texts
 from longtail.models.review.reviewer import MODEL, REVIEW_NAME, REVIEWER, review_to_json
 from longtail.training.assessment.reviewed import Reviewed, find_review

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
-from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import LongtailError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions

@@ -25,8 +25,7 @@ from longtail.models.bundle.trained_on import (
     TrainedOn,
     read_trained_on,
 )
-from longtail.models.corpus.columns import TEXT, TEXT_NAMES
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
+from longtail.models.corpus.columns import RECOGNISED, TEXT, TEXT_NAMES, CorpusOptions
 from longtail.models.corpus.raw import Division
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue

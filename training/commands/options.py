@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import ConfigError, DataError
 from longtail.training.runtime.run_log import show_progress
 

@@ -13,10 +13,9 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from longtail.models.corpus.columns import find_columns
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions, find_columns
 from longtail.models.corpus.files import find_files
 from longtail.models.corpus.label_cells import labels_of_text
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
 from longtail.models.errors import DataError, RequestError
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.interface.given_texts import is_frame, is_missing, joined, texts_of

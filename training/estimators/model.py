@@ -23,8 +23,7 @@ from sklearn.utils import check_random_state
 from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
 from longtail.models.bundle.trained_on import read_trained_on
-from longtail.models.corpus.columns import TEXT, TEXT_NAMES, TITLE
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
+from longtail.models.corpus.columns import RECOGNISED, TEXT, TEXT_NAMES, TITLE, CorpusOptions
 from longtail.models.errors import DataError
 from longtail.models.files.durable import sync_tree
 from longtail.models.interface.given_texts import is_frame

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.extensions import Command, Extension
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     RegistryOption,

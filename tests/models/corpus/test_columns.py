@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from longtail.models.corpus.columns import ColumnNames, find_columns
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
+from longtail.models.corpus.columns import RECOGNISED, ColumnNames, CorpusOptions, find_columns
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 from longtail.training.reports.inspection import inspect_dataset

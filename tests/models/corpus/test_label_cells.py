@@ -2,8 +2,8 @@
 
 import pytest
 
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.corpus.label_cells import label_key, labels_of_text
-from longtail.models.corpus.options import CorpusOptions
 from longtail.models.errors import DataError
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from longtail.models.corpus.columns import RECOGNISED
 from longtail.models.corpus.files import find_unlabelled
-from longtail.models.corpus.options import RECOGNISED
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine
 from longtail.service.offline.documents import (

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.errors import BundleError, ConfigError, DataError
 from longtail.service.offline import parts as module
 from longtail.service.offline.parts import (

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
 

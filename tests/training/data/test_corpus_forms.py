@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
 

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.corpus.raw import (
     LEAST_DIVIDED,
     LEAST_GROUPS,

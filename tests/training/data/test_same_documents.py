@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
 

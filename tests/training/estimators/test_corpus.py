@@ -6,8 +6,8 @@ import pytest
 
 import longtail
 from longtail.models.bundle.registry import Registry
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.corpus.documents import read_documents
-from longtail.models.corpus.options import RECOGNISED, CorpusOptions
 from longtail.models.errors import DataError
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.data.dataset import open_dataset

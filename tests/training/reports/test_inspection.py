@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from longtail.models.corpus.options import CorpusOptions
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.reports import training_cost
