@@ -106,16 +106,28 @@ def read_documents(
     )
 
 
-def columns_of(source: DocumentSource) -> ColumnNames:
+def columns_of(source: DocumentSource, names: Sequence[str] | None = None) -> ColumnNames:
     """Return the columns, or fields, that the documents of a split are read from.
+
+    Args:
+        source: Where the documents lie.
+        names: Of all columns, where they are known.
 
     Raises:
         DataError: The first file can't be read, or as `read_documents`.
     """
     if source.form is EXTREME_CLASSIFICATION:
         return _INDEXED
-    names = names_in(source)
-    return _PLAIN if names is None else _columns_in(source, names)
+    names = names_in(source) if names is None else names
+    if names is None:
+        return _PLAIN
+    options, reads_labels = source.options, source.reads_labels
+    try:
+        if source.form is JSON_LINES:
+            return line_columns(tuple(names), options, reads_labels=reads_labels)
+        return find_columns(names, options, reads_labels=reads_labels)
+    except DataError as error:
+        raise DataError(f"{source.paths[0]}: {error}") from error
 
 
 def names_in(source: DocumentSource) -> Sequence[str] | None:
@@ -144,23 +156,20 @@ def recognised(source: DocumentSource) -> list[str]:
     if names is None:
         is_short = ["read as Annif's short texts: a text, a tab, its labels; without a header"]
         return [*found, *(is_short if form is TSV else [])]
-    columns = _columns_in(source, names)
+    columns = columns_of(source, names)
     if is_table(source):
         remarks = table_of(source).header.remarks()
         found += [x for x in remarks if form is CSV or "tabs" not in x]
     found += columns.remarks(names, options)
     if source.reads_labels and form not in (PARQUET, ARROW):
         rows = json_rows(path) if form is JSON_LINES else table_of(source).rows()
-        found += _remarks_on_lists(islice(rows, _PEEKED), columns.labels)
+        cells = (x.get(columns.labels) for _, x in islice(rows, _PEEKED) if isinstance(x, dict))
+        if any(isinstance(cell, str) and python_list(cell.strip()) for cell in cells):
+            found.append(
+                f"cells of {columns.labels!r} are read as lists, as Python and pandas write them: "
+                "['a', 'b']"
+            )
     return found
-
-
-def _remarks_on_lists(rows: Iterable[Row], column: str) -> list[str]:
-    """Return that labels are read as lists of Python, where one of these rows has one."""
-    cells = (fields.get(column) for _, fields in rows if not isinstance(fields, BadLine))
-    if not any(isinstance(cell, str) and python_list(cell.strip()) for cell in cells):
-        return []
-    return [f"cells of {column!r} are read as lists, as Python and pandas write them: ['a', 'b']"]
 
 
 def rows_of(
@@ -189,7 +198,7 @@ def rows_of(
         return _PLAIN, json_rows(path)
     if is_table(source):
         table = table_of(source, progress)
-        return _columns_in(source, table.header.names), table.rows()
+        return columns_of(source, table.header.names), table.rows()
     return _PLAIN, short_text_rows(source, progress)
 
 
@@ -321,17 +330,6 @@ def table_of(source: DocumentSource, progress: Callable[[int], object] = ignore)
         raise DataError(f"{error}{more}") from error
 
 
-def _columns_in(source: DocumentSource, names: Sequence[str]) -> ColumnNames:
-    """Return the columns of a file that has these."""
-    options, reads_labels = source.options, source.reads_labels
-    try:
-        if source.form is JSON_LINES:
-            return line_columns(tuple(names), options, reads_labels=reads_labels)
-        return find_columns(names, options, reads_labels=reads_labels)
-    except DataError as error:
-        raise DataError(f"{source.paths[0]}: {error}") from error
-
-
 def _first_names(path: Path) -> list[str]:
     rows = islice(json_rows(path), _PEEKED)
     return list(dict.fromkeys(x for _, row in rows if not isinstance(row, BadLine) for x in row))
@@ -380,7 +378,11 @@ def line_columns(
 
 
 def _parse_indexed(line: int, fields: Fields) -> RawDocument:
-    indices = _list(fields, "target_ind")
+    if "target_ind" not in fields:
+        raise DataError(f"no 'target_ind'; {present(fields)}")
+    indices = fields["target_ind"]
+    if not isinstance(indices, list):
+        raise DataError(f"target_ind is {shown(indices)}; expected a list")
     for index in indices:
         if type(index) is not int:  # a bool is an int too
             raise DataError(f"target_ind holds {shown(index)}; expected label indices, as integers")
@@ -434,12 +436,3 @@ def _text(fields: Fields, *names: str) -> str:
     if not text:
         raise _EmptyTextError(f"empty text; expected words in {' or '.join(map(repr, names))}")
     return text
-
-
-def _list(fields: Fields, name: str) -> list[Any]:
-    if name not in fields:
-        raise DataError(f"no {name!r}; {present(fields)}")
-    value = fields[name]
-    if not isinstance(value, list):
-        raise DataError(f"{name} is {shown(value)}; expected a list")
-    return value

@@ -39,13 +39,13 @@ from longtail.service.offline.tables import (
 )
 from longtail.service.schemas.predict import BatchLine, BatchOptions
 from longtail.service.wire.lines import (
-    TOO_LONG,
     LineError,
     Tally,
     error_line,
     parse_line,
     problem_of_error,
     result_line,
+    too_long,
 )
 from longtail.service.wire.problems import INVALID, KINDS
 
@@ -230,7 +230,7 @@ def _answers_to(
 
 def _parsed(content: Document, task: Task) -> BatchLine:
     if content is None:
-        raise LineError(TOO_LONG, f"the line has more than {MAX_LINE_BYTES} bytes; shorten it")
+        raise too_long(MAX_LINE_BYTES)
     if isinstance(content, BadLine):
         raise LineError(INVALID, f"the document can't be read: {content.reason}")
     adapt = partial(as_question, task.options) if isinstance(content, bytes) else dict
