@@ -104,9 +104,9 @@ def documents_of(
 def _documents_in(
     source: DocumentSource, max_bytes: int, progress: Callable[[int], object]
 ) -> Iterator[Document]:
-    size = source.paths[0].stat().st_size
+    name, size = source.paths[0].name, source.paths[0].stat().st_size
     if source.form is FULL_TEXT and size > max_bytes:
-        yield None
+        yield BadLine(1, f"{name} has {size} bytes, expected at most {max_bytes}; divide it")
     else:
         columns, rows = rows_of(source, progress)
         for _, fields in rows:

@@ -1,10 +1,12 @@
 """CSV files as `longtail predict` reads them: delimiters and columns are recognised and told."""
 
 import json
+import os
+from threading import Thread
 
 import pytest
 
-from longtail.models.corpus.columns import RECOGNISED
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.corpus.files import find_unlabelled
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine
@@ -79,3 +81,38 @@ def test_a_folder_with_several_splits_is_refused_with_their_names(tmp_path):
         (tmp_path / f"{name}.jsonl").write_text('{"text": "whales"}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"give one: '.*train.jsonl', '.*test.jsonl'"):
         find_unlabelled(tmp_path)
+
+
+def test_a_file_of_a_folder_that_can_t_be_read_is_named(tmp_path):
+    for name, content in {"a": b"whales", "b": b"caf\xe9", "c": b"a " * 20}.items():
+        (tmp_path / f"{name}.txt").write_bytes(content)
+    source, seen = find_unlabelled(tmp_path), []
+    good, other, long = documents_of(source, 30, seen.append)
+    assert good == {"id": "a", "text": "whales"}
+    assert other.reason.startswith("b: not UTF-8 (byte 0xe9 at position 3)")
+    assert long.reason == "c.txt has 40 bytes, expected at most 30; divide it"
+    assert sum(seen) == 50
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+@pytest.mark.parametrize("name", ["pipe.csv", "pipe.tsv"])
+def test_a_pipe_is_read_once(name, tmp_path):
+    path = tmp_path / name
+    os.mkfifo(path)
+    delimiter = "\t" if name == "pipe.tsv" else ";"
+    content = f"sep={delimiter}\nNr{delimiter}Text\n1{delimiter}whales\n"
+    writer = Thread(target=path.write_text, args=(content,))
+    writer.start()
+    source = find_unlabelled(path, CorpusOptions(id_column="nr"))
+    assert check_source(source) == [] and read_as_trained(source, ("text",)) == source
+    assert list(documents_of(source, 10**6)) == [{"id": "1", "text": "whales"}]
+    writer.join()
+
+
+def test_a_line_too_long_for_memory_is_refused_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("longtail.models.files.text_files.MAX_LINE_BYTES", 100)
+    path = tmp_path / "docs.jsonl"
+    path.write_text(json.dumps({"text": "a" * 200}) + '\n{"text": "whales"}\n', encoding="utf-8")
+    source = find_unlabelled(path)
+    assert check_source(source) == [] and read_as_trained(source, ("abstract",)) == source
+    assert list(documents_of(source, 50)) == [None, b'{"text": "whales"}']
