@@ -26,6 +26,7 @@ from longtail.models.errors import LongtailError
 if TYPE_CHECKING:  # they bring PyTorch or scikit-learn
     from longtail.model import Model
     from longtail.models.bundle.registry import Registry
+    from longtail.models.corpus.columns import CorpusOptions
     from longtail.models.interface.arrow import ArrowPredictor, arrow_predictor
     from longtail.models.predict.predictor import Predictor
     from longtail.training.estimators.classifier import LongtailClassifier
@@ -35,7 +36,6 @@ if TYPE_CHECKING:  # they bring PyTorch or scikit-learn
         precision_at_k,
         psp_at_k,
     )
-    from longtail.training.formats.options import CorpusOptions
 
 __all__ = [
     "ArrowPredictor", "CorpusOptions", "LongtailClassifier", "LongtailError", "Model", "Predictor",
@@ -45,7 +45,7 @@ __all__ = [
 
 _LAZY = {
     "ArrowPredictor": "longtail.models.interface.arrow",
-    "CorpusOptions": "longtail.training.formats.options",
+    "CorpusOptions": "longtail.models.corpus.columns",
     "LongtailClassifier": "longtail.training.estimators.classifier",
     "Model": "longtail.model",
     "Predictor": "longtail.models.predict.predictor",

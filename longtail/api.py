@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # they bring PyTorch, or training
     from longtail.model import Model
+    from longtail.models.corpus.columns import CorpusOptions
     from longtail.training.assessment.assess import Assessment
     from longtail.training.data.dataset import Dataset
     from longtail.training.estimators.corpus import LabelTexts
-    from longtail.training.formats.options import CorpusOptions
 
 
 def load(
@@ -80,10 +80,10 @@ def train(
         LongtailError: As `longtail train` does; says what, where, and what to do.
     """
     from longtail.models.bundle.registry import Registry
+    from longtail.models.corpus.columns import CorpusOptions
     from longtail.training.configuration.run import read_config
     from longtail.training.data.dataset import open_dataset
     from longtail.training.estimators.corpus import documents_of, kept_corpus, write_corpus
-    from longtail.training.formats.options import CorpusOptions
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as run_all
     from longtail.training.runtime.run_log import progress_shown
@@ -129,11 +129,11 @@ def evaluate(
         LongtailError: As `longtail evaluate` does; says what, where, and what to do.
     """
     from longtail.models.bundle.registry import Registry
+    from longtail.models.corpus.columns import RECOGNISED
     from longtail.training.assessment.assess import assess_bundle
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.estimators.corpus import DOCUMENTS_NAME
     from longtail.training.estimators.model import documents_as_trained, written
-    from longtail.training.formats.options import RECOGNISED
     from longtail.training.runtime.run_log import progress_shown
 
     bundle = Registry(Path(registry)).open(version)
@@ -180,8 +180,8 @@ def learn(
     from longtail.ext.learn.learn import LearningRun
     from longtail.ext.learn.learn import learn as learn_from
     from longtail.models.bundle.registry import Registry
+    from longtail.models.corpus.columns import RECOGNISED
     from longtail.training.assessment.untrained import open_as_trained
-    from longtail.training.formats.options import RECOGNISED
     from longtail.training.runtime.run_log import progress_shown
 
     said, store = open_feedback(feedback), Registry(registry)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.describe import describe, inspect_corpus
 from longtail.training.commands.evaluate import compare, evaluate, report
 from longtail.training.commands.options import (
@@ -27,7 +28,6 @@ from longtail.training.commands.options import (
 )
 from longtail.training.commands.promises import threshold
 from longtail.training.commands.vocabulary import vocabulary_app
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
     from longtail.training.configuration.run import TrainingConfig

@@ -6,7 +6,7 @@ import importlib
 
 _PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Train, evaluate, load", ("longtail.load", "longtail.train", "longtail.learn", "longtail.evaluate")),
-    ("How a corpus is read", ("longtail.training.formats.options.CorpusOptions",)),
+    ("How a corpus is read", ("longtail.models.corpus.columns.CorpusOptions",)),
     ("A loaded model", (
         "longtail.models.interface.model.LoadedModel",
         "longtail.models.interface.model.Predictions",

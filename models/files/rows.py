@@ -11,11 +11,10 @@ import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, ignore
 from longtail.models.files.text_files import (
     MAX_LINE_BYTES,
     BadLine,
@@ -256,39 +255,88 @@ def check_encoding(path: Path, content: Iterable[bytes | None]) -> None:
         )
 
 
-def csv_rows(path: Path, columns: Columns, optional: Iterable[str] = ()) -> Iterator[Row]:
-    """Yield the records of a CSV file, and a problem for each that can't be read.
+class CsvTable:
+    """The records of a CSV file, which is read once.
 
-    Args:
+    Attributes:
         path: The file.
-        columns: What it must have.
-        optional: Other columns that mean something.
-
-    Raises:
-        DataError: The file can't be read to its end, has a quote that is never closed, or its
-            header lacks a column.
+        header: The first record, with its columns as they are known.
+        written: The cells of the first record, as they are written.
     """
-    found = header_of(path, columns, optional)
-    num_hints = _num_hints(path)
-    content = islice(_decoded(path), num_hints, None)
-    reader = csv.reader(content, delimiter=found.delimiter, strict=True)
-    next(reader)
-    while True:
-        number = num_hints + reader.line_num + 1
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Columns,
+        optional: Iterable[str] = (),
+        progress: Callable[[int], object] = ignore,
+        *,
+        strict: bool = True,
+    ) -> None:
+        """Read the header.
+
+        Args:
+            path: The file.
+            columns: What it must have.
+            optional: Other columns that mean something.
+            progress: As for `longtail.models.files.text_files.bounded_lines`.
+            strict: Whether a quote that is left open or not doubled is an error.
+
+        Raises:
+            DataError: The file can't be read, or no delimiter gives the header its columns.
+        """
+        csv.field_size_limit(MAX_LINE_BYTES)  # Python's own, 131,072, is less than a long text
+        self.path, self._strict = path, strict
+        # What is not UTF-8 becomes lone surrogates, so that the record, not the file, is refused.
+        content = (line.decode(errors="surrogateescape") for _, line in lines(path, progress))
         try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            if _OPEN_QUOTE in str(error):
-                raise DataError(
-                    f"{path}, line {number}: a quote is opened here and never closed, so that all "
-                    "lines from here on would be one; close it, or double it within a cell"
-                ) from error
-            yield number, BadLine(number, not_csv(error))
-            continue
-        if any(cell.strip() for cell in cells):  # Excel leaves empty records behind a table
-            yield number, _csv_fields(number, found.names, cells)
+            first = next(content, "")
+            self._num_hints = int(_DELIMITER_HINT.fullmatch(first) is not None)  # Excel's `sep=;`
+            head, rest = itertools.tee(
+                content if self._num_hints else itertools.chain([first], content)
+            )
+            self.header = find_header(head, columns, optional, strict=strict)
+        except DataError as error:
+            is_of_file = str(error).startswith(f"{path}: ")
+            raise DataError(str(error) if is_of_file else f"{path}, line 1: {error}") from error
+        del head  # else all lines would be kept for it
+        self._reader = csv.reader(rest, delimiter=self.header.delimiter, strict=strict)
+        self.written = next(self._reader, [])
+
+    def records(self) -> Iterator[tuple[int, list[str] | BadLine]]:
+        """Yield the number of the first line of each record, and its cells.
+
+        Raises:
+            DataError: The file can't be read to its end, or has a quote that is never closed.
+        """
+        while True:
+            number = self._num_hints + self._reader.line_num + 1
+            try:
+                yield number, next(self._reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                reason = not_csv(error)
+                if is_open := _OPEN_QUOTE in str(error):
+                    reason = (
+                        "a quote is opened here and never closed, so that all lines from here on "
+                        "would be one; close it, or double it within a cell"
+                    )
+                if is_open or not self._strict:
+                    raise DataError(f"{self.path}, line {number}: {reason}") from error
+                yield number, BadLine(number, reason)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the records by their columns, and a problem for each that can't be read.
+
+        Raises:
+            DataError: As `records` does.
+        """
+        for number, cells in self.records():
+            if isinstance(cells, BadLine):
+                yield number, cells
+            elif any(map(str.strip, cells)) if self._strict else cells:
+                yield number, _csv_fields(number, self.header.names, cells)
 
 
 def take_csv_rows(
@@ -304,10 +352,10 @@ def take_csv_rows(
 
     Raises:
         DataError: Records were refused or can't be read: the first ones are listed; or as
-            `csv_rows`.
+            `CsvTable` does.
     """
     problems = ProblemList(path, _MAX_PROBLEMS)
-    for number, fields in csv_rows(path, columns):
+    for number, fields in CsvTable(path, columns).rows():
         try:
             if isinstance(fields, BadLine):
                 raise DataError(fields.reason)
@@ -321,33 +369,13 @@ def take_csv_rows(
         )
 
 
-def header_of(path: Path, columns: Columns, optional: Iterable[str] = ()) -> CsvHeader:
-    """Return the header of a CSV file; see `csv_rows`.
-
-    Raises:
-        DataError: The file can't be read, or no delimiter gives the header its columns.
-    """
-    csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit, 131,072, is less than a long text
-    try:
-        return find_header(islice(_decoded(path), _num_hints(path), None), columns, optional)
-    except DataError as error:
-        is_of_file = str(error).startswith(f"{path}: ")
-        raise DataError(str(error) if is_of_file else f"{path}, line 1: {error}") from error
-
-
-def _num_hints(path: Path) -> int:
-    """Return how many lines stand before the header: Excel may write `sep=;` there."""
-    return sum(1 for line in islice(_decoded(path), 1) if _DELIMITER_HINT.fullmatch(line))
-
-
-def _decoded(path: Path) -> Iterator[str]:
-    # What is not UTF-8 becomes lone surrogates, so that the record, not the file, is refused.
-    return (line.decode(errors="surrogateescape") for _, line in lines(path))
-
-
 def _csv_fields(number: int, header: Sequence[str], cells: list[str]) -> Fields | BadLine:
     if len(cells) != len(header):
-        return BadLine(number, f"{len(cells)} cells; expected {len(header)}, as in the header")
+        return BadLine(
+            number,
+            f"{len(cells)} cells; expected {len(header)}, as in the header; put a text with "
+            "delimiters in it between quotes",
+        )
     record = "\n".join(cells)
     try:
         record.encode()

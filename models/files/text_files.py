@@ -6,13 +6,13 @@ import codecs
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from longtail.models.errors import DataError
+from longtail.models.errors import DataError, ignore
 
 MAX_LINE_BYTES = 64 * 2**20
 """Longest line: what one document may cost in memory."""
@@ -32,6 +32,10 @@ _OTHER_KINDS = (
     (b"\x28\xb5\x2f\xfd", "zstd-compressed", "unpack it"),
 )
 """Files that are no text: first bytes, their kind, the remedy."""
+
+
+class LongLineError(DataError):
+    """A line is longer than `MAX_LINE_BYTES`."""
 
 
 class AsUtf8(io.RawIOBase):
@@ -58,18 +62,52 @@ class AsUtf8(io.RawIOBase):
         return size
 
 
-def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def lines(path: Path, progress: Callable[[int], object] = ignore) -> Iterator[tuple[int, bytes]]:
     """Yield each line in UTF-8 with its number from 1, without the byte order mark.
 
+    Args:
+        path: The file.
+        progress: As for `bounded_lines`.
+
     Raises:
-        DataError: The file can't be read to its end, or a line is longer than `MAX_LINE_BYTES`.
+        LongLineError: A line is longer than `MAX_LINE_BYTES`.
+        DataError: The file can't be read to its end.
     """
-    with reading(path) as file:
-        number = 0
-        while line := file.readline(MAX_LINE_BYTES):
-            number += 1
-            _check_length(path, number, len(line))
-            yield number, line
+    for number, line in enumerate(bounded_lines(path, MAX_LINE_BYTES, progress), 1):
+        if line is None:
+            raise LongLineError(
+                f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; expected one document "
+                "a line"
+            )
+        yield number, line
+
+
+def bounded_lines(
+    path: Path, max_bytes: int, progress: Callable[[int], object] = ignore
+) -> Iterator[bytes | None]:
+    """Yield each line in UTF-8 with its end, without the byte order mark; None for a longer one.
+
+    Args:
+        path: The file.
+        max_bytes: Most bytes of a line, its end not counted.
+        progress: Called with the bytes of the file, as it lies on disk, that were read since.
+
+    Raises:
+        DataError: The file can't be read to its end.
+    """
+    num_told = num_unseen = 0
+    with reading(path) as (file, raw):
+        while line := file.readline(max_bytes + 1):
+            is_whole = len(line) <= max_bytes or line.endswith(b"\n")
+            yield line if is_whole else None
+            while not is_whole:
+                is_whole = file.readline(_BLOCK_BYTES)[-1:] in {b"\n", b""}
+            num_unseen += len(line)
+            if num_unseen >= _BLOCK_BYTES and raw.seekable():
+                progress(raw.tell() - num_told)
+                num_told, num_unseen = raw.tell(), 0
+        if raw.seekable():
+            progress(raw.tell() - num_told)
 
 
 def raw_blocks(path: Path) -> Iterator[bytes]:
@@ -78,7 +116,7 @@ def raw_blocks(path: Path) -> Iterator[bytes]:
     Raises:
         DataError: The file can't be read to its end.
     """
-    with _decompressed(path) as file:
+    with _decompressed(path) as (file, _):
         while block := file.read(_BLOCK_BYTES):
             yield block
 
@@ -89,7 +127,7 @@ def encoding_of(path: Path) -> str | None:
     Raises:
         DataError: The file can't be read.
     """
-    with _decompressed(path) as file:
+    with _decompressed(path) as (file, _):
         return _encoding_of_start(file.peek(4)[:4])
 
 
@@ -101,26 +139,23 @@ def writing(path: Path) -> io.TextIOWrapper:
 
 
 @contextmanager
-def reading(path: Path, raw: io.BufferedReader | None = None) -> Iterator[ByteFile]:
+def reading(path: Path) -> Iterator[tuple[ByteFile, io.BufferedReader]]:
     """Give the file for reading.
 
-    Args:
-        path: The file.
-        raw: The same, opened for bytes, whose position then tells how much was read.
-
     Yields:
-        Its bytes in UTF-8, decompressed, without the byte order mark.
+        Its bytes in UTF-8, decompressed, without the byte order mark; and the file on disk, whose
+        position tells how much was read.
 
     Raises:
         DataError: The file can't be read to its end.
     """
     try:
-        with _decompressed(path, raw) as file:
+        with _decompressed(path) as (file, raw):
             start = file.peek(4)[:4]
             encoding = _encoding_of_start(start)
             if start.startswith(_BYTE_ORDER_MARK):
                 file.read(len(_BYTE_ORDER_MARK))
-            yield file if encoding is None else io.BufferedReader(AsUtf8(file, encoding))
+            yield file if encoding is None else io.BufferedReader(AsUtf8(file, encoding)), raw
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: begins as {error.encoding} and is not to its end ({error.reason}); "
@@ -129,20 +164,19 @@ def reading(path: Path, raw: io.BufferedReader | None = None) -> Iterator[ByteFi
 
 
 @contextmanager
-def _decompressed(path: Path, raw: io.BufferedReader | None = None) -> Iterator[ByteFile]:
+def _decompressed(path: Path) -> Iterator[tuple[ByteFile, io.BufferedReader]]:
     """Give the file for reading.
 
     Yields:
-        Its bytes as they are, decompressed.
+        Its bytes as they are, decompressed; and as they lie on disk, to tell how much was read.
 
     Raises:
         DataError: The file can't be read to its end.
     """
     try:
-        bytes_of = raw or path.open("rb")
-        with bytes_of, gzip.open(bytes_of) if path.suffix == ".gz" else bytes_of as file:
+        with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
             _check_is_text(path, file.peek(_KIND_BYTES)[:_KIND_BYTES])
-            yield file
+            yield file, raw
     except gzip.BadGzipFile as error:
         raise DataError(
             f"{path}: is no gzip file, or has more behind it ({error}); if it is not compressed, "
@@ -175,14 +209,6 @@ def _encoding_of_start(start: bytes) -> str | None:
     if len(start) > 1 and (start[0] == 0) != (start[1] == 0):
         return "utf-16-be" if start[0] == 0 else "utf-16-le"
     return None
-
-
-def _check_length(path: Path, number: int, num_bytes: int) -> None:
-    if num_bytes >= MAX_LINE_BYTES:
-        raise DataError(
-            f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes; expected one document a "
-            "line"
-        )
 
 
 _MAX_REASON_CHARACTERS = 400

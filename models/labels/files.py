@@ -25,11 +25,10 @@ from pathlib import Path
 
 from longtail.models.errors import DataError
 from longtail.models.files.rows import (
+    CsvTable,
     Fields,
     Row,
-    csv_rows,
     garbage_collection_off,
-    header_of,
     id_of,
     json_rows,
     present,
@@ -173,9 +172,10 @@ def form_of(path: Path) -> LabelForm:
 def _rows(path: Path, form: LabelForm) -> Iterator[Row]:
     if _is_csv(path):
         needed, known = ((form.id,), (form.name,)), form.read[2:]
-        for remark in header_of(path, needed, known).remarks():
+        table = CsvTable(path, needed, known)
+        for remark in table.header.remarks():
             logger.warning("%s: %s", path, remark)
-        return csv_rows(path, needed, known)
+        return table.rows()
     return json_rows(path, keep_blank=form.is_indexed)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     DataArgument,
@@ -18,7 +19,6 @@ from longtail.training.commands.options import (
     configure_logging,
     with_read_option,
 )
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 
 @with_read_option

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
+from longtail.models.corpus.files import find_files
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_own_folder, held
 from longtail.training.data.dataset import Dataset
-from longtail.training.data.files import find_files
 from longtail.training.evaluation.plots import write_figure
 from longtail.training.evaluation.record import check_record_file, deliver
 from longtail.training.runtime.distributed import find_machine

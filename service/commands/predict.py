@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,8 +24,8 @@ from longtail.service.commands.registry import (
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.bundle.bundle import Bundle
+    from longtail.models.corpus.columns import CorpusOptions
     from longtail.service.engine.queries import LabelSets
-    from longtail.service.offline.documents import DocumentColumns
     from longtail.service.wire.lines import Tally
 
 
@@ -34,8 +34,8 @@ def predict(
         str,
         typer.Option(
             "--input",
-            help="JSON lines with a text (or title and content) each; .csv; .txt, a text a line; "
-            "each also with .gz. Or Parquet: path or URI, such as 's3://docs/*.parquet'.",
+            help="File or folder in a form that 'longtail train' reads, with or without labels; or "
+            ".txt, a text a line. Of Parquet, path or URI, such as 's3://docs/*.parquet'.",
         ),
     ],
     target: Annotated[
@@ -154,9 +154,9 @@ def predict(
     """
     from longtail.models.bundle.registry import Registry
     from longtail.models.bundle.trained_on import read_trained_on
+    from longtail.models.corpus.columns import CorpusOptions
     from longtail.models.files.outputs import check_readable_file
     from longtail.service.engine.queries import LabelSets
-    from longtail.service.offline.documents import DocumentColumns
     from longtail.service.offline.predict import (
         check_options,
         checked_engine,
@@ -187,7 +187,7 @@ def predict(
         checked_engine(engine),
     )
     is_parquet = source.lower().endswith(".parquet")
-    if not is_parquet:
+    if not is_parquet and not Path(source).is_dir():
         check_readable_file(Path(source), "--input")
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)
@@ -196,7 +196,8 @@ def predict(
     check_options(bundle, defaults, sets)
     record = read_trained_on(bundle)
     trained = () if record is None else record.text_columns
-    columns = (DocumentColumns.named(text_columns, id_column), trained)
+    text = [name.strip() for name in (text_columns or "").split(",") if name.strip()]
+    columns = (CorpusOptions(text_columns=tuple(text), id_column=id_column), trained)
     computing = {"device": device, "num_threads": num_threads, "precision": checked}
     model = (registry, number, bundle)
     asked = _Asked(source, target, *model, defaults, sets, *columns, computing, overwrite)
@@ -216,15 +217,16 @@ class _Asked:
     bundle: Bundle
     defaults: dict[str, Any]
     sets: LabelSets
-    columns: DocumentColumns
+    columns: CorpusOptions
     trained_columns: tuple[str, ...]
     computing: dict[str, Any]
     overwrite: bool
 
 
 def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
+    from longtail.models.corpus.files import find_unlabelled
     from longtail.models.predict.predictor import Predictor
-    from longtail.service.offline.documents import check_source, columns_as_trained
+    from longtail.service.offline.documents import check_source, read_as_trained
     from longtail.service.offline.predict import check_answerable, check_task, predict_file
     from longtail.service.offline.tables import Task
 
@@ -234,10 +236,11 @@ def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
             "answer; convert it, or leave the engine out"
         )
     source = Path(asked.source)
-    columns = columns_as_trained(source, asked.columns, asked.trained_columns)
-    remarks = check_source(source, columns)
-    if columns.text and not asked.columns.text:
-        remarks.append(f"The text is that of {', '.join(columns.text)}, as in the training.")
+    documents = read_as_trained(find_unlabelled(source, asked.columns), asked.trained_columns)
+    remarks, columns = check_source(documents), documents.options
+    if columns != asked.columns:
+        text = ", ".join(columns.text_columns)
+        remarks.append(f"The text is that of {text}, as in the training.")
     model = (asked.version, asked.bundle.manifest.digest)
     task = Task(source, Path(asked.target), *model, asked.defaults, asked.sets, columns)
     check_task(task, asked.registry, overwrite=asked.overwrite)
@@ -245,7 +248,7 @@ def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
         typer.echo(remark, err=True)
     predictor = Predictor.of_bundle(asked.bundle, **asked.computing)
     check_answerable(predictor, task)
-    with _progress_bar(source) as progress:
+    with _progress_bar(documents.paths) as progress:
         return predict_file(task, predictor, progress)
 
 
@@ -253,9 +256,9 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
     """Answer the rows of Parquet files, here or on some workers of a Ray cluster."""
     from longtail.models.files.outputs import check_output_folder
     from longtail.models.interface.arrow import ArrowPredictor
-    from longtail.service.offline.documents import form_of
-    from longtail.service.offline.parts import Parts, answer_on_ray, check_alone
+    from longtail.service.offline.parts import Parts, answer_on_ray, check_alone, columns_in
     from longtail.service.offline.predict import keywords_of
+    from longtail.service.offline.tables import form_of
 
     computing, defaults = asked.computing, asked.defaults
     if lacking := {"explain", "schemes"} & defaults.keys():
@@ -277,8 +280,9 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
         device, num_threads = computing["device"] or "cpu", computing["num_threads"] or 1
         computing = {**computing, "device": device, "num_threads": num_threads}
         answer = partial(answer_on_ray, num_workers, num_threads, device)
-    text, key = asked.columns.text or asked.trained_columns or ("text",), asked.columns.id
-    if not asked.columns.text:
+    key = asked.columns.id_column
+    text = columns_in(asked.source, asked.columns, asked.trained_columns)
+    if not asked.columns.text_columns:
         typer.echo(f"The text is that of {', '.join(text)}.", err=True)
     options = {**keywords_of(defaults, asked.sets), "language": defaults.get("language")}
     registry, version = asked.registry.resolve(), asked.version
@@ -311,9 +315,9 @@ def _report(tally: Tally, asked: _Asked) -> None:
 
 
 @contextmanager
-def _progress_bar(source: Path) -> Iterator[Callable[[int], object]]:
+def _progress_bar(paths: Sequence[Path]) -> Iterator[Callable[[int], object]]:
     from tqdm import tqdm
 
-    size = source.stat().st_size if source.is_file() else None
+    size = sum(path.stat().st_size for path in paths) if paths[0].is_file() else None
     with tqdm(total=size, unit="B", unit_scale=True, desc="predict") as bar:
         yield bar.update

@@ -112,7 +112,7 @@ TextColumnsOption = Annotated[
     str | None,
     typer.Option(
         help="Columns (or fields) of the text, between commas, joined in this order.",
-        show_default="text, or title and content",
+        show_default="title and text, content or abstract",
     ),
 ]
 IdColumnOption = Annotated[

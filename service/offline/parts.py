@@ -29,7 +29,9 @@ from pydantic import Field, create_model
 from tqdm import tqdm
 
 from longtail.models.bundle.bundle import file_info
+from longtail.models.corpus.columns import CorpusOptions, as_trained, find_columns
 from longtail.models.errors import ConfigError, DataError
+from longtail.models.extras import require
 from longtail.models.files.outputs import check_output_file
 from longtail.models.interface.arrow import ArrowPredictor
 from longtail.models.ray_runtime import start_ray
@@ -244,6 +246,29 @@ def check_alone(source: str, target: str, registry: Path, *, overwrite: bool) ->
                 f"--output {target!r} already exists; pass --overwrite to replace it, or choose "
                 "another file, which is not --input"
             )
+
+
+def columns_in(source: str, options: CorpusOptions, trained: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of the text of Parquet files, by those of the first; see `as_trained`.
+
+    Raises:
+        DataError: There are none that could be, or several.
+        LongtailError: The file can't be read.
+    """
+    require("parquet", f"--input {source!r}")
+    from pyarrow import parquet
+
+    with reaching(source):
+        files, pattern = url_to_fs(source)
+        paths = sorted(filter(files.isfile, files.glob(pattern)))
+        if not paths:
+            raise DataError(f"--input {source!r}: there is no such file; check the address")
+        with files.open(paths[0]) as file:
+            names = parquet.read_schema(file).names
+    try:
+        return find_columns(names, as_trained(names, options, trained), reads_labels=False).text
+    except DataError as error:
+        raise DataError(f"--input {source!r}: {error}") from error
 
 
 def _bounded_batches(part: Any, schema: Any) -> Iterator[Any]:

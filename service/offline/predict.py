@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -19,13 +20,14 @@ from longtail.models.errors import (
     ignore,
 )
 from longtail.models.files.outputs import check_output_file
+from longtail.models.files.text_files import BadLine
 from longtail.models.files.typed_json import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.queries import LabelSets, options_for
-from longtail.service.offline.documents import as_question, document_lines
+from longtail.service.offline.documents import Document, as_question, documents_of
 from longtail.service.offline.tables import (
     Task,
     check_form,
@@ -37,15 +39,15 @@ from longtail.service.offline.tables import (
 )
 from longtail.service.schemas.predict import BatchLine, BatchOptions
 from longtail.service.wire.lines import (
-    TOO_LONG,
     LineError,
     Tally,
     error_line,
     parse_line,
     problem_of_error,
     result_line,
+    too_long,
 )
-from longtail.service.wire.problems import KINDS
+from longtail.service.wire.problems import INVALID, KINDS
 
 MAX_LINE_BYTES = 2**24
 ENGINES = ("local", "ray")
@@ -153,11 +155,11 @@ def check_task(task: Task, registry: Path | None = None, *, overwrite: bool = Fa
         ConfigError: The output is an input, is there already, can't be written, or is in a form
             that there is not; or what an earlier run has left is about something else.
     """
-    inputs = [task.source, *task.label_sets.files()]
+    inputs = [*task.documents.paths, *task.label_sets.files()]
     check_output_file(task.target, inputs=inputs, registry=registry, overwrite=overwrite)
     for path in (task.part, task.state):
         check_output_file(path, inputs=inputs, registry=registry, overwrite=True)
-    check_form(task.source, task.target, has_explanations=bool(task.defaults.get("explain")))
+    check_form(task.documents, task.target, has_explanations=bool(task.defaults.get("explain")))
     check_left(task)
 
 
@@ -195,15 +197,9 @@ def predict_file(
 
 def _chunks_left(
     task: Task, num_kept: int, progress: Callable[[int], object]
-) -> Iterator[tuple[int, Sequence[bytes | None]]]:
-    """Yield the lines that have no answers yet, in chunks, with the number of the first one.
-
-    Lines are all of a text file, else all that are not blank; None for one too long.
-    """
-    lines = document_lines(
-        task.source, progress, MAX_LINE_BYTES, task.columns, is_each_line_text=True
-    )
-    wanted = (line for line in lines if line is None or line.strip())
+) -> Iterator[tuple[int, Sequence[Document]]]:
+    """Yield the documents that have no answers yet, in chunks, with the number of the first one."""
+    wanted = documents_of(task.documents, MAX_LINE_BYTES, progress)
     for first in count(0, CHUNK_LINES):
         chunk = list(islice(wanted, CHUNK_LINES))
         if not chunk:
@@ -214,7 +210,7 @@ def _chunks_left(
 
 
 def _answers_to(
-    predictor: Predictor, task: Task, first: int, lines: Sequence[bytes | None]
+    predictor: Predictor, task: Task, first: int, lines: Sequence[Document]
 ) -> list[bytes]:
     """Return the answers to lines; lines with the same options are computed together."""
     answers: dict[int, bytes] = {}
@@ -232,10 +228,13 @@ def _answers_to(
     return [answers[index] for index in sorted(answers)]
 
 
-def _parsed(content: bytes | None, task: Task) -> BatchLine:
+def _parsed(content: Document, task: Task) -> BatchLine:
     if content is None:
-        raise LineError(TOO_LONG, f"the line has more than {MAX_LINE_BYTES} bytes; shorten it")
-    line = parse_line(content, task.defaults, as_question)
+        raise too_long(MAX_LINE_BYTES)
+    if isinstance(content, BadLine):
+        raise LineError(INVALID, f"the document can't be read: {content.reason}")
+    adapt = partial(as_question, task.options) if isinstance(content, bytes) else dict
+    line = parse_line(content, task.defaults, adapt)
     if line.version not in {None, "current", task.version}:
         raise LineError(
             KINDS[BundleNotFoundError],

@@ -27,16 +27,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from gzip import GzipFile
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
+from longtail.models.corpus.documents import is_table, table_of
+from longtail.models.corpus.files import find_unlabelled
+from longtail.models.corpus.raw import DocumentSource
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import held
-from longtail.models.files.text_files import lines
+from longtail.models.files.rows import CsvTable
+from longtail.models.files.text_files import BadLine, lines
 from longtail.models.labels.cells import DELIMITER
 from longtail.service.engine.queries import LabelSets
-from longtail.service.offline.documents import DocumentColumns, DocumentTable, form_of, is_table
 from longtail.service.wire.lines import Tally
 
 ADDED = ("labels", "label_ids", "probabilities", "remarks")
@@ -45,11 +50,17 @@ why there is no answer."""
 ACCEPTED = "accepted"
 """Name of the column that says which labels are accepted, where that was asked."""
 _LINES = ("", ".jsonl", ".ndjson")
+_TABLES = (".csv", ".tsv")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d\s.,%]*\Z)")
 """The beginning of a formula; a sign before digits alone is a number."""
 
 
-def check_form(source: Path, target: Path, *, has_explanations: bool) -> None:
+def form_of(path: Path) -> str:
+    """Return how a file's name ends, in lower case and without .gz: ".csv", ".jsonl", ..."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def check_form(source: DocumentSource, target: Path, *, has_explanations: bool) -> None:
     """Refuse answers in a form that there is not, or that has no room for them.
 
     Args:
@@ -62,7 +73,7 @@ def check_form(source: Path, target: Path, *, has_explanations: bool) -> None:
             can be read only once.
     """
     where = f"--output {str(target)!r}"
-    if not is_table(target):
+    if form_of(target) not in _TABLES:
         if form_of(target) not in _LINES:
             raise ConfigError(
                 f"{where}: answers are written as JSON lines (.jsonl, .ndjson) or as a table "
@@ -71,14 +82,13 @@ def check_form(source: Path, target: Path, *, has_explanations: bool) -> None:
         return
     if has_explanations:
         raise ConfigError(f"{where}: a table has no room for --explain; write .jsonl")
-    if is_table(source) and not source.is_file():
+    if is_table(source) and not source.paths[0].is_file():
         raise ConfigError(f"{where}: a pipe can't be read again for its rows; write .jsonl")
 
 
 def write_table(
-    source: Path,
+    source: DocumentSource,
     target: Path,
-    columns: DocumentColumns,
     answers: Iterable[bytes],
     out: GzipFile | io.BufferedWriter,
     tally: Tally,
@@ -90,7 +100,6 @@ def write_table(
     Args:
         source: The documents.
         target: Its name tells the delimiter; a CSV file has that of its source.
-        columns: Columns of the source that are named.
         answers: A JSON line for each document, in order.
         out: Takes the table, in UTF-8 with a byte order mark.
         tally: Counts the cells that get an apostrophe.
@@ -111,13 +120,13 @@ def write_table(
             writer.writerow(["index", "id", *added])
             writer.writerows(rows)
         return
-    table = DocumentTable(source, int, columns)
-    is_windows = next(lines(source))[1].endswith(b"\r\n")
+    table = table_of(source)
+    is_windows = next(lines(source.paths[0]))[1].endswith(b"\r\n")
     delimiter = "\t" if form_of(target) == ".tsv" else table.header.delimiter
     with _writing(out, delimiter, "\r\n" if is_windows else "\n") as writer:
         names = [*table.written, *_names_beside(table.written, added)]
         writer.writerow(_guarded(names, tally))
-        writer.writerows(_guarded(row, tally) for row in _beside(source, table, answers, added))
+        writer.writerows(_guarded(row, tally) for row in _beside(table, answers, added))
 
 
 @contextmanager
@@ -129,19 +138,18 @@ def _writing(out: GzipFile | io.BufferedWriter, delimiter: str, line_end: str) -
     text.detach()
 
 
-def _beside(
-    source: Path, table: DocumentTable, answers: Iterable[bytes], added: Sequence[str]
-) -> Iterator[list[str]]:
+def _beside(table: CsvTable, answers: Iterable[bytes], added: Sequence[str]) -> Iterator[list[str]]:
     """Yield each row with its answer; cells that the header has no name for come last."""
     width = len(table.written)
+    records = (cells for _, cells in table.records() if cells and not isinstance(cells, BadLine))
     try:
-        for cells, line in zip(table.rows(), answers, strict=True):
+        for cells, line in zip(records, answers, strict=True):
             own = cells[:width] + [""] * (width - len(cells))
             yield [*own, *_cells(json.loads(line), added), *cells[width:]]
     except ValueError as error:
         raise DataError(
-            f"{str(source)!r} has other rows than were answered: it has changed since; remove the "
-            "unfinished answers, and start again"
+            f"{str(table.path)!r} has other rows than were answered: it has changed since; remove "
+            "the unfinished answers, and start again"
         ) from error
 
 
@@ -199,14 +207,14 @@ class Task:
     """What is to be answered from where to where.
 
     Attributes:
-        source: Documents in a form of `longtail.service.offline.documents`.
+        source: A file or folder as `longtail.models.corpus.files.find_unlabelled` takes it.
         target: Where the answers shall lie: JSON lines, or a table where its name ends in .csv or
             .tsv; gzip-compressed where it ends in .gz.
         version: Number of the model version; the only one that lines may name.
         digest: Of that version.
         defaults: What is asked for where a line says nothing.
         label_sets: The sets of labels that lines may name.
-        columns: Columns of the source that are named.
+        options: Columns of the source that are named.
     """
 
     source: Path
@@ -215,7 +223,12 @@ class Task:
     digest: str
     defaults: dict[str, Any]
     label_sets: LabelSets = field(default_factory=LabelSets)
-    columns: DocumentColumns = field(default_factory=DocumentColumns)
+    options: CorpusOptions = RECOGNISED
+
+    @property
+    def documents(self) -> DocumentSource:
+        """Where the documents lie."""
+        return find_unlabelled(self.source, self.options)
 
     @property
     def part(self) -> Path:
@@ -229,15 +242,16 @@ class Task:
 
     def describe(self) -> dict[str, Any]:
         """Return what must be the same for the work to go on."""
-        found = self.source.stat()
+        stats = ((path.name, path.stat()) for path in self.documents.paths)
+        files = repr([(name, file.st_size, file.st_mtime_ns) for name, file in stats])
+        text, key = self.options.text_columns, self.options.id_column
         return {
             "source": str(self.source.resolve()),
-            "size": found.st_size,
-            "modified_ns": found.st_mtime_ns,
+            "files": sha256(files.encode()).hexdigest(),
             "digest": self.digest,
             "defaults": self.defaults,
             "label_sets": self.label_sets.digest(),
-            **({"columns": [[*self.columns.text], self.columns.id]} if self.columns else {}),
+            **({"columns": [[*text], key]} if text or key else {}),
         }
 
 
@@ -265,18 +279,18 @@ def finish(task: Task, tally: Tally) -> None:
         DataError: The source, whose rows a table has, has changed.
     """
     is_packed = task.target.suffix == ".gz"
-    if is_packed or is_table(task.target):
+    is_table_wanted = form_of(task.target) in _TABLES
+    if is_packed or is_table_wanted:
         incoming = task.target.with_name(f".{task.target.name}.incoming")
         with (
             task.part.open("rb") as answers,
             gzip.open(incoming, "wb") if is_packed else incoming.open("wb") as out,
         ):
-            if is_table(task.target):
+            if is_table_wanted:
                 has_accepted = bool(task.defaults.get("accept"))
                 write_table(
-                    task.source, task.target, task.columns, answers, out, tally,
-                    has_accepted=has_accepted,
-                )  # fmt: skip
+                    task.documents, task.target, answers, out, tally, has_accepted=has_accepted
+                )
             else:
                 shutil.copyfileobj(answers, out)
         incoming.replace(task.target)
@@ -366,8 +380,7 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Return in words what differs between the notes of two runs; empty where nothing does."""
     reasons = {
         "source": "its --input is another file",
-        "size": "its --input has changed since",
-        "modified_ns": "its --input has changed since",
+        "files": "its --input has changed since",
         "digest": "its model is another version",
         "label_sets": "a stored label set has changed since",
     }

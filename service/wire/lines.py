@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from longtail.models.errors import LongtailError
+from longtail.models.errors import DataError, LongtailError
 from longtail.models.files.typed_json import without_text
 from longtail.models.results import Prediction
 from longtail.service.schemas.base import SURROGATE, Options, Problem, ProblemDetail
@@ -238,20 +238,32 @@ def too_long(max_line_bytes: int) -> LineError:
 
 
 def parse_line(
-    line: bytes,
+    line: bytes | Mapping[str, Any],
     defaults: Mapping[str, Any],
     adapt: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> BatchLine:
     """Return what a line asks for.
 
     Args:
-        line: One JSON object in UTF-8.
+        line: One JSON object in UTF-8, or its fields.
         defaults: What is asked for where the line says nothing.
-        adapt: Turns an object of another form into one of this form.
+        adapt: Turns an object of another form into one of this form; may raise `DataError`.
 
     Raises:
         LineError: It is none, or not as it should be.
     """
+    content = line if isinstance(line, Mapping) else _fields_of(line)
+    try:
+        content = adapt(content)
+        return BatchLine.model_validate({**defaults, **content})
+    except DataError as error:
+        raise LineError(INVALID, str(error), known_by=_id_of(content)) from error
+    except ValidationError as error:
+        detail, errors = describe_invalid(faults_of(error), _MAX_ERRORS)
+        raise LineError(INVALID, detail, errors, _id_of(content)) from error
+
+
+def _fields_of(line: bytes) -> dict[str, Any]:
     try:
         line = in_utf_8(line, "the line")
         check_elements(line, "the line")
@@ -266,11 +278,7 @@ def parse_line(
         ) from error
     if not isinstance(content, dict):
         raise LineError(INVALID, f"the line is {without_text(content)}; expected a JSON object")
-    try:
-        return BatchLine.model_validate({**defaults, **adapt(content)})
-    except ValidationError as error:
-        detail, errors = describe_invalid(faults_of(error), _MAX_ERRORS)
-        raise LineError(INVALID, detail, errors, _id_of(content)) from error
+    return content
 
 
 def result_line(

@@ -20,6 +20,7 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
+from longtail.models.corpus.columns import RECOGNISED
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.assessment.assess import split_batches
@@ -30,7 +31,6 @@ from longtail.training.calibration.reliability import best_labels, calibration_e
 from longtail.training.calibration.scored_pairs import PairCollector, ScoredPairs, spread_rows
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
 from longtail.training.evaluation.record import deliver, markdown_table
-from longtail.training.formats.options import RECOGNISED
 
 _DRAWS = 200
 OF_ALL = {"counts": (0,), "shifts": (0.0,), "factors": (1.0,)}

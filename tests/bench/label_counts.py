@@ -18,6 +18,7 @@ from scipy.special import expit, logit
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
+from longtail.models.corpus.columns import RECOGNISED
 from longtail.models.options import AUTO_K
 from longtail.models.scorers.calibration import IDENTITY
 from longtail.training.assessment.promised import answer_split
@@ -27,7 +28,6 @@ from longtail.training.calibration.thresholds import best_label_count, best_thre
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.record import deliver, markdown_table
 from longtail.training.fitted.fitting import AnsweredDocuments
-from longtail.training.formats.options import RECOGNISED
 from tests.bench.band_probabilities import OF_ALL
 from tests.bench.promise import of_documents
 

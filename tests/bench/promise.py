@@ -29,6 +29,7 @@ import numpy as np
 import typer
 
 from longtail.models.bundle.registry import Registry
+from longtail.models.corpus.columns import RECOGNISED
 from longtail.models.fitted.promises import BandRule, Promise
 from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.untrained import open_as_trained
@@ -43,7 +44,6 @@ from longtail.training.fitted.promises import (
     measure_promise,
     safe_thresholds,
 )
-from longtail.training.formats.options import RECOGNISED
 
 BY_BAND, BY_LABEL, ONE, ONE_FOR_ALL = "by band", "by label", "one", "one, all bands"
 RULES = (BY_BAND, BY_LABEL, ONE, ONE_FOR_ALL)

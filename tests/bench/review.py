@@ -33,13 +33,13 @@ import typer
 from longtail.ext.review.reviewed import Reviewed, find_review
 from longtail.ext.review.weights import fit_review, held_out_gain
 from longtail.models.bundle.registry import Registry
+from longtail.models.corpus.columns import RECOGNISED
 from longtail.models.edit.rewriting import publish_texts
 from longtail.models.fitted.review import MODEL, REVIEW, REVIEWER
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.record import deliver, markdown_table
-from longtail.training.formats.options import RECOGNISED
 from tests.bench.reviewers import FAULTS, RIGHT, standing_in
 from tests.bench.served_process import served
 

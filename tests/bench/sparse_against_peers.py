@@ -31,7 +31,7 @@ from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.evaluation.by_frequency import evaluate
-from longtail.training.formats.xmc_text import join_pairs
+from longtail.training.evaluation.scores import join_pairs
 from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.sparse.tfidf import fit_tfidf
 

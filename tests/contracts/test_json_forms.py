@@ -29,6 +29,8 @@ WITH_PARSERS = {
     "models/bundle/manifest.py": "the digest, of a bounded number of elements",
     "models/files/durable.py": "the parsers; journals, line by line, and our own folders",
     "models/files/rows.py": "a row of a file of people, line by line",
+    "models/corpus/arrow.py": "the names of classes in a file of people",
+    "models/corpus/raw.py": "our own temporary file",
     "models/labels/cells.py": "a cell of a table of people",
     "models/labels/files.py": "a cell of a table of people",
     "models/edit/add_labels.py": "a line of a label file of people",

@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import LongtailError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
@@ -35,7 +36,6 @@ from longtail.service.settings import Settings
 from longtail.training.assessment.assess import Assessment, assess
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.formats.options import CorpusOptions
 from longtail.training.pipeline.train import Run, train
 from longtail.training.reports.labels import write_reports
 from longtail.training.reports.report import report_page

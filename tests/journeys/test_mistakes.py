@@ -46,7 +46,7 @@ MISTAKES = [
     (f"{PREDICT} -k 0", 2, "'--k'"),
     # ---- inputs that are none
     ("predict --input none.jsonl --output out", 1, "there is no such file or folder; check the"),
-    ("predict --input full --output out", 1, "'full': can't be read: it is a folder, expected"),
+    ("predict --input data --output out", 1, "data: a folder with several splits or Parquet; give"),
     ("predict --input binary --output out", 1, "binary: begins as utf-16-be and is not"),
     ("train none.csv --config sparse", 1, "none.csv: there is no such file or folder; check"),
     ("train bad.csv --config sparse", 1, "Error: bad.csv: begins as utf-16-be and is not"),

@@ -3,9 +3,13 @@
 import gzip
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from longtail.models.bundle.registry import Registry
 
@@ -72,6 +76,11 @@ FILES = {
     "marked.jsonl": "\ufeff" + "".join(json.dumps({"text": text}) + "\n" for text in TEXTS),
     "shop.csv": 'id,text,labels\na,"imports of fish\nand of olive oil",x;y\nb,olive oil,\n',
     "titled.csv": "\ufefftitle,content\nimports of fish,and of olive oil\nolive oil,\n",
+    "excel.csv": "sep=;\nDoc_ID;Titel;Inhalt;Labels\na;imports of fish;and of olive oil;x\n"
+    "b;;olive oil;\n",
+    "abstracts.jsonl": '{"doc_id": "a", "title": "imports of fish", "subjects": ["x"], '
+    '"abstract": "and of olive oil"}\n{"doc_id": "b", "abstract": "olive oil", "subjects": []}\n',
+    "short.tsv": "imports of fish and of olive oil\t<http://x/1> <http://x/2>\nolive oil\n",
     "lines.txt": "imports of fish and of olive oil\nolive oil\r\n",
 }
 
@@ -83,16 +92,64 @@ def test_predict_reads_what_training_reads_and_plain_text(place, run, name, suff
     Path(name + suffix).write_bytes(gzip.compress(content) if suffix else content)
     outcome = run("predict", "--input", name + suffix, "--output", f"out{suffix}")
     assert (outcome.status, "2 documents: 2 answered" in outcome.out) == (0, True), outcome
-    has_labels = "labels" in FILES[name] or "target_ind" in FILES[name]
+    has_labels = any(x in FILES[name] for x in ("abels", "target_ind", "subjects", "http"))
     assert outcome.err.count("labels, which are left out") == has_labels
-    texts = [x.replace("\n", " ") for x in TEXTS] if name == "lines.txt" else TEXTS
+    texts = [x.replace("\n", " ") for x in TEXTS] if name in {"lines.txt", "short.tsv"} else TEXTS
+    found = answers(f"out{suffix}")
+    assert [x["labels"] for x in found] == labels_of(run, texts)
+    if name in {"titled.jsonl", "repository.json", "shop.csv", "excel.csv", "abstracts.jsonl"}:
+        assert [x["id"] for x in found] == ["a", "b"]
+
+
+def labels_of(run: Callable[..., Any], texts: list[str]) -> list[object]:
+    """Return the labels of texts as JSON lines."""
     plain = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     Path("plain.jsonl").write_text(plain)
-    run("predict", "--input", "plain.jsonl", "--output", "plain-out")
-    found, wanted = answers(f"out{suffix}"), answers("plain-out")
-    assert [x["labels"] for x in found] == [x["labels"] for x in wanted]
-    if name in {"titled.jsonl", "repository.json", "shop.csv"}:
-        assert [x["id"] for x in found] == ["a", "b"]
+    run("predict", "--input", "plain.jsonl", "--output", "plain-out", "--overwrite")
+    return [x["labels"] for x in answers("plain-out")]
+
+
+def write_folder(name: str) -> None:
+    """Write `TEXTS` as a folder in one of the forms that training reads."""
+    folder = Path(name)
+    folder.mkdir()
+    if name.startswith("full texts"):
+        for key, text in zip("ab", TEXTS, strict=True):
+            (folder / f"{key}.txt").write_text(text)
+        if "subjects" in name:
+            (folder / "a.tsv").write_text("<http://x/1>\tfish\n")
+    elif name == "Arrow":
+        columns = {"id": ["a", "b"], "title": ["imports of fish", None], "label": [0, 1]}
+        table = pa.table({**columns, "content": ["and of olive oil", "olive oil"]})
+        for number in range(2):
+            path = folder / f"data-0000{number}-of-00002.arrow"
+            with pa.ipc.new_stream(path, table.schema) as out:
+                out.write_table(table.slice(number, 1))
+    else:
+        (folder / "tst.json").write_text(FILES["repository.json"])
+
+
+@pytest.mark.parametrize(
+    "name", ["full texts", "full texts with subjects", "Arrow", "Extreme Classification"]
+)
+def test_predict_reads_the_folders_that_training_reads(place, run, name):
+    write_folder(name)
+    outcome = run("predict", "--input", name, "--output", "out")
+    assert (outcome.status, "2 documents: 2 answered" in outcome.out) == (0, True), outcome
+    found = answers("out")
+    assert [x["labels"] for x in found] == labels_of(run, TEXTS)
+    assert [x["id"] for x in found] == ["a", "b"]
+    table = run("predict", "--input", name, "--output", "out.csv")
+    assert table.status == 0 and Path("out.csv").read_text("utf-8-sig").count("\n1,b,") == 1
+
+
+def test_predict_joins_a_title_of_parquet(place, run):
+    columns = {"title": ["imports of fish", None], "content": ["and of olive oil", "olive oil"]}
+    parquet.write_table(pa.table(columns), "in.parquet")
+    outcome = run("predict", "--input", "in.parquet", "--output", "out.parquet")
+    assert outcome.status == 0 and "The text is that of title, content." in outcome.err, outcome
+    found = parquet.read_table("out.parquet").column("label_ids").to_pylist()
+    assert found == [[x["id"] for x in labels] for labels in labels_of(run, TEXTS)]
 
 
 def test_a_run_in_which_every_line_failed_has_failed(place, run):

@@ -39,8 +39,8 @@ from longtail.training.evaluation.by_frequency import (
 )
 from longtail.training.evaluation.metrics import Hierarchical, join_truth, measure_hierarchical
 from longtail.training.evaluation.record import NOT_MEASURED, markdown_table
+from longtail.training.evaluation.scores import ScoreLine, join_pairs, read_header, read_score_lines
 from longtail.training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
-from longtail.training.formats.xmc_text import ScoreLine, join_pairs, read_header, read_score_lines
 
 DOCUMENTS_NAME = "documents.json"
 """File beside the rankings that says which documents they are of."""

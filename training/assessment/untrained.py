@@ -25,12 +25,11 @@ from longtail.models.bundle.trained_on import (
     TrainedOn,
     read_trained_on,
 )
+from longtail.models.corpus.columns import RECOGNISED, TEXT, TEXT_NAMES, CorpusOptions
+from longtail.models.corpus.raw import Division
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.formats.columns import TEXT, TEXT_NAMES
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.formats.raw import Division
 
 if TYPE_CHECKING:  # brings all that answers, which the opening of a corpus does not need
     from longtail.models.edit.rewriting import MeasuredOn

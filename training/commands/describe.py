@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.errors import ConfigError
 from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
@@ -21,7 +22,6 @@ from longtail.training.commands.options import (
     configure_logging,
     with_corpus_options,
 )
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:
     from longtail.training.reports.labels import LabelReport
@@ -107,10 +107,10 @@ def inspect_corpus(
 ) -> None:
     """Show how a corpus is read: counts, the tail, examples, oddities, training time."""
     configure_logging()
+    from longtail.models.corpus.files import find_files
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_folder
     from longtail.training.data.dataset import open_dataset
-    from longtail.training.data.files import find_files
     from longtail.training.evaluation.record import check_record_file, deliver
     from longtail.training.reports.inspection import inspect_dataset
     from longtail.training.reports.inspection_text import RESULT_NAMES, text_of, write_inspection

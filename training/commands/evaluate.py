@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.errors import ConfigError
 from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
@@ -20,7 +21,6 @@ from longtail.training.commands.options import (
     configure_logging,
     with_read_option,
 )
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:
     from longtail.models.bundle.bundle import Bundle

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import ConfigError, DataError
-from longtail.training.formats.options import CorpusOptions
 from longtail.training.runtime.run_log import show_progress
 
 _OPTIONS: Mapping[str, tuple[Any, Any]] = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.options import (
     DataArgument,
     JsonOption,
@@ -17,7 +18,6 @@ from longtail.training.commands.options import (
     configure_logging,
     with_corpus_options,
 )
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:
     from longtail.models.vocabulary.concept import ConceptVocabulary

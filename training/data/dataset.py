@@ -1,6 +1,6 @@
 """Corpora as training reads them: documents in splits, and the labels that they share.
 
-`open_dataset` takes a folder or a file in one of the forms of `longtail.training.formats.forms`.
+`open_dataset` takes a folder or a file in one of the forms of `longtail.models.corpus.forms`.
 Text streams; memory is bounded by the label matrices and the catalogue.
 """
 
@@ -14,9 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
+from longtail.models.corpus.documents import columns_of
+from longtail.models.corpus.files import CorpusFiles, find_files, without_labels
+from longtail.models.corpus.forms import SPLIT_NAMES
+from longtail.models.corpus.raw import Division, DocumentSource
 from longtail.models.errors import DataError
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.training.data.files import CorpusFiles, find_files, without_labels
 from longtail.training.data.labels import (
     labels_of_documents,
     labels_of_file,
@@ -24,10 +28,6 @@ from longtail.training.data.labels import (
     with_unseen,
 )
 from longtail.training.data.splits import Document, Split, SplitScan, describe_problems
-from longtail.training.formats.documents import columns_of
-from longtail.training.formats.forms import SPLIT_NAMES
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.formats.raw import Division, DocumentSource
 
 __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dataset"]
 
@@ -229,7 +229,7 @@ def open_dataset(
     division: Division | None = None,
     called: str | None = None,
 ) -> Dataset:
-    """Return a corpus, whichever of the forms of `longtail.training.formats.forms` it has.
+    """Return a corpus, whichever of the forms of `longtail.models.corpus.forms` it has.
 
     Labels are read now where there is a file of them, documents when they are first asked for.
 

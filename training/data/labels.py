@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise
 from pathlib import Path
 
+from longtail.models.corpus.documents import read_documents
+from longtail.models.corpus.files import CorpusFiles, either
+from longtail.models.corpus.forms import EXTREME_CLASSIFICATION
+from longtail.models.corpus.raw import DocumentSource, RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
 from longtail.models.labels.cells import DELIMITER
 from longtail.models.labels.concepts import without_deprecated
 from longtail.models.labels.files import OWN_FORM, REPOSITORY_FORM, read_label_file
-from longtail.training.data.files import CorpusFiles, either
-from longtail.training.formats.documents import read_documents
-from longtail.training.formats.forms import EXTREME_CLASSIFICATION
-from longtail.training.formats.raw import DocumentSource, RawDocument
 from longtail.training.runtime.run_log import counted
 
 logger = logging.getLogger(__name__)

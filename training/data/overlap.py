@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Bool
 
 from longtail.models.bundle.trained_on import TrainedOn
+from longtail.models.corpus.forms import SPLIT_NAMES
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.splits import Split
-from longtail.training.formats.forms import SPLIT_NAMES
 
 logger = logging.getLogger(__name__)
 

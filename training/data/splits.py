@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,17 +19,46 @@ from jaxtyping import Bool, Float32, Int64, UInt64
 from scipy.sparse import csr_array
 
 from longtail.models.bundle.trained_on import NO_DIGEST, digest_of
+from longtail.models.corpus.documents import read_documents, recognised
+from longtail.models.corpus.raw import DocumentSource, RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.cells import IsLabel
 from longtail.models.scorers.character_terms import has_word
-from longtail.training.formats.csr_builder import SparseRows
-from longtail.training.formats.documents import read_documents, recognised
-from longtail.training.formats.raw import DocumentSource, RawDocument
 from longtail.training.runtime.run_log import counted
 
 logger = logging.getLogger(__name__)
+
+
+class SparseRows:
+    """Gathers a CSR matrix of ones row by row; its arrays are all that it holds."""
+
+    def __init__(self) -> None:
+        """Start without rows."""
+        self._indices = array("i")
+        self._sizes = array("i")
+
+    def add(self, columns: Iterable[int]) -> None:
+        """Append a row of ones at these columns."""
+        before = len(self._indices)
+        self._indices.extend(columns)
+        self._sizes.append(len(self._indices) - before)
+
+    def matrix(self, num_columns: int) -> Float32[csr_array, "row column"]:
+        """Return the matrix, columns rising in each row; nothing can be appended after."""
+        indices, num_rows = _view(self._indices), len(self._sizes)
+        # 32 bits wherever they are enough, as scikit-learn wants them.
+        starts = np.zeros(num_rows + 1, np.int32 if len(indices) < 2**31 else np.int64)
+        np.cumsum(_view(self._sizes), out=starts[1:])
+        values = np.ones(len(indices), np.float32)
+        matrix = csr_array((values, indices, starts), shape=(num_rows, num_columns))
+        matrix.sort_indices()
+        return matrix
+
+
+def _view(values: array[int]) -> np.ndarray:
+    return np.frombuffer(values, dtype=np.int32) if values else np.empty(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True)

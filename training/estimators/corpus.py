@@ -13,16 +13,15 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions, find_columns
+from longtail.models.corpus.files import find_files
+from longtail.models.corpus.label_cells import labels_of_text
 from longtail.models.errors import DataError, RequestError
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.interface.given_texts import is_frame, is_missing, joined, texts_of
 from longtail.models.labels.cells import labels_of_cell
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.data.files import find_files
 from longtail.training.data.labels import warn_of_delimiter
-from longtail.training.formats.columns import find_columns
-from longtail.training.formats.label_cells import labels_of_text
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 DOCUMENTS_NAME = "documents.jsonl"
 """A file of this name is divided into splits; "test.jsonl" is a test split."""

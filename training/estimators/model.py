@@ -23,6 +23,7 @@ from sklearn.utils import check_random_state
 from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.bundle.manifest import MANIFEST_NAME, Manifest
 from longtail.models.bundle.trained_on import read_trained_on
+from longtail.models.corpus.columns import RECOGNISED, TEXT, TEXT_NAMES, TITLE, CorpusOptions
 from longtail.models.errors import DataError
 from longtail.models.files.durable import sync_tree
 from longtail.models.interface.given_texts import is_frame
@@ -39,8 +40,6 @@ from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.estimators.corpus import OF_FRAMES, Documents, documents_of, write_corpus
 from longtail.training.estimators.targets import InvalidInputError
-from longtail.training.formats.columns import TEXT, TEXT_NAMES, TITLE
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array, issparse
 
 from longtail.models.errors import DataError
-from longtail.training.formats.csr_builder import SparseRows
+from longtail.training.data.splits import SparseRows
 
 
 class InvalidInputError(DataError, ValueError):

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+from longtail.models.corpus.documents import recognised
+from longtail.models.corpus.raw import EmptyText
 from longtail.models.files.text_files import BadLine, ProblemList, counted_lines
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.character_terms import words_of
@@ -20,8 +22,6 @@ from longtail.training.data.labels import delimiter_option, look_alikes, other_d
 from longtail.training.data.languages import LanguageCount
 from longtail.training.data.splits import Document, Split, UnknownLabels, num_repeats
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
-from longtail.training.formats.documents import recognised
-from longtail.training.formats.raw import EmptyText
 from longtail.training.reports.training_cost import Cost, estimate_costs
 
 _MAX_SHOWN = 5

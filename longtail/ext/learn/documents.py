@@ -15,13 +15,13 @@ from scipy.sparse import csr_array, vstack
 
 from longtail.ext.learn.verdicts import TextVerdicts, Verdicts, smallest_digests
 from longtail.models.bundle.trained_on import digests_of
+from longtail.models.corpus.raw import part_of
 from longtail.models.files.durable import make_private_folder, write_lines_durably
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.scorers.tfidf import TfidfModel, terms_of
 from longtail.training.assessment.truth import in_order_of
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.formats.hashed_parts import part_of
 
 LEAST_DOCUMENTS = 10
 """Training documents of every label of a document that joins the dev split: documents of rarer

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtail.extensions import Command, Extension
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
     RegistryOption,
@@ -19,7 +20,6 @@ from longtail.training.commands.options import (
     configure_logging,
     with_read_option,
 )
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.ext.promotion.judge import Promotion

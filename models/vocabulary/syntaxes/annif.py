@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from longtail.models.errors import DataError
-from longtail.models.files.rows import csv_rows, header_of, string_of
+from longtail.models.files.rows import CsvTable, string_of
 from longtail.models.files.text_files import BadLine, ProblemList, lines, list_problems
 from longtail.models.vocabulary.concept import CONCEPT, UNTAGGED, Facts
 
@@ -80,11 +80,11 @@ def read_annif_csv(path: Path, facts: Facts, max_problems: int) -> None:
     """
     problems = ProblemList(path, max_problems)
     line_of: dict[str, int] = {}
-    names = header_of(path, ((URI,),)).names
+    names = CsvTable(path, ((URI,),)).header.names
     labels = [name for name in names if name.startswith(LABEL)]
     if not labels:
         raise DataError(f"{path}, line 1: no column of labels; expected 'label_en' or the like")
-    for number, fields in csv_rows(path, ((URI,),), (*labels, NOTATION)):
+    for number, fields in CsvTable(path, ((URI,),), (*labels, NOTATION)).rows():
         if isinstance(fields, BadLine):
             problems.add(fields)
             continue

@@ -89,7 +89,7 @@ def _opened(path: Path, form: str) -> Iterator[ByteFile]:
     Yields:
         Its bytes in UTF-8, without the declaration of XML.
     """
-    with reading(path) as file:
+    with reading(path) as (file, _):
         yield xml_as_utf8(path, file) if form == "RDF_XML" else file
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from longtail.ext.learn import documents as module
 from longtail.ext.learn.documents import change_documents, labels_of, write_dev_corpus
 from longtail.ext.learn.verdicts import TextVerdicts, Verdicts, smallest_digests
+from longtail.models.corpus.raw import part_of
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.formats.hashed_parts import part_of
 
 NUM_LABELS = 8
 

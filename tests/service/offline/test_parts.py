@@ -16,6 +16,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 import longtail
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.models.errors import BundleError, ConfigError, DataError
 from longtail.service.offline import parts as module
 from longtail.service.offline.parts import (
@@ -23,6 +24,7 @@ from longtail.service.offline.parts import (
     RECORDS,
     Parts,
     answer_on_ray,
+    columns_in,
 )
 
 NAMES = ("a.parquet", "day=1/a.parquet", "day=2/b.parquet")
@@ -292,6 +294,25 @@ def worker_pid():
         if re.match(rb"ray::.*Parts", path.read_bytes()):
             return int(path.parent.name)
     raise AssertionError("no worker")
+
+
+@pytest.mark.parametrize(
+    ("trained", "expected"),
+    [
+        ((), ("title", "text")),
+        (("title", "text"), ("title", "text")),
+        (("text",), ("text",)),
+        (("title", "abstract"), ("title", "text")),
+    ],
+)
+def test_a_title_is_joined_unless_the_training_read_texts_alone(place, trained, expected):
+    with place.files.open(f"{place.root}/in/{NAMES[0]}", "wb") as file:
+        parquet.write_table(pa.table({"title": ["a"], "text": ["b"], "content": ["c"]}), file)
+    source = f"{place.uri}/in/**/*.parquet"
+    assert columns_in(source, RECOGNISED, trained) == expected
+    assert columns_in(source, CorpusOptions(text_columns=("content",)), trained) == ("content",)
+    with pytest.raises(DataError, match=r"--text-columns: no column 'body'; it has 'title'"):
+        columns_in(source, CorpusOptions(text_columns=("body",)), trained)
 
 
 def run(*given):

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.formats.options import CorpusOptions
 
 LABELS = [
     {"id": "a", "name": "apples", "description": "A fruit."},

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
-from longtail.training.formats.options import CorpusOptions
 
 CSV = 'text,labels\nGrüße aus Köln,a;b\n"zwei\nZeilen",b\n'
 JSONL = (

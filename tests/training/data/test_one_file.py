@@ -11,16 +11,16 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from longtail.models.errors import DataError
-from longtail.training.data.dataset import open_dataset
-from longtail.training.formats.hashed_parts import (
+from longtail.models.corpus.columns import CorpusOptions
+from longtail.models.corpus.raw import (
     LEAST_DIVIDED,
     LEAST_GROUPS,
+    RawDocument,
     division_of,
     part_of_document,
 )
-from longtail.training.formats.options import CorpusOptions
-from longtail.training.formats.raw import RawDocument
+from longtail.models.errors import DataError
+from longtail.training.data.dataset import open_dataset
 from longtail.training.reports.inspection import inspect_dataset
 
 TEXTS = [f"document {row}" for row in range(1_000)]

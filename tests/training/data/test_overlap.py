@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.overlap import with_splits_apart
-from longtail.training.formats.options import CorpusOptions
 
 
 def corpus(folder: Path, **splits: Iterable[tuple[str, str]]) -> Dataset:

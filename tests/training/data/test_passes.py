@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import longtail
+from longtail.models.corpus import documents
 from longtail.training.data.dataset import open_dataset
-from longtail.training.formats import documents
 
 WORDS = [f"word{number}" for number in range(40)]
 NUM_DOCUMENTS = 800
@@ -61,8 +61,8 @@ def num_parsed(monkeypatch):
 
         return rows
 
-    for name in ("json_rows", "csv_rows"):
-        monkeypatch.setattr(documents, name, counting(getattr(documents, name)))
+    monkeypatch.setattr(documents, "json_rows", counting(documents.json_rows))
+    monkeypatch.setattr(documents.CsvTable, "rows", counting(documents.CsvTable.rows))
     return counted
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.formats.options import CorpusOptions
 
 FISH, OIL, TAX = "http://v.example/fish", "http://v.example/oil", "http://v.example/tax"
 URIS = (FISH, OIL, TAX)

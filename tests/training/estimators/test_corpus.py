@@ -6,13 +6,13 @@ import pytest
 
 import longtail
 from longtail.models.bundle.registry import Registry
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
+from longtail.models.corpus.documents import read_documents
 from longtail.models.errors import DataError
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.data.dataset import open_dataset
 from longtail.training.estimators.corpus import Documents, documents_of, kept_corpus, write_corpus
 from longtail.training.estimators.model import documents_as_trained
-from longtail.training.formats.documents import read_documents
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 TEXTS = ["Oil from olives", 'a "quoted"\nline', "\u2028 separators \u00e9"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from longtail.models.corpus.columns import CorpusOptions
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.formats.options import CorpusOptions
 from longtail.training.reports import training_cost
 from longtail.training.reports.inspection import Inspection, inspect_dataset
 from longtail.training.reports.inspection_text import write_inspection

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from longtail.models.corpus.columns import SUBJECT_URIS, CorpusOptions
 from longtail.models.errors import DataError
 from longtail.models.files.rows import check_characters, shown
 from longtail.models.labels.cells import (
@@ -16,8 +17,6 @@ from longtail.models.labels.cells import (
     listed_labels,
     without_last_blanks,
 )
-from longtail.training.formats.columns import SUBJECT_URIS
-from longtail.training.formats.options import CorpusOptions
 
 BRACKETED = re.compile(r"<([^<>\s]+)>")
 """A URI, or another id, in angle brackets."""

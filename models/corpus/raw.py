@@ -1,25 +1,49 @@
-"""What a file tells of a document, and where the documents of a split lie."""
+"""What a file tells of a document, where the documents of a split lie, and which split one is in.
+
+The split of a document of a corpus in one file follows from a hash of its id or its text. Of ten
+ids (of ten texts, where documents have no ids) eight are to train on, one each for dev and test.
+The hash is BLAKE2b, of 8 bytes, of the UTF-8 bytes, with a personalisation of its own. So neither
+the order of the documents nor a seed changes a split, and no document changes its split when others
+are added, or, with ids, when its text is edited.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Literal
 
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
+from longtail.models.corpus.forms import (
+    ARROW,
+    CSV,
+    EXTREME_CLASSIFICATION,
+    PARQUET,
+    SPLIT_NAMES,
+    TSV,
+    Format,
+)
 from longtail.models.errors import ConfigError
 from longtail.models.files.text_files import BadLine
 from longtail.models.platform import read_at
-from longtail.training.formats.forms import ARROW, CSV, EXTREME_CLASSIFICATION, PARQUET, TSV, Format
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 
 _BUFFER = 2**20
+LEAST_DIVIDED = 200
+"""Fewer different ids or texts are not divided: a tenth of them would say too little."""
+LEAST_GROUPS = 50
+"""Fewer groups are not divided: a split could be empty."""
+SHARES = {"train": 8, "dev": 1, "test": 1}
+"""Tenths of the texts."""
+_PERSONALISATION = b"longtail parts"
+_NAME_OF_TENTH = [name for name in SPLIT_NAMES for _ in range(SHARES[name])]
 Division = Literal["id", "text"]
 """What the splits of one file follow from: a hash of ids, of documents without one the text; or of
 texts."""
@@ -143,9 +167,9 @@ class DocumentSource:
         form: Of the files.
         paths: The files, in the order in which they are read.
         options: What was said of them.
-        part: Name of the split that it is of these documents, by a hash (see
-            `longtail.training.formats.hashed_parts`); None: all of them.
+        part: Name of the split that it is of these documents, by a hash; None: all of them.
         division: What is hashed; None: the documents are not divided.
+        reads_labels: Whether labels are read, and files must have some.
         spools: Keep the documents, with a label file and without; parts of one file share them.
     """
 
@@ -155,6 +179,7 @@ class DocumentSource:
     options: CorpusOptions = RECOGNISED
     part: str | None = None
     division: Division | None = None
+    reads_labels: bool = True
     spools: Mapping[bool, Spool] = field(
         default_factory=lambda: {True: Spool(), False: Spool()}, compare=False, repr=False
     )
@@ -175,3 +200,45 @@ class DocumentSource:
     def is_indexed(self) -> bool:
         """Whether labels are the numbers of lines of the label file."""
         return self.form is EXTREME_CLASSIFICATION
+
+
+def part_of(key: str) -> str:
+    """Return the name of the split that an id or a text is in."""
+    return _NAME_OF_TENTH[hash_of(key) % len(_NAME_OF_TENTH)]
+
+
+def part_of_document(document: RawDocument, division: Division) -> str:
+    """Return the name of the split that a document is in."""
+    return part_of((_id_of(document) if division == "id" else None) or document.text)
+
+
+def _id_of(document: RawDocument) -> str | None:
+    """Return what keeps documents in one split: their group, where they have one, or their id."""
+    return document.group or document.id
+
+
+def division_of(documents: Iterable[RawDocument]) -> Division | None:
+    """Return what documents are to be divided by; None: there are too few to be divided.
+
+    By their groups, where these are named; by their ids, if there are `LEAST_DIVIDED` different
+    ones; else by their texts. Reads no more documents than it needs.
+    """
+    ids: set[int] = set()
+    texts: set[int] = set()
+    least_ids, has_groups = LEAST_DIVIDED, False
+    for document in documents:
+        texts.add(hash_of(document.text))
+        if document.group:
+            least_ids, has_groups = LEAST_GROUPS, True
+        if name := _id_of(document):
+            ids.add(hash_of(name))
+        if len(texts) >= LEAST_DIVIDED and (len(ids) >= least_ids or not ids):
+            return "id" if ids else "text"
+    return "text" if len(texts) >= LEAST_DIVIDED and not has_groups else None
+
+
+def hash_of(key: str) -> int:
+    """Return a number of 64 bits that stands for an id or a text."""
+    content = key.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(content, digest_size=8, person=_PERSONALISATION).digest()
+    return int.from_bytes(digest, "big")

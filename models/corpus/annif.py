@@ -2,52 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
+from longtail.models.corpus.columns import (
+    ID_NAMES,
+    LABEL_NAMES,
+    LABELS,
+    TEXT_NAMES,
+    UID,
+    CorpusOptions,
+)
+from longtail.models.corpus.label_cells import BRACKETED, labels_of_text
+from longtail.models.corpus.raw import DocumentSource
 from longtail.models.errors import DataError
 from longtail.models.files.rows import Fields, Row, not_utf_8
 from longtail.models.files.text_files import BadLine, lines
 from longtail.models.labels.cells import listed_labels
-from longtail.training.formats.columns import LABEL_NAMES, LABELS, TEXT_NAMES
-from longtail.training.formats.label_cells import BRACKETED, labels_of_text
-from longtail.training.formats.options import CorpusOptions
 
 TEXT_SUFFIX = ".txt"
 SUBJECT_SUFFIXES = (".tsv", ".key")
 """Suffixes of files with the subjects of a full text; the first existing file is read."""
+_NO_HEADER = re.compile(r"[^\t]*\S\s\S[^\t]*\t|[^\t]+\t\s*<[^<>\s]+>")
+_KNOWN_NAMES = frozenset({*TEXT_NAMES, *LABEL_NAMES, *ID_NAMES, UID})
 
 
-def is_short_text(path: Path, options: CorpusOptions) -> bool:
+def is_short_text(source: DocumentSource) -> bool:
     """Return whether a TSV file has no header: its first line is a text and its labels.
+
+    Where labels are not read, and a header need not name them, a first line without a known name is
+    a text if it has several words, or labels in angle brackets.
 
     Raises:
         DataError: The file can't be read.
     """
-    if options.names_columns or options.one_row_per_label:
-        return False
+    path, options = source.paths[0], source.options
+    if options.names_columns or options.one_row_per_label or not path.is_file():
+        return False  # what is read of a pipe is lost
     first = next((line for _, line in islice(lines(path), 1)), b"").decode(errors="replace")
-    cells = [cell.strip().strip('"').lower() for cell in first.split("\t")]
-    has_header = any(x in LABEL_NAMES for x in cells) and any(x in TEXT_NAMES for x in cells)
-    return len(cells) > 1 and not has_header
+    cells = {cell.strip().strip('"').lower() for cell in first.split("\t")}
+    if not source.reads_labels:
+        return bool(_NO_HEADER.match(first)) and cells.isdisjoint(_KNOWN_NAMES)
+    has_header = not cells.isdisjoint(LABEL_NAMES) and not cells.isdisjoint(TEXT_NAMES)
+    return "\t" in first and not has_header
 
 
-def short_text_rows(path: Path, options: CorpusOptions) -> Iterator[Row]:
+def short_text_rows(source: DocumentSource, progress: Callable[[int], object]) -> Iterator[Row]:
     """Yield text and labels of each line, and a problem for each that is no text, tab, labels.
 
     Args:
-        path: The file.
-        options: What stands between the labels, where it is not white space.
+        source: The file; where labels are not read, a line may lack them.
+        progress: As for `longtail.models.files.text_files.bounded_lines`.
 
     Raises:
         DataError: The file can't be read to its end.
     """
-    for number, line in lines(path):
+    for number, line in lines(source.paths[0], progress):
         if not line.strip():
             continue
         try:
-            row: Fields | BadLine = _short_text(line.decode().rstrip("\r\n"), options)
+            content = line.decode().rstrip("\r\n")
+            row: Fields | BadLine = {"text": content.partition("\t")[0]}
+            if source.reads_labels:
+                row = _short_text(content, source.options)
         except UnicodeDecodeError as error:
             row = BadLine(number, not_utf_8(line[error.start], error.start))
         except DataError as error:

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from longtail.models.corpus.columns import RECOGNISED, ColumnNames, CorpusOptions, find_columns
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
-from longtail.training.formats.columns import ColumnNames, find_columns
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
 from longtail.training.reports.inspection import inspect_dataset
 
 

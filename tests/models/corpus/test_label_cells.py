@@ -2,9 +2,9 @@
 
 import pytest
 
+from longtail.models.corpus.columns import CorpusOptions
+from longtail.models.corpus.label_cells import label_key, labels_of_text
 from longtail.models.errors import DataError
-from longtail.training.formats.label_cells import label_key, labels_of_text
-from longtail.training.formats.options import CorpusOptions
 
 
 @pytest.mark.parametrize(

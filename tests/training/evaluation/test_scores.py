@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from longtail.models.errors import DataError
 from longtail.models.files import text_files
 from longtail.models.files.text_files import BadLine
-from longtail.training.formats.xmc_text import join_pairs, read_header, read_score_lines
+from longtail.training.evaluation.scores import join_pairs, read_header, read_score_lines
 
 NUM_LABELS = 12
 SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,7 +18,7 @@
 
 The dev split may also be called `validation`, `valid` or `val`, but for the first form. Text files
 may be gzip-compressed, with `.gz` added to the name; text is UTF-8, with or without a byte order
-mark, or UTF-16. Which columns hold text and labels: `longtail.training.formats.columns`.
+mark, or UTF-16. Which columns hold text and labels: `longtail.models.corpus.columns`.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ TSV = Format("TSV", _named(".tsv"), suffixes=(".tsv",))
 PARQUET = Format("Parquet", _named(".parquet"), suffixes=(".parquet",), is_text=False)
 ARROW = Format("Hugging Face datasets", {}, suffixes=(".arrow",), is_text=False)
 FULL_TEXT = Format("Annif full texts", {}, has_columns=False, is_text=False)
+PLAIN_TEXT = Format("Plain text", {}, suffixes=(".txt",), has_columns=False)
+"""A text a line, without labels: no corpus."""
 
 FORMATS = (EXTREME_CLASSIFICATION, JSON_LINES, CSV, TSV, PARQUET, ARROW, FULL_TEXT)
 OTHER_LABEL_FILES = (

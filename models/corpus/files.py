@@ -9,23 +9,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from longtail.models.errors import DataError
-from longtail.training.formats.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
-from longtail.training.formats.documents import read_documents
-from longtail.training.formats.forms import (
+from longtail.models.corpus.annif import SUBJECT_SUFFIXES, TEXT_SUFFIX
+from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
+from longtail.models.corpus.documents import read_documents
+from longtail.models.corpus.forms import (
     ALIASES,
     ARROW,
     EXTREME_CLASSIFICATION,
     FORMATS,
     FULL_TEXT,
+    JSON_LINES,
     OTHER_LABEL_FILES,
     PARQUET,
+    PLAIN_TEXT,
     SPLIT_NAMES,
     Format,
 )
-from longtail.training.formats.hashed_parts import LEAST_DIVIDED, LEAST_GROUPS, division_of
-from longtail.training.formats.options import RECOGNISED, CorpusOptions
-from longtail.training.formats.raw import Division, DocumentSource, RawDocument
+from longtail.models.corpus.raw import (
+    LEAST_DIVIDED,
+    LEAST_GROUPS,
+    Division,
+    DocumentSource,
+    RawDocument,
+    division_of,
+)
+from longtail.models.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -310,6 +318,44 @@ def _advice_on(others: list[Path]) -> str:
     names = ", ".join(repr(path.name) for path in others[:_MAX_SHOWN])
     more = ", ..." if len(others) > _MAX_SHOWN else ""
     return f"; it holds {names}{more}: call them so, or give one of them itself: '{others[0]}'"
+
+
+# Documents to be labelled.
+
+
+def find_unlabelled(data: Path, options: CorpusOptions = RECOGNISED) -> DocumentSource:
+    """Return documents whose labels, where they have some, are not read.
+
+    Args:
+        data: A file, JSON lines where its name says nothing else; or a folder with one split, or
+            with texts in files.
+        options: Columns that are named.
+
+    Raises:
+        DataError: A folder has no documents, several splits, or Parquet files; or columns are named
+            of a form that has none.
+    """
+    if data.is_dir():
+        source = _only_source(data, options)
+    else:
+        form = PLAIN_TEXT if _plain_name(data).endswith(PLAIN_TEXT.suffixes) else JSON_LINES
+        source = DocumentSource(data, _form_of_file(data) or form, (data,), options)
+    _check_options(data, source.form, options)
+    paths = source.paths
+    if source.form is FULL_TEXT:
+        paths = tuple(path for path in paths if path.suffix == TEXT_SUFFIX)
+    return replace(source, paths=paths, reads_labels=False)
+
+
+def _only_source(folder: Path, options: CorpusOptions) -> DocumentSource:
+    splits = [source for _, source in _sources_in(folder, options)]
+    if len(splits) > 1 or any(source.form is PARQUET for source in splits):
+        names = ", ".join(f"'{source.place}'" for source in splits)
+        raise DataError(f"{folder}: a folder with several splits or Parquet; give one: {names}")
+    texts = tuple(sorted(folder.glob(f"*{TEXT_SUFFIX}")))
+    if splits or not texts or _other_corpora(folder):
+        return splits[0] if splits else _whole_source(folder, options)
+    return DocumentSource(folder, FULL_TEXT, texts, options)
 
 
 # The rest.

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from longtail.models.corpus.documents import grouped_rows
+from longtail.models.corpus.raw import RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine
-from longtail.training.formats.pairs import grouped_rows
-from longtail.training.formats.raw import RawDocument
 
 PATH = Path("pairs.csv")
 KEYS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")), max_size=12)

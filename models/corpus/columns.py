@@ -1,0 +1,255 @@
+"""Which columns of a corpus hold texts, labels and ids: those that are named, or common names.
+
+The text is `text`, with `title` before it where there is one; without a `text`, `title` and one of
+`content`, `abstract`, `description` and `body`, or one of them alone. A column `labels` holds the
+labels; without one, the only one of the other names in `LABEL_NAMES`. Where several could be meant,
+the corpus is refused. `CorpusOptions` has what a person says of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from longtail.models.errors import ConfigError, DataError
+
+TITLE, TEXT, LABELS = "title", "text", "labels"
+BODY_NAMES = ("content", "abstract", "description", "body")
+TEXT_NAMES = (TEXT, TITLE, *BODY_NAMES)
+SUBJECT_URIS = "subject_uris"
+SINGLE_LABEL = "label"
+LABEL_NAMES = (LABELS, "subjects", SUBJECT_URIS, "tags", "categories", "keywords", SINGLE_LABEL)
+UID = "uid"
+ID_NAMES = ("id", "document_id", "doc_id")
+_MAX_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusOptions:
+    """How the files of a corpus are to be read; what is not given is recognised.
+
+    Attributes:
+        text_columns: Columns whose texts are joined, a line feed between them, in this order.
+        label_column: Column of the labels.
+        label_delimiter: What stands between the labels of a cell.
+        id_column: Column of the document's id.
+        group_column: Column of what documents have in common, as a patient: where they are
+            confidential, documents of one group count once.
+        one_row_per_label: Whether each row has one label, and rows with the same id, or without an
+            id column the same text, are one document. They must stand together.
+        vocabulary: The label file, where it is not in the folder under a known name.
+        language: Of the labels' names, as "en", where the label file has several.
+        skip_bad: Whether documents that can't be used are skipped, counted and logged rather than
+            refused. A label file must be right in every line all the same.
+    """
+
+    text_columns: tuple[str, ...] = ()
+    label_column: str | None = None
+    label_delimiter: str | None = None
+    id_column: str | None = None
+    group_column: str | None = None
+    one_row_per_label: bool = False
+    vocabulary: Path | None = None
+    language: str | None = None
+    skip_bad: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises:
+            ConfigError: A name is blank or given twice, or the delimiter is empty.
+        """
+        # As people type them, whatever the types say: one column, and a path as text.
+        if isinstance(self.text_columns, str):
+            object.__setattr__(self, "text_columns", (self.text_columns,))
+        if isinstance(self.vocabulary, str):
+            object.__setattr__(self, "vocabulary", Path(self.vocabulary))
+        columns = [*self.text_columns, self.label_column, self.id_column, self.group_column]
+        named = [column for column in columns if column is not None]
+        if any(not column.strip() for column in named):
+            raise ConfigError("columns of the corpus: got a blank name; expected names of columns")
+        if len(set(named)) != len(named):
+            raise ConfigError(
+                f"columns of the corpus: got {', '.join(map(repr, named))}; expected each once"
+            )
+        if self.label_delimiter == "":
+            raise ConfigError("--label-delimiter: got nothing; expected what stands between labels")
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether a column is named."""
+        named = (self.text_columns, self.label_column, self.id_column, self.group_column)
+        return any(named)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is given, the vocabulary by its file name; empty where nothing is."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.vocabulary is not None:
+            given["vocabulary"] = self.vocabulary.name
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value
+        }
+
+
+RECOGNISED = CorpusOptions()
+"""Nothing is given: all is recognised."""
+
+
+class ColumnChoiceError(DataError):
+    """A column that was named is not there, or several could be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnNames:
+    """The columns of a corpus that are read.
+
+    Attributes:
+        text: Of the text, in the order in which they are joined; not empty.
+        labels: Of the labels; empty where they are not read.
+        id: Of the document's id; None where there is none.
+        group: Of what documents have in common; None where none is named.
+    """
+
+    text: tuple[str, ...]
+    labels: str
+    id: str | None
+    group: str | None = None
+
+    def remarks(self, present: Sequence[str], options: CorpusOptions) -> list[str]:
+        """Return what was recognised and not just read.
+
+        Args:
+            present: Names of all columns.
+            options: What was given.
+        """
+        found = []
+        usual = ((TEXT,), (TITLE,), ("content",), (TITLE, "content"))
+        if not options.text_columns and self.text not in usual:
+            found.append(f"the text is taken from {_listed(self.text)}")
+        unread = [name for name in TEXT_NAMES if name in present and name not in self.text]
+        if not options.text_columns and unread:
+            joined = ",".join([*self.text, *unread])
+            found.append(
+                f"the text is that of {_listed(self.text)} alone, {_listed(unread)} is not read; "
+                f"'--text-columns {joined}' joins them"
+            )
+        if not options.label_column and self.labels not in {"", LABELS}:
+            found.append(f"the labels are taken from {self.labels!r}")
+        if not options.id_column and self.id not in {None, "id", UID}:
+            found.append(f"the ids are taken from {self.id!r}")
+        return found
+
+
+def find_columns(
+    present: Sequence[str], options: CorpusOptions, *, reads_labels: bool = True
+) -> ColumnNames:
+    """Return the columns to read.
+
+    Args:
+        present: Names of all columns.
+        options: Those that are named are taken, in any case.
+        reads_labels: Whether labels are wanted, and there must be some.
+
+    Raises:
+        ColumnChoiceError: A column that is named is not there, or several could be meant.
+        DataError: There is none that could be.
+    """
+    labels = ""
+    if reads_labels:
+        labels = (
+            _named(options.label_column, present, "--label-column")
+            if options.label_column
+            else _label_column(present)
+        )
+    text = tuple(_named(name, present, "--text-columns") for name in options.text_columns)
+    ids = ID_NAMES if reads_labels else (*ID_NAMES, UID)
+    found_id = (
+        _named(options.id_column, present, "--id-column")
+        if options.id_column
+        else next((name for name in ids if name in present), None)
+    )
+    group = (
+        _named(options.group_column, present, "--group-column") if options.group_column else None
+    )
+    taken = {labels, found_id, group}
+    return ColumnNames(text or _text_columns(present, taken), labels, found_id, group)
+
+
+def as_trained(
+    present: Sequence[str], options: CorpusOptions, trained: Sequence[str]
+) -> CorpusOptions:
+    """Return options that name the columns of the training's texts, if all of them are present.
+
+    Those that are given stay where they name columns, or the same ones would be read anyway.
+
+    Args:
+        present: Names of all columns.
+        options: What is given.
+        trained: Columns of the texts that the model was trained on; empty where they had none.
+    """
+    if options.text_columns:
+        return options
+    with suppress(DataError, ConfigError):
+        found = replace(options, text_columns=tuple(trained))
+        text = find_columns(present, found, reads_labels=False).text
+        with suppress(DataError):
+            if find_columns(present, options, reads_labels=False).text == text:
+                return options
+        return found
+    return options
+
+
+def _label_column(present: Sequence[str]) -> str:
+    found = [name for name in LABEL_NAMES if name in present]
+    if LABELS in found:
+        return LABELS
+    if not found:
+        raise DataError(
+            f"no {LABELS!r}; {_has(present)}; name the column of the labels with --label-column"
+        )
+    if len(found) > 1:
+        raise ColumnChoiceError(
+            f"{_listed(found)} may each hold the labels; choose with '--label-column {found[0]}'"
+        )
+    return found[0]
+
+
+def _text_columns(present: Sequence[str], taken: set[str | None]) -> tuple[str, ...]:
+    title = [TITLE] if TITLE in present and TITLE not in taken else []
+    if TEXT in present:
+        return (*title, TEXT)
+    bodies = [name for name in BODY_NAMES if name in present and name not in taken]
+    if len(bodies) > 1:
+        raise ColumnChoiceError(
+            f"{_listed(bodies)} may each hold the text; choose with "
+            f"'--text-columns {','.join([*title, bodies[0]])}'"
+        )
+    if not title and not bodies:
+        raise DataError(
+            f"no {TEXT!r}; {_has(present)}; name the columns of the text with --text-columns"
+        )
+    return (*title, *bodies)
+
+
+def _named(name: str, present: Sequence[str], option: str) -> str:
+    """Return the column of this name, or else the only one that differs from it in case alone."""
+    if name in present:
+        return name
+    alike = [other for other in present if other.strip().lower() == name.strip().lower()]
+    if len(alike) != 1:
+        raise ColumnChoiceError(f"{option}: no column {name!r}; {_has(present)}")
+    return alike[0]
+
+
+def _has(present: Sequence[str]) -> str:
+    more = f" and {len(present) - _MAX_SHOWN} more" if len(present) > _MAX_SHOWN else ""
+    return f"it has {_listed(present[:_MAX_SHOWN])}{more}" if present else "it has no columns"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,438 @@
+"""The documents of a split, out of files in any of the forms of `longtail.models.corpus.forms`.
+
+Blank lines hold nothing, white space around ids and names does not count, and columns that are not
+read are ignored. Texts of several columns are joined by a line feed, blank ones left out. A label
+is an id or a name; a URI may stand in angle brackets.
+
+A line that breaks a rule becomes a `BadLine`; a file that can't be read to its end is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from longtail.models.corpus.annif import full_text_rows, is_short_text, short_text_rows
+from longtail.models.corpus.arrow import arrow_rows, column_names
+from longtail.models.corpus.columns import (
+    ID_NAMES,
+    LABEL_NAMES,
+    LABELS,
+    SINGLE_LABEL,
+    TEXT_NAMES,
+    UID,
+    ColumnChoiceError,
+    ColumnNames,
+    CorpusOptions,
+    find_columns,
+)
+from longtail.models.corpus.forms import (
+    ARROW,
+    CSV,
+    EXTREME_CLASSIFICATION,
+    FULL_TEXT,
+    JSON_LINES,
+    PARQUET,
+    TSV,
+)
+from longtail.models.corpus.label_cells import label_key, labels_of_text, labels_of_value
+from longtail.models.corpus.raw import (
+    DocumentSource,
+    EmptyText,
+    RawDocument,
+    hash_of,
+    part_of_document,
+)
+from longtail.models.errors import DataError, ignore
+from longtail.models.files.rows import (
+    CsvTable,
+    Fields,
+    Row,
+    id_of,
+    json_rows,
+    present,
+    shown,
+    string_of,
+)
+from longtail.models.files.text_files import BadLine, encoding_of
+from longtail.models.labels.cells import IsLabel, python_list
+from longtail.models.parts.texts import joined_text
+
+_PEEKED = 100  # lines from which columns, and the form of labels, are told
+_PLAIN = ColumnNames(("text",), LABELS, "id")
+_INDEXED = ColumnNames(("title", "content"), "target_ind", "uid")
+
+
+class _EmptyTextError(DataError):
+    """A document has no text."""
+
+
+def read_documents(
+    source: DocumentSource, is_label: IsLabel | None = None
+) -> Iterator[RawDocument | BadLine]:
+    """Yield the documents of a split, line by line, and a problem for each line that breaks a rule.
+
+    A file is parsed once; later passes read what the first whole one kept. Of a file that is
+    divided by a hash, lines that break a rule are in the training split.
+
+    Args:
+        source: Where the documents lie.
+        is_label: Tells the ids and names of the label file; None: there is no such file.
+
+    Raises:
+        DataError: A file can't be read to its end, lacks a column, or several may be meant, or it
+            is one JSON value over several lines; rows of one document stand apart, where each has
+            one label.
+        ConfigError: The folder of temporary files has no room for what is kept.
+    """
+
+    def parse() -> Iterator[RawDocument | BadLine]:
+        found = _documents(source, is_label)
+        return grouped_rows(source.place, found) if source.options.one_row_per_label else found
+
+    found = source.spools[is_label is None].documents(parse)
+    division = source.division
+    if division is None:
+        return found
+    return (
+        item
+        for item in found
+        if (part_of_document(item, division) if isinstance(item, RawDocument) else "train")
+        == source.part
+    )
+
+
+def columns_of(source: DocumentSource, names: Sequence[str] | None = None) -> ColumnNames:
+    """Return the columns, or fields, that the documents of a split are read from.
+
+    Args:
+        source: Where the documents lie.
+        names: Of all columns, where they are known.
+
+    Raises:
+        DataError: The first file can't be read, or as `read_documents`.
+    """
+    if source.form is EXTREME_CLASSIFICATION:
+        return _INDEXED
+    names = names_in(source) if names is None else names
+    if names is None:
+        return _PLAIN
+    options, reads_labels = source.options, source.reads_labels
+    try:
+        if source.form is JSON_LINES:
+            return line_columns(tuple(names), options, reads_labels=reads_labels)
+        return find_columns(names, options, reads_labels=reads_labels)
+    except DataError as error:
+        raise DataError(f"{source.paths[0]}: {error}") from error
+
+
+def names_in(source: DocumentSource) -> Sequence[str] | None:
+    """Return the names of all columns, or fields, of documents; None where none can be chosen.
+
+    Raises:
+        DataError: The first file can't be read, or as `read_documents`.
+    """
+    if source.form in (PARQUET, ARROW):
+        return column_names(source.paths[0])
+    if source.form is JSON_LINES:
+        return _first_names(source.paths[0])
+    return table_of(source).header.names if is_table(source) else None
+
+
+def recognised(source: DocumentSource) -> list[str]:
+    """Return what is recognised in the files of a split and not just read, for the log.
+
+    Raises:
+        DataError: The first file can't be read, or as `read_documents`.
+    """
+    path, form, options = source.paths[0], source.form, source.options
+    encoding = encoding_of(path) if form not in (PARQUET, ARROW) else None
+    found = [] if encoding is None else [f"its text is read as {encoding.upper()}"]
+    names = names_in(source)
+    if names is None:
+        is_short = ["read as Annif's short texts: a text, a tab, its labels; without a header"]
+        return [*found, *(is_short if form is TSV else [])]
+    columns = columns_of(source, names)
+    if is_table(source):
+        remarks = table_of(source).header.remarks()
+        found += [x for x in remarks if form is CSV or "tabs" not in x]
+    found += columns.remarks(names, options)
+    if source.reads_labels and form not in (PARQUET, ARROW):
+        rows = json_rows(path) if form is JSON_LINES else table_of(source).rows()
+        cells = (x.get(columns.labels) for _, x in islice(rows, _PEEKED) if isinstance(x, dict))
+        if any(isinstance(cell, str) and python_list(cell.strip()) for cell in cells):
+            found.append(
+                f"cells of {columns.labels!r} are read as lists, as Python and pandas write them: "
+                "['a', 'b']"
+            )
+    return found
+
+
+def rows_of(
+    source: DocumentSource, progress: Callable[[int], object] = ignore
+) -> tuple[ColumnNames, Iterator[Row]]:
+    """Return the columns of documents, and their rows; a line of JSON has columns of its own.
+
+    Args:
+        source: Where the documents lie; of a table, the only file is opened once.
+        progress: Called with the bytes of a table, or of short texts, that were read since.
+
+    Raises:
+        DataError: As `read_documents`.
+    """
+    form, options, path = source.form, source.options, source.paths[0]
+    if form is EXTREME_CLASSIFICATION:
+        return _INDEXED, json_rows(path)
+    if form is FULL_TEXT:
+        return _PLAIN, full_text_rows(source.paths)
+    if form in (PARQUET, ARROW):
+        columns = columns_of(source)
+        others = [name for name in (columns.labels, columns.id, columns.group) if name]
+        return columns, arrow_rows(source.paths, [*columns.text, *others])
+    if form is JSON_LINES:
+        _check_choices(path, options)
+        return _PLAIN, json_rows(path)
+    if is_table(source):
+        table = table_of(source, progress)
+        return columns_of(source, table.header.names), table.rows()
+    return _PLAIN, short_text_rows(source, progress)
+
+
+def _documents(source: DocumentSource, is_label: IsLabel | None) -> Iterator[RawDocument | BadLine]:
+    columns, rows = rows_of(source)
+    parse: Callable[[int, Fields], RawDocument]
+    parse = partial(_parse_cells, columns, source.options, is_label)
+    if source.form is EXTREME_CLASSIFICATION:
+        parse = _parse_indexed
+    elif source.form is FULL_TEXT:
+        parse = _parse_full_text
+    elif source.form is JSON_LINES:
+        parse = partial(_parse_json, source.options)
+    return _parsed(rows, parse)
+
+
+def _parsed(
+    rows: Iterator[Row], parse: Callable[[int, Fields], RawDocument]
+) -> Iterator[RawDocument | BadLine]:
+    for line, fields in rows:
+        if isinstance(fields, BadLine):
+            yield fields
+            continue
+        try:
+            parsed: RawDocument | BadLine = parse(line, fields)
+        except _EmptyTextError as error:
+            parsed = EmptyText(line, str(error))
+        except DataError as error:
+            parsed = BadLine(line, str(error))
+        yield parsed
+
+
+# Files with one row for each pair of a document and a label.
+
+
+def grouped_rows(
+    path: Path, rows: Iterable[RawDocument | BadLine]
+) -> Iterator[RawDocument | BadLine]:
+    """Yield a document for each run of rows with the same id, or, without ids, the same text.
+
+    In memory are the rows of one document, and a hash of each document before it. A row of a known
+    id with another text is a problem.
+
+    Args:
+        path: Of the file, for messages.
+        rows: With the labels of one pair each.
+
+    Raises:
+        DataError: Rows of a document stand apart: all of them would have to be kept.
+    """
+    seen: set[int] = set()
+    whole: RawDocument | None = None
+    for row in rows:
+        if isinstance(row, BadLine):
+            yield row
+        elif whole is None or _key(row) != _key(whole):
+            if whole is not None:
+                yield whole
+            _check_new(path, row, seen)
+            whole = row
+        elif row.text != whole.text:
+            yield BadLine(
+                row.line,
+                f"id {row.id!r} with another text than on line {whole.line}; expected the same on "
+                "each row of a document",
+            )
+        else:
+            labels = dict.fromkeys([*map(str, whole.labels), *map(str, row.labels)])
+            whole = replace(whole, labels=tuple(labels))
+    if whole is not None:
+        yield whole
+
+
+def _key(row: RawDocument) -> tuple[bool, str]:
+    return (row.id is None, row.text if row.id is None else row.id)
+
+
+def _check_new(path: Path, row: RawDocument, seen: set[int]) -> None:
+    """Note that a document begins."""
+    by_text, key = _key(row)
+    number = hash_of(f"{by_text:d}{key}")
+    if number in seen:
+        what = "this text" if by_text else f"id {key!r}"
+        raise DataError(
+            f"{path}, line {row.line}: {what} again, after other documents; with "
+            "--one-row-per-label all rows of a document must stand together: sort the file by "
+            f"{'its text' if by_text else 'its id'}"
+        )
+    seen.add(number)
+
+
+# Which columns.
+
+
+def is_table(source: DocumentSource) -> bool:
+    """Return whether documents are rows of a CSV or TSV file with a header.
+
+    Raises:
+        DataError: The file can't be read.
+    """
+    return source.form is CSV or (source.form is TSV and not is_short_text(source))
+
+
+def table_of(source: DocumentSource, progress: Callable[[int], object] = ignore) -> CsvTable:
+    """Return the rows of a CSV or TSV file; where labels are not read, quotes may be left open.
+
+    Args:
+        source: Such a file.
+        progress: As for `rows_of`.
+
+    Raises:
+        DataError: The file can't be read, or its header lacks a column.
+    """
+    options, reads_labels = source.options, source.reads_labels
+    labels = LABEL_NAMES if options.label_column is None else (options.label_column,)
+    texts: list[tuple[str, ...]] = [(name,) for name in options.text_columns] or [TEXT_NAMES]
+    others = [(name,) for name in (options.id_column, options.group_column) if name]
+    needed = [*([labels] if reads_labels else []), *texts, *others]
+    optional = () if options.id_column else (*ID_NAMES, *([] if reads_labels else [UID]))
+    try:
+        return CsvTable(source.paths[0], needed, optional, progress, strict=reads_labels)
+    except DataError as error:
+        named = {
+            "--text-columns": options.text_columns,
+            "--label-column": options.label_column or not reads_labels,
+        }
+        missing = " and ".join(option for option, is_named in named.items() if not is_named)
+        more = f"; name others with {missing}" if missing and "expected" in str(error) else ""
+        raise DataError(f"{error}{more}") from error
+
+
+def _first_names(path: Path) -> list[str]:
+    rows = islice(json_rows(path), _PEEKED)
+    return list(dict.fromkeys(x for _, row in rows if not isinstance(row, BadLine) for x in row))
+
+
+def _check_choices(path: Path, options: CorpusOptions) -> None:
+    """Refuse a file of JSON lines whose first lines lack a column that is named, or have several.
+
+    Raises:
+        DataError: It is one; a column that no one named is missed line by line.
+    """
+    try:
+        find_columns(_first_names(path), options)
+    except ColumnChoiceError as error:
+        raise DataError(f"{path}, first {_PEEKED} lines: {error}") from error
+    except DataError:
+        return
+
+
+@lru_cache(maxsize=256)
+def line_columns(
+    names: tuple[str, ...], options: CorpusOptions, *, reads_labels: bool = True
+) -> ColumnNames:
+    """Return the columns of a line of JSON; those that were named may be missing, but not all.
+
+    Args:
+        names: Of its fields.
+        options: What was said of them.
+        reads_labels: As for `find_columns`.
+
+    Raises:
+        ColumnChoiceError: All columns that are named are missing, or several could be meant.
+    """
+    text = tuple(name for name in options.text_columns if name in names) or options.text_columns
+    found_id = options.id_column if options.id_column in names else None
+    lenient = replace(options, text_columns=text, id_column=found_id)
+    try:
+        return find_columns(names, lenient, reads_labels=reads_labels)
+    except ColumnChoiceError:
+        raise
+    except DataError:
+        return _PLAIN
+
+
+# What a line must hold: these raise DataError with the bare reason.
+
+
+def _parse_indexed(line: int, fields: Fields) -> RawDocument:
+    if "target_ind" not in fields:
+        raise DataError(f"no 'target_ind'; {present(fields)}")
+    indices = fields["target_ind"]
+    if not isinstance(indices, list):
+        raise DataError(f"target_ind is {shown(indices)}; expected a list")
+    for index in indices:
+        if type(index) is not int:  # a bool is an int too
+            raise DataError(f"target_ind holds {shown(index)}; expected label indices, as integers")
+    text = _text(fields, *_INDEXED.text)
+    return RawDocument(line, id_of(fields, "uid") or None, text, tuple(indices))
+
+
+def _parse_full_text(line: int, fields: Fields) -> RawDocument:
+    try:
+        return _document(line, fields, _PLAIN, fields[LABELS])
+    except DataError as error:
+        raise type(error)(f"{fields['id']}: {error}") from error
+
+
+def _parse_json(options: CorpusOptions, line: int, fields: Fields) -> RawDocument:
+    columns = line_columns(tuple(fields), options)
+    if columns.labels not in fields:
+        raise DataError(f"no {columns.labels!r}; {present(fields)}")
+    may_be_one = columns.labels == SINGLE_LABEL or options.one_row_per_label
+    value = fields[columns.labels]
+    labels = labels_of_value(value, columns.labels, options, may_be_one=may_be_one)
+    return _document(line, fields, columns, labels)
+
+
+def _parse_cells(
+    columns: ColumnNames,
+    options: CorpusOptions,
+    is_label: IsLabel | None,
+    line: int,
+    fields: Fields,
+) -> RawDocument:
+    value = fields[columns.labels]
+    if isinstance(value, str):
+        labels = labels_of_text(value, columns.labels, options, is_label)
+    else:
+        labels = labels_of_value(value, columns.labels, options, may_be_one=True)
+    return _document(line, fields, columns, labels)
+
+
+def _document(line: int, fields: Fields, columns: ColumnNames, labels: list[Any]) -> RawDocument:
+    keys = tuple(label_key(entry, columns.labels) for entry in labels)
+    found_id = id_of(fields, columns.id) if columns.id else ""
+    group = id_of(fields, columns.group) if columns.group else None
+    return RawDocument(line, found_id or None, _text(fields, *columns.text), keys, group)
+
+
+def _text(fields: Fields, *names: str) -> str:
+    if not set(names) & fields.keys():
+        raise DataError(f"no {' or '.join(map(repr, names))}; {present(fields)}")
+    text = joined_text(*(string_of(fields, name) for name in names))
+    if not text:
+        raise _EmptyTextError(f"empty text; expected words in {' or '.join(map(repr, names))}")
+    return text
