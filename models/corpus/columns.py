@@ -1,4 +1,4 @@
-"""Which columns of a corpus hold texts, labels and ids: those that are named, or common names.
+"""Which columns of a corpus hold texts, labels and ids: named columns, or common names.
 
 The text is `text`, with `title` before it where there is one; without a `text`, `title` and one of
 `content`, `abstract`, `description` and `body`, or one of them alone. A column `labels` holds the
@@ -29,7 +29,7 @@ _MAX_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class CorpusOptions:
-    """How the files of a corpus are to be read; what is not given is recognised.
+    """How the files of a corpus are read; options that are not given are recognised.
 
     Attributes:
         text_columns: Columns whose texts are joined, a line feed between them, in this order.
@@ -85,7 +85,7 @@ class CorpusOptions:
         return any(named)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is given, the vocabulary by its file name; empty where nothing is."""
+        """Return the given options, the vocabulary by its file name; empty where none is given."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         if self.vocabulary is not None:
             given["vocabulary"] = self.vocabulary.name
@@ -121,7 +121,7 @@ class ColumnNames:
     group: str | None = None
 
     def remarks(self, present: Sequence[str], options: CorpusOptions) -> list[str]:
-        """Return what was recognised and not just read.
+        """Return the recognised columns, without the columns that were only read.
 
         Args:
             present: Names of all columns.

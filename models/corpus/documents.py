@@ -144,7 +144,7 @@ def names_in(source: DocumentSource) -> Sequence[str] | None:
 
 
 def recognised(source: DocumentSource) -> list[str]:
-    """Return what is recognised in the files of a split and not just read, for the log.
+    """Describe the recognised columns of a split's files for the log.
 
     Raises:
         DataError: The first file can't be read, or as `read_documents`.
@@ -353,7 +353,7 @@ def _check_choices(path: Path, options: CorpusOptions) -> None:
 def line_columns(
     names: tuple[str, ...], options: CorpusOptions, *, reads_labels: bool = True
 ) -> ColumnNames:
-    """Return the columns of a line of JSON; those that were named may be missing, but not all.
+    """Return the columns of a line of JSON; some named ones may be missing, but not all.
 
     Args:
         names: Of its fields.

@@ -86,7 +86,7 @@ class Spool:
     def documents(
         self, parse: Callable[[], Iterator[RawDocument | BadLine]]
     ) -> Iterator[RawDocument | BadLine]:
-        """Return what was kept; else parse, and keep it when all of it was read.
+        """Return the kept documents; else parse, and keep them when all were read.
 
         Args:
             parse: Gives the documents, and the lines that break a rule.

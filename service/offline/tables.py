@@ -332,7 +332,7 @@ def _count(tally: Tally, answer: bytes, part: Path) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{str(part)!r}, line {tally.num_lines + 1}: is no answer of an earlier run; remove "
-            "the file to begin anew"
+            "the file to start again"
         ) from error
 
 
@@ -353,7 +353,7 @@ def check_left(task: Task) -> dict[str, Any]:
             raise ConfigError(
                 f"{str(task.part)!r} holds unfinished answers of another run ({differing}); give "
                 f"the same command to resume it, or remove {task.part.name!r} and "
-                f"{task.state.name!r} to begin anew"
+                f"{task.state.name!r} to start again"
             )
     elif task.part.exists():
         raise ConfigError(

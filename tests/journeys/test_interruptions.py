@@ -64,7 +64,7 @@ def test_predict_that_was_stopped_is_resumed_by_the_same_command(many, run, numb
     assert kept == 2 * CHUNK_LINES < NUM_LINES
     other = run(*PREDICT[:-1], "3")
     assert other.status == 1
-    assert "-k was 2 and is now 3" in other.err and "to begin anew" in other.err
+    assert "-k was 2 and is now 3" in other.err and "to start again" in other.err
     assert run(*PREDICT).status == 0
     resumed = Path("out").read_bytes()
     assert run(*PREDICT, "--overwrite").status == 0
