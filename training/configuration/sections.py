@@ -55,10 +55,9 @@ class SparseConfig(Section):
     loss: Literal["squared_hinge", "hinge"] = "squared_hinge"
     """The paper prints the hinge; its square is as good or better in fewer iterations."""
     cost: Annotated[float, Field(gt=0)] | Literal["auto"] = AUTO
-    """C of the SVM: how much an error costs against the weights' norm. auto: 0.5, or else 2,
-    where it ranks frequent labels better on the dev split, beyond chance; and else 1. A large one,
-    as 100, is not solved to the end: training stops after 100 passes, and rankings hardly change
-    after them."""
+    """C of the SVM: how much an error costs against the weights' norm. auto: 0.5 where it ranks the
+    dev split better than 1, beyond chance; else 1. A large one, as 100, is not solved to the end:
+    training stops after 100 passes, and rankings hardly change after them."""
     rare_cost: float = Field(default=2.0, gt=0)
     """The same for labels with fewer than 10 training documents."""
     prune_below: float = Field(default=0.03, ge=0)

@@ -141,15 +141,15 @@ def fit_encoder_free(
         )
     dev = cache(partial(_dev_documents, corpus, tfidf))
     with stage_cost(folder, f"sparse{suffix}"):
-        settings = with_cost_chosen(
-            config.sparse, features, truth, dev,
+        sparse = fit_sparse_model(
+            tfidf, features, truth, config.sparse,
+            seed=config.seed, folder=folder / f"sparse{suffix}", engine=engine,
+        )  # fmt: skip
+        sparse, settings = with_cost_chosen(
+            sparse, features, truth, dev, config.sparse,
             seed=config.seed, folder=folder / "sparse-cost", engine=engine,
         )  # fmt: skip
         config = config.model_copy(update={"sparse": settings})
-        sparse = fit_sparse_model(
-            tfidf, features, truth, settings,
-            seed=config.seed, folder=folder / f"sparse{suffix}", engine=engine,
-        )  # fmt: skip
         catalogue = related(corpus.catalogue, config.descriptions)
         keywords = keywords_of_labels(sparse, catalogue, config.descriptions)
     texts = pseudo_descriptions(catalogue, keywords)

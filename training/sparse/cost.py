@@ -1,7 +1,7 @@
 """The cost of frequent labels' errors, chosen on documents that no classifier is trained on.
 
-The best cost differs between corpora, and all of them would take as many trainings. So a sample of
-the frequent labels is trained with each, and ranked among itself for the dev split.
+The best cost differs between corpora. Labels are trained one by one, so another cost of the
+frequent ones takes their rows alone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float64, Int64
-from scipy.sparse import csr_array
+from jaxtyping import Float32, Float64, Int64
+from joblib import cpu_count
+from scipy.sparse import csr_array, vstack
 
 from longtail.models.ray_runtime import LOCAL, Executor
+from longtail.models.scorers.sparse import SparseModel, SparseSource
 from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseConfig
 from longtail.training.evaluation.metrics import document_values_at, join_truth
 from longtail.training.fitting import DevDocuments
@@ -22,37 +24,37 @@ from longtail.training.sparse.fit import fit_label_rows
 
 logger = logging.getLogger(__name__)
 
-CANDIDATES = (0.5, 2.0)
-"""Tried one after the other, until one is better than `DEFAULT_COST`."""
+LOW_COST = 0.5
 _LEAST_DOCUMENTS = 10
 """Of a frequent label: `sparse.rare_cost` is that of the others."""
-_MOST_LABELS, _FEW_LABELS = 400, 200
-"""That are trained; of fewer than 4,000 labels a tenth, but 200 where there are as many."""
-_MOST_DOCUMENTS, _FEWEST_DOCUMENTS = 2000, 100
-_CUT_OFF = 10
+_MOST_DEV, _FEWEST_DEV = 2000, 100
+_CUT_OFF = 5
 _Z = 1.96
 """Standard errors of a mean gain from which on it is beyond chance."""
 
 
 def with_cost_chosen(
-    config: SparseConfig,
+    model: SparseModel,
     features: csr_array,
     truth: csr_array,
     dev: Callable[[], DevDocuments | None],
+    config: SparseConfig,
     *,
     seed: int,
     folder: Path,
     engine: Executor = LOCAL,
-) -> SparseConfig:
-    """Return settings whose cost is a number: that given, or one by which dev is ranked best.
+) -> tuple[SparseModel, SparseConfig]:
+    """Return a model, and its settings with a number as the cost of frequent labels.
 
-    It is `DEFAULT_COST` unless another one has a higher nDCG@10 of some labels, beyond chance.
+    Where the settings leave it open, `LOW_COST` takes the place of `DEFAULT_COST` if it ranks the
+    dev split better by nDCG@5, beyond chance.
 
     Args:
-        config: Of the sparse model.
+        model: Fitted with these settings; it has `DEFAULT_COST` where they leave it open.
         features: Training documents.
         truth: Their labels.
         dev: Gives the documents to choose on; None where there are none.
+        config: Its settings.
         seed: Of all that is random.
         folder: Keeps what is trained.
         engine: What trains.
@@ -61,54 +63,53 @@ def with_cost_chosen(
         ConfigError: Ray was requested, but is not installed or does not start.
     """
     if config.cost != AUTO:
-        return config
-    labels = _sample(truth)
-    documents = dev() if len(labels) > 1 else None
-    some = None if documents is None else _of_labels(documents, labels)
-    if some is None:
-        return config.model_copy(update={"cost": DEFAULT_COST})
-    before = None
-    for cost in (DEFAULT_COST, *CANDIDATES):
-        own = config.model_copy(update={"cost": cost})
-        weights, bias = fit_label_rows(
-            features, truth, labels, own, seed=seed, folder=folder / f"{cost:g}", engine=engine
-        )
-        values = _ndcg((some.features @ csr_array(weights.T)).toarray() + bias, some.truth)
-        before = values if before is None else before
-        gain = 100 * (values - before)
-        mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
-        logger.info(
-            "sparse: cost %g: nDCG@%d of %d frequent labels on %d documents of dev %.2f, "
-            "gain %.2f (standard error %.2f)",
-            cost, _CUT_OFF, len(labels), len(gain), 100 * values.mean(), mean, error,
-        )  # fmt: skip
-        if mean > _Z * error:
-            return own
-    return config.model_copy(update={"cost": DEFAULT_COST})
-
-
-def _sample(truth: csr_array) -> Int64[np.ndarray, sampled]:
-    """Return some frequent labels, rising, at equal distances in the order of their frequency."""
+        return model, config
+    first, second = (config.model_copy(update={"cost": x}) for x in (DEFAULT_COST, LOW_COST))
     counts = np.bincount(truth.indices, minlength=truth.shape[1])
-    order = np.argsort(-counts, kind="stable")[: int((counts >= _LEAST_DOCUMENTS).sum())]
-    most = min(_MOST_LABELS, max(_FEW_LABELS, int((counts > 0).sum()) // 10))
-    places = np.linspace(0, len(order) - 1, min(len(order), most)).astype(np.int64)
-    return np.sort(order[places]).astype(np.int64)
+    labels = model.labels[counts[model.labels] >= _LEAST_DOCUMENTS]
+    some = _some(dev()) if len(labels) else None
+    if some is None:
+        return model, first
+    weights, bias = fit_label_rows(
+        features, truth, labels, second, seed=seed, folder=folder, engine=engine
+    )
+    other = _with_rows(model, labels, weights, bias)
+    gain = 100 * (_ndcg(other, some) - _ndcg(model, some))
+    mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
+    logger.info(
+        "sparse: with a cost of %g instead of %g for %d frequent labels, nDCG@%d on %d documents "
+        "of dev changes by %.2f points (standard error %.2f)",
+        LOW_COST, DEFAULT_COST, len(labels), _CUT_OFF, len(gain), mean, error,
+    )  # fmt: skip
+    return (other, second) if mean > _Z * error else (model, first)
 
 
-def _of_labels(dev: DevDocuments, labels: Int64[np.ndarray, sampled]) -> DevDocuments | None:
-    """Return some documents that carry one of the labels, with these labels; None: too few do."""
-    truth = csr_array(dev.truth[:, labels])
-    rows = np.flatnonzero(np.diff(truth.indptr))
-    rows = rows[:: max(1, -(-len(rows) // _MOST_DOCUMENTS))]
-    if len(rows) < _FEWEST_DOCUMENTS:
+def _some(dev: DevDocuments | None) -> DevDocuments | None:
+    """Return some of the documents, spread; None: there are too few."""
+    if dev is None or dev.truth.shape[0] < _FEWEST_DEV:
         return None
-    return DevDocuments(csr_array(dev.features[rows]), csr_array(truth[rows]))
+    step = -(-dev.truth.shape[0] // _MOST_DEV)
+    return DevDocuments(csr_array(dev.features[::step]), csr_array(dev.truth[::step]))
 
 
-def _ndcg(scores: np.ndarray, truth: csr_array) -> Float64[np.ndarray, document]:
-    """Return nDCG@10 of each document, whose labels are ranked by their scores."""
-    k = min(_CUT_OFF, scores.shape[1])
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    values = document_values_at(join_truth(best, truth), k, np.ones(truth.shape[1]))
+def _with_rows(
+    model: SparseModel,
+    labels: Int64[np.ndarray, fitted],
+    weights: Float32[csr_array, "fitted feature"],
+    bias: Float32[np.ndarray, fitted],
+) -> SparseModel:
+    """Return a model with other rows of some labels."""
+    kept = np.flatnonzero(~np.isin(model.labels, labels))
+    order = np.argsort(np.concatenate([model.labels[kept], labels]))
+    rows = csr_array(vstack([model.weights[kept], weights], format="csr")[order])
+    biases = np.concatenate([model.bias[kept], bias])[order]
+    return SparseModel.of_rows(model.tfidf, rows, biases, model.labels)
+
+
+def _ndcg(model: SparseModel, dev: DevDocuments) -> Float64[np.ndarray, document]:
+    """Return nDCG@5 of each document."""
+    source = SparseSource(model, dev.features, num_threads=cpu_count())
+    k = min(_CUT_OFF, dev.truth.shape[1])
+    found = source.top(np.arange(source.num_queries, dtype=np.int64), k)
+    values = document_values_at(join_truth(found.labels, dev.truth), k, np.ones(dev.truth.shape[1]))
     return values[f"nDCG@{k}"]

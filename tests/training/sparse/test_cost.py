@@ -1,85 +1,104 @@
 """The cost of frequent labels' errors, where the configuration leaves it to the dev split."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.training.configuration.sections import DEFAULT_COST, SparseConfig
+from longtail.training.configuration.sections import SparseConfig
 from longtail.training.fitting import DevDocuments
 from longtail.training.sparse import cost
 from longtail.training.sparse.cost import with_cost_chosen
+from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.sparse.tfidf import fit_tfidf
 
-NUM_LABELS, NUM_DOCUMENTS = 12, 300
+NUM_DOCUMENTS, NUM_LABELS = 300, 14
+RARE = NUM_LABELS - 1
 USELESS = 1e-6
 """A cost with which all weights are pruned."""
 
 
-def documents(seed: int, num_labels: int = NUM_LABELS) -> DevDocuments:
-    """Documents of one or two labels, each with a word of its own among others."""
+def documents(seed: int) -> tuple[list[str], csr_array]:
+    """Documents of one or two labels, each with a word of its own among others; one is rare."""
     rng = np.random.default_rng(seed)
-    truth = np.zeros((NUM_DOCUMENTS, num_labels), dtype=np.float32)
+    truth = np.zeros((NUM_DOCUMENTS, NUM_LABELS), dtype=np.float32)
     for _ in range(2):
-        truth[np.arange(NUM_DOCUMENTS), rng.integers(0, num_labels, NUM_DOCUMENTS)] = 1
-    others = (rng.random((NUM_DOCUMENTS, 30)) < 0.2).astype(np.float32)
-    words = np.hstack([truth, others])
-    words /= np.linalg.norm(words, axis=1, keepdims=True)
-    return DevDocuments(csr_array(words), csr_array(truth))
+        truth[np.arange(NUM_DOCUMENTS), rng.integers(0, RARE, NUM_DOCUMENTS)] = 1
+    truth[:5, RARE] = 1
+    others = rng.integers(0, 30, (NUM_DOCUMENTS, 6))
+    texts = [
+        " ".join([*(f"label{x}" for x in np.flatnonzero(own)), *(f"word{x}" for x in some)])
+        for own, some in zip(truth, others, strict=True)
+    ]
+    return texts, csr_array(truth)
 
 
-def chosen(folder, dev, *, train=None, **config) -> float | str:
-    train = train or documents(0)
-    settings = SparseConfig.model_validate(config)
-    found = with_cost_chosen(
-        settings, train.features, train.truth, lambda: dev, seed=1, folder=folder
-    )
-    assert found == settings.model_copy(update={"cost": found.cost})
-    return found.cost
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory):
+    """Returns a function that chooses a cost, and the model with each of some costs."""
+    texts, truth = documents(0)
+    tfidf, features = fit_tfidf(texts, SparseConfig())
+    dev_texts, dev_truth = documents(1)
+    dev = DevDocuments(tfidf.transform(dev_texts), dev_truth)
+
+    def fit(config):
+        folder = tmp_path_factory.mktemp("fit")
+        return fit_sparse_model(tfidf, features, truth, config, seed=1, folder=folder)
+
+    def choose(num_dev=NUM_DOCUMENTS, folder=None, **given):
+        config = SparseConfig.model_validate(given)
+        some = DevDocuments(dev.features[:num_dev], dev.truth[:num_dev]) if num_dev else None
+        folder = folder or tmp_path_factory.mktemp("chosen")
+        return with_cost_chosen(
+            fit(config), features, truth, lambda: some, config, seed=1, folder=folder
+        )
+
+    return fit, choose
 
 
-def test_a_cost_that_is_given_stays_and_nothing_is_trained(tmp_path):
-    assert chosen(tmp_path, documents(1), cost=3.0) == 3.0
-    assert not list(tmp_path.iterdir())
+def same(first, second) -> bool:
+    return (first.weights != second.weights).nnz == 0 and np.array_equal(first.bias, second.bias)
 
 
-@pytest.mark.parametrize(
-    ("default", "candidates", "best"),
-    [(USELESS, (3.0, 1.0), 3.0), (USELESS, (2 * USELESS, 1.0), 1.0), (1.0, (USELESS,), 1.0)],
-)
-def test_the_first_cost_is_taken_that_ranks_better_beyond_chance(
-    tmp_path, monkeypatch, default, candidates, best
-):
-    monkeypatch.setattr(cost, "CANDIDATES", candidates)
-    monkeypatch.setattr(cost, "DEFAULT_COST", default)
-    assert chosen(tmp_path, documents(1)) == best
-    assert chosen(tmp_path, documents(1)) == best  # of the same files
+def test_a_cost_that_is_given_stays_and_nothing_is_trained(problem, tmp_path):
+    fit, choose = problem
+    model, config = choose(folder=tmp_path, cost=3.0)
+    assert config.cost == 3.0 and same(model, fit(config)) and not list(tmp_path.iterdir())
 
 
-def test_the_cost_stays_where_others_are_as_good(tmp_path, monkeypatch):
-    values = iter([np.zeros(40), np.tile([0.5, -0.45], 20), np.full(40, -0.1)])
-    monkeypatch.setattr(cost, "_ndcg", lambda scores, truth: next(values))
-    assert chosen(tmp_path, documents(1)) == DEFAULT_COST
-
-
-@pytest.mark.parametrize(
-    ("dev", "train"),
-    [
-        (None, documents(0)),
-        (documents(1, 250), documents(0, 250)),  # no label has 10 documents
-        (DevDocuments(documents(1).features[:99], documents(1).truth[:99]), documents(0)),
-    ],
-    ids=["no documents", "no frequent label", "few documents"],
-)
-def test_the_cost_stays_where_there_is_nothing_to_choose_on(tmp_path, monkeypatch, dev, train):
-    monkeypatch.setattr(cost, "CANDIDATES", (3.0,))
+def test_the_low_cost_is_taken_where_it_ranks_better(problem, monkeypatch, tmp_path):
+    fit, choose = problem
+    monkeypatch.setattr(cost, "LOW_COST", 4.0)
     monkeypatch.setattr(cost, "DEFAULT_COST", USELESS)
-    assert chosen(tmp_path, dev, train=train) == USELESS
+    monkeypatch.setattr("longtail.training.sparse.svm.DEFAULT_COST", USELESS)
+    found = [choose(folder=tmp_path) for _ in range(2)]  # the second reads what the first kept
+    for model, config in found:
+        assert config == SparseConfig(cost=4.0)
+        assert same(model, fit(config)) and np.array_equal(model.labels, np.arange(NUM_LABELS))
+    for num_dev in (0, 99):  # none, and too few
+        model, config = choose(num_dev)
+        assert config == SparseConfig(cost=USELESS) and same(model, fit(config))
 
 
-def test_few_labels_of_all_frequencies_are_tried(monkeypatch):
-    counts = np.arange(1, 101)
-    rows = np.concatenate([np.arange(count) for count in counts])
-    columns = np.repeat(np.arange(100), counts)
-    truth = csr_array((np.ones(len(rows), dtype=np.float32), (rows, columns)))
-    assert cost._sample(truth).tolist() == list(range(9, 100))
-    monkeypatch.setattr(cost, "_FEW_LABELS", 8)
-    assert cost._sample(truth).tolist() == [9, 19, 29, 39, 49, 59, 69, 79, 89, 99]
+def test_the_default_stays_where_the_low_cost_is_worse(problem, monkeypatch):
+    fit, choose = problem
+    monkeypatch.setattr(cost, "LOW_COST", USELESS)
+    model, config = choose()
+    assert config == SparseConfig(cost=1.0) and same(model, fit(config))
+
+
+@pytest.mark.parametrize(("gains", "chosen"), [((0.5, -0.45), 1.0), ((0.5, -0.1), 0.5)])
+def test_a_gain_must_be_beyond_chance(problem, monkeypatch, gains, chosen):
+    _, choose = problem
+    values = iter([np.tile(gains, 20), np.zeros(40)])  # with the low cost first
+    monkeypatch.setattr(cost, "_ndcg", lambda model, dev: next(values))
+    assert choose()[1].cost == chosen
+
+
+def test_rows_of_rare_labels_stay_the_same_to_the_bit(problem):
+    fit, _ = problem
+    models = [fit(SparseConfig(cost=x)) for x in (0.5, 1.0)]
+    for first, second in pairwise(models):
+        changed = [(first.weights[[x]] != second.weights[[x]]).nnz > 0 for x in range(NUM_LABELS)]
+        assert changed == [x != RARE for x in range(NUM_LABELS)]
