@@ -205,7 +205,7 @@ def unchecked_entry(
         who: Name of the key that it came with.
         keeps_text: Whether the text is kept.
     """
-    text_sha256 = said.text_sha256 if said.text is None else sha256_of(said.text)
+    text = said.whole_text
     return Entry(
         id=said.id or secrets.token_hex(16),
         given_at=now(),
@@ -213,8 +213,8 @@ def unchecked_entry(
         version=version,
         model_digest=digest,
         document_id=said.document_id,
-        text=said.text if keeps_text else None,
-        text_sha256=text_sha256,
+        text=text if keeps_text else None,
+        text_sha256=said.text_sha256 if text is None else sha256_of(text),
         **said.verdicts,
     )
 

@@ -154,7 +154,7 @@ def _meant(service: Service, version: int | str | None) -> Meant:
 
 def _size_of(said: FeedbackEntry) -> int:
     """Return about how many characters and labels there are to look at, in characters."""
-    return len(said.text or "") + _CHARACTERS_OF_LABEL * said.num_labels
+    return len(said.whole_text or "") + _CHARACTERS_OF_LABEL * said.num_labels
 
 
 def _prepared(
@@ -164,9 +164,9 @@ def _prepared(
     prepared = []
     for number, (each, meant) in enumerate(zip(said, models, strict=True)):
         where = f"entries/{number}/"
-        if each.text is not None and len(each.text) > settings.max_text_characters:
+        if (length := len(each.whole_text or "")) > settings.max_text_characters:
             raise RequestError(
-                f"{where}text: got {len(each.text)} characters, expected at most "
+                f"{where}text: got {length} characters, expected at most "
                 f"{settings.max_text_characters}; send 'text_sha256' or 'document_id' instead"
             )
         entry = entry_of(each, meant, who=who, keeps_text=settings.feedback_texts, where=where)

@@ -16,6 +16,7 @@ from longtail.models.feedback import Entry, sha256_of
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.files.rows import Fields, json_rows
 from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
+from longtail.models.parts.texts import joined_text
 from longtail.service.errors import FeedbackConflictError
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import Meant, entry_of, unchecked_entry
@@ -202,9 +203,12 @@ def _wanted_of(row: Fields, versions: Versions, *, keeps_text: bool) -> Wanted:
 def _as_sent(row: Fields) -> Fields:
     """Return the fields of a line as `POST /v1/feedback` takes them."""
     fields = {name: value for name, value in row.items() if name not in _OF_ORIGIN}
-    text, sha256 = fields.get("text"), fields.get("text_sha256")
-    if isinstance(text, str) and isinstance(sha256, str) and not SURROGATE.search(text):
-        if sha256_of(text) != sha256:
+    text, sha256, title = (fields.get(name) for name in ("text", "text_sha256", "title"))
+    if isinstance(text, str) and isinstance(sha256, str):
+        whole = joined_text(title, text) if isinstance(title, str) else text
+        if SURROGATE.search(whole):
+            return fields
+        if sha256_of(whole) != sha256:
             raise DataError(
                 "text_sha256: is not the SHA-256 of the text in UTF-8; remove one of the two"
             )

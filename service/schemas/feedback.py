@@ -8,7 +8,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import PydanticCustomError
 
 from longtail.models.feedback import ProposedLabel
-from longtail.service.schemas.base import SURROGATE, Answer, Listed, ModelReference, Text, Version
+from longtail.models.parts.texts import joined_text
+from longtail.service.schemas.base import (
+    SURROGATE,
+    Answer,
+    Listed,
+    ModelReference,
+    Text,
+    Title,
+    Version,
+)
 
 MAX_LABELS = 1000
 """Label ids in one list of an entry."""
@@ -83,6 +92,9 @@ class FeedbackEntry(BaseModel):
     stored once. Absent: one is made, and what is sent twice is stored twice."""
     text: Text | None = None
     """The text. It is kept only where the service is set to; its SHA-256 always is."""
+    title: Title = None
+    """Title of `text`, which is joined with it as in `/v1/predict`: both are kept as one text, and
+    the SHA-256 is that of it."""
     text_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """Instead of the text: its SHA-256 (UTF-8), in hexadecimal."""
     document_id: EntryId | None = None
@@ -129,6 +141,12 @@ class FeedbackEntry(BaseModel):
             )
         if self.text is not None and self.text_sha256 is not None:
             raise PydanticCustomError("text_or_sha256", "Give only one of 'text' and 'text_sha256'")
+        if self.title is not None and self.text is None:
+            raise PydanticCustomError(
+                "title_without_text",
+                "Give 'title' with 'text' only; 'text_sha256' is that of both, with a line feed "
+                "between them",
+            )
         named = [*self.accepted, *self.rejected, *self.added]
         if not named and not self.proposed:
             raise PydanticCustomError(
@@ -149,6 +167,11 @@ class FeedbackEntry(BaseModel):
                 "feedback_promised_precision", "Give 'promised' and 'promised_precision' together"
             )
         return self
+
+    @property
+    def whole_text(self) -> str | None:
+        """The text, its title joined; None where none is given."""
+        return None if self.text is None else joined_text(self.title, self.text)
 
 
 class FeedbackRequest(BaseModel):

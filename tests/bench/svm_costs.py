@@ -38,7 +38,7 @@ from longtail.training.pipeline.encoder_free import (
 from longtail.training.pipeline.train import Run, check_run, with_dev_split
 
 RARE = 10
-COMPARED = ("P@5", "PSP@5")
+COMPARED = ("P@5", "nDCG@5", "PSP@5")
 
 
 def read_corpus(path: Path, name: str | None, work: Path) -> tuple[Dataset, TrainingConfig]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from longtail.training.data.languages import LanguageCount
 from longtail.training.fitting import DevDocuments, TrainingDocuments
 from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.runtime.run_log import stage_cost
+from longtail.training.sparse.cost import with_cost_chosen
 from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
 from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.sparse.vocabulary import fit_tfidf_of
@@ -45,6 +47,7 @@ class EncoderFree:
         models: Those of the other scorers, by name; without those of which nothing was learned.
         features: What it reads of the training documents.
         truth: Their labels.
+        config: Of the run, with the cost of the sparse model that was chosen.
     """
 
     catalogue: LabelCatalogue
@@ -52,6 +55,7 @@ class EncoderFree:
     models: dict[str, Any]
     features: Float32[csr_array, "document feature"]
     truth: Float32[csr_array, "document label"]
+    config: TrainingConfig
 
 
 def with_markup_decided(config: TrainingConfig, share: float, folder: Path) -> TrainingConfig:
@@ -135,11 +139,17 @@ def fit_encoder_free(
             languages=config.languages or (),
             removes_markup=bool(config.remove_markup),
         )
+    dev = cache(partial(_dev_documents, corpus, tfidf))
     with stage_cost(folder, f"sparse{suffix}"):
         sparse = fit_sparse_model(
             tfidf, features, truth, config.sparse,
             seed=config.seed, folder=folder / f"sparse{suffix}", engine=engine,
         )  # fmt: skip
+        sparse, settings = with_cost_chosen(
+            sparse, features, truth, dev, config.sparse,
+            seed=config.seed, folder=folder / "sparse-cost", engine=engine,
+        )  # fmt: skip
+        config = config.model_copy(update={"sparse": settings})
         catalogue = related(corpus.catalogue, config.descriptions)
         keywords = keywords_of_labels(sparse, catalogue, config.descriptions)
     texts = pseudo_descriptions(catalogue, keywords)
@@ -150,7 +160,7 @@ def fit_encoder_free(
         truth=truth,
         catalogue=corpus.catalogue,
         sparse=sparse,
-        dev=lambda: _dev_documents(corpus, tfidf),
+        dev=dev,
         seed=config.seed,
     )
     models = fit_scorers(
@@ -158,7 +168,7 @@ def fit_encoder_free(
         suffix=suffix, before=before or {},
     )  # fmt: skip
     catalogue = catalogue.replaced(pseudo_description=texts)
-    return EncoderFree(catalogue, sparse, models, features, truth)
+    return EncoderFree(catalogue, sparse, models, features, truth, config)
 
 
 def _dev_documents(corpus: Dataset, tfidf: TfidfModel) -> DevDocuments | None:

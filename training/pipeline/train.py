@@ -129,7 +129,7 @@ def _train_all(
         registry: Where to publish.
     """
     with nullcontext() if start is None else start.machine.reproducible():
-        parts, on_dev = _fitted(run, corpus, start, surveyed.unspaced_share)
+        run, parts, on_dev = _fitted(run, corpus, start, surveyed.unspaced_share)
         if corpus is not run.dataset:
             parts = _fitted_on_all(run, parts, surveyed.unspaced_share)
     manifest = _manifest(run, corpus, start, parts, on_dev)
@@ -147,9 +147,11 @@ def with_dev_split(run: Run) -> Dataset:
 
 def _fitted(
     run: Run, corpus: Dataset, start: DenseStart | None, unspaced_share: float
-) -> tuple[ModelParts, OnDev]:
-    config = run.config
-    found = fit_encoder_free(corpus, config, unspaced_share, run.folder, engine=run.engine)
+) -> tuple[Run, ModelParts, OnDev]:
+    """Return the run, whose configuration says what was chosen, and what it has fitted."""
+    found = fit_encoder_free(corpus, run.config, unspaced_share, run.folder, engine=run.engine)
+    config = found.config
+    run = replace(run, config=config)
     dense, models = None, found.models
     if start is not None:
         from longtail.training.pipeline.dense_stages import train_dense
@@ -160,7 +162,7 @@ def _fitted(
         found.catalogue, found.sparse, dense, models, has_hybrid=HYBRID in config.scorers
     )
     precision = start.machine.precision if start is not None else "float32"
-    return _finished_on_dev(run, corpus, parts, precision)
+    return run, *_finished_on_dev(run, corpus, parts, precision)
 
 
 def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelParts:

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
 
-from longtail.training.configuration.sections import SparseConfig
+from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseConfig
 from longtail.training.sparse.coordinate_descent import Plan, Rows, fit_chunk
 
 _POSTINGS_A_NONZERO = 32  # and level of a binary tree over the labels, that a round may read
@@ -112,7 +112,7 @@ def _plan(
     share = min(1.0, most / expected)
     postings = _POSTINGS_A_NONZERO * features.nnz * depth / 2
     return Plan(
-        cost=config.cost,
+        cost=DEFAULT_COST if config.cost == AUTO else config.cost,
         rare_cost=config.rare_cost,
         is_hinge=config.loss == "hinge",
         prune_below=config.prune_below,

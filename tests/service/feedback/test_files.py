@@ -1,6 +1,7 @@
 """`longtail feedback`: entries from files and to files."""
 
 import json
+from hashlib import sha256
 
 import pytest
 from typer.testing import CliRunner
@@ -61,6 +62,13 @@ def test_entries_are_imported_once_and_exported(command, write, tmp_path, regist
     assert command("export", out, "--overwrite").exit_code == 0
 
 
+def test_a_title_in_a_line_is_joined_with_its_text(command, write, tmp_path):
+    command("import", write(SAID[0] | {"title": "Duties"}), "--texts")
+    command("export", tmp_path / "out")
+    (line,) = lines_of(tmp_path / "out")
+    assert line["text"] == "Duties\nolive oil" and "title" not in line
+
+
 def test_texts_are_left_out_unless_asked_for(command, write, tmp_path):
     promised = {"promised": SAID[0]["accepted"], "promised_precision": 0.95}
     command("import", write(SAID[0] | promised, *SAID[1:]))
@@ -84,6 +92,17 @@ def test_an_export_imported_elsewhere_is_the_same_deletions_too(command, write, 
     assert [
         {**line, "sequence": 0, "deleted_at": 0} for line in lines_of(tmp_path / "third")
     ] == strip
+
+
+def test_a_digest_is_of_the_text_with_its_title(command, write, tmp_path):
+    entry = {"title": "Olive oil", "text": "Imports.", "added": ["L1"]}
+    digest = sha256(b"Olive oil\nImports.").hexdigest()
+    command("import", write(entry | {"text_sha256": digest}), "--texts")
+    command("export", tmp_path / "out")
+    (line,) = lines_of(tmp_path / "out")
+    assert (line["text"], line["text_sha256"]) == ("Olive oil\nImports.", digest)
+    with pytest.raises(DataError, match="line 1: text_sha256: is not the SHA-256"):
+        command("import", write(entry | {"text_sha256": sha256(b"Imports.").hexdigest()}))
 
 
 def test_one_bad_line_stops_the_import_before_anything_is_stored(command, write, tmp_path):

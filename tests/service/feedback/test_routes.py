@@ -68,6 +68,15 @@ def test_the_same_again_is_known_and_other_content_refused(client):
     assert [line["id"] for line in exported(client)] == ["a"]
 
 
+def test_a_title_is_joined_with_the_text_so_that_both_are_one_text(client):
+    answered = give(client, SAID | {"title": "Duties"}, SAID | {"id": "b", "title": " "})
+    assert answered.status_code == 200
+    assert [line["text"] for line in exported(client)] == ["Duties\nolive oil", "olive oil"]
+    assert give(client, SAID | {"text": "Duties\nolive oil"}).json()["entries"][0] == (
+        answered.json()["entries"][0] | {"status": "known"}
+    )
+
+
 def test_texts_are_not_kept_unless_asked_for(open_feedback, tmp_path):
     with open_feedback(feedback_texts=False) as client:
         assert give(client, SAID).json()["keeps_texts"] is False
@@ -88,6 +97,9 @@ def test_texts_are_not_kept_unless_asked_for(open_feedback, tmp_path):
         ({"promised": ["L1"], "promised_precision": 95}, "less than 1"),
         ({"text": None}, "Give one of 'text', 'text_sha256' and 'document_id'"),
         ({"text": "x" * 51}, "entries/0/text: got 51 characters, expected at most 50"),
+        ({"title": "x" * 42}, "entries/0/text: got 52 characters, expected at most 50"),
+        ({"text": None, "title": "x", "document_id": "d"}, "Give 'title' with 'text' only"),
+        ({"title": 5}, "entries/0/title"),
         ({"text": " "}, "empty or only white space"),
         ({"accepted": [f"L{n}" for n in range(1001)]}, "entries/0/accepted"),
         ({"labels": ["L1"]}, "entries/0/labels"),

@@ -301,6 +301,7 @@ def test_the_manifest_tells_how_the_bundle_was_made(trained, tiny_config, tiny_c
     told["retrieval"] = told["retrieval"] | {"label_pooling": "mean"}  # as the encoder has it
     told["remove_markup"] = False  # no text has some
     told["languages"] = ["en"]
+    told["sparse"] = told["sparse"] | {"cost": 1.0}  # dev has too few documents to choose another
     assert manifest.training == told
     assert manifest.data_fingerprint == dataset.fingerprint
     assert (manifest.label_count, manifest.training_document_count) == (len(dataset.catalogue), 60)
