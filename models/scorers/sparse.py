@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from longtail.models.matrices import column_norms, rows_of_columns, transposed
 from longtail.models.native.library import CSR, F32, I64, INT, Csr, csr, function
@@ -70,6 +70,28 @@ class SparseModel:
         found = cls(tfidf, transposed(weights), bias, labels)
         found.__dict__["weights"] = weights
         return found
+
+    def with_rows(
+        self,
+        labels: Int64[np.ndarray, fitted],
+        weights: Float32[csr_array, "fitted feature"],
+        bias: Float32[np.ndarray, fitted],
+        dropped: Int64[np.ndarray, dropped] | None = None,
+    ) -> SparseModel:
+        """Return the model with other rows of some labels, in the place of theirs if they have any.
+
+        Args:
+            labels: The labels.
+            weights: The row w_l of each.
+            bias: Of each.
+            dropped: Labels whose rows are left out; None: those of `labels` alone.
+        """
+        kept = np.flatnonzero(~np.isin(self.labels, labels if dropped is None else dropped))
+        all_labels = np.concatenate([self.labels[kept], labels])
+        order = np.argsort(all_labels)
+        rows = csr_array(vstack([self.weights[kept], weights], format="csr")[order])
+        all_bias = np.concatenate([self.bias[kept], bias])
+        return SparseModel.of_rows(self.tfidf, rows, all_bias[order], all_labels[order])
 
     @cached_property
     def weights(self) -> Float32[csr_array, "covered feature"]:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float64
 from joblib import cpu_count
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.models.scorers.sparse import SparseModel, SparseSource
@@ -73,7 +73,7 @@ def with_cost_chosen(
     weights, bias = fit_label_rows(
         features, truth, labels, second, seed=seed, folder=folder, engine=engine
     )
-    other = _with_rows(model, labels, weights, bias)
+    other = model.with_rows(labels, weights, bias)
     gain = 100 * (_ndcg(other, some) - _ndcg(model, some))
     mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
     logger.info(
@@ -90,20 +90,6 @@ def _some(dev: DevDocuments | None) -> DevDocuments | None:
         return None
     step = -(-dev.truth.shape[0] // _MOST_DEV)
     return DevDocuments(csr_array(dev.features[::step]), csr_array(dev.truth[::step]))
-
-
-def _with_rows(
-    model: SparseModel,
-    labels: Int64[np.ndarray, fitted],
-    weights: Float32[csr_array, "fitted feature"],
-    bias: Float32[np.ndarray, fitted],
-) -> SparseModel:
-    """Return a model with other rows of some labels."""
-    kept = np.flatnonzero(~np.isin(model.labels, labels))
-    order = np.argsort(np.concatenate([model.labels[kept], labels]))
-    rows = csr_array(vstack([model.weights[kept], weights], format="csr")[order])
-    biases = np.concatenate([model.bias[kept], bias])[order]
-    return SparseModel.of_rows(model.tfidf, rows, biases, model.labels)
 
 
 def _ndcg(model: SparseModel, dev: DevDocuments) -> Float64[np.ndarray, document]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from longtail.ext.editions.labels import ChangedLabels
 from longtail.models.labels.catalogue import LabelCatalogue, named_label
@@ -63,7 +63,7 @@ def merged_sparse(
     labels = np.array(sorted(several), dtype=np.int64)
     fitted, bias = fit_rows(memory.documents.to_csr(), memory.labels, labels)
     weights |= dict.fromkeys(several, "fitted")
-    return _with_fitted(kept, labels, fitted, bias), weights
+    return kept.with_rows(labels, fitted, bias), weights
 
 
 def merged_linear(
@@ -122,23 +122,6 @@ def _with_rows_of(
     labels, rows = _order(model.labels, into, taken)
     return SparseModel.of_rows(
         model.tfidf, csr_array(model.weights[rows]), model.bias[rows], labels
-    )
-
-
-def _with_fitted(
-    model: SparseModel,
-    labels: Int64[np.ndarray, fitted],
-    weights: Float32[csr_array, "fitted feature"],
-    bias: Float32[np.ndarray, fitted],
-) -> SparseModel:
-    """Return the model with other rows for labels that have one."""
-    at = np.searchsorted(model.labels, labels)
-    rows = np.arange(len(model.labels), dtype=np.int64)
-    rows[at] = len(model.labels) + np.arange(len(labels))
-    all_weights = csr_array(vstack([model.weights, weights], format="csr"))
-    all_bias = np.concatenate([model.bias, bias])
-    return SparseModel.of_rows(
-        model.tfidf, csr_array(all_weights[rows]), all_bias[rows], model.labels
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from longtail.ext.learn.documents import ChangedDocuments
 from longtail.ext.learn.remembered import known_documents
@@ -120,13 +120,7 @@ def refit_sparse(
     weights, bias = fit_label_rows(
         features, changed.labels, fitted, config, seed=settings["seed"], folder=folder
     )
-    kept = np.flatnonzero(~np.isin(model.labels, changed.touched))
-    labels = np.concatenate([model.labels[kept], fitted])
-    order = np.argsort(labels)
-    rows = csr_array(vstack([model.weights[kept], weights], format="csr")[order])
-    return SparseModel.of_rows(
-        model.tfidf, rows, np.concatenate([model.bias[kept], bias])[order], labels[order]
-    )
+    return model.with_rows(fitted, weights, bias, dropped=changed.touched)
 
 
 def _labels_to_describe(
