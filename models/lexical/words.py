@@ -112,7 +112,7 @@ class NameWords:
                 if piece not in known:
                     known[piece] = self._number(piece, self.forms.of(piece))
             read = list(map(known.get, found))
-        return _as_array(read)
+        return np.array(_flat(read) if tuple in map(type, read) else read, dtype=np.int32)
 
     def read_text(self, text: str) -> ReadText:
         """Return a text as names are looked for in it."""
@@ -141,7 +141,7 @@ class NameWords:
         numbers = dict(
             zip(unique, map(self._number, unique, self.forms.of_list(unique)), strict=True)
         )
-        found = _as_array([numbers[piece] for piece in read])
+        found = np.array(_flat([numbers[piece] for piece in read]), dtype=np.int32)
         name_of_word = np.cumsum(found == SENTENCE_END)  # an end stands before each name
         name_of_word, found = name_of_word[found >= 0], found[found >= 0]
         starts = np.searchsorted(name_of_word, np.arange(1, read.count(END_OF_SENTENCE) + 2))
@@ -159,11 +159,9 @@ class NameWords:
         return self.forms.parts(piece, self._numbers.get) or UNKNOWN
 
 
-def _as_array(read: Sequence[int | tuple[int, ...] | None]) -> Int32[np.ndarray, piece]:
+def _flat(read: Sequence[int | tuple[int, ...] | None]) -> list[int | None]:
     """Return numbers in a row, those of the parts of compounds among the others."""
-    if tuple in map(type, read):
-        read = [x for each in read for x in (each if isinstance(each, tuple) else (each,))]
-    return np.array(read, dtype=np.int32)
+    return [x for each in read for x in (each if isinstance(each, tuple) else (each,))]
 
 
 def pieces(text: str) -> Sequence[str]:
@@ -171,17 +169,15 @@ def pieces(text: str) -> Sequence[str]:
     # Putting spaces around and for all else, and splitting there, is several times as fast as one
     # expression that finds the words.
     joined = _DOT_OF_CODE.sub("", text.lower().replace(END_OF_SENTENCE, "\1"))
-    return _split(_END.sub(f" {END_OF_SENTENCE} ", joined))
+    marked = _END.sub(f" {END_OF_SENTENCE} ", joined)
+    if marked.isascii():
+        return marked.translate(_ASCII_OTHERS).split()
+    return _UNSPACED.sub(r" \1 ", _OTHERS.sub(" ", marked.replace("_", " "))).split()
 
 
 def _pieces_of_names(names: Iterable[str]) -> list[str]:
     """Return the lower-case words of names, with `END_OF_SENTENCE` before those of each name."""
     separator = f" {END_OF_SENTENCE} "
     joined = "".join(separator + name.replace(END_OF_SENTENCE, "\1") for name in names)
-    return _split(_DOT_OF_CODE.sub("", joined.lower()))
-
-
-def _split(marked: str) -> list[str]:
-    if marked.isascii():
-        return marked.translate(_ASCII_OTHERS).split()
-    return _UNSPACED.sub(r" \1 ", _OTHERS.sub(" ", marked.replace("_", " "))).split()
+    words = _DOT_OF_CODE.sub("", joined.lower()).replace("_", " ")
+    return _UNSPACED.sub(r" \1 ", _OTHERS.sub(" ", words)).split()

@@ -84,12 +84,14 @@ async def _answered(
             f"got {len(body.all_texts)} texts, expected {most_texts}; send one request for each"
         )
     service = service_of(request)
-    if absent := body.wanted_extensions - service.revisers.keys():
-        raise RequestError(
-            f"{min(absent)} is true, and this service lacks the extension for it; leave it out"
-        )
-    for reviser in service.revisers.values():
-        reviser.check(body)
+    for name in body.fields_of_extensions:
+        if not getattr(body, name):
+            continue
+        if name not in service.revisers:
+            raise RequestError(
+                f"{name} is true, and this service lacks the extension for it; leave it out"
+            )
+        service.revisers[name].check(body)
     most_s = service.settings.request_timeout_s
     until = time.monotonic() + min(body.timeout_s or most_s, most_s)
     answer = await answer_request(request, service, body)

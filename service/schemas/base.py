@@ -234,12 +234,6 @@ class Options(BaseModel):
         return self.include is not None or bool(named)
 
     @property
-    def fields_of_answers(self) -> dict[str, Any]:
-        """The fields that answers repeat, as they say how labels were scored."""
-        dial = {"tail_dial": self.tail_dial}
-        return dial if self.aim is None else {**dial, "aim": self.aim}
-
-    @property
     def is_plain(self) -> bool:
         """Whether all labels are ranked, by nothing but their scores."""
         return not self.filters_labels and self.aim is None and self.tail_dial == 0

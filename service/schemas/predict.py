@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -70,6 +70,9 @@ class PredictRequest(Titled):
     has set it, false: never. Not together with `aim`, `tail_dial`, `correction`, `explain` or
     `schemes`."""
 
+    fields_of_extensions: ClassVar = ("review",)
+    """Fields that can be true only where the extension of this name is."""
+
     @model_validator(mode="after")
     def _review_of_plain_scores(self) -> Self:
         if self.review and not self.can_be_reviewed:
@@ -78,11 +81,6 @@ class PredictRequest(Titled):
                 "Leave out 'aim', 'tail_dial', 'correction', 'explain', 'schemes', or 'review'",
             )
         return self
-
-    @property
-    def wanted_extensions(self) -> frozenset[str]:
-        """The extensions without which it can't be answered, by name."""
-        return frozenset({"review"} if self.review else ())
 
     @property
     def can_be_reviewed(self) -> bool:

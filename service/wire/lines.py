@@ -292,7 +292,8 @@ def result_line(
 
 def asked_fields(asked: Options, scorer: str, prediction: Prediction) -> dict[str, Any]:
     """Return the fields of a `PredictResponse` or `BatchResult` that say how labels were scored."""
-    return {"scorer": scorer, "correction": prediction.correction, **asked.fields_of_answers}
+    fields = {"scorer": scorer, "correction": prediction.correction, "tail_dial": asked.tail_dial}
+    return fields if asked.aim is None else {**fields, "aim": asked.aim}
 
 
 def text_json(prediction: Prediction) -> bytes:
