@@ -25,6 +25,7 @@ from longtail.training.assessment.assess import Assessment
 from longtail.training.assessment.per_label import label_cells, measure_labels
 from longtail.training.assessment.summary import Summary
 from longtail.training.calibration.reliability import draw_reliability
+from longtail.training.configuration.sections import AUTO
 from longtail.training.evaluation.metrics import hierarchical_table
 from longtail.training.evaluation.plots import can_draw, draw_by_frequency, new_figure, png_of
 from longtail.training.evaluation.record import Table
@@ -100,10 +101,19 @@ def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
 
 def _has_made(found: Mapping[str, Any], manifest: Manifest) -> bool:
     return found["data_fingerprint"] == manifest.data_fingerprint and all(
-        manifest.training.get(key) == value
+        _is_made_with(value, manifest.training.get(key))
         for key, value in found["config"].items()
         if key != "encoder"  # by its folder there, by its name here
     )
+
+
+def _is_made_with(configured: Any, used: Any) -> bool:
+    """Whether a setting is as configured; one that was left open is as training chose it."""
+    if isinstance(configured, Mapping) and isinstance(used, Mapping):
+        return configured.keys() == used.keys() and all(
+            value in (AUTO, used[key]) for key, value in configured.items()
+        )
+    return bool(configured == used)
 
 
 def report_page(
