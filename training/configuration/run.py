@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -351,7 +352,17 @@ def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
 
 def problems_in_words(error: ValidationError) -> str:
     """Return all errors of settings: which setting, the value got and the value expected."""
-    return "; ".join(
-        f"{'.'.join(map(str, item['loc']))}: {problem_in_words(item, repr)}"
-        for item in error.errors()
-    )
+    problems: dict[str, list[str]] = {}
+    for item in error.errors():
+        place = [x for x in map(str, item["loc"]) if not x.startswith(_BRANCHES_OF_UNIONS)]
+        problems.setdefault(".".join(place), []).append(problem_in_words(item, repr))
+    return "; ".join(f"{place}: {_either(several)}" for place, several in problems.items())
+
+
+_BRANCHES_OF_UNIONS = ("constrained-", "literal[")
+"""How pydantic begins what it adds to a place where a value may be of several types."""
+
+
+def _either(problems: Sequence[str]) -> str:
+    """Return one sentence of what a value is that fits none of several types."""
+    return " or ".join([problems[0], *(x.partition("expected ")[2] for x in problems[1:])])

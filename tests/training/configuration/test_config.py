@@ -39,6 +39,21 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest(tmp_path):
     assert config.retrieval == TrainingConfig().retrieval
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("cheap", "sparse.cost: got 'cheap'; expected a number or 'auto'"),
+        ("-1", "sparse.cost: got -1; expected more than 0 or 'auto'"),
+    ],
+)
+def test_a_value_of_neither_type_is_told_once(tmp_path, value, message):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"sparse:\n  cost: {value}\n")
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    assert str(caught.value).endswith(message)
+
+
 def test_every_wrong_key_and_value_is_named_at_once(tmp_path):
     path = write(
         tmp_path,
