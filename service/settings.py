@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -30,7 +30,6 @@ _FIRST_STEPS = frozenset(
 
 _HOST_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\*")
 Version = Annotated[int, Field(ge=1)] | Literal["current"]
-ReviewerKind = Literal["rerank", "chat", "cross-encoder"]
 SwapMode = Literal["availability-preserving", "resource-preserving"]
 
 
@@ -40,8 +39,8 @@ _automatic: Any = {_UNSET: "automatic"}
 _by_device: Any = {_UNSET: "by the device"}
 
 
-class Settings(BaseSettings):
-    """Everything that an operator can choose.
+class CoreSettings(BaseSettings):
+    """Everything that an operator can choose, but for extensions (see `Settings`).
 
     A field is all that is written of a setting: options of `longtail serve`, variables and the page
     `docs/reference/settings.md` are made from it (see `describe_settings`). The first sentence of
@@ -159,37 +158,6 @@ class Settings(BaseSettings):
     guessed from that."""
     max_feedback_bytes: int = Field(4 * 1024**3, ge=64 * 1024)
     """Most bytes of the SQLite database of feedback. What exceeds them is refused with 503."""
-    reviewer: ReviewerKind | None = None
-    """Kind of the reviewer that may score the best labels of a text. It is Text Embeddings
-    Inference (`rerank`), an OpenAI-compatible service (`chat`), or a folder with a sequence
-    classifier (`cross-encoder`). A version knows it by `longtail review`."""
-    review_address: str = ""
-    """URL of the reviewer, to which texts are sent; or the folder of the cross-encoder. For `chat`
-    it ends with what stands before `/chat/completions`, most often `/v1`."""
-    review_model: str = ""
-    """Model, as the reviewer names it; as it was given to `longtail review`."""
-    review_key: str = Field("", repr=False)
-    """Key that is sent to the reviewer as a bearer token."""
-    review_key_file: Path | None = None
-    """File of this key, which is read at the start."""
-    review_when: Literal["asked", "doubt"] = "asked"
-    """Which texts are reviewed. They are those of requests that ask for it, or besides all texts in
-    doubt (`doubt`): those without an accepted label, if the request has `accept`, or else those
-    whose best label has a probability from `review_doubt_from` to `review_doubt_to`."""
-    review_doubt_from: float = Field(0.2, ge=0, le=1)
-    """Least probability of the best label of a text in doubt."""
-    review_doubt_to: float = Field(0.8, ge=0, le=1)
-    """Greatest probability of the best label of a text in doubt."""
-    review_timeout_s: float = Field(5, gt=0, allow_inf_nan=False)
-    """Seconds after which a review is given up. The answer is then the one without it."""
-    review_attempts: int = Field(2, ge=1, le=10)
-    """Most attempts of a review, all within its time."""
-    review_concurrency: int = Field(4, ge=1, le=256)
-    """Most reviews at a time; others wait, within their time."""
-    max_reviews_per_request: int = Field(8, ge=1)
-    """Most texts of one request that are reviewed."""
-    max_reviews_per_day: int = Field(1000, ge=1)
-    """Most attempts of reviews per day (UTC), counted since the start of the service."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe log lines that are written."""
     log_format: Literal["text", "json"] = "text"
@@ -250,6 +218,17 @@ class Settings(BaseSettings):
         return versions
 
 
+if TYPE_CHECKING:
+    Settings = CoreSettings
+else:
+    _of_extensions = (each.settings() for each in extensions() if each.settings is not None)
+    Settings = type(
+        "Settings",
+        (CoreSettings, *_of_extensions),
+        {"__module__": __name__, "__doc__": "Everything that an operator can choose."},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SettingDescription:
     """What an operator is told of a setting.
@@ -284,9 +263,10 @@ class SettingDescription:
 
 
 def describe_settings() -> list[SettingDescription]:
-    """Return the documentation of each setting, in the order of the fields."""
+    """Return the documentation of each setting, in the order of the fields, extensions' last."""
     properties = Settings.model_json_schema()["properties"]
-    return [_description(name, schema) for name, schema in properties.items()]
+    names = dict.fromkeys([*CoreSettings.model_fields, *properties])
+    return [_description(name, properties[name]) for name in names]
 
 
 _KINDS = {

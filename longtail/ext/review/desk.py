@@ -27,6 +27,7 @@ from longtail.ext.review.reviewer import (
     candidate_text,
     open_reviewer,
 )
+from longtail.ext.review.settings import ReviewSettings
 from longtail.models.errors import LongtailError, RequestError
 from longtail.models.fitted.review import REVIEW, FittedReview
 from longtail.models.results import Prediction, ReviewFailure
@@ -34,7 +35,6 @@ from longtail.service.engine.engine import Engine, EngineAnswer
 from longtail.service.engine.queries import Query
 from longtail.service.errors import DeadlineError
 from longtail.service.schemas.predict import PredictRequest
-from longtail.service.settings import Settings
 from longtail.service.telemetry.metrics import SECONDS
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Reviews:
         desk: Gets them; None: there is no reviewer.
     """
 
-    def __init__(self, settings: Settings, registry: CollectorRegistry) -> None:
+    def __init__(self, settings: ReviewSettings, registry: CollectorRegistry) -> None:
         """Open the reviewer of the settings, if any, or raise ConfigError; nothing is sent yet."""
         self._metrics = ReviewMetrics(registry)
         self.desk = ReviewDesk(settings, self._metrics) if settings.reviewer else None
@@ -109,7 +109,7 @@ class Reviews:
 class ReviewDesk:
     """Gets reviews of answers, within the bounds of the settings; belongs to one event loop."""
 
-    def __init__(self, settings: Settings, metrics: ReviewMetrics) -> None:
+    def __init__(self, settings: ReviewSettings, metrics: ReviewMetrics) -> None:
         """Open the reviewer of the settings, or raise ConfigError; nothing is sent yet."""
         key = settings.review_key, settings.review_key_file
         named = settings.reviewer or "", settings.review_address, settings.review_model

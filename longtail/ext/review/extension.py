@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from longtail.extensions import Command, Extension
+
+if TYPE_CHECKING:  # `longtail --help` does without it
+    from pydantic import BaseModel
 
 
 def _commands() -> Sequence[Command]:
@@ -23,4 +26,10 @@ def _reviews(settings: Any, telemetry: Any) -> Any:
     return Reviews(settings, telemetry.registry)
 
 
-EXTENSION = Extension("review", commands=_commands, reviser=_reviews)
+def _settings() -> type[BaseModel]:
+    from longtail.ext.review.settings import ReviewSettings
+
+    return ReviewSettings
+
+
+EXTENSION = Extension("review", commands=_commands, settings=_settings, reviser=_reviews)

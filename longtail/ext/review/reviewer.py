@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, get_args, runtime_checkable
 
+from longtail.ext.review.settings import ReviewerKind
 from longtail.models.errors import ConfigError, LongtailError, ignore
 from longtail.models.extras import require
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.text import PART_END
-from longtail.service.settings import ReviewerKind
 
 MAX_TEXT_CHARACTERS = 4000
 """Characters of a text that a reviewer gets; the rest is left out."""
