@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
@@ -65,8 +66,8 @@ def clustered(
 ) -> tuple[Int64[np.ndarray, row], Clusters]:
     """Return an order of very many vectors by cluster, and the clusters of the ordered vectors.
 
-    Clusters are those of k-means on a sample. So many are looked at that `LEAST_RECALL` of the
-    nearest vectors of a sample of the vectors are found.
+    So many clusters are looked at that `LEAST_RECALL` of the nearest vectors of a sample of the
+    vectors are found.
 
     Args:
         vectors: To be divided.
@@ -77,10 +78,7 @@ def clustered(
         num_clusters = int(4 * np.sqrt(vectors.num_rows))
         drawn = rng.choice(vectors.num_rows, min(vectors.num_rows, 32 * num_clusters), False)
         sample = vectors.take(np.sort(drawn))
-        means = MiniBatchKMeans(num_clusters, random_state=0, n_init=1, batch_size=8192).fit(
-            sample.bytes * sample.scales[:, None]
-        )
-        centroids = ByteVectors.rounded(means.cluster_centers_.astype(np.float32))
+        centroids = _centroids(sample.bytes * sample.scales[:, None], num_clusters)
     else:
         centroids = before.centroids
     cluster_of = centroids.nearest(vectors, 1, num_threads=cpu_count()).documents[:, 0]
@@ -104,6 +102,25 @@ def clustered(
         found.num_probed, centroids.num_rows, found.recall, k,
     )  # fmt: skip
     return order, found
+
+
+def _centroids(vectors: Float32[np.ndarray, "row dim"], num_clusters: int) -> ByteVectors:
+    """Return about so many centres of k-means: of few large clusters, then within each of them.
+
+    In one step the time grows with the number of clusters, in two with its root.
+    """
+    large = _k_means(vectors, math.isqrt(num_clusters))
+    parts = (vectors[large.labels_ == number] for number in range(large.n_clusters))
+    centres = [
+        _k_means(part, max(1, round(num_clusters * len(part) / len(vectors)))).cluster_centers_
+        for part in parts
+        if len(part)
+    ]
+    return ByteVectors.rounded(np.concatenate(centres))
+
+
+def _k_means(vectors: Float32[np.ndarray, "row dim"], num_clusters: int) -> MiniBatchKMeans:
+    return MiniBatchKMeans(num_clusters, random_state=0, n_init=1, batch_size=8192).fit(vectors)
 
 
 def with_documents(
