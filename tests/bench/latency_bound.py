@@ -1,17 +1,18 @@
-"""The least p99 at half load that what the model costs allows, were all else for nothing.
+"""How p99 and p50 of waiting requests relate where nothing but the model takes time.
 
-    python tests/bench/latency_bound.py REGISTRY [--threads 2] [--scorer classifier] [--seconds 20]
+    python tests/bench/latency_bound.py REGISTRY [--texts titles|documents] [--threads 2]
+                                        [--scorer classifier] [--seconds 20] [--rounds 3]
 
-How long batches of 1 to 32 titles take is measured without a service: on one thread (alone, so that
-no other batch takes from its memory), and on all. From these times a queue is made up, in which no
-HTTP, tokeniser thread or load generator takes any: a batch begins as soon as somebody is free, and
-takes its share of all that wait. Requests come at half the rate of full batches, at random times
-(a Poisson process) or even distances, to as many servers of one thread as there are threads, or to
-one that has them all. Its p99 is put beside the time of one text on all threads, which is what the
-bar in `service_throughput.py` is a multiple of.
+The seconds of batches of 1 to 32 texts are measured without a service: on one thread (alone, so
+that no other batch takes from its memory), and on all. These samples make up a queue in which no
+HTTP, tokeniser thread or load generator takes time: a batch begins as soon as a server is free, and
+takes its share of all that wait. Requests arrive at random times (a Poisson process), at half and
+at 80 % of the rate of full batches, at as many servers of one thread as there are threads, or at
+one that has all of them.
 
-Then the service itself gets requests at random times, at the rate of the better queue, several
-times for so many seconds (0: not at all). Bar: its best p99 is at most 1.5 times that queue's.
+Then the service gets requests at half and at 80 % of its own highest rate, in several rounds with
+arrivals of their own (0 rounds: not at all). Bar: the ratio of its p99 to its p50, over all rounds,
+is at most 1.5 times that of the queue of one server.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from __future__ import annotations
 import argparse
 import heapq
 import math
+import random
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,14 +40,18 @@ from longtail.models.predict.predictor import Predictor
 from longtail.service.process.compute_threads import limit_threads, prepare_process
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+SHARES = (0.5, 0.8)
 REPEATS = 60
+NUM_TEXTS = 2000
 NUM_ARRIVALS = 50_000
+CONNECTIONS = 32
 
 
 def main() -> None:
-    """Measure, make up the queues, and print a table."""
+    """Measure, make up the queues, and print a table of each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("registry", type=Path)
+    parser.add_argument("--texts", choices=("titles", "documents"), default="titles")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--scorer", help="by default the model's own")
     parser.add_argument("--seconds", type=float, default=20)
@@ -54,71 +60,80 @@ def main() -> None:
     chosen = begin(parser)
     prepare_process(chosen.threads)
     bundle = Registry(chosen.registry).open()
+    texts = read_texts(chosen.texts, NUM_TEXTS)
 
-    costs = {}
+    samples = {}
     for threads in sorted({1, chosen.threads}):
         limit_threads(threads)
         predictor = Predictor.of_bundle(bundle, num_threads=threads, precision="auto")
         scorer = chosen.scorer or predictor.scorers.default
-        costs[threads] = seconds_of(predictor, scorer)
-        times = ", ".join(f"{n}: {1e3 * t:.1f}" for n, t in zip(SIZES, costs[threads], strict=True))
-        print(f"{threads} threads, ms a batch of so many titles: {times}", flush=True)
+        samples[threads] = seconds_of(predictor, scorer, texts)
+        medians = {size: 1e3 * np.median(found) for size, found in samples[threads].items()}
+        times = ", ".join(f"{size}: {median:.1f}" for size, median in medians.items())
+        print(f"{threads} threads, ms a batch of so many texts: {times}", flush=True)
 
-    single = costs[chosen.threads][0]
     table = Table({
-        "servers x threads": "", "full, texts/s": ".0f", "p99 at half of it, ms": ".1f",
-        "x one text": ".1f", "at even distances, ms": ".1f", "x one text, even": ".1f",
+        "servers x threads": "", "full, texts/s": ".0f", "load": ".1f", "p50, ms": ".1f",
+        "p99, ms": ".1f", "p99 / p50": ".1f",
     })  # fmt: skip
-    best = rate = math.inf
-    for threads, seconds in costs.items():
+    for threads, of_size in samples.items():
         servers = chosen.threads // threads
-        full = servers * max(size / each for size, each in zip(SIZES, seconds, strict=True))
-        found = [p99(seconds, servers, full / 2, even=even) for even in (False, True)]
-        row = (x for each in found for x in (1e3 * each, each / single))
-        table.add(f"{servers} x {threads}", full, *row)
-        if found[0] < best:
-            best, rate = found[0], full / 2
+        full = servers * max(size / np.mean(found) for size, found in of_size.items())
+        for share in SHARES:
+            p50, p99 = queue(of_size, servers, share * full)
+            table.add(f"{servers} x {threads}", full, share, 1e3 * p50, 1e3 * p99, p99 / p50)
     figures: dict[str, object] = {"queues": table}
-    if chosen.seconds:
-        figures["service"] = measure_service(chosen, scorer, rate, best)
+    if chosen.rounds:
+        figures["service"] = measure_service(chosen, texts, scorer)
     keep(chosen.json, figures)
 
 
-def measure_service(chosen: argparse.Namespace, scorer: str, rate: float, bound: float) -> Table:
-    """Return the latencies of the service at a rate, beside the p99 that the queue has there."""
-    requests = predict_requests(read_texts("titles", 2000), scorer=scorer)
+def measure_service(chosen: argparse.Namespace, texts: Sequence[str], scorer: str) -> Table:
+    """Return the latencies of the service at shares of its rate."""
+    requests = predict_requests(texts, scorer=scorer)
     table = Table({
-        "scorer": "", "requests/s": ".0f", "p50, ms": ".1f", "p99, ms": ".1f", "queue's, ms": ".1f",
-        "ratio": ".2f",
+        "texts": "", "requests/s": ".0f", "load": ".1f", "p50, ms": ".1f", "p99, ms": ".1f",
+        "p99 / p50": ".1f",
     })  # fmt: skip
     with served(chosen.registry, "--num-threads", str(chosen.threads)) as service:
-        run(saturate(service.port, requests, 32, 3))  # warm
-        for _ in range(chosen.rounds):
-            load = run(at_rate(service.port, requests, rate, chosen.seconds))
-            p50, p99_s = (load.percentile(200, percent) for percent in (50, 99))
-            table.add(scorer, rate, 1e3 * p50, 1e3 * p99_s, 1e3 * bound, p99_s / bound)
+        run(saturate(service.port, requests, CONNECTIONS, 3))  # warm
+        full = run(saturate(service.port, requests, CONNECTIONS, chosen.seconds)).rate
+        for share in SHARES:
+            seconds: list[float] = []
+            for seed in range(chosen.rounds):
+                work = at_rate(service.port, requests, share * full, chosen.seconds, seed=seed)
+                seconds += run(work).latencies[200]
+            p50, p99 = np.percentile(seconds, (50, 99))
+            table.add(chosen.texts, full, share, 1e3 * p50, 1e3 * p99, p99 / p50)
     return table
 
 
-def seconds_of(predictor: Predictor, scorer: str) -> list[float]:
-    """Return the median seconds of batches of each size, of titles in turn."""
-    texts = read_texts("titles", 2000)
-    medians = []
+def seconds_of(predictor: Predictor, scorer: str, texts: Sequence[str]) -> dict[int, list[float]]:
+    """Return the seconds of batches by their size, of texts in turn."""
+    found = {}
     for size in SIZES:
-        samples = []
-        for turn in range(REPEATS):
-            batch = predictor.read([texts[(turn * size + i) % len(texts)] for i in range(size)])
-            predictor.prepare(batch, scorer)
+        seconds = []
+        for turn in range(REPEATS + REPEATS // 3):
+            part = [texts[(turn * size + i) % len(texts)] for i in range(size)]
             started = time.perf_counter()
+            batch = predictor.read(part)
+            predictor.prepare(batch, scorer)
             predictor.predict_batch(batch, RankingOptions(scorer=scorer))
-            samples.append(time.perf_counter() - started)
-        medians.append(float(np.median(samples[REPEATS // 3 :])))  # the first ones warm it
-    return medians
+            seconds.append(time.perf_counter() - started)
+        found[size] = seconds[REPEATS // 3 :]  # the first ones warm it
+    return found
 
 
-def p99(seconds: Sequence[float], servers: int, rate: float, *, even: bool) -> float:
-    """Return the p99 of the time in a queue where batches take so long."""
-    coming = deque(arrivals(rate, NUM_ARRIVALS / rate, even=even))
+def queue(seconds: Mapping[int, Sequence[float]], servers: int, rate: float) -> tuple[float, float]:
+    """Return median and p99 of the seconds in a queue.
+
+    Args:
+        seconds: Of batches by their size; one of another size takes those of the next larger one.
+        servers: That each take a batch at a time.
+        rate: Arrivals a second.
+    """
+    coming = deque(arrivals(rate, NUM_ARRIVALS / rate))
+    rng = random.Random(3)  # noqa: S311
     waiting: deque[float] = deque()
     free_at = [0.0] * servers  # a heap
     times: list[float] = []
@@ -128,13 +143,15 @@ def p99(seconds: Sequence[float], servers: int, rate: float, *, even: bool) -> f
             waiting.append(coming.popleft())
         while waiting and free_at[0] <= now:
             size = min(math.ceil(len(waiting) / servers), SIZES[-1])
-            end = now + float(np.interp(size, SIZES, seconds))
+            sampled = min(each for each in SIZES if each >= size)
+            end = now + rng.choice(seconds[sampled]) * size / sampled
             times += [end - waiting.popleft() for _ in range(size)]
             heapq.heapreplace(free_at, end)
         if waiting:  # they go first, when the next server is free
             coming.extendleft(reversed(waiting))
             waiting.clear()
-    return float(np.percentile(times, 99))
+    p50, p99 = np.percentile(times, (50, 99))
+    return float(p50), float(p99)
 
 
 if __name__ == "__main__":

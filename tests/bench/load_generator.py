@@ -289,6 +289,7 @@ async def at_rate(
     connections: int = 0,
     fresh_share: float = 0.0,
     even: bool = False,
+    seed: int = 7,
 ) -> Load:
     """Begin so many requests a second for so long.
 
@@ -300,13 +301,14 @@ async def at_rate(
         connections: That are open in advance.
         fresh_share: Of the requests, each over a new connection that is closed after it.
         even: Whether they begin at even distances; else at random times (a Poisson process).
+        seed: Of the random times. One draw decides the p99 of a few hundred requests: use several.
     """
     load = Load()
     pool = Pool(port, load, lambda _: None)
     await pool.open(connections)
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     turns = itertools.cycle(requests)
-    moments = arrivals(rate, seconds, even=even)
+    moments = arrivals(rate, seconds, seed, even=even)
     chance = random.Random(11)  # noqa: S311
     started = time.perf_counter()
     planned = next(moments)

@@ -112,9 +112,10 @@ def main() -> None:
         for number in range(chosen.rounds):
             bare_rate, single = bare.rate(sample), bare.single(texts[:50])
             full = run(saturate(service.port, requests, chosen.connections, chosen.seconds))
+            rate = full.rate / 2
             half, even = (
-                run(at_rate(service.port, requests, full.rate / 2, chosen.seconds, even=is_even))
-                for is_even in (False, True)
+                run(at_rate(service.port, requests, rate, chosen.seconds, even=x, seed=number))
+                for x in (False, True)
             )
             bares.append(bare_rate)
             rates.append(full.rate)
