@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 
 BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
-    "feedback_report", "review",
+    "feedback_report", "review", "budget",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""
@@ -81,6 +81,24 @@ class Paths:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingOption:
+    """An option of `longtail train`: where it is given, the extension trains.
+
+    Attributes:
+        name: Its name, without dashes.
+        annotation: Its type and its help, as Typer reads them; None is its default.
+        marker: The file that marks a work folder of such a training.
+        trainer: Takes the option's value. Returns what trains a run and publishes it in a
+            registry, and returns the version to use (see `longtail.training.pipeline.train`).
+    """
+
+    name: str
+    annotation: Any
+    marker: str
+    trainer: Callable[[Any], Callable[[Any, Any], int]]
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """An optional feature.
 
@@ -92,6 +110,7 @@ class Extension:
         paths: The rules of its paths, if it has a prefix of its own.
         reviser: Returns what may change answers before they are sent, made of the settings and the
             telemetry of the service (see `longtail.service.http.deps.Reviser`).
+        training: Its options of `longtail train`.
     """
 
     name: str
@@ -99,6 +118,7 @@ class Extension:
     routes: Callable[[], Sequence[Routes]] = field(default=tuple)
     paths: Paths | None = None
     reviser: Callable[[Any, Any], Any] | None = None
+    training: Sequence[TrainingOption] = ()
 
 
 @cache
