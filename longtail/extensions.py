@@ -25,10 +25,12 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
     "feedback_report", "review", "budget",
+    "ray",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""
 GROUP = "longtail.extensions"
+_LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,23 @@ class TrainingOption:
 
 
 @dataclass(frozen=True, slots=True)
+class Engine:
+    """Workers that compute in place of this process, where `--engine` names them.
+
+    Attributes:
+        name: Its name.
+        fits_labels: Takes a number of workers and returns what fits the sparse model on them (a
+            `longtail.training.sparse.fit.LabelEngine`).
+        answers_parts: Takes a number of workers, the threads and the device of each. Returns what
+            answers Parquet files on them (a `longtail.service.offline.parts.Answer`).
+    """
+
+    name: str
+    fits_labels: Callable[[int], Any]
+    answers_parts: Callable[[int, int, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """An optional feature.
 
@@ -111,6 +130,7 @@ class Extension:
         reviser: Returns what may change answers before they are sent, made of the settings and the
             telemetry of the service (see `longtail.service.http.deps.Reviser`).
         training: Its options of `longtail train`.
+        engine: Its engine of `longtail train` and `longtail predict`.
     """
 
     name: str
@@ -119,6 +139,7 @@ class Extension:
     paths: Paths | None = None
     reviser: Callable[[Any, Any], Any] | None = None
     training: Sequence[TrainingOption] = ()
+    engine: Engine | None = None
 
 
 @cache
@@ -136,6 +157,25 @@ def extensions() -> tuple[Extension, ...]:
             f"extension {twice[0]!r}: two packages have one of this name; uninstall one of them"
         )
     return tuple(found)
+
+
+def engine_named(name: str) -> Engine | None:
+    """Return the engine that `--engine` names; None for "local", which is this process.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    engines = {each.engine.name: each.engine for each in extensions() if each.engine is not None}
+    if name in engines or name == _LOCAL:
+        return engines.get(name)
+    known = (_LOCAL, *engines)
+    raise ConfigError(f"--engine: got {name!r}; expected one of {known}{lack_of(name)}")
+
+
+def lack_of(name: str) -> str:
+    """Return the end of a message about an extension that may be absent; empty where it is not."""
+    is_absent = name in BUILT_IN and name not in {each.name for each in extensions()}
+    return f"; this installation lacks the extension {name!r}" if is_absent else ""
 
 
 def _built_in(name: str) -> Extension | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.extensions import extensions
+from longtail.extensions import engine_named, extensions
 from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.describe import describe, inspect_corpus
 from longtail.training.commands.evaluate import compare, evaluate, report
@@ -87,15 +87,16 @@ def train(
     started = time.monotonic()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_not_in_registry, check_own_folder
-    from longtail.models.ray_runtime import checked_engine
     from longtail.training.data.dataset import open_dataset
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as train_run
     from longtail.training.reports.training_cost import forecast
     from longtail.training.runtime.kept import RUN_NAME
+    from longtail.training.sparse.fit import fit_on_threads
 
     settings = _settings(config, seed, without_encoder=without_encoder)
-    computing = checked_engine(engine, workers)
+    named = engine_named(engine)
+    fits_labels = fit_on_threads if named is None else named.fits_labels(workers)
     with _launched_processes() as processes:
         if processes is not None and not processes.is_first:
             from longtail.training.pipeline.dense_stages import follow
@@ -108,7 +109,7 @@ def train(
         there = (name for name in markers if (work / name).is_file())
         check_own_folder(work, next(there, RUN_NAME), "--work")
         dataset = open_dataset(data, replace(corpus, skip_bad=skip_bad))
-        run = Run(settings, dataset, work, processes, computing, activate)
+        run = Run(settings, dataset, work, processes, fits_labels, activate)
         dataset.check()
         print(forecast(settings, dataset), flush=True)
         version = (trainer or train_run)(run, Registry(registry))

@@ -21,7 +21,8 @@ sys.meta_path.insert(0, Absent())
 CORE = """
 import longtail
 from fastapi.testclient import TestClient
-from longtail.extensions import extensions
+from longtail.extensions import engine_named, extensions
+from longtail.models.errors import ConfigError
 from longtail.service.app import create_app
 from longtail.service.settings import Settings
 
@@ -31,8 +32,15 @@ with TestClient(app) as client:
     assert [client.get(path).status_code for path in ("/livez", "/v2")] == [200, 404]
     refused = client.post("/v1/predict", json={"text": "a", "review": True})
     assert "lacks the extension" in refused.json()["detail"]
+try:
+    engine_named("ray")
+except ConfigError as error:
+    assert "lacks the extension 'ray'" in str(error)
+else:
+    raise AssertionError("an engine that is absent")
 print(extensions(), *paths)
 longtail.app(["--help"], standalone_mode=False)
+longtail.app(["train", "--help"], standalone_mode=False)
 """
 OUTSIDE = extensions.Extension(
     "shout", commands=lambda: [extensions.Command("shout", lambda: None)]
@@ -48,7 +56,8 @@ def test_the_service_and_the_command_start_without_the_folder(tmp_path):
     first, *helped = done.stdout.splitlines()
     assert first.startswith("() ") and "v1" in first.split()
     named = {words[1] for line in helped if len(words := line.split()) > 1}
-    assert {"train", "serve", "registry"} <= named and "mcp" not in named
+    assert {"train", "serve", "registry", "--work"} <= named
+    assert not {"mcp", "--budget"} & named
 
 
 def test_every_folder_is_an_extension_and_the_reverse():
