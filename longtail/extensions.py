@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
     "feedback_report", "review", "budget",
-    "ray",
+    "ray", "onnx",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""
@@ -131,6 +131,9 @@ class Extension:
             telemetry of the service (see `longtail.service.http.deps.Reviser`).
         training: Its options of `longtail train`.
         engine: Its engine of `longtail train` and `longtail predict`.
+        precisions: Functions that load an encoder in a precision of its own, on the CPU, by the
+            name of the precision. They take its folder and the number of threads, None for as many
+            as PyTorch has, and return a transformer with an attribute `precision`.
     """
 
     name: str
@@ -140,6 +143,7 @@ class Extension:
     reviser: Callable[[Any, Any], Any] | None = None
     training: Sequence[TrainingOption] = ()
     engine: Engine | None = None
+    precisions: Mapping[str, Callable[[Path, int | None], Any]] = field(default_factory=dict)
 
 
 @cache
@@ -170,6 +174,20 @@ def engine_named(name: str) -> Engine | None:
         return engines.get(name)
     known = (_LOCAL, *engines)
     raise ConfigError(f"--engine: got {name!r}; expected one of {known}{lack_of(name)}")
+
+
+def encoder_loader(precision: str) -> Callable[[Path, int | None], Any]:
+    """Return what loads an encoder in a precision that an extension has (see `Extension`).
+
+    Raises:
+        ConfigError: There is no such extension.
+    """
+    for each in extensions():
+        if precision in each.precisions:
+            return each.precisions[precision]
+    raise ConfigError(
+        f"precision {precision!r}: this installation lacks the extension for it; take another one"
+    )
 
 
 def lack_of(name: str) -> str:
