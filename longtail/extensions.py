@@ -87,16 +87,14 @@ class TrainingOption:
     """An option of `longtail train`: where it is given, the extension trains.
 
     Attributes:
-        name: Its name, without dashes.
+        name: Its name, without dashes; the file NAME.json marks a work folder of such a training.
         annotation: Its type and its help, as Typer reads them; None is its default.
-        marker: The file that marks a work folder of such a training.
         trainer: Takes the option's value. Returns what trains a run and publishes it in a
             registry, and returns the version to use (see `longtail.training.pipeline.train`).
     """
 
     name: str
     annotation: Any
-    marker: str
     trainer: Callable[[Any], Callable[[Any, Any], int]]
 
 
@@ -172,8 +170,9 @@ def engine_named(name: str) -> Engine | None:
     engines = {each.engine.name: each.engine for each in extensions() if each.engine is not None}
     if name in engines or name == _LOCAL:
         return engines.get(name)
-    known = (_LOCAL, *engines)
-    raise ConfigError(f"--engine: got {name!r}; expected one of {known}{lack_of(name)}")
+    is_absent = name in BUILT_IN and name not in {each.name for each in extensions()}
+    lack = f"; this installation lacks the extension {name!r}" if is_absent else ""
+    raise ConfigError(f"--engine: got {name!r}; expected one of {(_LOCAL, *engines)}{lack}")
 
 
 def encoder_loader(precision: str) -> Callable[[Path, int | None], Any]:
@@ -188,12 +187,6 @@ def encoder_loader(precision: str) -> Callable[[Path, int | None], Any]:
     raise ConfigError(
         f"precision {precision!r}: this installation lacks the extension for it; take another one"
     )
-
-
-def lack_of(name: str) -> str:
-    """Return the end of a message about an extension that may be absent; empty where it is not."""
-    is_absent = name in BUILT_IN and name not in {each.name for each in extensions()}
-    return f"; this installation lacks the extension {name!r}" if is_absent else ""
 
 
 def _built_in(name: str) -> Extension | None:

@@ -105,9 +105,9 @@ def train(
             return
         check_not_in_registry(work, registry, "--work")
         Registry(registry).check_writable()
-        markers = [each.marker for added in extensions() for each in added.training]
-        there = (name for name in markers if (work / name).is_file())
-        check_own_folder(work, next(there, RUN_NAME), "--work")
+        markers = [f"{each.name}.json" for added in extensions() for each in added.training]
+        marker = next((name for name in markers if (work / name).is_file()), RUN_NAME)
+        check_own_folder(work, marker, "--work")
         dataset = open_dataset(data, replace(corpus, skip_bad=skip_bad))
         run = Run(settings, dataset, work, processes, fits_labels, activate)
         dataset.check()

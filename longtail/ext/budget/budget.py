@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longtail.ext.budget.extension import BUDGET_NAME
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError
 from longtail.models.extras import require
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+BUDGET_NAME = "budget.json"
 _PLAN_NAME = "plan.json"
 _WITHOUT, _WITH = "without-encoder", "with-encoder"
 _ON_DEV = ("probabilities", "dev metrics")

@@ -11,8 +11,6 @@ import typer
 from longtail.extensions import Extension, TrainingOption
 from longtail.models.errors import ConfigError
 
-BUDGET_NAME = "budget.json"
-"""Marks a folder of such work."""
 _UNITS = {"h": 3600, "m": 60, "s": 1}
 _TIME = re.compile(r"(?=.)(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", re.ASCII)
 
@@ -50,6 +48,4 @@ _BUDGET = Annotated[
         "then with one for as long as is left. Both are published.",
     ),
 ]
-EXTENSION = Extension(
-    "budget", training=(TrainingOption("budget", _BUDGET, BUDGET_NAME, _trainer),)
-)
+EXTENSION = Extension("budget", training=(TrainingOption("budget", _BUDGET, _trainer),))

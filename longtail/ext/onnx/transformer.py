@@ -67,13 +67,7 @@ def _export(folder: Path, target: Path) -> None:
     paths = [package_folder, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(  # noqa: S603  # our own module
-            [
-                sys.executable,
-                "-m",
-                "longtail.ext.onnx.export",
-                str(folder),
-                str(target),
-            ],
+            [sys.executable, "-m", "longtail.ext.onnx.export", str(folder), str(target)],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             capture_output=True,
             text=True,
