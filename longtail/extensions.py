@@ -99,7 +99,7 @@ class TrainingOption:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ComputeEngine:
     """Workers that compute in place of this process, where `--engine` names them.
 
     Attributes:
@@ -140,7 +140,7 @@ class Extension:
     paths: Paths | None = None
     reviser: Callable[[Any, Any], Any] | None = None
     training: Sequence[TrainingOption] = ()
-    engine: Engine | None = None
+    engine: ComputeEngine | None = None
     precisions: Mapping[str, Callable[[Path, int | None], Any]] = field(default_factory=dict)
 
 
@@ -161,7 +161,7 @@ def extensions() -> tuple[Extension, ...]:
     return tuple(found)
 
 
-def engine_named(name: str) -> Engine | None:
+def engine_named(name: str) -> ComputeEngine | None:
     """Return the engine that `--engine` names; None for "local", which is this process.
 
     Raises:

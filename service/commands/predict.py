@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.extensions import Engine, engine_named
+from longtail.extensions import ComputeEngine, engine_named
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.options import MAX_TAIL_DIAL, default_k
 from longtail.service.commands.registry import (
@@ -217,7 +217,7 @@ class _Asked:
     trained_columns: tuple[str, ...]
     computing: dict[str, Any]
     overwrite: bool
-    engine: Engine | None
+    engine: ComputeEngine | None
     num_workers: int
 
 

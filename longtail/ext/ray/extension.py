@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from longtail.extensions import Engine, Extension
+from longtail.extensions import ComputeEngine, Extension
 
 
 def _fits_labels(num_workers: int) -> Any:
@@ -20,4 +20,4 @@ def _answers_parts(num_workers: int, num_threads: int, device: str) -> Any:
     return partial(answer_on_workers, num_workers, num_threads, device)
 
 
-EXTENSION = Extension("ray", engine=Engine("ray", _fits_labels, _answers_parts))
+EXTENSION = Extension("ray", engine=ComputeEngine("ray", _fits_labels, _answers_parts))
