@@ -25,11 +25,13 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 
 BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
-    "feedback_report", "review",
+    "feedback_report", "review", "budget",
+    "ray", "onnx",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""
 GROUP = "longtail.extensions"
+_LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,39 @@ class Paths:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingOption:
+    """An option of `longtail train`: where it is given, the extension trains.
+
+    Attributes:
+        name: Its name, without dashes; the file NAME.json marks a work folder of such a training.
+        annotation: Its type and its help, as Typer reads them; None is its default.
+        trainer: Takes the option's value. Returns what trains a run and publishes it in a
+            registry, and returns the version to use (see `longtail.training.pipeline.train`).
+    """
+
+    name: str
+    annotation: Any
+    trainer: Callable[[Any], Callable[[Any, Any], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeEngine:
+    """Workers that compute in place of this process, where `--engine` names them.
+
+    Attributes:
+        name: Its name.
+        fits_labels: Takes a number of workers and returns what fits the sparse model on them (a
+            `longtail.training.sparse.fit.LabelEngine`).
+        answers_parts: Takes a number of workers, the threads and the device of each. Returns what
+            answers Parquet files on them (a `longtail.service.offline.parts.Answer`).
+    """
+
+    name: str
+    fits_labels: Callable[[int], Any]
+    answers_parts: Callable[[int, int, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """An optional feature.
 
@@ -96,6 +131,11 @@ class Extension:
             word.
         reviser: Returns what may change answers before they are sent, made of the settings and the
             telemetry of the service (see `longtail.service.http.deps.Reviser`).
+        training: Its options of `longtail train`.
+        engine: Its engine of `longtail train` and `longtail predict`.
+        precisions: Functions that load an encoder in a precision of its own, on the CPU, by the
+            name of the precision. They take its folder and the number of threads, None for as many
+            as PyTorch has, and return a transformer with an attribute `precision`.
     """
 
     name: str
@@ -104,6 +144,9 @@ class Extension:
     paths: Paths | None = None
     settings: Callable[[], type[BaseModel]] | None = None
     reviser: Callable[[Any, Any], Any] | None = None
+    training: Sequence[TrainingOption] = ()
+    engine: ComputeEngine | None = None
+    precisions: Mapping[str, Callable[[Path, int | None], Any]] = field(default_factory=dict)
 
 
 @cache
@@ -121,6 +164,34 @@ def extensions() -> tuple[Extension, ...]:
             f"extension {twice[0]!r}: two packages have one of this name; uninstall one of them"
         )
     return tuple(found)
+
+
+def engine_named(name: str) -> ComputeEngine | None:
+    """Return the engine that `--engine` names; None for "local", which is this process.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    engines = {each.engine.name: each.engine for each in extensions() if each.engine is not None}
+    if name in engines or name == _LOCAL:
+        return engines.get(name)
+    is_absent = name in BUILT_IN and name not in {each.name for each in extensions()}
+    lack = f"; this installation lacks the extension {name!r}" if is_absent else ""
+    raise ConfigError(f"--engine: got {name!r}; expected one of {(_LOCAL, *engines)}{lack}")
+
+
+def encoder_loader(precision: str) -> Callable[[Path, int | None], Any]:
+    """Return what loads an encoder in a precision that an extension has (see `Extension`).
+
+    Raises:
+        ConfigError: There is no such extension.
+    """
+    for each in extensions():
+        if precision in each.precisions:
+            return each.precisions[precision]
+    raise ConfigError(
+        f"precision {precision!r}: this installation lacks the extension for it; take another one"
+    )
 
 
 def _built_in(name: str) -> Extension | None:

@@ -13,7 +13,6 @@ Precision = Literal["auto", "float32", "bfloat16"]
 """Precision of an encoder's weights and activations; its vectors are always float32."""
 OnnxPrecision = Literal["onnx-int8"]
 """What ONNX Runtime computes an encoder in; its vectors are float32."""
-ONNX_INT8: OnnxPrecision = "onnx-int8"
 IndexName = Literal["auto", "faiss", "torch"]
 CorrectionName = Literal["none", "prior", "tree"]
 """What is added to linear scores: nothing, log p_n of label frequencies, or that of a tree."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from longtail.extensions import engine_named, extensions
 from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.describe import describe, inspect_corpus
 from longtail.training.commands.evaluate import compare, evaluate, report
 from longtail.training.commands.options import (
     DEFAULT_REGISTRY,
-    BudgetOption,
     DataArgument,
     EngineOption,
     RegistryOption,
     SkipBadOption,
     WorkersOption,
     configure_logging,
-    seconds_of,
     with_corpus_options,
+    with_training_options,
 )
 from longtail.training.commands.promises import threshold
 from longtail.training.commands.vocabulary import vocabulary_app
@@ -36,7 +37,7 @@ if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
 
 def add_commands(app: typer.Typer) -> None:
     """Register these commands on the command of the whole product."""
-    app.command("train")(train)
+    app.command("train")(with_training_options(train))
     app.command("inspect")(inspect_corpus)
     app.command("evaluate")(evaluate)
     app.command("report")(report)
@@ -69,7 +70,7 @@ def train(
             help="Train all that needs no encoder, and the ensemble of it: seconds to minutes.",
         ),
     ] = False,
-    budget: BudgetOption = None,
+    trainer: Callable[..., int] | None = None,
     activate: Annotated[
         bool,
         typer.Option(
@@ -86,17 +87,16 @@ def train(
     started = time.monotonic()
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.outputs import check_not_in_registry, check_own_folder
-    from longtail.models.ray_runtime import checked_engine
     from longtail.training.data.dataset import open_dataset
-    from longtail.training.pipeline.budget import BUDGET_NAME, train_within
     from longtail.training.pipeline.train import Run
     from longtail.training.pipeline.train import train as train_run
     from longtail.training.reports.training_cost import forecast
     from longtail.training.runtime.kept import RUN_NAME
+    from longtail.training.sparse.fit import fit_on_threads
 
     settings = _settings(config, seed, without_encoder=without_encoder)
-    computing = checked_engine(engine, workers)
-    seconds = None if budget is None else seconds_of(budget, "--budget")
+    named = engine_named(engine)
+    fits_labels = fit_on_threads if named is None else named.fits_labels(workers)
     with _launched_processes() as processes:
         if processes is not None and not processes.is_first:
             from longtail.training.pipeline.dense_stages import follow
@@ -105,16 +105,14 @@ def train(
             return
         check_not_in_registry(work, registry, "--work")
         Registry(registry).check_writable()
-        marker = BUDGET_NAME if (work / BUDGET_NAME).is_file() else RUN_NAME
+        markers = [f"{each.name}.json" for added in extensions() for each in added.training]
+        marker = next((name for name in markers if (work / name).is_file()), RUN_NAME)
         check_own_folder(work, marker, "--work")
         dataset = open_dataset(data, replace(corpus, skip_bad=skip_bad))
-        run = Run(settings, dataset, work, processes, computing, activate)
+        run = Run(settings, dataset, work, processes, fits_labels, activate)
         dataset.check()
         print(forecast(settings, dataset), flush=True)
-        if seconds is None:
-            version = train_run(run, Registry(registry))
-        else:
-            version = train_within(run, Registry(registry), seconds, tell=print)
+        version = (trainer or train_run)(run, Registry(registry))
     manifest = Registry(registry).open(version).manifest
     print(
         f"Version {version} of {str(registry)!r} is trained, in {time.monotonic() - started:.0f} s."

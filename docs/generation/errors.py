@@ -58,8 +58,7 @@ def render() -> str:
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if not found.name.startswith("longtail.service.ray_serve"):  # needs Ray
-            yield importlib.import_module(found.name)
+        yield importlib.import_module(found.name)
 
 
 def _kinds(module: ModuleType) -> Iterator[Kind]:

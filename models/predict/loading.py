@@ -1,4 +1,4 @@
-"""From a bundle to the parts that a model computes with: threads, ONNX Runtime, tracing.
+"""From a bundle to the parts that a model computes with: threads, precisions, tracing.
 
 PyTorch and Transformers are imported where there is an encoder: they take as much memory as
 all else of a model without one, and seconds to start.
@@ -12,7 +12,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import ConfigError, check_count
 from longtail.models.extras import has_faiss, require
 from longtail.models.kinds.storage import read_parts
-from longtail.models.names import ONNX_INT8, OnnxPrecision, Precision
+from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.parts.model_parts import ModelParts
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ def load_parts(
             "precision"
         )
     if parts.dense is not None:
-        from longtail.models.encoders.onnx import load_onnx_transformer
+        from longtail.extensions import encoder_loader
 
-        transformer = load_onnx_transformer(bundle.encoder_folder, num_threads)
-        parts.dense.encoder.transformer = transformer  # type: ignore[assignment]  # only read from now on
+        transformer = encoder_loader(precision)(bundle.encoder_folder, num_threads)
+        parts.dense.encoder.transformer = transformer  # only read from now on
     return parts, "cpu", "float32"  # which is of the poolers
 
 
@@ -86,12 +86,9 @@ def take_fastest_backend(encoder: DualEncoder) -> None:
 
 def precision_of(dense: DenseParts) -> str:
     """Return the precision of an encoder, such as "bfloat16"."""
-    from longtail.models.encoders.onnx import OnnxTransformer
-
     transformer: Any = dense.encoder.transformer
-    if isinstance(transformer, OnnxTransformer):
-        return ONNX_INT8
-    return str(transformer.dtype).removeprefix("torch.")
+    precision: str | None = getattr(transformer, "precision", None)  # of an extension
+    return precision or str(transformer.dtype).removeprefix("torch.")
 
 
 def padding_cost_of(dense: DenseParts) -> float:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from longtail.extensions import ComputeEngine, engine_named
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.options import MAX_TAIL_DIAL, default_k
 from longtail.service.commands.registry import (
@@ -159,7 +159,6 @@ def predict(
     from longtail.service.engine.queries import LabelSets
     from longtail.service.offline.predict import (
         check_options,
-        checked_engine,
         checked_options,
         checked_precision,
     )
@@ -181,11 +180,8 @@ def predict(
         "language": language,
         "explain": explain or None,
     }
-    defaults, checked, by = (
-        checked_options(options),
-        checked_precision(precision),
-        checked_engine(engine),
-    )
+    defaults, checked = checked_options(options), checked_precision(precision)
+    by = engine_named(engine)
     is_parquet = source.lower().endswith(".parquet")
     if not is_parquet and not Path(source).is_dir():
         check_readable_file(Path(source), "--input")
@@ -200,10 +196,10 @@ def predict(
     columns = (CorpusOptions(text_columns=tuple(text), id_column=id_column), trained)
     computing = {"device": device, "num_threads": num_threads, "precision": checked}
     model = (registry, number, bundle)
-    asked = _Asked(source, target, *model, defaults, sets, *columns, computing, overwrite)
-    answer = _answer_parts if is_parquet else _answer_lines
-    tally = answer(asked, workers if by == "ray" else 0)
-    _report(tally, asked)
+    asked = _Asked(
+        source, target, *model, defaults, sets, *columns, computing, overwrite, by, workers
+    )
+    _report(_answer_parts(asked) if is_parquet else _answer_lines(asked), asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,19 +217,21 @@ class _Asked:
     trained_columns: tuple[str, ...]
     computing: dict[str, Any]
     overwrite: bool
+    engine: ComputeEngine | None
+    num_workers: int
 
 
-def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
+def _answer_lines(asked: _Asked) -> Tally:
     from longtail.models.corpus.files import find_unlabelled
     from longtail.models.predict.predictor import Predictor
     from longtail.service.offline.documents import check_source, read_as_trained
     from longtail.service.offline.predict import check_answerable, check_task, predict_file
     from longtail.service.offline.tables import Task
 
-    if num_workers:
+    if asked.engine is not None:
         raise ConfigError(
-            f"--engine ray: --input {asked.source!r} is not Parquet, whose parts a cluster can "
-            "answer; convert it, or leave the engine out"
+            f"--engine {asked.engine.name}: --input {asked.source!r} is not Parquet, whose parts a "
+            "cluster can answer; convert it, or leave the engine out"
         )
     source = Path(asked.source)
     documents = read_as_trained(find_unlabelled(source, asked.columns), asked.trained_columns)
@@ -252,11 +250,11 @@ def _answer_lines(asked: _Asked, num_workers: int) -> Tally:
         return predict_file(task, predictor, progress)
 
 
-def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
-    """Answer the rows of Parquet files, here or on some workers of a Ray cluster."""
+def _answer_parts(asked: _Asked) -> Tally:
+    """Answer the rows of Parquet files, here or on some workers of an engine."""
     from longtail.models.files.outputs import check_output_folder
     from longtail.models.interface.arrow import ArrowPredictor
-    from longtail.service.offline.parts import Parts, answer_on_ray, check_alone, columns_in
+    from longtail.service.offline.parts import Parts, check_alone, columns_in
     from longtail.service.offline.predict import keywords_of
     from longtail.service.offline.tables import form_of
 
@@ -276,10 +274,10 @@ def _answer_parts(asked: _Asked, num_workers: int) -> Tally:
     if "://" not in target:
         check_output_folder(Path(target), (), registry=asked.registry)
     answer = None
-    if num_workers:
+    if asked.engine is not None:
         device, num_threads = computing["device"] or "cpu", computing["num_threads"] or 1
         computing = {**computing, "device": device, "num_threads": num_threads}
-        answer = partial(answer_on_ray, num_workers, num_threads, device)
+        answer = asked.engine.answers_parts(asked.num_workers, num_threads, device)
     key = asked.columns.id_column
     text = columns_in(asked.source, asked.columns, asked.trained_columns)
     if not asked.columns.text_columns:

@@ -34,7 +34,6 @@ from longtail.models.errors import ConfigError, DataError
 from longtail.models.extras import require
 from longtail.models.files.outputs import check_output_file
 from longtail.models.interface.arrow import ArrowPredictor
-from longtail.models.ray_runtime import start_ray
 from longtail.models.sharing.places import reaching
 from longtail.service.offline.tables import differences
 from longtail.service.wire.lines import Tally
@@ -58,7 +57,7 @@ Answer: TypeAlias = Callable[["Parts", Sequence[str]], Iterable[Record]]
 """Answers parts by their names, and yields their records in any order."""
 
 
-@dataclass  # neither frozen nor with slots: Ray makes workers of it
+@dataclass  # neither frozen nor with slots: engines make workers of it
 class Parts:
     """Parquet files that are to be answered.
 
@@ -292,21 +291,6 @@ def _bounded_batches(part: Any, schema: Any) -> Iterator[Any]:
         ends = np.flatnonzero(np.diff(np.cumsum(sizes) // MAX_BATCH_BYTES)) + 1
         for start, end in pairwise([0, *ends.tolist(), batch.num_rows]):
             yield batch.slice(start, end - start).cast(schema)
-
-
-def answer_on_ray(
-    num_workers: int, num_threads: int, device: str, parts: Parts, names: Sequence[str]
-) -> Iterator[Record]:
-    """Yield records of parts from workers of a Ray cluster, which repeat their part if they die.
-
-    Each is a process with a model, so many threads and, with the device "cuda", a GPU.
-    """
-    ray = start_ray("--engine ray", num_workers * num_threads)
-    options = {"num_cpus": num_threads, "num_gpus": int(device == "cuda")}
-    worker = ray.remote(**options, max_restarts=-1, max_task_retries=-1)(Parts)
-    asked = (parts.source, parts.target, parts.predictor, parts.asked)
-    pool = ray.util.ActorPool([worker.remote(*asked) for _ in names[:num_workers]])
-    yield from pool.map_unordered(lambda each, name: each.answer.remote(name), names)
 
 
 def _tally_of(records: Sequence[Record]) -> Tally:

@@ -50,7 +50,6 @@ from longtail.service.wire.lines import (
 from longtail.service.wire.problems import INVALID, KINDS
 
 MAX_LINE_BYTES = 2**24
-ENGINES = ("local", "ray")
 CHUNK_LINES = 512
 """Lines that are answered, and written, together."""
 
@@ -130,17 +129,6 @@ def checked_precision(name: str) -> Precision | OnnxPrecision:
     if name not in known:
         raise ConfigError(f"--precision: got {name!r}; expected one of {known}")
     return cast(Precision | OnnxPrecision, name)
-
-
-def checked_engine(name: str) -> str:
-    """Return what computes, by its name.
-
-    Raises:
-        ConfigError: There is none of this name.
-    """
-    if name not in ENGINES:
-        raise ConfigError(f"--engine: got {name!r}; expected one of {ENGINES}")
-    return name
 
 
 def check_task(task: Task, registry: Path | None = None, *, overwrite: bool = False) -> None:

@@ -136,7 +136,7 @@ class QuantisedGraph(nn.Module):
         with tempfile.TemporaryDirectory() as scratch:
             exact = Path(scratch) / "exact.onnx"
             command = "import sys; from pathlib import Path; "
-            command += "from longtail.models.encoders.onnx_export import export; "
+            command += "from longtail.ext.onnx.export import export; "
             command += "export(*map(Path, sys.argv[1:]))"
             subprocess.run(
                 [sys.executable, "-c", command, str(self._folder), str(exact)], check=True

@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Absent())
 CORE = """
 import longtail
 from fastapi.testclient import TestClient
-from longtail.extensions import extensions
+from longtail.extensions import encoder_loader, engine_named, extensions
 from longtail.models.errors import ConfigError
 from longtail.service.app import create_app
 from longtail.service.settings import Settings, refuse_unknown_variables
@@ -39,8 +39,16 @@ with TestClient(app) as client:
     assert [client.get(path).status_code for path in ("/livez", "/v2")] == [200, 404]
     refused = client.post("/v1/predict", json={"text": "a", "review": True})
     assert "lacks the extension" in refused.json()["detail"]
+for use, name in ((engine_named, "ray"), (encoder_loader, "onnx-int8")):
+    try:
+        use(name)
+    except ConfigError as error:
+        assert f"{name!r}" in str(error) and "lacks the extension" in str(error)
+    else:
+        raise AssertionError(name)
 print(extensions(), *paths)
 longtail.app(["--help"], standalone_mode=False)
+longtail.app(["train", "--help"], standalone_mode=False)
 """
 OUTSIDE = extensions.Extension(
     "shout", commands=lambda: [extensions.Command("shout", lambda: None)]
@@ -56,7 +64,8 @@ def test_the_service_and_the_command_start_without_the_folder(tmp_path):
     first, *helped = done.stdout.splitlines()
     assert first.startswith("() ") and "v1" in first.split()
     named = {words[1] for line in helped if len(words := line.split()) > 1}
-    assert {"train", "serve", "registry"} <= named and "mcp" not in named
+    assert {"train", "serve", "registry", "--work"} <= named
+    assert not {"mcp", "--budget"} & named
 
 
 def test_settings_of_an_extension_are_those_of_the_service():

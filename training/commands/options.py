@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from longtail.extensions import extensions
 from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import ConfigError, DataError
 from longtail.training.runtime.run_log import show_progress
@@ -111,7 +112,7 @@ def with_corpus_options(command: Callable[..., None]) -> Callable[..., None]:
         given = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
         command(*args, corpus=_corpus_options(given), **kwargs)
 
-    return _with_signature(with_options, command, _OPTIONS)
+    return _with_signature(with_options, command, "corpus", _OPTIONS)
 
 
 def with_read_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -130,7 +131,28 @@ def with_read_option(command: Callable[..., None]) -> Callable[..., None]:
                 error.add_note(f"here {named[0]} is given as --read {named[0][2:]}=...")
             raise
 
-    return _with_signature(with_read, command, {"read": _READ})
+    return _with_signature(with_read, command, "corpus", {"read": _READ})
+
+
+def with_training_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return `longtail train` with the options of extensions that train in their own way.
+
+    Args:
+        command: Has a parameter `trainer`: what trains and publishes; None: the core does.
+    """
+    options = {each.name: each for added in extensions() for each in added.training}
+
+    def with_trainer(*args: Any, **kwargs: Any) -> None:
+        given = {name: kwargs.pop(name, None) for name in options}
+        trainers = [options[x].trainer(value) for x, value in given.items() if value is not None]
+        if len(trainers) > 1:
+            raise ConfigError(
+                f"only one of --{', --'.join(options)} can train; leave out the others"
+            )
+        command(*args, trainer=trainers[0] if trainers else None, **kwargs)
+
+    described = {name: (each.annotation, None) for name, each in options.items()}
+    return _with_signature(with_trainer, command, "trainer", described)
 
 
 def advise(error: Any) -> None:
@@ -143,21 +165,22 @@ def advise(error: Any) -> None:
 def _with_signature(
     wrapper: Callable[..., None],
     command: Callable[..., None],
+    replaced: str,
     options: Mapping[str, tuple[Any, Any]],
 ) -> Callable[..., None]:
-    """Give a wrapper the signature of its command, with these options in place of `corpus`."""
+    """Give a wrapper the signature of its command, with options in place of one parameter."""
     signature = inspect.signature(command, eval_str=True)
-    own = [each for each in signature.parameters.values() if each.name != "corpus"]
-    added = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
-        )
-        for name, (annotation, default) in options.items()
-    ]
+    parameters = []
+    for each in signature.parameters.values():
+        those = options if each.name == replaced else {each.name: (each.annotation, each.default)}
+        parameters += [
+            each.replace(name=name, annotation=annotation, default=default)
+            for name, (annotation, default) in those.items()
+        ]
     wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
     wrapper.__module__ = command.__module__
-    wrapper.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
     wrapper.__dict__.pop("__wrapped__", None)  # a checker of types may have left one
     return wrapper
 
@@ -228,38 +251,7 @@ JsonOption = Annotated[
         "- prints them, and nothing else.",
     ),
 ]
-BudgetOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="Train the best that this time allows, such as 30m or 2h: first without an encoder, "
-        "then with one for as long as is left. Both are published.",
-    ),
-]
 EngineOption = Annotated[
     str, typer.Option(help="local, or ray: workers on a cluster (RAY_ADDRESS), or here.")
 ]
 WorkersOption = Annotated[int, typer.Option(min=1, help="With ray: processes of one thread.")]
-
-_UNITS = {"h": 3600, "m": 60, "s": 1}
-_TIME = re.compile(r"(?=.)(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", re.ASCII)
-
-
-def seconds_of(value: str, option: str) -> int:
-    """Return the seconds of a time as options have it: "90s", "30m", "1h30m".
-
-    Args:
-        value: The time.
-        option: Its name.
-
-    Raises:
-        ConfigError: It is no such time, or none at all.
-    """
-    from longtail.models.errors import ConfigError
-
-    found = _TIME.fullmatch(value.strip().lower())
-    counts = [] if found is None else [int(each or 0) for each in found.groups()]
-    seconds = sum(count * unit for count, unit in zip(counts, _UNITS.values(), strict=False))
-    if not seconds:
-        raise ConfigError(f"{option} {value!r}: expected a time such as 90s, 30m, 2h or 1h30m")
-    return seconds

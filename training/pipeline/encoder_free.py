@@ -13,7 +13,6 @@ from jaxtyping import Float32
 from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.scorers.word_forms import WordForms
@@ -25,7 +24,7 @@ from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.cost import with_cost_chosen
 from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
-from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.sparse.fit import LabelEngine, fit_on_threads, fit_sparse_model
 from longtail.training.sparse.vocabulary import fit_tfidf_of
 from longtail.training.sparse.word_rule import word_rule_of
 
@@ -108,7 +107,7 @@ def fit_encoder_free(
     unspaced_share: float,
     folder: Path,
     *,
-    engine: Executor = LOCAL,
+    engine: LabelEngine = fit_on_threads,
     suffix: str = "",
     before: Mapping[str, Any] | None = None,
 ) -> EncoderFree:

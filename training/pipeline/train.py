@@ -21,7 +21,6 @@ from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.kinds.storage import write_parts
 from longtail.models.names import DENSE_NEIGHBOURS, HYBRID, LINEAR, Precision
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.held_out import with_held_out_dev
@@ -37,6 +36,7 @@ from longtail.training.pipeline.encoder_free import (
 from longtail.training.pipeline.fittings import with_scorer_settings
 from longtail.training.runtime.kept import RUN_NAME, claim, folder_of_run
 from longtail.training.runtime.run_log import stage_cost
+from longtail.training.sparse.fit import LabelEngine, fit_on_threads
 from longtail.training.sparse.word_rule import read_excluded_words
 
 if TYPE_CHECKING:  # they bring PyTorch and Transformers
@@ -63,7 +63,7 @@ class Run:
     dataset: Dataset
     folder: Path
     processes: Processes | None = None
-    engine: Executor = LOCAL
+    engine: LabelEngine = fit_on_threads
     is_activated: bool = True
 
 

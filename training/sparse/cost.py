@@ -15,12 +15,11 @@ from jaxtyping import Float64
 from joblib import cpu_count
 from scipy.sparse import csr_array
 
-from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.models.scorers.sparse import SparseModel, SparseSource
 from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseConfig
 from longtail.training.evaluation.metrics import document_values_at, join_truth
 from longtail.training.fitting import DevDocuments
-from longtail.training.sparse.fit import fit_label_rows
+from longtail.training.sparse.fit import LabelEngine, fit_label_rows, fit_on_threads
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ def with_cost_chosen(
     *,
     seed: int,
     folder: Path,
-    engine: Executor = LOCAL,
+    engine: LabelEngine = fit_on_threads,
 ) -> tuple[SparseModel, SparseConfig]:
     """Return a model, and its settings with a number as the cost of frequent labels.
 
@@ -60,7 +59,7 @@ def with_cost_chosen(
         engine: What trains.
 
     Raises:
-        ConfigError: Ray was requested, but is not installed or does not start.
+        ConfigError: The engine is not installed or does not start.
     """
     if config.cost != AUTO:
         return model, config

@@ -15,7 +15,6 @@ from safetensors import safe_open
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
-from longtail.models.ray_runtime import LOCAL, Executor
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
@@ -26,15 +25,41 @@ from longtail.training.sparse.svm import FittedLabels, SvmProblem, joined
 logger = logging.getLogger(__name__)
 _BLOCK_SIZE = 1024  # labels fitted between two savings
 _CHUNK_SIZE = 16  # labels that one thread fits at a time
-FitBlocks = Callable[
-    [Mapping[int, Int64[np.ndarray, "_"]], Callable[[int], object]],
-    Iterator[tuple[int, FittedLabels]],
-]
-"""Yields (block number, fitted labels); its second argument is a progress callback."""
+LabelEngine = Callable[..., Iterator[tuple[int, FittedLabels]]]
+"""Fits blocks of labels and yields (block number, fitted labels); see `fit_on_threads`."""
 
 
 class NoTokenError(DataError):
     """No token of the training documents is within the bounds."""
+
+
+def fit_on_threads(
+    features: Float32[csr_array, "document feature"],
+    by_label: Float32[csr_array, "label document"],
+    config: SparseConfig,
+    seed: int,
+    blocks: Mapping[int, Int64[np.ndarray, _]],
+    progress: Callable[[int], object],
+) -> Iterator[tuple[int, FittedLabels]]:
+    """Yield the number and the classifiers of each block of labels, fitted on threads.
+
+    Args:
+        features: Training documents.
+        by_label: The documents of each label.
+        config: As for `SvmProblem`.
+        seed: As there.
+        blocks: Labels by number; each with a document.
+        progress: Called with numbers of labels that are done.
+    """
+    problem = SvmProblem(features, by_label, config, seed=seed)
+    with ThreadPoolExecutor(max_workers=cpu_count()) as threads:
+        for number, block in blocks.items():
+            chunks = np.array_split(block, -(-len(block) // _CHUNK_SIZE))
+            parts = []
+            for part in threads.map(problem.fit, chunks):
+                parts.append(part)
+                progress(len(part.sizes))
+            yield number, joined(parts)
 
 
 def fit_sparse_model(
@@ -45,7 +70,7 @@ def fit_sparse_model(
     *,
     seed: int,
     folder: Path,
-    engine: Executor = LOCAL,
+    engine: LabelEngine = fit_on_threads,
 ) -> SparseModel:
     """Fit one linear SVM for each label that has a training document (DEPL section 3.2).
 
@@ -68,7 +93,7 @@ def fit_sparse_model(
         carries gets zero weights and a bias of 1.
 
     Raises:
-        ConfigError: Ray was requested, but is not installed or does not start.
+        ConfigError: The engine is not installed or does not start.
     """
     covered = np.unique(truth.indices).astype(np.int64)
     weights, bias = fit_label_rows(
@@ -85,7 +110,7 @@ def fit_label_rows(
     *,
     seed: int,
     folder: Path,
-    engine: Executor = LOCAL,
+    engine: LabelEngine = fit_on_threads,
 ) -> tuple[Float32[csr_array, "covered feature"], Float32[np.ndarray, covered]]:
     """Fit the linear SVMs of some labels (see `fit_sparse_model`).
 
@@ -102,19 +127,12 @@ def fit_label_rows(
         Weights and biases, a row for each label.
 
     Raises:
-        ConfigError: Ray was requested, but is not installed or does not start.
+        ConfigError: The engine is not installed or does not start.
     """
     by_label = csr_array(truth.T)
     folder.mkdir(parents=True, exist_ok=True)
     paths = _paths_of_blocks(labels, folder)
-    if engine.is_ray:
-        from longtail.training.sparse.ray import fit_on_workers
-
-        workers = (features, by_label, config, seed, engine.num_workers)
-        _fit_blocks(paths, partial(fit_on_workers, *workers))
-    else:
-        problem = SvmProblem(features, by_label, config, seed=seed)
-        _fit_blocks(paths, partial(_fit_on_threads, problem))
+    _fit_blocks(paths, partial(engine, features, by_label, config, seed))
     return _read_blocks(list(paths), len(labels), features.shape[1])
 
 
@@ -126,7 +144,7 @@ def _paths_of_blocks(
     return {folder / f"labels-{x[0]:08d}-{x[-1]:08d}.safetensors": x for x in blocks}
 
 
-def _fit_blocks(blocks: Mapping[Path, Int64[np.ndarray, _]], fit: FitBlocks) -> None:
+def _fit_blocks(blocks: Mapping[Path, Int64[np.ndarray, _]], fit: LabelEngine) -> None:
     """Fit the labels of all blocks but those whose file is there."""
     paths = list(blocks)
     left = {number: blocks[path] for number, path in enumerate(paths) if not path.exists()}
@@ -135,21 +153,6 @@ def _fit_blocks(blocks: Mapping[Path, Int64[np.ndarray, _]], fit: FitBlocks) -> 
         bar.update(total - num_left)
         for number, fitted in fit(left, bar.update):
             _save_block(paths[number], fitted)
-
-
-def _fit_on_threads(
-    problem: SvmProblem,
-    blocks: Mapping[int, Int64[np.ndarray, _]],
-    progress: Callable[[int], object],
-) -> Iterator[tuple[int, FittedLabels]]:
-    with ThreadPoolExecutor(max_workers=cpu_count()) as threads:
-        for number, block in blocks.items():
-            chunks = np.array_split(block, -(-len(block) // _CHUNK_SIZE))
-            parts = []
-            for part in threads.map(problem.fit, chunks):
-                parts.append(part)
-                progress(len(part.sizes))
-            yield number, joined(parts)
 
 
 def _save_block(path: Path, fitted: FittedLabels) -> None:

@@ -1,10 +1,7 @@
-"""`longtail predict` over Parquet parts: here and elsewhere, cut off and resumed, on Ray."""
+"""`longtail predict` over Parquet parts: here and elsewhere, cut off and resumed."""
 
 import json
-import os
 import re
-import signal
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,13 +20,11 @@ from longtail.service.offline.parts import (
     MANIFEST,
     RECORDS,
     Parts,
-    answer_on_ray,
     columns_in,
 )
 
 NAMES = ("a.parquet", "day=1/a.parquet", "day=2/b.parquet")
 ROWS = 7
-pytestmark = pytest.mark.filterwarnings("ignore:.*Ray:FutureWarning")
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -235,67 +230,6 @@ def test_a_part_that_memory_does_not_hold_says_so(parts, monkeypatch):
         parts().predict()
 
 
-class FakePool:
-    """Stands in for Ray's pool of actors: everything is done here."""
-
-    def __init__(self, actors):
-        self._actors = actors
-
-    def map_unordered(self, call, names):
-        for number, name in reversed(list(enumerate(names))):
-            yield call(self._actors[number % len(self._actors)], name)
-
-
-def test_workers_of_a_cluster_write_the_same_files(parts, place, monkeypatch):
-    made = []
-
-    def start(*given):
-        def remote(kind):
-            def make(*asked):
-                made.append(kind(*asked))
-                return SimpleNamespace(answer=SimpleNamespace(remote=made[-1].answer))
-
-            return SimpleNamespace(remote=make)
-
-        pool = SimpleNamespace(ActorPool=FakePool)
-        return SimpleNamespace(remote=lambda **_: remote, util=pool)
-
-    monkeypatch.setattr(module, "start_ray", start)
-    parts().predict()
-    expected = contents(place)
-    place.files.rm(f"{place.root}/out", recursive=True)
-    parts().predict(partial(answer_on_ray, 2, 1, "cpu"))
-    assert (contents(place), len(made)) == (expected, 2)
-
-
-@pytest.mark.ray
-@pytest.mark.parametrize("place", ["local"], indirect=True)
-def test_killing_a_worker_costs_its_part(ray_cluster, parts, place, monkeypatch):
-    monkeypatch.undo()  # workers have batches of the usual size
-    parts().predict()
-    expected = contents(place)
-    place.files.rm(f"{place.root}/out", recursive=True)
-    killed = []
-
-    def answer(asked, names):
-        for record in answer_on_ray(2, 1, "cpu", asked, names):
-            if not killed:
-                killed.append(worker_pid())
-                os.kill(killed[0], signal.SIGKILL)
-            yield record
-
-    parts().predict(answer)
-    assert killed and contents(place) == expected
-
-
-def worker_pid():
-    """The process of a worker with a model."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        if re.match(rb"ray::.*Parts", path.read_bytes()):
-            return int(path.parent.name)
-    raise AssertionError("no worker")
-
-
 @pytest.mark.parametrize(
     ("trained", "expected"),
     [
@@ -356,9 +290,7 @@ def test_one_file_is_answered_as_one_file(place, trained_sparse, tmp_path):
         (["--input", "in/a.parquet", "--output", "in/day=1/a.parquet"], "already exists"),
         (["--output", "out", "--engine", "spark"], r"--engine: got 'spark'"),
         (["--output", "out", "--scorer", "magic"], "scorer is 'magic'"),
-        (["--output", "out", "--engine", "ray"], r"longtail\[ray\]"),
         (["--output", "{registry}/1"], "lies in the registry"),
-        (["--input", "{lines}", "--output", "out.jsonl", "--engine", "ray"], "is not Parquet"),
     ],
 )
 @pytest.mark.parametrize("place", ["local"], indirect=True)
@@ -366,10 +298,8 @@ def test_the_command_refuses_before_it_computes(
     place, trained_sparse, tmp_path, monkeypatch, given, words
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    Path("in.jsonl").write_text('{"text": "milk"}\n')
     registry = trained_sparse.registry.folder
-    given = [x.format(registry=registry, lines="in.jsonl") for x in given]
+    given = [x.format(registry=registry) for x in given]
     ran = run("--input", "in/*.parquet", "--registry", registry, *given)
     assert re.search(words, str(ran.exception)), ran.exception
     assert not Path("out").exists() or not list(Path("out").glob("*.parquet"))

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from longtail.models.encoders import onnx_export
-from longtail.models.encoders.onnx import OnnxTransformer, _open
+from longtail.ext.onnx import export as onnx_export
+from longtail.ext.onnx.transformer import OnnxTransformer, _open
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
 

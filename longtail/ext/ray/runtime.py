@@ -1,15 +1,10 @@
-"""Ray, where it is asked for: the optional extra `ray`.
-
-A run's results are in its folder as they are without Ray: either way resumes where the other was
-interrupted.
-"""
+"""The connection to Ray: the optional extra `ray`."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
-from dataclasses import dataclass
 from typing import Any
 
 from longtail.models.errors import ConfigError
@@ -17,11 +12,12 @@ from longtail.models.extras import require
 
 logger = logging.getLogger(__name__)
 
+_ASKED_BY = "--engine ray"
 _HERE = "local"
 _CONNECT_TIMEOUT_S = 10.0
 
 
-def start_ray(asked_by: str, num_cpus: int) -> Any:
+def start_ray(num_cpus: int) -> Any:
     """Return Ray, connected: to the cluster that RAY_ADDRESS names, or to one of this machine.
 
     One that the process is connected to already is left as it is. Where RAY_ADDRESS is not set, is
@@ -29,14 +25,13 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
     reported to Ray's makers, unless RAY_USAGE_STATS_ENABLED says so.
 
     Args:
-        asked_by: What needs it, such as "--engine ray".
         num_cpus: Processors that a cluster of this machine has, which may be more than there are.
 
     Raises:
         ConfigError: It is not installed, the cluster can't be reached, or none can be started.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    require("ray", asked_by)
+    require("ray", _ASKED_BY)
     import ray
 
     if ray.is_initialized():
@@ -51,7 +46,7 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
         ray.init(log_to_driver=False, configure_logging=False, **options)
     except Exception as error:  # Ray raises just this where one of its processes does not start
         raise ConfigError(
-            f"{asked_by}: Ray at {address!r} does not start or answer, with {num_cpus} processors "
+            f"{_ASKED_BY}: Ray at {address!r} does not start or answer, with {num_cpus} processors "
             f"({type(error).__name__}: {error}); start the cluster that RAY_ADDRESS names, set "
             "RAY_AUTH_MODE=token if it wants a token, or unset both to compute on this machine, "
             "which takes memory, open files and a folder for logs (RAY_TMPDIR or /tmp/ray)"
@@ -61,7 +56,7 @@ def start_ray(asked_by: str, num_cpus: int) -> Any:
         logger.warning(
             "%s: %d processors are expected, and the Ray cluster %r has %d; what finds none waits "
             "until there are more: ask for fewer workers, or let the cluster grow",
-            asked_by, num_cpus, address, found,
+            _ASKED_BY, num_cpus, address, found,
         )  # fmt: skip
     return ray
 
@@ -71,39 +66,3 @@ def _check_reachable(address: str) -> None:
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
-
-
-ASKED_BY = "--engine ray"
-NAMES = ("local", "ray")
-
-
-@dataclass(frozen=True, slots=True)
-class Executor:
-    """What computes.
-
-    Attributes:
-        name: One of `NAMES`.
-        num_workers: Of Ray.
-    """
-
-    name: str = "local"
-    num_workers: int = 1
-
-    @property
-    def is_ray(self) -> bool:
-        """Whether workers on a cluster do it."""
-        return self.name == "ray"
-
-
-LOCAL = Executor()
-
-
-def checked_engine(name: str, num_workers: int) -> Executor:
-    """Return what computes, by its name.
-
-    Raises:
-        ConfigError: There is none of this name.
-    """
-    if name not in NAMES:
-        raise ConfigError(f"--engine: got {name!r}; expected one of {NAMES}")
-    return Executor(name, num_workers)

@@ -1,7 +1,7 @@
 """Encoders computed by ONNX Runtime in 8-bit integers, for processors.
 
 Nothing of ONNX lies in a bundle: the graph is made of the bundle's verified weights when it is
-loaded, in a process of its own (`longtail.models.encoders.onnx_export`), since PyTorch's exporter
+loaded, in a process of its own (`longtail.ext.onnx.export`), since PyTorch's exporter
 changes global state that a serving process relies on. The packages are an extra (`longtail[onnx]`).
 """
 
@@ -19,15 +19,17 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from longtail.ext.onnx.extension import ONNX_INT8
 from longtail.models.errors import ConfigError
 from longtail.models.extras import require
-from longtail.models.names import ONNX_INT8
 
 _EXPORT_TIMEOUT_S = 1200
 
 
 class OnnxTransformer(nn.Module):
     """Stands in for the transformer of a `DualEncoder`; only for inference."""
+
+    precision = ONNX_INT8
 
     def __init__(self, session: Any) -> None:
         super().__init__()
@@ -65,13 +67,7 @@ def _export(folder: Path, target: Path) -> None:
     paths = [package_folder, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(  # noqa: S603  # our own module
-            [
-                sys.executable,
-                "-m",
-                "longtail.models.encoders.onnx_export",
-                str(folder),
-                str(target),
-            ],
+            [sys.executable, "-m", "longtail.ext.onnx.export", str(folder), str(target)],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             capture_output=True,
             text=True,

@@ -8,14 +8,18 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+import longtail
+from longtail.ext.budget import budget, dense_costs
+from longtail.ext.budget.budget import DensePlan, plan_dense, train_within
+from longtail.ext.budget.dense_costs import DenseCosts, StageTime, measure_dense_costs
+from longtail.ext.budget.extension import seconds_of
 from longtail.models.bundle.registry import Registry
+from longtail.models.errors import ConfigError
 from longtail.models.kinds.storage import read_parts
 from longtail.training.data.dataset import open_dataset
 from longtail.training.neural.batching import BatchPlan
-from longtail.training.pipeline import budget, dense_costs
-from longtail.training.pipeline.budget import DensePlan, plan_dense, train_within
-from longtail.training.pipeline.dense_costs import DenseCosts, StageTime, measure_dense_costs
 from longtail.training.pipeline.train import Run
 
 SPENT = [SimpleNamespace(stage="features", wall_s=1.0)]
@@ -55,6 +59,26 @@ def start(tiny_config, tiny_corpus, tmp_path, monkeypatch):
 def replace_run(run: Run, changes) -> Run:
     fields = ("config", "dataset", "folder", "processes", "is_activated")
     return Run(**({name: getattr(run, name) for name in fields} | changes))
+
+
+# ---- the option ----
+
+
+def test_a_time_has_hours_minutes_and_seconds():
+    assert [seconds_of(x) for x in ("90s", " 30M", "1h30m", "1h1m1s")] == [90, 1800, 5400, 3661]
+    for wrong in ("", "0m", "30", "1d", "1m1h"):
+        with pytest.raises(ConfigError, match=f"--budget '{wrong}': expected a time such as 90s"):
+            seconds_of(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [(["--budget", "soon"], "expected a time"), (["--budget", "1h"], "this run has none")],
+)
+def test_the_command_refuses_a_budget_that_decides_nothing(tiny_corpus, tmp_path, given, words):
+    places = ["--registry", tmp_path / "registry", "--work", tmp_path / "work"]
+    words_of = map(str, ["train", tiny_corpus, "--without-encoder", *places, *given])
+    assert words in str(CliRunner().invoke(longtail.app, list(words_of)).exception)
 
 
 # ---- the plan ----

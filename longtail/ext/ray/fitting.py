@@ -1,4 +1,7 @@
-"""Classifiers of label blocks, fitted on the workers of a Ray cluster."""
+"""Classifiers of label blocks, fitted on the workers of a Ray cluster.
+
+The files of a run are those of a run without Ray: either resumes where the other was interrupted.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
-from longtail.models.ray_runtime import ASKED_BY, start_ray
+from longtail.ext.ray.runtime import start_ray
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.sparse.svm import FittedLabels, SvmProblem
 
@@ -32,29 +35,29 @@ class LabelFitter:
 
 
 def fit_on_workers(
+    num_workers: int,
     features: Float32[csr_array, "document feature"],
     by_label: Float32[csr_array, "label document"],
     config: SparseConfig,
     seed: int,
-    num_workers: int,
     blocks: Mapping[int, Int64[np.ndarray, _]],
     progress: Callable[[int], object],
 ) -> Iterator[tuple[int, FittedLabels]]:
     """Yield the number and the classifiers of each block of labels, as they are done.
 
     Args:
+        num_workers: Processes, of one thread each.
         features: Training documents; they are sent to each machine once.
         by_label: The documents of each label; the same.
         config: As for `SvmProblem`.
         seed: As there.
-        num_workers: Processes, of one thread each.
         blocks: Labels by number; each with a document.
         progress: Called with numbers of labels that are done.
 
     Raises:
         ConfigError: Ray is not installed, or its cluster can't be reached.
     """
-    ray = start_ray(ASKED_BY, num_workers)
+    ray = start_ray(num_workers)
     shared = [ray.put(each) for each in (features, by_label)]
     worker = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(LabelFitter)
     workers = [worker.remote(*shared, config, seed) for _ in range(min(num_workers, len(blocks)))]

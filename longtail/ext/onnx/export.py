@@ -1,8 +1,8 @@
 """Writes an encoder as an ONNX graph in 8-bit integers.
 
-    python -m longtail.models.encoders.onnx_export FOLDER TARGET
+    python -m longtail.ext.onnx.export FOLDER TARGET
 
-`longtail.models.encoders.onnx` runs it in a process of its own.
+`longtail.ext.onnx.transformer` runs it in a process of its own.
 """
 
 from __future__ import annotations

@@ -15,14 +15,14 @@ from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
 import longtail
-from longtail.models.ray_runtime import LOCAL, Executor
+from longtail.ext.ray import fitting
+from longtail.extensions import engine_named
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.sparse import fit as sparse
-from longtail.training.sparse import ray as sparse_ray
-from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.sparse.fit import LabelEngine, fit_on_threads, fit_sparse_model
 
-ON_RAY = Executor("ray", num_workers=4)
+ON_RAY = engine_named("ray").fits_labels(4)
 NUM_LABELS, NUM_DOCUMENTS, NUM_FEATURES = 23, 60, 12
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
@@ -77,7 +77,7 @@ class FakePool:
 @pytest.fixture
 def fake_ray(monkeypatch):
     fake = FakeRay()
-    monkeypatch.setattr(sparse_ray, "start_ray", lambda *_: fake)
+    monkeypatch.setattr(fitting, "start_ray", lambda *_: fake)
     return fake
 
 
@@ -90,7 +90,7 @@ def fit(monkeypatch):
     truth = csr_array((rng.random((NUM_DOCUMENTS, NUM_LABELS)) < 0.1).astype(np.float32))
     tfidf = TfidfModel([f"t{i}" for i in range(NUM_FEATURES)], np.ones(NUM_FEATURES, np.float32))
 
-    def fit_in(folder: Path, engine: Executor, **settings: Any) -> dict[str, bytes]:
+    def fit_in(folder: Path, engine: LabelEngine, **settings: Any) -> dict[str, bytes]:
         config = SparseConfig(**settings)
         fit_sparse_model(tfidf, features, truth, config, seed=3, folder=folder, engine=engine)
         return {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -103,17 +103,17 @@ def test_blocks_are_those_of_the_local_way(fake_ray, fit, tmp_path, exact_docume
     settings = {"exact_documents": exact_documents, "hard_negatives": 5, "sampled_negatives": 9}
     found = fit(tmp_path / "ray", ON_RAY, **settings)
     assert len(found) == 5
-    assert found == fit(tmp_path / "here", LOCAL, **settings)
+    assert found == fit(tmp_path / "here", fit_on_threads, **settings)
     assert fake_ray.num_workers == 4
 
 
-@pytest.mark.parametrize("first", [LOCAL, ON_RAY])
+@pytest.mark.parametrize("first", [fit_on_threads, ON_RAY])
 def test_either_way_goes_on_where_the_other_stopped(fake_ray, fit, tmp_path, first):
     wanted = fit(tmp_path, first)
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     gone = sorted(stamps)[2]
     gone.unlink()
-    assert fit(tmp_path, LOCAL if first.is_ray else ON_RAY) == wanted
+    assert fit(tmp_path, fit_on_threads if first is ON_RAY else ON_RAY) == wanted
     assert {x for x, stamp in stamps.items() if x.stat().st_mtime_ns != stamp} == {gone}
 
 

@@ -1,7 +1,7 @@
 """The service as a deployment of Ray Serve: replicas, autoscaling, and new versions without a gap.
 
 ```sh
-serve run service.ray_serve:build registry=/shared/registry max_replicas=8
+serve run longtail.ext.ray.serve:build registry=/shared/registry max_replicas=8
 ```
 
 A replica is the service of `longtail.service.app`, with one version of the registry. It takes
@@ -73,7 +73,7 @@ def build(arguments: Mapping[str, Any]) -> Any:
         ConfigError: Ray is not installed, or an argument or setting is wrong.
         BundleNotFoundError: There is no such version.
     """
-    require("ray", "longtail.service.ray_serve")
+    require("ray", "longtail.ext.ray.serve")
     from ray import serve
 
     given = _checked(arguments)
@@ -154,7 +154,7 @@ def _checked(arguments: Mapping[str, Any]) -> Arguments:
     try:
         return Arguments.model_validate(dict(arguments))
     except ValidationError as error:
-        raise ConfigError(f"longtail.service.ray_serve: {_first(error)}") from error
+        raise ConfigError(f"longtail.ext.ray.serve: {_first(error)}") from error
 
 
 def _first(error: ValidationError) -> str:

@@ -29,12 +29,11 @@ from longtail.training.runtime.kept import claim, folder_of_run
 from longtail.training.runtime.run_log import OutOfTimeError, read_stage_costs, until
 
 if TYPE_CHECKING:
-    from longtail.training.pipeline.dense_costs import DenseCosts
+    from longtail.ext.budget.dense_costs import DenseCosts
 
 logger = logging.getLogger(__name__)
 
 BUDGET_NAME = "budget.json"
-"""Marks a folder of such work."""
 _PLAN_NAME = "plan.json"
 _WITHOUT, _WITH = "without-encoder", "with-encoder"
 _ON_DEV = ("probabilities", "dev metrics")
@@ -103,7 +102,7 @@ def plan_dense(costs: DenseCosts, other_s: float, left_s: float) -> DensePlan | 
 def train_within(
     run: Run,
     registry: Registry,
-    seconds: float,
+    seconds: float | int,
     tell: Callable[[str], object] = logger.info,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
@@ -188,7 +187,7 @@ def _plan(
     other += _MORE_ON_DEV * sum(spent.get(name, 0.0) for name in _ON_DEV)
     plan = None
     if left() > other:
-        from longtail.training.pipeline.dense_costs import measure_dense_costs
+        from longtail.ext.budget.dense_costs import measure_dense_costs
 
         parts = read_parts(registry.open(version))
         try:

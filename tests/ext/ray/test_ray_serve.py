@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
+from longtail.ext.ray.serve import Arguments, build, create_replica, settings_of
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.errors import NotReadyError
 from longtail.models.labels.catalogue import Label
-from longtail.service.ray_serve import Arguments, build, create_replica, settings_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
