@@ -20,7 +20,7 @@ from torch import Tensor
 
 from longtail.models.errors import ConfigError
 from longtail.models.label_tree.tree import LabelTree, check_finite, depth_of, project
-from longtail.training.configuration.learning import TreeFitConfig
+from longtail.training.configuration.negatives import TreeFitConfig
 from longtail.training.label_tree.levels import GrownTree, grow_tree
 from longtail.training.runtime.kept import kept, save_arrays
 from longtail.training.runtime.run_log import progress_bar

@@ -17,8 +17,7 @@ from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.scorers.markup import without_markup
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
-from longtail.training.learning.losses import make_subset_loss
-from longtail.training.learning.objectives import make_objective
+from longtail.training.learning.objectives import make_objective, make_subset_loss
 from longtail.training.neural.batching import LabelSubsets
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import TrainingTexts
