@@ -155,12 +155,7 @@ def with_schemes(
 
 
 def default_k(threshold: object, num_labels: int) -> int:
-    """Return the labels of a text where nobody says how many.
-
-    Args:
-        threshold: Of the query.
-        num_labels: Of the model.
-    """
+    """Return the labels of a text where nobody says how many."""
     return min(AUTO_K if threshold == AUTO else DEFAULT_K, num_labels)
 
 

@@ -109,10 +109,6 @@ def read_documents(
 def columns_of(source: DocumentSource, names: Sequence[str] | None = None) -> ColumnNames:
     """Return the columns, or fields, that the documents of a split are read from.
 
-    Args:
-        source: Where the documents lie.
-        names: Of all columns, where they are known.
-
     Raises:
         DataError: The first file can't be read, or as `read_documents`.
     """
@@ -354,11 +350,6 @@ def line_columns(
     names: tuple[str, ...], options: CorpusOptions, *, reads_labels: bool = True
 ) -> ColumnNames:
     """Return the columns of a line of JSON; some named ones may be missing, but not all.
-
-    Args:
-        names: Of its fields.
-        options: What was said of them.
-        reads_labels: As for `find_columns`.
 
     Raises:
         ColumnChoiceError: All columns that are named are missing, or several could be meant.

@@ -466,12 +466,6 @@ def split_batches(
 ) -> Iterator[TextBatch]:
     """Give the documents of a split, ready to be ranked, some at a time, with a progress bar.
 
-    Args:
-        predictor: The model.
-        dataset: The corpus.
-        split_name: One of its splits.
-        num_documents: How many it has.
-
     Yields:
         The next documents, in order.
     """

@@ -118,11 +118,8 @@ def start_scores(model: DualEncoder, texts: TrainingTexts) -> None:
 
     A difference of cosines of 1 becomes one of 10 in the score, and the mean pair gets
     the log-odds of a few positives in a few hundred labels. Left at s = 1, b = 0, with vectors of
-    length 8, every score starts in the flat end of the sigmoid.
-
-    Args:
-        model: Changed in place.
-        texts: The first documents and labels stand for all.
+    length 8, every score starts in the flat end of the sigmoid. The first documents and labels
+    stand for all.
     """
     first = [t.first(_START_TEXTS) for t in (texts.documents, texts.labels)]
     device = str(model.score_bias.device)
