@@ -146,7 +146,8 @@ def recognised(source: DocumentSource) -> list[str]:
         DataError: The first file can't be read, or as `read_documents`.
     """
     path, form, options = source.paths[0], source.form, source.options
-    encoding = encoding_of(path) if form not in (PARQUET, ARROW) else None
+    is_own = form.rows is not None
+    encoding = encoding_of(path) if form not in (PARQUET, ARROW) and not is_own else None
     found = [] if encoding is None else [f"its text is read as {encoding.upper()}"]
     names = names_in(source)
     if names is None:
@@ -183,6 +184,8 @@ def rows_of(
     form, options, path = source.form, source.options, source.paths[0]
     if form is EXTREME_CLASSIFICATION:
         return _INDEXED, json_rows(path)
+    if form.rows is not None:
+        return _PLAIN, form.rows(source.paths)
     if form is FULL_TEXT:
         return _PLAIN, full_text_rows(source.paths)
     if form in (PARQUET, ARROW):
