@@ -66,11 +66,6 @@ _MAX_SHOWN_CHARACTERS = 40
 def check_count(name: str, value: object, error: type[LongtailError] = RequestError) -> None:
     """Refuse a value that is no whole number from 1; True and False are refused.
 
-    Args:
-        name: Of the argument.
-        value: What was given.
-        error: What is raised.
-
     Raises:
         LongtailError: It is none.
     """

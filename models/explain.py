@@ -44,10 +44,6 @@ class LabelNeighbours(Protocol):
 
         Labels out of use are left out, too. Ties: the smaller label index first. A row has
         `NO_LABEL` where there are fewer.
-
-        Args:
-            labels: Rows of the catalogue.
-            k: At least 1.
         """
         ...
 
@@ -308,14 +304,7 @@ Entries: TypeAlias = tuple[
 def token_contributions(
     model: SparseModel, text: str, features: Entries, labels: Sequence[int]
 ) -> dict[int, TokenExplanation]:
-    """Return what the tokens of a text say about each label that the sparse model knows.
-
-    Args:
-        model: The sparse model.
-        text: The text.
-        features: Its tf-idf row.
-        labels: Label indices.
-    """
+    """Return what the tokens of a text say about each label that the sparse model knows."""
     tokens = model.tfidf.tokens
     rows = {label: row for label in labels if (row := row_of(model, label)) is not None}
     of_text = model.weights_by_feature[features[0]]

@@ -93,6 +93,12 @@ class RankingOptions:
         if self.aim is not None:
             self._check_aim()
 
+    @property
+    def ranked_by(self) -> str:
+        """What labels are ranked by besides the score, in words; empty: nothing."""
+        dial = f"tail dial {self.tail_dial:g}" if self.tail_dial else ""
+        return ", ".join(filter(None, (dial, f"aim {self.aim}" if self.aim else "")))
+
     def _check_aim(self) -> None:
         if self.aim not in AIM_NAMES:
             raise RequestError(f"aim is {self.aim!r}; expected one of {', '.join(AIM_NAMES)}")
@@ -155,12 +161,7 @@ def with_schemes(
 
 
 def default_k(threshold: object, num_labels: int) -> int:
-    """Return the labels of a text where nobody says how many.
-
-    Args:
-        threshold: Of the query.
-        num_labels: Of the model.
-    """
+    """Return the labels of a text where nobody says how many."""
     return min(AUTO_K if threshold == AUTO else DEFAULT_K, num_labels)
 
 

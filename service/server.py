@@ -76,14 +76,7 @@ class DrainingServer(uvicorn.Server):
         clock: Callable[[], float] = time.monotonic,
         watchdog: Watchdog | None = None,
     ) -> None:
-        """Make a server that does not listen yet.
-
-        Args:
-            config: Of uvicorn.
-            service: What is served.
-            clock: In seconds.
-            watchdog: Ends the process if nothing else does.
-        """
+        """Make a server that does not listen yet."""
         super().__init__(config)
         self._service = service
         self._clock = clock

@@ -121,12 +121,7 @@ class ColumnNames:
     group: str | None = None
 
     def remarks(self, present: Sequence[str], options: CorpusOptions) -> list[str]:
-        """Return the recognised columns, without the columns that were only read.
-
-        Args:
-            present: Names of all columns.
-            options: What was given.
-        """
+        """Return the recognised columns, without the columns that were only read."""
         found = []
         usual = ((TEXT,), (TITLE,), ("content",), (TITLE, "content"))
         if not options.text_columns and self.text not in usual:

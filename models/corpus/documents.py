@@ -109,10 +109,6 @@ def read_documents(
 def columns_of(source: DocumentSource, names: Sequence[str] | None = None) -> ColumnNames:
     """Return the columns, or fields, that the documents of a split are read from.
 
-    Args:
-        source: Where the documents lie.
-        names: Of all columns, where they are known.
-
     Raises:
         DataError: The first file can't be read, or as `read_documents`.
     """
@@ -150,7 +146,8 @@ def recognised(source: DocumentSource) -> list[str]:
         DataError: The first file can't be read, or as `read_documents`.
     """
     path, form, options = source.paths[0], source.form, source.options
-    encoding = encoding_of(path) if form not in (PARQUET, ARROW) else None
+    is_own = form.rows is not None
+    encoding = encoding_of(path) if form not in (PARQUET, ARROW) and not is_own else None
     found = [] if encoding is None else [f"its text is read as {encoding.upper()}"]
     names = names_in(source)
     if names is None:
@@ -187,6 +184,8 @@ def rows_of(
     form, options, path = source.form, source.options, source.paths[0]
     if form is EXTREME_CLASSIFICATION:
         return _INDEXED, json_rows(path)
+    if form.rows is not None:
+        return _PLAIN, form.rows(source.paths)
     if form is FULL_TEXT:
         return _PLAIN, full_text_rows(source.paths)
     if form in (PARQUET, ARROW):
@@ -354,11 +353,6 @@ def line_columns(
     names: tuple[str, ...], options: CorpusOptions, *, reads_labels: bool = True
 ) -> ColumnNames:
     """Return the columns of a line of JSON; some named ones may be missing, but not all.
-
-    Args:
-        names: Of its fields.
-        options: What was said of them.
-        reads_labels: As for `find_columns`.
 
     Raises:
         ColumnChoiceError: All columns that are named are missing, or several could be meant.

@@ -23,8 +23,12 @@ mark, or UTF-16. Which columns hold text and labels: `longtail.models.corpus.col
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from longtail.models.errors import ConfigError
+from longtail.models.files.rows import Row
 
 SPLIT_NAMES = ("train", "dev", "test")
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -47,6 +51,9 @@ class Format:
         suffixes: Of a single file that is a corpus, without `.gz`.
         has_columns: Whether its columns, or fields, can be chosen.
         is_text: Whether its files may be gzip-compressed.
+        rows: Reads the files of a split: for each document its number and its fields "text",
+            "labels" (a list of ids or names) and, if it has one, "id". None: read by
+            `longtail.models.corpus.documents`.
     """
 
     name: str
@@ -55,6 +62,7 @@ class Format:
     suffixes: tuple[str, ...] = ()
     has_columns: bool = True
     is_text: bool = True
+    rows: Callable[[Sequence[Path]], Iterator[Row]] | None = None
 
 
 def _named(*suffixes: str) -> dict[str, tuple[str, ...]]:
@@ -79,7 +87,23 @@ FULL_TEXT = Format("Annif full texts", {}, has_columns=False, is_text=False)
 PLAIN_TEXT = Format("Plain text", {}, suffixes=(".txt",), has_columns=False)
 """A text a line, without labels: no corpus."""
 
-FORMATS = (EXTREME_CLASSIFICATION, JSON_LINES, CSV, TSV, PARQUET, ARROW, FULL_TEXT)
+FORMATS = [EXTREME_CLASSIFICATION, JSON_LINES, CSV, TSV, PARQUET, ARROW, FULL_TEXT]
+
+
+def register(form: Format) -> Format:
+    """Add a form with its own `rows`; corpora may then lie in it.
+
+    Raises:
+        ConfigError: Its name is taken, or it has no `rows`.
+    """
+    if form.rows is None or any(form.name == each.name for each in FORMATS):
+        raise ConfigError(
+            f"corpus format {form.name!r}: expected a name that no other has, and `rows`"
+        )
+    FORMATS.append(form)
+    return form
+
+
 OTHER_LABEL_FILES = (
     *(f"labels{suffix}" for suffix in (".tsv", ".ttl", ".nt", ".rdf", ".jsonld")),
     *(

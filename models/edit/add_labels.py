@@ -91,11 +91,6 @@ def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -
     Otherwise the second of two calls would start from the trained model, and leave out what the
     first one added. A call that is repeated adds the same labels, and is no such case.
 
-    Args:
-        registry: Of the versions.
-        version: That labels are to be added to.
-        labels: These.
-
     Raises:
         BundleError: There is such a version; the message says what to choose.
         DataError: The version has a label with one of the ids.
@@ -119,10 +114,6 @@ def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -
 
 def check_ids_are_new(folder: Path, labels: Iterable[Label]) -> None:
     """Refuse labels whose ids a version has, or that come twice, before its files are verified.
-
-    Args:
-        folder: Of the version.
-        labels: That are to be added.
 
     Raises:
         DataError: An id is there already, or comes twice.
@@ -160,12 +151,7 @@ def _is_extended(before: Manifest, folder: Path) -> bool:
 
 
 def equal_names(catalogue: LabelCatalogue, labels: Iterable[Label]) -> list[str]:
-    """Return a warning for each new label whose name another label has, in whatever case.
-
-    Args:
-        catalogue: The labels that there are.
-        labels: Those that are to be added.
-    """
+    """Return a warning for each new label whose name another label has, in whatever case."""
     ids_of: dict[str, list[str]] = {}
     for label in catalogue:
         ids_of.setdefault(_folded(label.name), []).append(label.id)

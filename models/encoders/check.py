@@ -68,11 +68,6 @@ def check_size(config: Any, auto_class: AutoClass, folder: Path) -> None:
 
     Weights that the files lack are made, so that a number in `config.json` could take any memory.
 
-    Args:
-        config: Of the encoder.
-        auto_class: Makes it.
-        folder: Where the files lie.
-
     Raises:
         ConfigError: It is.
     """

@@ -65,10 +65,6 @@ class AsUtf8(io.RawIOBase):
 def lines(path: Path, progress: Callable[[int], object] = ignore) -> Iterator[tuple[int, bytes]]:
     """Yield each line in UTF-8 with its number from 1, without the byte order mark.
 
-    Args:
-        path: The file.
-        progress: As for `bounded_lines`.
-
     Raises:
         LongLineError: A line is longer than `MAX_LINE_BYTES`.
         DataError: The file can't be read to its end.
@@ -231,12 +227,7 @@ class ProblemList:
     """The problems of one file: all are counted, the first are kept."""
 
     def __init__(self, path: Path, max_kept: int) -> None:
-        """Start with no problems.
-
-        Args:
-            path: File that they are in.
-            max_kept: How many of them are kept.
-        """
+        """Start with no problems."""
         self._path = path
         self._max_kept = max_kept
         self._kept: list[str] = []

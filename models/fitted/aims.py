@@ -97,13 +97,7 @@ class AimedRanking:
     def __init__(
         self, aim: Aim, calibration: Calibration, training_counts: Int64[np.ndarray, label]
     ) -> None:
-        """Weigh the labels.
-
-        Args:
-            aim: What counts.
-            calibration: What makes log-odds of the scorer's scores.
-            training_counts: Of each label.
-        """
+        """Weigh the labels."""
         self._aim = aim
         self._calibration = calibration
         self._counts, self._weights = training_counts, aim.weights(training_counts)

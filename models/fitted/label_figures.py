@@ -70,10 +70,6 @@ class LabelFigures:
     def from_json(cls, text: str, num_labels: int) -> LabelFigures:
         """Read the result of `to_json`.
 
-        Args:
-            text: Of the file.
-            num_labels: Labels of the catalogue.
-
         Raises:
             ValueError: It is something else, or of other labels.
         """

@@ -147,10 +147,6 @@ class FittedPart(Generic[Value]):
     def from_json(self, text: str, num_labels: int) -> Value:
         """Read the result of `to_json`.
 
-        Args:
-            text: Of the file.
-            num_labels: Labels of the catalogue.
-
         Raises:
             ValueError: The text is something else.
         """

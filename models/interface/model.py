@@ -170,9 +170,8 @@ class LoadedModel:
             language: Language of the labels' names, where there are such; None: the model's.
             schemes: Return the best labels of each of these schemes instead, by its own `k`,
                 `threshold` and `accept`, else those below: `{"topic": {"k": 3}, "genre": {}}`.
-            **options: The fields of `RankingOptions`: k (5 by default, 50 with the threshold
-                "auto", or all of fewer), scorer,
-                threshold, correction, tail_dial, aim, accept, label_filter, explain.
+            **options: The fields of `RankingOptions`; k is 5 by default, 50 with the threshold
+                "auto", or all of fewer.
 
         Returns:
             A prediction for one text, else as many as there are texts, in their order.

@@ -80,13 +80,7 @@ class Scorer(ABC):
     def evidence(
         self, batch: TextBatch, text: int, labels: Sequence[int]
     ) -> Mapping[int, Evidence]:
-        """Return what of a text, and of training documents, speaks for labels; by default nothing.
-
-        Args:
-            batch: The texts.
-            text: Number of one of them.
-            labels: Of the catalogue.
-        """
+        """Return the evidence in a text and in training documents for labels; by default none."""
         del batch, text, labels
         return {}
 
@@ -160,13 +154,7 @@ class ScorerKind(ABC):
 
     @abstractmethod
     def make(self, model: Any, parts: ModelParts, placement: Placement) -> Scorer:
-        """Return the scorer, ready to rank.
-
-        Args:
-            model: Of `model_of`.
-            parts: All of the model.
-            placement: Where it computes.
-        """
+        """Return the scorer, ready to rank."""
 
     def with_labels(self, model: Any, labels: Sequence[Label]) -> Any:
         """Return a model that knows more labels, where it scores new ones; by default the same.
@@ -179,11 +167,6 @@ class ScorerKind(ABC):
         return model
 
     def without_documents(self, model: Any, is_unseen: Bool[np.ndarray, label]) -> Any:
-        """Return a model as if no document had carried some labels; by default the same.
-
-        Args:
-            model: Of `ModelParts.models`.
-            is_unseen: Whether it is to be so, by label.
-        """
+        """Return a model as if no document had carried some labels; by default the same."""
         del is_unseen
         return model

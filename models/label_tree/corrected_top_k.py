@@ -193,11 +193,6 @@ def corrected_sources(
     A score is the inner product of query and indexed vector, rounded to float32, plus log p_n(y|x),
     rounded to float32, and that sum again.
 
-    Args:
-        correction: Label vectors and tree.
-        queries: What the label vectors are multiplied with.
-        vectors: The same documents, as the tree reads them.
-
     Raises:
         DataError: A vector is not finite.
     """

@@ -52,13 +52,7 @@ class LabelBrowser:
     def __init__(
         self, catalogue: LabelCatalogue, hierarchy: LabelHierarchy, max_shown: int = MAX_SHOWN
     ) -> None:
-        """Take the labels.
-
-        Args:
-            catalogue: All labels.
-            hierarchy: Which of them stand below which.
-            max_shown: Labels of a level that are shown together.
-        """
+        """Take the labels."""
         self._catalogue = catalogue
         self._hierarchy = hierarchy
         self._max_shown = max_shown

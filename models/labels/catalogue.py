@@ -80,9 +80,6 @@ class LabelCatalogue:
     def __init__(self, labels: Iterable[Label]) -> None:
         """Keep the labels in the order given.
 
-        Args:
-            labels: At least one.
-
         Raises:
             DataError: Two labels share an id, or there is no label at all.
         """

@@ -92,9 +92,6 @@ def python_list(cell: str) -> list[str | int] | None:
     """Return the entries of a list, tuple or set of strings as Python writes it; None for another.
 
     Nothing is evaluated but the escapes of a string.
-
-    Args:
-        cell: Without white space around it.
     """
     if _BRACKETS.get(cell[:1]) != cell[-1:] or not _FIRST_IS_STRING.match(cell):
         return None

@@ -59,13 +59,7 @@ def labels_of(
 def without_deprecated(
     labels: Iterable[Label], where: str, carried: Container[str] = ()
 ) -> list[Label]:
-    """Return labels that are not deprecated or that documents carry; log how many are left out.
-
-    Args:
-        labels: In any order, which stays.
-        where: Their file, for the log.
-        carried: Ids of labels that documents have.
-    """
+    """Return labels that are not deprecated or that documents carry; log how many are left out."""
     given = list(labels)
     kept = [label for label in given if not label.is_deprecated or label.id in carried]
     if len(kept) < len(given):
@@ -96,12 +90,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _label(concept: Concept, ranks: Mapping[str, int]) -> Label:
-    """Return the label of a concept.
-
-    Args:
-        concept: The concept.
-        ranks: Of languages, the shown one first.
-    """
+    """Return the label of a concept."""
 
     def ranked(texts: Iterable[str]) -> list[str]:
         return sorted(texts, key=lambda language: (ranks.get(language, len(ranks)), language))

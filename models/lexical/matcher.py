@@ -206,12 +206,6 @@ def expected_finds(
 
     As if words occurred independently: N prod_w df_w / N over the words of a name; over the most
     frequent ones that have enough of its idf, where it is found in part.
-
-    Args:
-        terms: The names of all labels.
-        counts: Of their words.
-        labels: Those to be looked at; others have 0.
-        num_labels: Of all.
     """
     found = np.zeros((num_labels, NUM_KINDS), dtype=np.int64)
     shares = counts.documents / max(counts.num_documents, 1)

@@ -50,12 +50,7 @@ class LabelTerms:
 
     @classmethod
     def of(cls, catalogue: LabelCatalogue, words: NameWords) -> LabelTerms:
-        """Read the names of all labels.
-
-        Args:
-            catalogue: The labels.
-            words: Of their names.
-        """
+        """Read the names of all labels."""
         with garbage_collection_off():
             named = [
                 (number, name, is_code)

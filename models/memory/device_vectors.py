@@ -29,10 +29,6 @@ class DeviceVectors:
     def __init__(self, vectors: ByteVectors, device: str) -> None:
         """Copy the vectors.
 
-        Args:
-            vectors: Of at least one dimension.
-            device: "cpu" or "cuda".
-
         Raises:
             ConfigError: The GPU's memory is too small.
         """

@@ -145,12 +145,6 @@ class NeighbourMemory(Remembered):
     ) -> NeighbourMemory:
         """Read what `to_arrays` and `ids_to_json` wrote.
 
-        Args:
-            arrays: By name.
-            ids: A JSON list.
-            num_features: Of the vocabulary.
-            num_labels: Of the catalogue.
-
         Raises:
             BundleCorruptError: They contradict each other, the vocabulary or the catalogue.
             ValueError: An array breaks its rule or is no index into another, or the ids are no

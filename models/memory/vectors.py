@@ -245,11 +245,6 @@ class VectorMemory(Remembered):
     def from_arrays(cls, arrays: dict[str, np.ndarray], ids: str, num_labels: int) -> VectorMemory:
         """Read what `to_arrays` and `ids_to_json` wrote.
 
-        Args:
-            arrays: By name.
-            ids: A JSON list.
-            num_labels: Labels of the catalogue.
-
         Raises:
             BundleCorruptError: There are more or fewer ids than documents.
             ValueError: An array breaks its rule or is no index into another, or the ids are no

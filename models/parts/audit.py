@@ -65,10 +65,6 @@ def audit_bundle(bundle: Bundle, words: Iterable[str]) -> Iterator[Finding]:
 
     Words are compared whole, in one case and without accents; those of scripts without spaces
     between words are found within others too.
-
-    Args:
-        bundle: A verified bundle.
-        words: Of `words_of_list`.
     """
     wanted = set(words)
     unspaced = [word for word in wanted if unspaced_share([word]) == 1]

@@ -31,10 +31,6 @@ def checked_texts(texts: Iterable[object]) -> Sequence[str]:
 def check_several(data: object, what: str = "texts") -> None:
     """Refuse what would be taken apart into something else than texts, or can't be at all.
 
-    Args:
-        data: What was given for several of them.
-        what: How it is called in the message.
-
     Raises:
         RequestError: It is a single string, a mapping, a set, or can't be iterated over.
     """

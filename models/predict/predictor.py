@@ -281,11 +281,6 @@ class Predictor:
     ) -> list[tuple[LabelExplanation, ...]]:
         """Return why these labels fit each text.
 
-        Args:
-            batch: As for `rank`.
-            labels: Label indices of each text.
-            options: As for `score`.
-
         Raises:
             RequestError: There is no such scorer, or it was not trained with this correction.
         """

@@ -220,13 +220,7 @@ class ScorerSet:
     def evidence(
         self, batch: TextBatch, labels: Int64[np.ndarray, "text m"], options: RankingOptions
     ) -> list[list[Evidence]]:
-        """Return the evidence for labels of each text; the blend is that of the query's scorer.
-
-        Args:
-            batch: The texts.
-            labels: Of each text; `NO_LABEL` has no evidence.
-            options: Of the query.
-        """
+        """Return the evidence for labels of each text, none for `NO_LABEL`, by the scorer asked."""
         parts = self._blend_parts(batch, labels, self.resolve(options).scorer)
         found = []
         for text, row in enumerate(labels.tolist()):

@@ -63,12 +63,7 @@ class MeanBlend:
     """The mean of the sigmoids of several scorers' scores: of two, DEPL+c (DEPL, Eq. 4)."""
 
     def __init__(self, members: Sequence[str], log_priors: Float32[np.ndarray, label]) -> None:
-        """Note who takes part.
-
-        Args:
-            members: Scorers whose scores are log-odds.
-            log_priors: log pi of each label, in nats.
-        """
+        """Note who takes part."""
         self.members = tuple(members)
         self.log_priors = log_priors
 
@@ -134,14 +129,7 @@ class FittedBlend:
         training_counts: Int64[np.ndarray, label],
         log_priors: Float32[np.ndarray, label],
     ) -> None:
-        """Look up the weights of every label.
-
-        Args:
-            fitted: The weights at its knots.
-            calibrations: Of each of its scorers.
-            training_counts: Training documents of each label.
-            log_priors: log pi of each label, in nats.
-        """
+        """Look up the weights of every label."""
         self.members = tuple(fitted.weights)
         self.log_priors = log_priors
         self._calibrations = tuple(calibrations)

@@ -79,9 +79,6 @@ def placed_without_markup(
 ) -> tuple[str, Int64[np.ndarray, character], Int64[np.ndarray, character]]:
     """Return a text without HTML, and where each of its characters comes from.
 
-    Args:
-        text: Any.
-
     Returns:
         What `without_markup` does, and for each character of it the first character of its source
         in the text, and the one behind the last.

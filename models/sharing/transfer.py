@@ -189,14 +189,6 @@ def fetch(
 ) -> None:
     """Fetch a bundle into a folder of a registry, but for the files that are there already.
 
-    Args:
-        open_file: Opens its files.
-        manifest: Of the bundle.
-        text: The manifest's bytes.
-        folder: Is made.
-        where: What the place is called in messages.
-        track: Yields the files as they are begun.
-
     Raises:
         BundleCorruptError: A file is missing, or has another size or sha256; it is not kept.
         PlaceError: A file can't be read.

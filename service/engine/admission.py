@@ -162,10 +162,6 @@ class Admission:
     def check(self, tokens: int, timeout_s: float) -> float:
         """Refuse interactive work that there is no room for.
 
-        Args:
-            tokens: How much it is.
-            timeout_s: Its time limit.
-
         Returns:
             The seconds that it will wait, about.
 

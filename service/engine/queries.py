@@ -12,7 +12,7 @@ from pathlib import Path
 
 from longtail.models.errors import ConfigError, RequestError
 from longtail.models.labels.filters import LabelFilter, LabelSet
-from longtail.models.options import RankingOptions, default_k, with_schemes
+from longtail.models.options import RankingKeywords, RankingOptions, default_k, with_schemes
 from longtail.models.predict.predictor import Predictor
 from longtail.service.process.reloading_file import ReloadingFile
 from longtail.service.schemas.base import Options
@@ -203,6 +203,10 @@ class Query:
     timeout_s: float | None = None
 
 
+_TAKEN_OVER = RankingKeywords.__annotations__.keys() & Options.model_fields.keys() - {"k", "scorer"}
+"""Fields of a request that are options of a ranking as they are."""
+
+
 def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> RankingOptions:
     """Return what a request asks of a model: the only place where the API's fields become that.
 
@@ -214,13 +218,8 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
     options = RankingOptions(
         k=asked.k if has_own_k else default_k(asked.threshold, len(predictor.catalogue)),
         scorer=predictor.scorers.default if asked.scorer is None else asked.scorer,
-        threshold=asked.threshold,
-        correction=asked.correction,
-        tail_dial=asked.tail_dial,
-        aim=asked.aim,
-        accept=asked.accept,
         label_filter=label_filter,
-        explain=asked.explain,
+        **{name: getattr(asked, name) for name in _TAKEN_OVER},
     )
     if not asked.schemes:
         return options

@@ -111,11 +111,7 @@ class Shares:
     """How much of a room is taken, and by whom; belongs to one event loop."""
 
     def __init__(self, size: int) -> None:
-        """Begin empty.
-
-        Args:
-            size: Of the room, in any unit.
-        """
+        """Begin empty."""
         self.size = size
         self.taken = 0
         self._taken_by: dict[str, int] = {}
@@ -178,12 +174,7 @@ class Slots:
     """How many things of a kind are done at a time."""
 
     def __init__(self, most: int, kind: str) -> None:
-        """Begin with none.
-
-        Args:
-            most: That may be done at a time.
-            kind: What they are, for messages: "batches".
-        """
+        """Begin with none."""
         self._shares = Shares(most)
         self._kind = kind
 

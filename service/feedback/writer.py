@@ -196,15 +196,7 @@ def entry_of(
 def unchecked_entry(
     said: FeedbackEntry, version: int, digest: str, *, who: str | None, keeps_text: bool
 ) -> Entry:
-    """Return the entry to store of labels that were looked up.
-
-    Args:
-        said: What came.
-        version: The model version that is meant.
-        digest: Of its bundle.
-        who: Name of the key that it came with.
-        keeps_text: Whether the text is kept.
-    """
+    """Return the entry to store of labels that were looked up."""
     text = said.whole_text
     return Entry(
         id=said.id or secrets.token_hex(16),

@@ -54,12 +54,7 @@ class DriftMetrics:
         self._versions: dict[int, _Version] = {}
 
     def observe(self, query: Query, answer: EngineAnswer) -> None:
-        """Count the texts of an answer.
-
-        Args:
-            query: What was asked.
-            answer: What was found.
-        """
+        """Count the texts of an answer."""
         counted = self._versions.get(answer.model.version) or self._begin(answer.model)
         num_new = num_words = num_known = 0
         threshold = _threshold_of(query, answer)

@@ -55,13 +55,7 @@ if TYPE_CHECKING:
 
 
 def traced(app: ASGIApp, tracing: Tracing, status_of: Callable[[], int]) -> ASGIApp:
-    """Return an application that makes a span of a request for work; health checks have none.
-
-    Args:
-        app: Answers the request.
-        tracing: Makes the span.
-        status_of: Returns how the request ended, once it has.
-    """
+    """Return an application that makes a span of a request for work; health checks have none."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if path_of(scope) in HEALTH_PATHS:

@@ -61,12 +61,7 @@ class JsonBody(Generic[Model]):
 
 
 async def off_the_loop(num_bytes: int, work: Callable[[], Result]) -> Result:
-    """Return what parsing or writing a body gives; of a large one it is done on another thread.
-
-    Args:
-        num_bytes: Size of the body, about.
-        work: Parses or writes it.
-    """
+    """Return what parsing or writing a body gives; of a large one it is done on another thread."""
     return work() if num_bytes <= INLINE_BYTES else await run_in_threadpool(work)
 
 
@@ -74,10 +69,6 @@ def parse_json_body(content: bytes, model: type[Model]) -> Model:
     """Return what a body says.
 
     Errors are those that FastAPI gives for a parameter of this model.
-
-    Args:
-        content: The whole body.
-        model: What it must be.
 
     Raises:
         RequestValidationError: It is not as the model wants it, or not JSON.

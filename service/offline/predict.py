@@ -72,11 +72,6 @@ def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
 def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -> None:
     """Refuse options that no line of this model can be answered with, before it is loaded.
 
-    Args:
-        bundle: The model.
-        options: What `checked_options` returned.
-        sets: The stored sets of labels.
-
     Raises:
         ConfigError: An option asks for what the model doesn't have.
         RequestError: There is no such stored set.

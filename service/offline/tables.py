@@ -63,11 +63,6 @@ def form_of(path: Path) -> str:
 def check_form(source: DocumentSource, target: Path, *, has_explanations: bool) -> None:
     """Refuse answers in a form that there is not, or that has no room for them.
 
-    Args:
-        source: The documents.
-        target: Where the answers shall lie.
-        has_explanations: Whether labels are explained.
-
     Raises:
         ConfigError: They are in such a form; or are to be put beside documents of a pipe, which
             can be read only once.

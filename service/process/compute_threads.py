@@ -47,10 +47,6 @@ def available_bytes(cgroup: Path = Path("/sys/fs/cgroup"), meminfo: Path = _MEMI
     """Return the bytes that can be taken before somebody is killed; None where nobody says.
 
     The smaller of what the machine has and of what the container is allowed.
-
-    Args:
-        cgroup: Where the limits of the container stand.
-        meminfo: Where the memory of the machine stands.
     """
     found = [_of_machine(meminfo), *(_of_container(cgroup, *names) for names in _CGROUPS)]
     return min((number for number in found if number is not None), default=None)

@@ -57,12 +57,7 @@ def log_context() -> Mapping[str, str]:
 
 
 def structured(event: str, fields: Mapping[str, object]) -> dict[str, object]:
-    """Return what a call of a logger takes as `extra`, so that JSON has the fields of a line.
-
-    Args:
-        event: Its message there.
-        fields: What its message for people has besides.
-    """
+    """Return what a call of a logger takes as `extra`, so that JSON has the fields of a line."""
     return {_EVENT: event, _FIELDS: fields}
 
 
@@ -159,11 +154,7 @@ class Tracing:
 
 
 def make_tracing(release: str) -> Tracing | None:
-    """Return what makes and sends traces; None where no variable says where to send them.
-
-    Args:
-        release: Of this service.
-    """
+    """Return what makes and sends traces; None where no variable says where to send them."""
     if not any(map(os.environ.get, ENDPOINT_VARIABLES)):
         return None
     if not is_installed("otel"):

@@ -121,12 +121,7 @@ _LONG_TEXT_WORDS = 512
 
 
 def warm_up(predictor: Predictor, run: WorkRunner) -> None:
-    """Make predictions of the shortest and of the largest shapes that requests can have.
-
-    Args:
-        predictor: A model that has not answered yet.
-        run: Does model work.
-    """
+    """Make predictions of the shortest and of the largest shapes that requests can have."""
     for scorer, texts in _shapes(predictor):
         run(partial(predictor.predict, texts, k=1, scorer=scorer))
 
@@ -171,12 +166,7 @@ class TrialThread:
     """
 
     def __init__(self, prepare: Callable[[], object], timeout_s: float) -> None:
-        """Start it; the time runs from now on.
-
-        Args:
-            prepare: Called first of all on the thread.
-            timeout_s: For all that it is given, in seconds.
-        """
+        """Start it; the time runs from now on."""
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._works: SimpleQueue[Callable[[], object] | None] = SimpleQueue()

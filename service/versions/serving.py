@@ -103,11 +103,7 @@ class ModelManager:
     """Holds the served versions and hands out the model that answers a request."""
 
     def __init__(self, registry: Registry) -> None:
-        """Serve nothing yet.
-
-        Args:
-            registry: Has the versions.
-        """
+        """Serve nothing yet."""
         self.registry = registry
         self._serving: Serving | None = None
         self._why_not = _LOADING

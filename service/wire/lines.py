@@ -63,12 +63,7 @@ class Tally:
         self.num_truncated += truncated
 
     def note_error(self, index: int, detail: str) -> None:
-        """Count a line that has an error for an answer.
-
-        Args:
-            index: Number of the line, from 0.
-            detail: What is wrong.
-        """
+        """Count a line that has an error for an answer."""
         self.num_errors += 1
         self.first_error = self.first_error or f"the one with index {index}: {detail}"
 
@@ -118,10 +113,6 @@ _STRING_OR_SIGN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,:\[{]', re.DOTALL
 def in_utf_8(content: bytes, what: str = "The body") -> bytes:
     """Return JSON without its byte order mark.
 
-    Args:
-        content: The bytes as they were received.
-        what: Name of the content for the message.
-
     Raises:
         KindError: It is in UTF-16 or UTF-32.
     """
@@ -136,10 +127,6 @@ def check_elements(content: bytes, what: str = "The body") -> None:
 
     A few bytes of JSON become a Python object of a hundred bytes, and an error message of a
     thousand, so the number of bytes alone does not bound the work.
-
-    Args:
-        content: The JSON text; it need not be valid.
-        what: Name of the content for the message.
 
     Raises:
         KindError: It has more elements; each key of an object counts as ten.

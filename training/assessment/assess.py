@@ -17,7 +17,6 @@ from scipy.sparse import block_diag, csr_array, eye_array
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
-from longtail.models.fitted.aims import AIMS, names_of
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
@@ -71,6 +70,7 @@ MAX_K = _KS[-1]
 
 _LANGUAGE_NOTE = "Languages of at least 5 % of the documents, told by their most common words."
 _SCHEME_NOTE = "The labels of each scheme ranked among themselves, on documents that carry one."
+_BY_SCORE = RankingOptions()
 _JSON, _MARKDOWN = "evaluation.json", "evaluation.md"
 _BY_FREQUENCY, _RELIABILITY = "by_frequency.png", "reliability.png"
 
@@ -236,8 +236,7 @@ def assess_bundle(
     *,
     baselines: bool = False,
     k: int = MAX_K,
-    tail_dial: float = 0.0,
-    aim: str | None = None,
+    query: RankingOptions = _BY_SCORE,
     reliability: bool = True,
     answers: bool = False,
 ) -> Assessment:
@@ -251,8 +250,7 @@ def assess_bundle(
         split_name: The split to rank.
         baselines: Whether nearest neighbours and label names are measured, too.
         k: Labels that are ranked; the metrics need ten.
-        tail_dial: Of all scorers.
-        aim: Of all scorers that have it.
+        query: As of `assess`.
         reliability: Whether to measure the probabilities, too.
         answers: Whether to keep what the default scorer answers, as where a part is measured by it.
 
@@ -271,8 +269,7 @@ def assess_bundle(
         num_training_documents=bundle.manifest.training_document_count,
         tfidf=predictor.parts.sparse.tfidf if baselines else None,
         k=k,
-        tail_dial=tail_dial,
-        aim=aim,
+        query=query,
         reliability=reliability,
         thresholds=bundle.manifest.thresholds,
         answers=answers,
@@ -317,8 +314,7 @@ def assess(
     num_training_documents: int,
     tfidf: TfidfModel | None = None,
     k: int = MAX_K,
-    tail_dial: float = 0.0,
-    aim: str | None = None,
+    query: RankingOptions = _BY_SCORE,
     reliability: bool = False,
     thresholds: Mapping[str, float] | None = None,
     answers: bool = False,
@@ -339,8 +335,8 @@ def assess(
             in these features, and matching label names, if these have words; the dataset must
             have its training split then.
         k: Labels that are ranked; the metrics need ten.
-        tail_dial: Of all scorers (see `Predictor.rank`); above 0, it stands in their names.
-        aim: Of all scorers that have it; it stands in their names. Others are left out.
+        query: What all scorers rank by (see `RankingOptions.ranked_by`); it stands in their names.
+            Scorers that can't are left out.
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
         thresholds: Probability from which a scorer's labels count as answered, for micro-F1.
         answers: Whether to keep what the default scorer answers; it is kept where `reliability` is
@@ -351,13 +347,11 @@ def assess(
             least ten labels, or all.
 
     Raises:
-        RequestError: The tail dial is out of its range, there is no such aim, both are given, or no
-            scorer has the aim.
+        RequestError: No scorer can rank by what the query asks for.
         DataError: The split is missing or has broken lines, or the model knows none of its labels;
             or the baselines lack their training split.
     """
-    query = RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
-    _check_aim(predictor, query)
+    rows = _rows(predictor, replace(query, k=min(k, len(predictor.catalogue))))
     split = dataset.split(split_name)
     check_splits(predictor.catalogue, dataset, split_name, has_baselines=tfidf is not None)
     truth, unseen = truth_of(predictor.catalogue, dataset, split.scan().labels)
@@ -378,7 +372,6 @@ def assess(
         answered = AnswerCollector(predictor, scorer, truth, num_training_documents)
         batches = answered.watch(batches)
     watched = batches if pairs is None else pairs.watch(batches)
-    rows = _rows(predictor, replace(query, k=k))
     counts = np.pad(predictor.catalogue.training_counts, (0, truth.shape[1] - num_labels))
     groups = label_subsets(counts) if within_bands else {}
     bands = {name: groups[name] for name in groups if name in FREQUENCY_BINS}
@@ -387,7 +380,7 @@ def assess(
     schemes = {x: own for x, own in masks.items() if len(masks) > 1 and truth[:, own].nnz}
     within, in_schemes = (GroupCollector(predictor, rows, truth, x) for x in (bands, schemes))
     watched = in_schemes.watch(within.watch(watched))
-    is_plain = pairs is not None and aim is None and not tail_dial and k <= NUM_BEST_BLENDED
+    is_plain = pairs is not None and not query.ranked_by and k <= NUM_BEST_BLENDED
     collected = pairs if is_plain else None
     rankings = _rank_batches(predictor, watched, rows, ranked or {}, collected)
     if tfidf is not None:
@@ -466,12 +459,6 @@ def split_batches(
 ) -> Iterator[TextBatch]:
     """Give the documents of a split, ready to be ranked, some at a time, with a progress bar.
 
-    Args:
-        predictor: The model.
-        dataset: The corpus.
-        split_name: One of its splits.
-        num_documents: How many it has.
-
     Yields:
         The next documents, in order.
     """
@@ -501,34 +488,34 @@ def _rank_batches(
     }
 
 
-def _check_aim(predictor: Predictor, query: RankingOptions) -> None:
-    """Say which scorers lack the aim of a query, and refuse one that all lack."""
-    lacking = [x for x in predictor.scorers.names if not _has_aim(predictor, x, query.aim)]
-    if len(lacking) == len(predictor.scorers.names):
-        raise RequestError(
-            f"aim is {query.aim!r}, for which this model holds nothing that was fitted on a dev "
-            "split for any of its scorers; leave the aim out, or train again with a dev split"
-        )
-    if lacking:
-        logger.warning("left out, as they lack the aim %s: %s", query.aim, ", ".join(lacking))
-
-
-def _has_aim(predictor: Predictor, scorer: str, aim: str | None) -> bool:
-    return aim is None or aim in names_of(AIMS.of(predictor.parts), scorer)
-
-
 def _rows(predictor: Predictor, query: RankingOptions) -> dict[str, RankingOptions]:
-    """Return what each row of the tables is ranked by, by its name; a scorer a row, and more."""
+    """Return what each row of the tables is ranked by, by its name; a scorer a row, and more.
+
+    Scorers that can't rank by it are left out, which a warning says.
+
+    Raises:
+        RequestError: All are.
+    """
     rows: dict[str, RankingOptions] = {}
-    suffix = f", tail dial {query.tail_dial:g}" if query.tail_dial else ""
-    suffix += f", aim {query.aim}" if query.aim else ""
+    lacking: list[str] = []
+    refusal = None
+    suffix = f", {query.ranked_by}" if query.ranked_by else ""
     for scorer in predictor.scorers.names:
-        if not _has_aim(predictor, scorer, query.aim):
-            continue
         options = replace(query, scorer=scorer)
+        try:
+            predictor.scorers.resolve(options)
+        except RequestError as error:
+            lacking.append(scorer)
+            refusal = error
+            continue
         rows[scorer + suffix] = options
-        if predictor.scorers.correction_of(scorer) != "none" and query.aim is None:
+        has_scores = bool(query.tail_dial) or not query.ranked_by  # not gains
+        if has_scores and predictor.scorers.correction_of(scorer) != "none":
             rows[f"{scorer}, uncorrected{suffix}"] = replace(options, correction="none")
+    if refusal is not None and not rows:
+        raise refusal
+    if lacking:
+        logger.warning("left out, as they lack the %s: %s", query.ranked_by, ", ".join(lacking))
     return rows
 
 

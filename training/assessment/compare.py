@@ -142,11 +142,6 @@ def write_all_predictions(
 def in_columns_of(listed: LabelCatalogue, catalogue: LabelCatalogue, ranking: Ranking) -> Ranking:
     """Return the ranking with the label indices of the corpus instead of the model's.
 
-    Args:
-        listed: The labels of the corpus.
-        catalogue: The labels of the model.
-        ranking: Names labels by their row in the catalogue.
-
     Raises:
         DataError: It names a label that the corpus doesn't list.
     """
@@ -181,11 +176,6 @@ def write_predictions(path: Path, ranking: Ranking, num_labels: int) -> None:
 
 def read_predictions(path: Path, num_documents: int, num_labels: int) -> Ranking:
     """Read a ranking: by falling score, and of equal scores the one that comes first.
-
-    Args:
-        path: The file; it may come from another program.
-        num_documents: Documents that it must be of.
-        num_labels: Labels that it must be of.
 
     Returns:
         The ranking, as wide as the longest line.

@@ -69,12 +69,6 @@ def answer_split(
 ) -> AnsweredDocuments:
     """Return what a model answers about the documents that it was not trained on.
 
-    Args:
-        bundle: The model.
-        dataset: Its labels are matched by their ids.
-        split_name: Its split.
-        scorer: One with probabilities.
-
     Raises:
         ConfigError: The model has no such scorer, or it gives no probabilities.
         DataError: The split is missing, has broken lines, or was trained on.

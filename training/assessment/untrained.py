@@ -86,11 +86,6 @@ class LeftOut:
     def check(self, where: object, split_name: str, who: str) -> None:
         """Refuse to measure on too few documents, or where most documents are left out.
 
-        Args:
-            where: The corpus, for the message.
-            split_name: The split.
-            who: The versions.
-
         Raises:
             DataError: As said.
         """

@@ -101,10 +101,6 @@ class DevRanking:
         One after the other, that one is left out without which nDCG@5 + PSP@5 is largest, as long
         as it is no smaller than with it. Each half of the documents is ranked by a blend that is
         fitted on the other half.
-
-        Args:
-            candidates: At least one.
-            calibrations: Of each.
         """
         few = self.thinned()
         chosen = tuple(candidates)

@@ -181,12 +181,6 @@ def measure_bands(
 ) -> dict[str, BandReliability]:
     """Measure the probabilities of a scorer by the labels' training documents.
 
-    Args:
-        pairs: As for `measure_reliability`.
-        scorer: As there.
-        calibration: As there.
-        training_counts: Number of training documents of each label.
-
     Returns:
         One for each of `FREQUENCY_BINS`.
     """

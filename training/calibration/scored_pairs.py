@@ -109,14 +109,7 @@ class ScoredPairs:
     def count(
         self, scorer: str, calibration: Calibration, threshold: float, num_labels: int
     ) -> LabelFigures:
-        """Count how often each label is predicted and right.
-
-        Args:
-            scorer: One of those that scored the pairs.
-            calibration: Of the scorer.
-            threshold: Least probability of a predicted label.
-            num_labels: Labels of the catalogue.
-        """
+        """Count how often each label is right, and predicted with at least this probability."""
         is_predicted = self.probabilities(scorer, calibration) >= threshold
         is_counted = self.weights > 0
         marks = (self.is_true, is_predicted, self.is_true & is_predicted)
@@ -151,12 +144,7 @@ class PairCollector(Collector):
     """Scores pairs of the documents."""
 
     def __init__(self, predictor: Predictor, truth: Float32[csr_array, "document label"]) -> None:
-        """Begin without any.
-
-        Args:
-            predictor: The model.
-            truth: The labels of all documents.
-        """
+        """Begin without any."""
         self._predictor = predictor
         self._truth = truth
         self._num_seen = 0
@@ -235,14 +223,7 @@ def score_given(
     labels: Int64[np.ndarray, "document m"],
     scorer: str,
 ) -> Float32[np.ndarray, "document m"]:
-    """Return the scores that one scorer gives to given labels of documents.
-
-    Args:
-        predictor: The model.
-        batches: The documents, in order; at least one.
-        labels: Label indices of each; `NO_LABEL` gets -inf.
-        scorer: Its name.
-    """
+    """Return one scorer's scores of given labels of documents; -inf of `NO_LABEL`."""
     found, start = [], 0
     for batch in batches:
         stop = start + len(batch.texts)

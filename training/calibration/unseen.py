@@ -27,12 +27,7 @@ They do it better: on the demo's dev split, stand-ins beside them cost a point o
 
 
 def lacks_unseen_labels(pairs: ScoredPairs, training_counts: Int64[np.ndarray, label]) -> bool:
-    """Return whether hardly any label without training documents is right in a split.
-
-    Args:
-        pairs: Of the split.
-        training_counts: Number of training documents of each label.
-    """
+    """Return whether hardly any label without training documents is right in a split."""
     is_unseen = pairs.is_true & (training_counts[pairs.labels] == 0)
     return int(is_unseen.sum()) < _ENOUGH
 
@@ -47,12 +42,6 @@ def pairs_without_documents(
 
     `retrieval` and `hybrid` keep their scores: to hold labels out of the encoder, it would have to
     be trained again.
-
-    Args:
-        pairs: Of a split.
-        batches: Its documents, in order.
-        training_counts: Number of training documents of each label.
-        parts: Of the model that scored the pairs.
 
     Returns:
         None where there are none.

@@ -86,7 +86,7 @@ def evaluate(
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver
 
-    RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
+    query = RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
     names = [*result_names(), *[PREDICTIONS_NAME] * predictions]
     check_output_folder(output, names, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)
@@ -100,7 +100,7 @@ def evaluate(
     k = k or MAX_K
     found = assess_bundle(
         bundle, dataset, split,
-        baselines=baselines, k=max(k, MAX_K), tail_dial=tail_dial, aim=aim,
+        baselines=baselines, k=max(k, MAX_K), query=query,
         answers=per_label is not None,
     )  # fmt: skip
     summary = found.summary(bundle.manifest)

@@ -116,11 +116,7 @@ def with_corpus_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_read_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the option `--read`, which stands for all of `CorpusOptions`.
-
-    Args:
-        command: As for `with_corpus_options`.
-    """
+    """Return a command with the option `--read`, which stands for all of `CorpusOptions`."""
 
     def with_read(*args: Any, **kwargs: Any) -> None:
         corpus = _read_options(kwargs.pop("read", None) or ())

@@ -1,191 +1,187 @@
-"""The configuration of negatives and losses; impossible combinations are refused.
+"""The configuration of losses: each kind is one class with its keys, its limits and its formula.
 
-    negatives: {distribution: {kind: uniform}, weighting: tail, num_negatives: 64}
     loss: {kind: softmax}
 
-`longtail.training.learning.objectives` makes the parts from it.
+A class with `register` above it is all that a new loss needs. The built-in formulas, in
+`longtail.training.losses`, need PyTorch, so they are imported where they are used.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from functools import cache, partial, reduce
 from itertools import pairwise
-from typing import Annotated, Literal
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    TypeAdapter,
+    field_validator,
+    model_validator,
+)
 
 from longtail.models.errors import ConfigError
+from longtail.training.configuration.negatives import NegativesConfig, Positive, Section
 
-Positive = Annotated[int, Field(ge=1)]
-WeightName = Literal["constant", "importance", "relative", "tail", "equalised", "adaptive"]
-
-
-class Section(BaseModel):
-    """Base of all sections of a configuration: fields are described by their docstrings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+if TYPE_CHECKING:  # brings PyTorch, which a run without an encoder does not need
+    from longtail.training.losses import PairLoss, SubsetLoss
 
 
-class UniformConfig(Section):
-    """Independent uniform draws."""
+class Loss(Section):
+    """Base of all kinds of losses; derive from one of the two below."""
 
-    kind: Literal["uniform"] = "uniform"
-
-
-class UniformSubsetConfig(Section):
-    """Uniform draws without replacement."""
-
-    kind: Literal["uniform_subset"] = "uniform_subset"
-
-
-class FrequencyConfig(Section):
-    """Draws in proportion to a power of the training frequency."""
-
-    kind: Literal["frequency"] = "frequency"
-    exponent: float = Field(default=1.0, ge=0)
-    """0 is uniform, 1 the training distribution."""
-
-
-class WithinBatchConfig(Section):
-    """The positives of the batch's other pairs."""
-
-    kind: Literal["within_batch"] = "within_batch"
-
-
-class AllLabelsConfig(Section):
-    """Every label, without sampling."""
-
-    kind: Literal["all"] = "all"
-
-
-class HardConfig(Section):
-    """A ranker's best wrong labels, mixed with uniform draws."""
-
-    kind: Literal["hard"] = "hard"
-    share: float = Field(default=0.5, gt=0, le=1)
-    """Probability that a draw is one of them."""
-
-
-class SoftmaxConfig(Section):
-    """The softmax of the current scores of all labels."""
-
-    kind: Literal["softmax"] = "softmax"
-
-
-class ClusterConfig(Section):
-    """Its approximation by clusters of labels."""
-
-    kind: Literal["clusters"] = "clusters"
-
-
-class TreeFitConfig(Section):
-    """How a label tree is fitted (Bamler & Mandt 2020, section 3)."""
-
-    regulariser: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """lambda_n; none: the best power of ten by cross-validation, in a dozen fits or so."""
-
-
-class TreeConfig(TreeFitConfig):
-    """The label tree."""
-
-    kind: Literal["tree"] = "tree"
-
-
-DistributionConfig = Annotated[
-    UniformConfig
-    | UniformSubsetConfig
-    | FrequencyConfig
-    | WithinBatchConfig
-    | AllLabelsConfig
-    | HardConfig
-    | SoftmaxConfig
-    | ClusterConfig
-    | TreeConfig,
-    Field(discriminator="kind"),
-]
-
-_WITHOUT_NUMBER = ("within_batch", "all")
-_SHAREABLE = ("uniform", "uniform_subset", "frequency")
-
-
-class NegativesConfig(Section):
-    """Which labels a pair is contrasted with, and how much they weigh (Rawat et al. 2021)."""
-
-    distribution: DistributionConfig
-    """Sampling distribution q."""
-    weighting: WeightName | None = None
-    """Weight w of a negative (Table 1, Eq. 15-16); none for ordered losses, which weigh by rank."""
-    num_negatives: Positive | None = None
-    """Negatives a pair, m; none for 'within_batch' and 'all', which have as many as there are."""
-    exclude: Literal["none", "positive", "document"] = "document"
-    """What may not be drawn: nothing, the pair's label, or all labels of its document."""
-    shared: bool = False
-    """Draw once for all pairs of a batch, as a dual encoder has to."""
-
-    @model_validator(mode="after")
-    def _refuse_impossible(self) -> NegativesConfig:
-        kind = self.distribution.kind
-        if kind in _WITHOUT_NUMBER and self.num_negatives is not None:
-            raise ValueError(
-                f"num_negatives is {self.num_negatives}, but distribution '{kind}' settles how "
-                "many there are; drop it"
-            )
-        if kind not in _WITHOUT_NUMBER and self.num_negatives is None:
-            raise ValueError(f"distribution '{kind}' needs num_negatives, how many a pair has")
-        if self.shared and kind not in _SHAREABLE:
-            raise ValueError(
-                f"distribution '{kind}' can't be drawn once for all pairs; drop 'shared', or "
-                f"take one of {', '.join(_SHAREABLE)}"
-            )
-        if kind == "all" and self.exclude == "none":
-            raise ValueError(
-                "distribution 'all' with exclude 'none' would count each positive twice"
-            )
-        is_list_alone = isinstance(self.distribution, HardConfig) and self.distribution.share == 1
-        if is_list_alone and self.weighting not in {None, "constant"}:
-            raise ValueError(
-                f"weighting '{self.weighting}' needs log q of every label, but 'hard' with share 1 "
-                "draws none outside the document's list; lower the share, or take 'constant'"
-            )
-        return self
-
-    def most_pairs(self, num_labels: int) -> int | None:
-        """Return how many pairs, with their negatives, have at most so many labels in all.
-
-        0 if not even one has; None if they are no more labels however many pairs there are.
-        """
-        if self.distribution.kind == "all":
-            return None
-        if self.distribution.kind == "within_batch":
-            return num_labels
-        assert self.num_negatives is not None
-        return max(
-            0,
-            num_labels - self.num_negatives
-            if self.shared
-            else num_labels // (self.num_negatives + 1),
-        )
+    kind: str
+    """Its name in a configuration: a `Literal` with one value, which is the default."""
 
     @property
-    def is_uniform_subset(self) -> bool:
-        """Whether what a pair gets is a uniform subset of the labels, perhaps all."""
-        return self.distribution.kind in {"uniform_subset", "all"}
+    def of_cosines(self) -> str:
+        """The setting that needs cosines as scores, in words; empty where any score will do."""
+        return ""
+
+    @property
+    def lacks_log_q(self) -> bool:
+        """Whether constant weights leave log q out of the scores (Rawat et al. 2021, Table 2)."""
+        return False
+
+    @abstractmethod
+    def refuse(self, negatives: NegativesConfig | None) -> None:
+        """Refuse negatives that do not go with the loss.
+
+        Raises:
+            ValueError: They do not.
+        """
+
+    def check(self, num_labels: int) -> None:
+        """Refuse a corpus with too few labels.
+
+        Raises:
+            ConfigError: There are too few.
+        """
 
 
-class SoftmaxLossConfig(Section):
+class LossOverPairs(Loss):
+    """Base of losses of a document and one of its labels against negatives."""
+
+    def refuse(self, negatives: NegativesConfig | None) -> None:
+        """Refuse absent negatives, and those that `refuse_negatives` refuses."""
+        if negatives is None:
+            raise ValueError(
+                f"loss '{self.kind}' needs 'negatives': distribution, weighting and num_negatives"
+            )
+        self.refuse_negatives(negatives)
+
+    def refuse_negatives(self, negatives: NegativesConfig) -> None:
+        """Refuse negatives without a weighting."""
+        if negatives.weighting is None:
+            raise ValueError(f"loss '{self.kind}' needs weighting, how much a negative counts")
+
+    @abstractmethod
+    def formula(self, num_labels: int, num_negatives: int) -> PairLoss:
+        """Return the loss as a function of scores and log weights.
+
+        Args:
+            num_labels: L.
+            num_negatives: m, a pair.
+        """
+
+
+class LossOverSubset(Loss):
+    """Base of losses of a batch of documents over one subset of the labels."""
+
+    def refuse(self, negatives: NegativesConfig | None) -> None:
+        """Refuse any negatives."""
+        if negatives is not None:
+            raise ValueError(
+                f"loss '{self.kind}' is taken over the batch's label subset; drop 'negatives'"
+            )
+
+    def refuse_size(self, label_subset_size: int) -> None:
+        """Refuse a subset that is too small.
+
+        Raises:
+            ValueError: It is.
+        """
+
+    @abstractmethod
+    def formula(self) -> SubsetLoss:
+        """Return the loss as a function of scores and of which of them are of positives."""
+
+
+LOSSES: dict[str, type[Loss]] = {}
+"""All kinds, by name."""
+_Kind = TypeVar("_Kind", bound=type[Loss])
+
+
+def register(loss: _Kind) -> _Kind:
+    """Add a kind of loss, as a decorator of its class; configurations can name it from then on.
+
+    Raises:
+        ConfigError: Its name is taken.
+    """
+    name = loss.__pydantic_fields__["kind"].default
+    if name in LOSSES:
+        raise ConfigError(f"loss {name!r}: there is one of this name; choose another name")
+    LOSSES[name] = loss
+    _any_loss.cache_clear()
+    return loss
+
+
+@cache
+def _any_loss() -> Any:
+    kinds = reduce(or_, LOSSES.values())
+    return TypeAdapter(Annotated[kinds, Field(discriminator="kind")])  # type: ignore[arg-type]
+
+
+@register
+class SoftmaxLossConfig(LossOverPairs):
     """Softmax cross-entropy, sampled or not, with or without margins (Eq. 3, 4, 6, 7)."""
 
     kind: Literal["softmax"] = "softmax"
 
+    @property
+    def lacks_log_q(self) -> bool:
+        """Always."""
+        return True
 
-class DecoupledLossConfig(Section):
+    def formula(self, num_labels: int, num_negatives: int) -> PairLoss:
+        """Return the softmax loss."""
+        del num_labels, num_negatives
+        from longtail.training.losses import softmax_loss
+
+        return softmax_loss
+
+
+@register
+class DecoupledLossConfig(LossOverPairs):
     """A loss of each score by itself (Eq. 5, 8)."""
 
     kind: Literal["decoupled"] = "decoupled"
     part: Literal["logistic", "hinge", "squared_hinge", "cosine_contrastive"] = "logistic"
     """Its parts; the contrastive one wants cosines as scores."""
 
+    @property
+    def of_cosines(self) -> str:
+        """The contrastive parts."""
+        return "part 'cosine_contrastive'" if self.part == "cosine_contrastive" else ""
 
-class OrderedLossConfig(Section):
+    @property
+    def lacks_log_q(self) -> bool:
+        """Whether its parts are logistic."""
+        return self.part == "logistic"
+
+    def formula(self, num_labels: int, num_negatives: int) -> PairLoss:
+        """Return the loss of its parts."""
+        del num_labels, num_negatives
+        from longtail.training.losses import DECOUPLED_LOSSES
+
+        return DECOUPLED_LOSSES[self.part]
+
+
+@register
+class OrderedLossConfig(LossOverPairs):
     """Stochastic negative mining (Reddi et al. 2019, Algorithm 1)."""
 
     kind: Literal["ordered"] = "ordered"
@@ -214,37 +210,117 @@ class OrderedLossConfig(Section):
             raise ValueError("rank_weights are 0 at every rank; expected one above 0")
         return value
 
-    @property
-    def num_ranks(self) -> int:
-        """Ranks that have a weight."""
+    def _num_ranks(self) -> int:
         return self.rank_weights if isinstance(self.rank_weights, int) else len(self.rank_weights)
 
+    def refuse_negatives(self, negatives: NegativesConfig) -> None:
+        """Refuse what Algorithm 1 does not mine, a weighting, and fewer negatives than ranks."""
+        if negatives.weighting is not None:
+            raise ValueError(
+                "loss 'ordered' weighs by rank (rank_weights); drop weighting "
+                f"'{negatives.weighting}'"
+            )
+        if not negatives.is_uniform_subset:
+            raise ValueError(
+                "loss 'ordered' mines a uniform subset (Algorithm 1): got distribution "
+                f"'{negatives.distribution.kind}', expected 'uniform_subset' or 'all'"
+            )
+        if negatives.exclude == "none":
+            raise ValueError("loss 'ordered' can't have the positive among the negatives it mines")
+        if negatives.num_negatives is not None and negatives.num_negatives < self._num_ranks():
+            raise ValueError(
+                f"loss 'ordered': rank_weights has {self._num_ranks()} ranks, but num_negatives is "
+                f"{negatives.num_negatives}; expected at least as many (B >= k)"
+            )
 
-class DeplLossConfig(Section):
+    def check(self, num_labels: int) -> None:
+        """Refuse more ranks than negatives."""
+        if self._num_ranks() >= num_labels:
+            raise ConfigError(
+                f"loss 'ordered': rank_weights has {self._num_ranks()} ranks, but a pair "
+                f"has at most {num_labels - 1} negatives (B >= k); expected fewer ranks"
+            )
+
+    def formula(self, num_labels: int, num_negatives: int) -> PairLoss:
+        """Return the ordered loss, over the negatives that are drawn."""
+        from longtail.training.losses import MARGIN_LOSSES, MiningLoss, OrderedLoss, mining_weights
+
+        weights = self.rank_weights
+        if isinstance(weights, int):
+            weights = mining_weights(weights, num_labels=num_labels, num_sampled=num_negatives)
+        return MiningLoss(OrderedLoss(MARGIN_LOSSES[self.margin_loss], self.form), weights)
+
+
+@register
+class DeplLossConfig(LossOverSubset):
     """Binary cross-entropy over the batch's label subset (DEPL section 3.3)."""
 
     kind: Literal["depl"] = "depl"
 
+    def formula(self) -> SubsetLoss:
+        """Return L_dual."""
+        from longtail.training.losses import depl_loss
 
-class DecoupledSoftmaxLossConfig(Section):
+        return depl_loss
+
+
+@register
+class DecoupledSoftmaxLossConfig(LossOverSubset):
     """DEXML's decoupled softmax over the batch's label subset."""
 
     kind: Literal["decoupled_softmax"] = "decoupled_softmax"
 
+    def formula(self) -> SubsetLoss:
+        """Return the decoupled softmax."""
+        from longtail.training.losses import decoupled_softmax_loss
 
-class SoftTopKLossConfig(Section):
+        return decoupled_softmax_loss
+
+
+@register
+class SoftTopKLossConfig(LossOverSubset):
     """DEXML's soft top-k over the batch's label subset."""
 
     kind: Literal["soft_top_k"] = "soft_top_k"
     k: Positive = 5
     """Labels that the top has room for."""
 
+    def refuse_size(self, label_subset_size: int) -> None:
+        """Refuse a top of all labels of a step."""
+        if self.k >= label_subset_size:
+            raise ValueError(
+                f"loss 'soft_top_k': k is {self.k}, with label_subset_size "
+                f"{label_subset_size}; expected fewer than are scored"
+            )
 
-SubsetLossConfig = DeplLossConfig | DecoupledSoftmaxLossConfig | SoftTopKLossConfig
-LossConfig = Annotated[
-    SoftmaxLossConfig | DecoupledLossConfig | OrderedLossConfig | SubsetLossConfig,
+    def check(self, num_labels: int) -> None:
+        """Refuse a top of all labels."""
+        if self.k >= num_labels:
+            raise ConfigError(
+                f"loss 'soft_top_k': k is {self.k}, of {num_labels} labels; expected fewer than all"
+            )
+
+    def formula(self) -> SubsetLoss:
+        """Return the soft top-k loss."""
+        from longtail.training.losses import soft_top_k_loss
+
+        return partial(soft_top_k_loss, k=self.k)
+
+
+_BuiltIn = Annotated[
+    SoftmaxLossConfig
+    | DecoupledLossConfig
+    | OrderedLossConfig
+    | DeplLossConfig
+    | DecoupledSoftmaxLossConfig
+    | SoftTopKLossConfig,
     Field(discriminator="kind"),
 ]
+LossConfig = Annotated[
+    SerializeAsAny[Loss],
+    PlainValidator(lambda x: _any_loss().validate_python(x), json_schema_input_type=_BuiltIn),
+]
+"""The type of a key that takes any kind of loss."""
 
 
 class LearningConfig(Section):
@@ -257,7 +333,7 @@ class LearningConfig(Section):
 
     @model_validator(mode="after")
     def _refuse_impossible(self) -> LearningConfig:
-        refuse_impossible(self.loss, self.negatives)
+        self.loss.refuse(self.negatives)
         return self
 
     def check(self, num_labels: int, num_hard: int) -> None:
@@ -271,67 +347,6 @@ class LearningConfig(Section):
             ConfigError: There are more negatives a pair than the distribution has labels to draw
                 from, or more ranks than negatives, or a top of all labels.
         """
-        loss = self.loss
-        if isinstance(loss, SoftTopKLossConfig) and loss.k >= num_labels:
-            raise ConfigError(
-                f"loss 'soft_top_k': k is {loss.k}, of {num_labels} labels; expected fewer than all"
-            )
-        if isinstance(loss, OrderedLossConfig) and loss.num_ranks >= num_labels:
-            raise ConfigError(
-                f"loss 'ordered': rank_weights has {loss.num_ranks} ranks, but a pair "
-                f"has at most {num_labels - 1} negatives (B >= k); expected fewer ranks"
-            )
+        self.loss.check(num_labels)
         if self.negatives is not None:
-            _refuse_beyond_support(self.negatives, num_labels, num_hard)
-
-
-def refuse_impossible(loss: LossConfig, negatives: NegativesConfig | None) -> None:
-    """Refuse a loss and negatives that don't go together.
-
-    Raises:
-        ValueError: They don't.
-    """
-    if isinstance(loss, SubsetLossConfig):
-        if negatives is not None:
-            raise ValueError(
-                f"loss '{loss.kind}' is taken over the batch's label subset; drop 'negatives'"
-            )
-        return
-    if negatives is None:
-        raise ValueError(
-            f"loss '{loss.kind}' needs 'negatives': distribution, weighting and num_negatives"
-        )
-    if isinstance(loss, OrderedLossConfig):
-        _refuse_mining(loss, negatives)
-    elif negatives.weighting is None:
-        raise ValueError(f"loss '{loss.kind}' needs weighting, how much a negative counts")
-
-
-def _refuse_mining(loss: OrderedLossConfig, negatives: NegativesConfig) -> None:
-    if negatives.weighting is not None:
-        raise ValueError(
-            f"loss 'ordered' weighs by rank (rank_weights); drop weighting '{negatives.weighting}'"
-        )
-    if not negatives.is_uniform_subset:
-        raise ValueError(
-            "loss 'ordered' mines a uniform subset (Algorithm 1): got distribution "
-            f"'{negatives.distribution.kind}', expected 'uniform_subset' or 'all'"
-        )
-    if negatives.exclude == "none":
-        raise ValueError("loss 'ordered' can't have the positive among the negatives it mines")
-    if negatives.num_negatives is not None and negatives.num_negatives < loss.num_ranks:
-        raise ValueError(
-            f"loss 'ordered': rank_weights has {loss.num_ranks} ranks, but "
-            f"num_negatives is {negatives.num_negatives}; expected at least as many (B >= k)"
-        )
-
-
-def _refuse_beyond_support(negatives: NegativesConfig, num_labels: int, num_hard: int) -> None:
-    support = num_labels - (negatives.exclude != "none")
-    if isinstance(negatives.distribution, HardConfig) and negatives.distribution.share == 1:
-        support = num_hard
-    if negatives.num_negatives is not None and negatives.num_negatives > support:
-        raise ConfigError(
-            f"negatives: num_negatives is {negatives.num_negatives}, but distribution "
-            f"'{negatives.distribution.kind}' has {support} labels to draw from; lower it"
-        )
+            self.negatives.check(num_labels, num_hard)

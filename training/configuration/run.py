@@ -23,7 +23,7 @@ from longtail.models.files.typed_json import problem_in_words
 from longtail.models.kinds.registry import keeping_documents, scorer_names, without_encoder
 from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, LINEAR, Pooling
 from longtail.models.scorers.word_forms import languages_of
-from longtail.training.configuration.learning import Section
+from longtail.training.configuration.negatives import Section
 from longtail.training.configuration.sections import (
     ClassifierConfig,
     DescriptionConfig,

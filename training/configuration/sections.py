@@ -9,21 +9,21 @@ from pydantic import Field, model_validator
 from longtail.models.errors import ConfigError
 from longtail.models.names import MAX_NGRAM, MAX_TITLE_WEIGHT, CorrectionName, Pooling
 from longtail.training.configuration.learning import (
-    DecoupledLossConfig,
     DeplLossConfig,
-    FrequencyConfig,
     LearningConfig,
     LossConfig,
-    NegativesConfig,
-    Section,
+    LossOverSubset,
     SoftmaxLossConfig,
-    SoftTopKLossConfig,
+)
+from longtail.training.configuration.negatives import (
+    FrequencyConfig,
+    NegativesConfig,
+    Positive,
+    Section,
     TreeFitConfig,
     WithinBatchConfig,
-    refuse_impossible,
 )
 
-Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -158,17 +158,10 @@ class RetrievalConfig(StageConfig):
     where its files say so; else "last" in decoders and "mean" in all others."""
 
     @model_validator(mode="after")
-    def _refuse_full_top(self) -> RetrievalConfig:
-        if isinstance(self.loss, SoftTopKLossConfig) and self.loss.k >= self.label_subset_size:
-            raise ValueError(
-                f"loss 'soft_top_k': k is {self.loss.k}, with label_subset_size "
-                f"{self.label_subset_size}; expected fewer than are scored"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _refuse_impossible_pairs(self) -> RetrievalConfig:
-        refuse_impossible(self.loss, self.negatives)
+    def _refuse_impossible_parts(self) -> RetrievalConfig:
+        if isinstance(self.loss, LossOverSubset):
+            self.loss.refuse_size(self.label_subset_size)
+        self.loss.refuse(self.negatives)
         if self.negatives is None:
             return self
         kind, bound = self.negatives.distribution.kind, self.label_subset_size
@@ -181,8 +174,8 @@ class RetrievalConfig(StageConfig):
                 f"num_negatives is {self.negatives.num_negatives}, but a step encodes {bound} "
                 "labels, that of a pair among them; lower it, or raise label_subset_size"
             )
-        if isinstance(self.loss, DecoupledLossConfig) and self.loss.part == "cosine_contrastive":
-            raise ValueError("loss part 'cosine_contrastive' wants cosines; f_dual has none")
+        if self.loss.of_cosines:
+            raise ValueError(f"loss {self.loss.of_cosines} wants cosines; f_dual has none")
         return self
 
     @property
@@ -234,14 +227,14 @@ class LinearConfig(Section):
 
     @model_validator(mode="after")
     def _refuse_impossible_parts(self) -> LinearConfig:
-        refuse_impossible(self.loss, self.negatives)
+        self.loss.refuse(self.negatives)
         if self.negatives.distribution.kind not in _KINDS:
             raise ValueError(
                 f"distribution '{self.negatives.distribution.kind}' is not for linear scorers; "
                 f"expected one of {', '.join(_KINDS)}"
             )
-        if isinstance(self.loss, DecoupledLossConfig) and self.loss.part == "cosine_contrastive":
-            raise ValueError("loss part 'cosine_contrastive' wants cosines; linear scores are none")
+        if self.loss.of_cosines:
+            raise ValueError(f"loss {self.loss.of_cosines} wants cosines; linear scores are none")
         return self
 
     def fitted_to(self, num_labels: int, most_carried: float = 0.0) -> LinearConfig:
@@ -281,9 +274,8 @@ class LinearConfig(Section):
         Scores of a softmax or logistic loss with constant weights lack log q (Rawat et al. 2021,
         Table 2), where nothing is excluded; those with importance weights lack nothing.
         """
-        is_softmax = self.loss in {SoftmaxLossConfig(), DecoupledLossConfig()}
         is_constant = (self.negatives.weighting, self.negatives.exclude) == ("constant", "none")
-        if not (is_softmax and is_constant):
+        if not (self.loss.lacks_log_q and is_constant):
             return "none"
         if isinstance(self.negatives.distribution, TreeFitConfig):
             return "tree"

@@ -43,6 +43,9 @@ _NO_DEV = (
 class Dataset:
     """A corpus: its splits and the labels that they share. Made by `open_dataset`."""
 
+    splits: Mapping[str, Split]
+    """Its parts by name."""
+
     def __init__(
         self,
         files: CorpusFiles,
@@ -78,7 +81,7 @@ class Dataset:
         self._known = None if is_told else known
         if files.labels:
             self._listed = labels_of_file(files.labels, files, max_problems)
-        self._splits = {name: self._split_of(name, each) for name, each in files.splits.items()}
+        self.splits = {name: self._split_of(name, each) for name, each in files.splits.items()}
         if files.remark:
             logger.warning("%s: %s", files.folder, files.remark)
 
@@ -114,12 +117,12 @@ class Dataset:
         Raises:
             DataError: There is no such part.
         """
-        if name not in self._splits:
+        if name not in self.splits:
             names = ", ".join(map(repr, self.split_names))
             raise DataError(
                 f"{self.folder}: no split {name!r}; it has {names}; {self._advice_for(name)}"
             )
-        return self._splits[name]
+        return self.splits[name]
 
     def with_splits(self, splits: Mapping[str, Split]) -> Dataset:
         """Return this corpus with some splits replaced or added.
@@ -130,9 +133,9 @@ class Dataset:
         Args:
             splits: By name, over the labels of this corpus.
         """
-        view, merged = self._view(), {**self._splits, **splits}
-        view._splits = {name: merged[name] for name in SPLIT_NAMES if name in merged}
-        view.split_names = tuple(view._splits)
+        view, merged = self._view(), {**self.splits, **splits}
+        view.splits = {name: merged[name] for name in SPLIT_NAMES if name in merged}
+        view.split_names = tuple(view.splits)
         view.__dict__.pop("catalogue", None)  # kept with the numbers of the split before
         return view
 
@@ -147,7 +150,7 @@ class Dataset:
         Raises:
             DataError: Training documents can't be used, or labels can't be read.
         """
-        if "train" not in self._splits:
+        if "train" not in self.splits:
             return self.labels
         labels = self.split("train").scan().labels
         counts = np.bincount(labels.indices, minlength=labels.shape[1])
@@ -172,10 +175,10 @@ class Dataset:
             DataError: There are such lines, and they are not to be skipped; or a file can't be read
                 to its end.
         """
-        found = [split.found for split in self._splits.values()]
+        found = [split.found for split in self.splits.values()]
         if not self._skip_bad and any(scan.num_skipped for scan in found):
             raise DataError(describe_problems(self.folder, found))
-        for split in self._splits.values():
+        for split in self.splits.values():
             split.scan()
 
     @cached_property

@@ -44,11 +44,6 @@ _MISSING_VALUES = frozenset({"nan", "none", "null", "n/a"})
 def labels_of_file(path: Path, files: CorpusFiles, max_problems: int) -> LabelCatalogue:
     """Return the labels of a label file, in its order.
 
-    Args:
-        path: The file.
-        files: Of the corpus that it belongs to.
-        max_problems: Lines that a message lists.
-
     Raises:
         DataError: A label can't be used, or there is none.
     """
@@ -191,10 +186,6 @@ def other_delimiter(counts: Mapping[str, int], num_documents: int) -> str | None
     That is a mark in half of the cells; or in some, at which they fall into fewer parts than there
     are different cells. A mark that names have, too, is told by what it does: many documents have a
     cell of their own, of parts that all stand in other cells.
-
-    Args:
-        counts: Cells, by what they hold.
-        num_documents: That have a label.
     """
     num_cells = sum(counts.values())
     if num_cells > _MOST_LABELS_A_CELL * num_documents:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 
 import numpy as np
-from jaxtyping import Bool
 
 from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.corpus.forms import SPLIT_NAMES
@@ -34,44 +33,35 @@ def with_splits_apart(dataset: Dataset) -> Dataset:
     Raises:
         DataError: More than `MOST_SHARED` of a split would be left out, or all; or as `Split.scan`.
     """
+    texts = {name: split.scan().texts for name, split in dataset.splits.items()}
     changed: dict[str, Split] = {}
     for name in dataset.split_names[1:]:
-        split = dataset.split(name)
-        shared = _shared_with_earlier(dataset, name)
+        rank = SPLIT_NAMES.index(name)
+        earlier = [each for each in texts if SPLIT_NAMES.index(each) < rank]
+        shared = np.isin(texts[name], np.concatenate([texts[each] for each in earlier]))
         num_shared = int(np.count_nonzero(shared))
         if num_shared:
-            _check_few(dataset, name, num_shared, len(shared))
+            others = " or ".join(earlier)
+            _check_few(dataset, name, others, num_shared, len(shared))
             logger.warning(
                 "%s: %d of %d documents of %s have the text of a document of %s, and are left out",
-                dataset.folder, num_shared, len(shared), name,
-                " or ".join(_earlier(dataset, name)),
+                dataset.folder, num_shared, len(shared), name, others,
             )  # fmt: skip
-            changed[name] = split.part(~shared)
+            changed[name] = dataset.splits[name].part(~shared)
     return dataset.with_splits(changed) if changed else dataset
 
 
-def _earlier(dataset: Dataset, name: str) -> list[str]:
-    return [
-        each for each in dataset.split_names if SPLIT_NAMES.index(each) < SPLIT_NAMES.index(name)
-    ]
-
-
-def _shared_with_earlier(dataset: Dataset, name: str) -> Bool[np.ndarray, document]:
-    texts = dataset.split(name).scan().texts
-    return np.isin(
-        texts, np.concatenate([dataset.split(x).scan().texts for x in _earlier(dataset, name)])
-    )
-
-
-def _check_few(dataset: Dataset, name: str, num_shared: int, num_documents: int) -> None:
+def _check_few(
+    dataset: Dataset, name: str, others: str, num_shared: int, num_documents: int
+) -> None:
     is_few = num_shared <= max(FEW_SHARED, MOST_SHARED * num_documents)
     if num_shared < num_documents and (is_few or dataset.division):
         return
     raise DataError(
         f"{dataset.folder}: {num_shared} of {num_documents} documents of {name} have the text of a "
-        f"document of {' or '.join(_earlier(dataset, name))}; expected none, as figures and "
-        "probabilities from documents that were trained on are wrong; remove these documents from "
-        f"{name} or from the other split, or give {name} other documents"
+        f"document of {others}; expected none, as figures and probabilities from documents that "
+        f"were trained on are wrong; remove these documents from {name} or from the other split, "
+        f"or give {name} other documents"
     )
 
 
@@ -89,7 +79,7 @@ def record_of(dataset: Dataset, *, has_digests: bool = True) -> TrainedOn:
     record = TrainedOn(dataset.text_columns, dataset.options.to_json(), dataset.division)
     if not has_digests:
         return record
-    scans = {name: dataset.split(name).scan() for name in dataset.split_names}
+    scans = {name: split.scan() for name, split in dataset.splits.items()}
     none = np.array([], dtype=np.uint64)
     digests = {}
     for name in SPLIT_NAMES:

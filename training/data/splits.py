@@ -346,12 +346,7 @@ def _document(raw: RawDocument, rows: tuple[int, ...]) -> Document:
 
 
 def describe_problems(folder: Path, scans: Sequence[SplitScan]) -> str:
-    """Return a message that lists the lines of these splits that can't be used.
-
-    Args:
-        folder: Of the corpus.
-        scans: What was found in the splits.
-    """
+    """Return a message that lists the lines of these splits that can't be used."""
     num_skipped = sum(scan.num_skipped for scan in scans)
     lists = [list_problems(x.problems, x.num_skipped) for x in scans if x.num_skipped]
     them = "it" if num_skipped == 1 else "them"

@@ -42,10 +42,6 @@ class Survey:
 def survey(split: Split, num_warmup_texts: int) -> Survey:
     """Read the texts of a split once; only chosen texts are kept.
 
-    Args:
-        split: The training documents.
-        num_warmup_texts: How many are wanted.
-
     Raises:
         DataError: As `Split.texts`.
     """
@@ -77,10 +73,6 @@ def rows_by_length(lengths: Int64[np.ndarray, text], count: int) -> list[int]:
 
     Of `count` equal parts of the texts in order of length, the middle one of each; all of them
     where there are no more.
-
-    Args:
-        lengths: Of the texts.
-        count: How many are wanted.
     """
     if count == 0:
         return []

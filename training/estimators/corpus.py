@@ -162,13 +162,7 @@ def write_documents(
 
 
 def write_labels(path: Path, ids: Iterable[str], texts: LabelTexts) -> None:
-    """Write a label file; a label without a text is named by its id.
-
-    Args:
-        path: Of the file; its folder is there.
-        ids: Of the labels, in their order.
-        texts: By id.
-    """
+    """Write a label file; a label without a text is named by its id."""
     write_lines_durably(path, (_line(_label(each, texts.get(each, each))) for each in ids))
 
 

@@ -100,11 +100,6 @@ def documents_as_trained(data: Any, options: CorpusOptions, bundle: Bundle) -> D
 def written(documents: Documents, bundle: Bundle, name: str) -> Iterator[Dataset]:
     """Write documents as a corpus for the while.
 
-    Args:
-        documents: To be measured on.
-        bundle: That is measured.
-        name: Of the file (see `write_corpus`).
-
     Yields:
         The corpus.
     """

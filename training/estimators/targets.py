@@ -76,10 +76,6 @@ def truth_for(y: Any, classes: np.ndarray) -> Float32[csr_array, "document label
 
     Labels in lists that are no classes get columns behind them: no estimator can find them.
 
-    Args:
-        y: As for `targets_of`.
-        classes: Of the estimator.
-
     Raises:
         InvalidInputError: It is not as for `targets_of`, or a matrix has other columns.
     """

@@ -331,11 +331,6 @@ def measure_within(
 ) -> dict[str, float]:
     """Return recall and nDCG at `WITHIN_K` of a band's labels that are ranked among themselves.
 
-    Args:
-        ranking: Of labels of the band.
-        truth: Ones where the document carries the label.
-        is_in_band: Whether each label belongs to the band.
-
     Returns:
         Means over the documents that carry a label of the band; nothing where none does.
     """

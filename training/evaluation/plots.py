@@ -153,10 +153,6 @@ def macro_f1_by_rank(
 
     Labels are ranked by training documents, of equally frequent ones the smaller index first. The
     sizes of the bins differ by one at most, so no last bin of a few labels jumps about.
-
-    Args:
-        label_f1: F1 of each label.
-        training_counts: Number of training documents that carry each label.
     """
     order = np.argsort(training_counts, kind="stable")
     num_bins = min(len(order), _NUM_BINS)

@@ -51,15 +51,7 @@ def fit_aims(
     training_counts: Int64[np.ndarray, label],
     num_training_documents: int,
 ) -> dict[str, dict[AimName, Aim]]:
-    """Return the aims of every calibrated scorer.
-
-    Args:
-        pairs: Of the dev split, scored by these scorers.
-        truth: Its labels.
-        calibrations: By scorer.
-        training_counts: Number of training documents of each label.
-        num_training_documents: For the propensities.
-    """
+    """Return the aims of every calibrated scorer."""
     propensity = propensity_aim(num_training_documents)
     found: dict[str, dict[AimName, Aim]] = {}
     for name, calibration in calibrations.items():
@@ -169,10 +161,6 @@ def preferred_of(trials: list[_Trial], name: AimName) -> Aim:
 
     That is: whose mean over the labels is smaller by at most the standard error of the difference.
     A measure of rare labels has a wide, flat top, and along it precision is lost for nothing.
-
-    Args:
-        trials: At least one.
-        name: The measure.
     """
     best = max(trials, key=lambda trial: float(trial.values[name].mean()))
 

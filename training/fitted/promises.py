@@ -369,13 +369,7 @@ class KeptPromise:
 def measure_promise(
     documents: AnsweredDocuments, promise: Promise, *, is_own: bool = False
 ) -> KeptPromise:
-    """Measure what a promise lets through, and whether it is kept.
-
-    Args:
-        documents: Answered by the scorer of the promise.
-        promise: Of the model.
-        is_own: Whether it was found on these documents.
-    """
+    """Measure what a promise lets through, and whether it is kept."""
     numbers, marks = label_bands(documents, promise), accepted_labels(documents, promise)
     named = enumerate(bands_by_name(promise).items())
     made = {name: number for number, (name, rule) in named if rule.thresholds}

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from longtail.models.errors import ConfigError
 from longtail.models.label_tree.tree import LabelTree, check_finite, depth_of, project
-from longtail.training.configuration.learning import TreeFitConfig
+from longtail.training.configuration.negatives import TreeFitConfig
 from longtail.training.label_tree.levels import GrownTree, grow_tree
 from longtail.training.runtime.kept import kept, save_arrays
 from longtail.training.runtime.run_log import progress_bar
@@ -137,10 +137,6 @@ def principal_components(
 
     Unlike the paper's, the components are divided by one number, so that the projected vectors have
     a mean square of 1 an entry: lambda_n then means the same for every encoder.
-
-    Args:
-        vectors: Document vectors.
-        num_components: k, at most the vectors' dimensions.
     """
     dim = vectors.shape[1]
     mean = torch.zeros(dim, dtype=torch.float64)
@@ -220,15 +216,7 @@ def kept_tree(
     seed: int,
     folder: Path,
 ) -> LabelTree:
-    """Return the label tree of a folder, or fit it and save it there.
-
-    Args:
-        vectors: Gives the document vectors, where they are needed.
-        truth: Labels of the documents.
-        config: How it is fitted.
-        seed: Of the fit.
-        folder: Of the stage.
-    """
+    """Return the label tree of a folder, or fit it and save it there."""
 
     def fit() -> LabelTree:
         read = vectors()

@@ -143,10 +143,6 @@ def split_nodes(block: NodeBlock, regulariser: float) -> NodeSplits:
     are at their best in the end.
 
     Compiled code fits one node after another, the large ones to some of their rows first.
-
-    Args:
-        block: The nodes.
-        regulariser: lambda_n of the paper, above zero.
     """
     num_nodes = int(block.label_nodes[-1]) + 1
     weights = block.label_sums.new_zeros((num_nodes, block.features.shape[1]))

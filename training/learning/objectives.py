@@ -17,13 +17,17 @@ from torch import Tensor
 
 from longtail.models.errors import ConfigError
 from longtail.training.configuration.learning import (
+    LearningConfig,
+    Loss,
+    LossOverPairs,
+    LossOverSubset,
+)
+from longtail.training.configuration.negatives import (
     AllLabelsConfig,
     ClusterConfig,
     FrequencyConfig,
     HardConfig,
-    LearningConfig,
     NegativesConfig,
-    OrderedLossConfig,
     SoftmaxConfig,
     TreeConfig,
     UniformConfig,
@@ -49,13 +53,6 @@ from longtail.training.learning.document_distributions import (
     TreeNegatives,
     TreeSampler,
 )
-from longtail.training.learning.losses import (
-    MARGIN_LOSSES,
-    OrderedLoss,
-    PairLoss,
-    make_pair_loss,
-    mining_weights,
-)
 from longtail.training.learning.sampling import (
     Distribution,
     Negatives,
@@ -68,7 +65,9 @@ from longtail.training.learning.sampling import (
     importance,
     logit_adjusted,
     relative,
+    unweighted,
 )
+from longtail.training.losses import PairLoss, SubsetLoss
 
 _Part = TypeVar("_Part")
 _FREE_WEIGHTS = {"constant": constant, "importance": importance, "relative": relative}
@@ -89,56 +88,27 @@ class Objective(Protocol):
         ...
 
 
-def _drawn_cost(
-    objective: SampledObjective | MiningObjective,
-    pairs: Pairs,
-    score: Scorer,
-    generator: torch.Generator,
-) -> Float[Tensor, ""]:
-    """Draw negatives, score them and the positives, and return the mean loss."""
-    negatives = objective.distribution.draw(pairs, generator)
-    return objective.cost(pairs, negatives, score, generator)
-
-
 @dataclass(frozen=True, slots=True)
-class SampledObjective:
-    """A pair loss over weighted negatives (Rawat et al. 2021, Eq. 7 and 8)."""
+class PairObjective:
+    """A loss of pairs over weighted negatives (Rawat et al. 2021, Eq. 7 and 8).
+
+    The draws are apart from the cost, for scorers that want to know them first.
+    """
 
     distribution: Distribution
     weight: Weight
     loss: PairLoss
-    __call__ = _drawn_cost
 
-    def cost(
-        self, pairs: Pairs, negatives: Negatives, score: Scorer, _: torch.Generator
+    def __call__(
+        self, pairs: Pairs, score: Scorer, generator: torch.Generator
     ) -> Float[Tensor, ""]:
+        """Draw negatives, score them and the positives, and return the mean loss."""
+        return self.cost(pairs, self.distribution.draw(pairs, generator), score)
+
+    def cost(self, pairs: Pairs, negatives: Negatives, score: Scorer) -> Float[Tensor, ""]:
         """Score the positives and negatives that were drawn, and return the mean loss."""
         positive = score(pairs.labels.unsqueeze(1)).squeeze(1)
         return self.loss(positive, score(negatives.labels), self.weight(negatives))
-
-
-@dataclass(frozen=True, slots=True)
-class MiningObjective:
-    """Stochastic negative mining (Reddi et al. 2019, Algorithm 1).
-
-    Attributes:
-        distribution: Draws a uniform subset of the labels.
-        loss: Over its negatives in order.
-        rank_weights: vartheta of each rank.
-    """
-
-    distribution: Distribution
-    loss: OrderedLoss
-    rank_weights: Float32[Tensor, "1 rank"]
-    __call__ = _drawn_cost
-
-    def cost(
-        self, pairs: Pairs, negatives: Negatives, score: Scorer, _: torch.Generator
-    ) -> Float[Tensor, ""]:
-        """Score the positives and negatives that were drawn, and return the mean loss."""
-        positive = score(pairs.labels.unsqueeze(1)).squeeze(1)
-        scores = score(negatives.labels).masked_fill(~negatives.is_drawn, -torch.inf)
-        return self.loss(positive, scores, self.rank_weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +140,6 @@ class SamplerInputs:
         return torch.from_numpy(log_pi).to(self.device)
 
 
-PairObjective = SampledObjective | MiningObjective
-"""An objective whose draws are apart from its cost, for scorers that want to know them first."""
-
-
 def make_objective(config: LearningConfig, inputs: SamplerInputs) -> PairObjective:
     """Make the objective of a loss over pairs.
 
@@ -184,19 +150,30 @@ def make_objective(config: LearningConfig, inputs: SamplerInputs) -> PairObjecti
     Raises:
         ConfigError: A part needs what the run has not, or the number of labels makes it impossible.
     """
-    num_hard = 0 if inputs.hard is None else inputs.hard.shape[1]
-    config.check(len(inputs.counts), num_hard)
-    negatives = config.negatives
-    if negatives is None:
+    num_labels, num_hard = len(inputs.counts), 0 if inputs.hard is None else inputs.hard.shape[1]
+    config.check(num_labels, num_hard)
+    negatives, loss = config.negatives, config.loss
+    if negatives is None or not isinstance(loss, LossOverPairs):
         raise ConfigError(
-            f"loss {config.loss.kind!r} is taken over label subsets; make it by make_subset_loss"
+            f"loss {loss.kind!r} is taken over label subsets; make it by make_subset_loss"
         )
-    distribution = make_distribution(negatives, inputs)
-    if isinstance(config.loss, OrderedLossConfig):
-        return _mining_objective(config.loss, negatives.num_negatives, distribution, inputs)
-    assert negatives.weighting is not None  # the configuration refuses it
-    weight = make_weight(negatives.weighting, inputs)
-    return SampledObjective(distribution, weight, make_pair_loss(config.loss))
+    num_drawn = negatives.num_negatives or num_labels - 1
+    return PairObjective(
+        make_distribution(negatives, inputs),
+        make_weight(negatives.weighting, inputs),
+        loss.formula(num_labels, num_drawn),
+    )
+
+
+def make_subset_loss(loss: Loss) -> SubsetLoss:
+    """Make a loss over the label subset of a batch.
+
+    Raises:
+        ConfigError: It is a loss over pairs.
+    """
+    if not isinstance(loss, LossOverSubset):
+        raise ConfigError(f"loss {loss.kind!r} is taken over pairs; make it by make_objective")
+    return loss.formula()
 
 
 def make_distribution(config: NegativesConfig, inputs: SamplerInputs) -> Distribution:
@@ -238,28 +215,13 @@ def _fixed_distribution(
     return Frequency.of(inputs.counts, config.exponent, num_draws, inputs.device)
 
 
-def make_weight(name: WeightName, inputs: SamplerInputs) -> Weight:
-    """Make w; importance is the margin 1, "tail" the logit adjustment."""
+def make_weight(name: WeightName | None, inputs: SamplerInputs) -> Weight:
+    """Make w; importance is the margin 1, "tail" the logit adjustment, and None weighs nothing."""
+    if name is None:
+        return unweighted
     if name in _FREE_WEIGHTS:
         return _FREE_WEIGHTS[name]
     return TargetMargin(inputs.log_prior(), _MARGINS[name])
-
-
-def _mining_objective(
-    config: OrderedLossConfig,
-    num_negatives: int | None,
-    distribution: Distribution,
-    inputs: SamplerInputs,
-) -> MiningObjective:
-    num_labels = len(inputs.counts)
-    num_sampled = num_labels - 1 if num_negatives is None else num_negatives
-    given = config.rank_weights
-    if isinstance(given, int):
-        weights = mining_weights(given, num_labels=num_labels, num_sampled=num_sampled)
-    else:
-        weights = torch.tensor([given])
-    loss = OrderedLoss(MARGIN_LOSSES[config.margin_loss], config.form)
-    return MiningObjective(distribution, loss, weights.to(inputs.device))
 
 
 def _needed(part: _Part | None, name: str) -> _Part:

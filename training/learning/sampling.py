@@ -298,6 +298,11 @@ Margin = Callable[[Tensor, Tensor], Tensor]
 """Turns log pi of positives (batch, 1) and of negatives (batch, sampled) into log rho."""
 
 
+def unweighted(negatives: Negatives) -> Float[Tensor, "#batch sampled"]:
+    """Return log of 1, for losses that weigh by rank."""
+    return torch.where(negatives.is_drawn, 0.0, -math.inf)
+
+
 def constant(negatives: Negatives) -> Float[Tensor, "batch sampled"]:
     """Return log of 1 / m, so that rho = q."""
     return _where_drawn(negatives, -negatives.log_count())

@@ -33,13 +33,6 @@ def make_pair_objective(
 ) -> PairObjective:
     """Make the objective of any negatives and loss over pairs for these training documents.
 
-    Args:
-        config: With negatives.
-        vectors: Document vectors; what the tree was fitted to.
-        truth: Labels of the documents.
-        tree: Of the distribution 'tree'.
-        device: Where to train.
-
     Raises:
         ConfigError: The distribution is the tree and there is none, or it is made from what linear
             scorers lack.

@@ -34,15 +34,7 @@ def train_linear_scorer(
 
     It is trained on vectors that are centred and have a mean square length of 1, so that a learning
     rate means the same for every encoder; its weights are then turned into those of the vectors as
-    they are.
-
-    Args:
-        vectors: Of the training documents; changed in place.
-        truth: Their labels.
-        config: How.
-        seed: Of the run.
-        device: "cpu" or "cuda".
-        folder: For the tree and the checkpoints.
+    they are. The given vectors are changed in place.
 
     Returns:
         The scorer; labels without training documents have no row in it.

@@ -26,12 +26,7 @@ _PART_SIZE = 2**14  # documents whose vectors lie in one file
 
 
 def inference_copy(encoder: DualEncoder, machine: Machine) -> DualEncoder:
-    """Return a copy of a trained encoder that computes as a service does: as fast as it can.
-
-    Args:
-        encoder: Left as it is.
-        machine: Where and how precisely it was trained.
-    """
+    """Return a copy of a trained encoder that computes as a service does: as fast as it can."""
     twin = copy.deepcopy(encoder).eval()
     twin.to(usable_dtype(twin.transformer, machine.dtype, is_chosen=True))
     if machine.device == "cpu":
@@ -40,12 +35,7 @@ def inference_copy(encoder: DualEncoder, machine: Machine) -> DualEncoder:
 
 
 def document_encoder(parts: ModelParts, precision: Precision) -> Encode:
-    """Return what makes vectors of documents by the encoder of a model, as its training does.
-
-    Args:
-        parts: With a dense half; left as they are.
-        precision: Of the training.
-    """
+    """Return what makes vectors of documents by the encoder of a model, as its training does."""
     assert parts.dense is not None
     machine = find_machine(precision)
     encoder = inference_copy(parts.dense.encoder.to(machine.device), machine)
@@ -61,15 +51,7 @@ def document_encoder(parts: ModelParts, precision: Precision) -> Encode:
 def encode_documents(
     encoder: DualEncoder, documents: TokenizedTexts, *, pad_id: int, device: str, folder: Path
 ) -> Float32[np.ndarray, "document dim"]:
-    """Return phi_doc of the training documents; parts that lie in the folder are not made again.
-
-    Args:
-        encoder: The trained one, or its `inference_copy`.
-        documents: As tokens.
-        pad_id: The tokenizer's padding id.
-        device: Where the encoder is.
-        folder: For the parts.
-    """
+    """Return phi_doc of the training documents; parts that lie in the folder are not made again."""
     folder.mkdir(parents=True, exist_ok=True)
     vectors = np.empty((len(documents), encoder.dim), dtype=np.float32)
     with progress_bar(total=len(documents), desc="vectors", unit="doc") as bar:

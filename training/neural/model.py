@@ -126,12 +126,7 @@ def begin_training(model: nn.Module) -> None:
 
 
 def parameters_by_depth(encoder: DualEncoder, layers: nn.ModuleList) -> list[list[nn.Parameter]]:
-    """Return the parameters below the first layer, those of each layer, and those above the last.
-
-    Args:
-        encoder: Whose transformer's parameters are divided.
-        layers: The stack of the transformer's layers.
-    """
+    """Return the parameters below the first layer, of each layer, and above the last one."""
     parameters = list(encoder.transformer.parameters())  # in the order of computation
     positions = {id(parameter): number for number, parameter in enumerate(parameters)}
     ends = [1 + max(positions[id(each)] for each in layer.parameters()) for layer in layers]

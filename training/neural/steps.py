@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from longtail.models.encoders.dual_encoder import DualEncoder, Role, encode_all
-from longtail.training.configuration.learning import ClusterConfig, TreeConfig
+from longtail.training.configuration.negatives import ClusterConfig, TreeConfig
 from longtail.training.configuration.sections import RetrievalConfig
 from longtail.training.label_tree.fit import kept_tree
 from longtail.training.learning.document_distributions import (
@@ -28,7 +28,6 @@ from longtail.training.learning.document_distributions import (
     ClusterNegatives,
     PartlyUniform,
 )
-from longtail.training.learning.losses import SubsetLoss, depl_loss
 from longtail.training.learning.objectives import PairObjective, SamplerInputs, Scorer
 from longtail.training.learning.sampling import (
     Exclude,
@@ -39,6 +38,7 @@ from longtail.training.learning.sampling import (
     pairs_at,
     step_generator,
 )
+from longtail.training.losses import SubsetLoss, depl_loss
 from longtail.training.neural.batching import LabelSubsets, positives_among
 from longtail.training.neural.document_vectors import encode_documents
 from longtail.training.neural.model import DeplModel, TrainingTexts
@@ -118,11 +118,8 @@ def start_scores(model: DualEncoder, texts: TrainingTexts) -> None:
 
     A difference of cosines of 1 becomes one of 10 in the score, and the mean pair gets
     the log-odds of a few positives in a few hundred labels. Left at s = 1, b = 0, with vectors of
-    length 8, every score starts in the flat end of the sigmoid.
-
-    Args:
-        model: Changed in place.
-        texts: The first documents and labels stand for all.
+    length 8, every score starts in the flat end of the sigmoid. The first documents and labels
+    stand for all.
     """
     first = [t.first(_START_TEXTS) for t in (texts.documents, texts.labels)]
     device = str(model.score_bias.device)
@@ -198,9 +195,7 @@ def pair_step(
             labels = torch.unique(torch.cat([pairs.labels, negatives.labels.flatten()]))
             label_batch = texts.labels.batch(labels.cpu().numpy(), texts.pad_id, machine.device)
             scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
-            cost = objective.cost(
-                pairs, negatives, _looked_up(scores, positions, labels), generator
-            )
+            cost = objective.cost(pairs, negatives, _looked_up(scores, positions, labels))
         if keep_classifier:
             cost = cost + classifier_cost(model, documents, texts.truth[rows])
         return cost

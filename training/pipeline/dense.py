@@ -69,11 +69,7 @@ class DenseStart:
     prefixes: Prefixes
 
     def info(self, dense: DenseParts) -> EncoderInfo:
-        """Return what a manifest says of the encoder.
-
-        Args:
-            dense: What was trained from this start.
-        """
+        """Return what a manifest says of the encoder."""
         head = dense.encoder.head
         return EncoderInfo(
             name=self.source.name,
@@ -95,11 +91,6 @@ def start_dense(
     processes: Processes = ALONE,
 ) -> DenseStart:
     """Find the encoder and return the untrained model.
-
-    Args:
-        config: Which encoder, and what is asked of it.
-        truth: The labels of the training documents.
-        processes: The processes that train together.
 
     Raises:
         ConfigError: There is no such encoder, it has not so many layers to freeze, can't
@@ -159,15 +150,7 @@ def read_training_texts(
     catalogue: LabelCatalogue,
     truth: Float32[csr_array, "document label"],
 ) -> TrainingTexts:
-    """Return what neural training reads; of the documents' text, one chunk is held at a time.
-
-    Args:
-        start: Its tokenizer is used.
-        config: How many tokens are read.
-        documents: The texts of the training documents.
-        catalogue: The labels with their pseudo descriptions.
-        truth: The labels of the documents.
-    """
+    """Return what neural training reads; of the documents' text, one chunk is held at a time."""
     return TrainingTexts(
         documents=_tokenized(start, config, documents),
         labels=tokenize_texts(
@@ -197,14 +180,7 @@ def find_label_subsets(
     features: Float32[csr_array, "document feature"],
     truth: Float32[csr_array, "document label"],
 ) -> LabelSubsets:
-    """Return the label subsets of training, with the sparse model's best wrong labels in them.
-
-    Args:
-        config: How many of each.
-        sparse: The trained sparse model.
-        features: What it reads of the training documents.
-        truth: Their labels.
-    """
+    """Return the label subsets of training, with the sparse model's best wrong labels in them."""
     most_positives = int(np.diff(truth.indptr).max())
     source = SparseSource(sparse, features, num_threads=cpu_count())
     rows = np.arange(features.shape[0], dtype=np.int64)
@@ -223,13 +199,6 @@ def finish_dense(
     """Return the dense half of a bundle, once both stages are done, and the models of its scorers.
 
     The linear scorer is trained here.
-
-    Args:
-        start: With the trained model.
-        texts: Documents and label descriptions.
-        ids: Of the documents.
-        config: Of the run.
-        folder: Of the run; what is done lies there.
     """
     model, machine = start.model, start.machine
     with (

@@ -17,8 +17,7 @@ from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.scorers.markup import without_markup
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
-from longtail.training.learning.losses import make_subset_loss
-from longtail.training.learning.objectives import make_objective
+from longtail.training.learning.objectives import make_objective, make_subset_loss
 from longtail.training.neural.batching import LabelSubsets
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import TrainingTexts
@@ -87,15 +86,7 @@ def train_dense(
     found: EncoderFree,
     folder: Path,
 ) -> tuple[DenseParts, dict[str, Any]]:
-    """Train the dense half, and models of its scorers, in the first process; the others follow.
-
-    Args:
-        start: Its model is trained in place.
-        config: Of the run.
-        corpus: With a training split.
-        found: What needs no encoder, fitted on it.
-        folder: Of the run.
-    """
+    """Train the model of a start in place, and models of its scorers; other processes follow."""
     with stage_cost(folder, "tokens and hard negatives"):
         kept = kept_pieces(start.tokenizer, _encoded(start, config, corpus, found.catalogue))
         if kept is not None:
@@ -126,12 +117,7 @@ def _encoded(
 
 
 def follow(config: TrainingConfig, processes: Processes) -> None:
-    """Take part in the neural stages of the run that the first process trains and writes.
-
-    Args:
-        config: Of the run.
-        processes: The processes; this one is not the first.
-    """
+    """Take part in the neural stages of the run that the first process trains and writes."""
     if not config.is_dense:
         return
     with TemporaryDirectory(prefix="longtail-") as folder, Machine.reproducible():

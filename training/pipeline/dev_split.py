@@ -110,12 +110,6 @@ def choose_default(
     The blend is `ensemble`, else `fast`. Blends are cross-fitted: each part of the documents is
     ranked by a blend that is fitted on the others. k is 5, or 1 where there are fewer labels.
     Without a blend, the scorer with the highest P@k is chosen; of equal ones the last.
-
-    Args:
-        dev: The dev split; of many documents, some decide.
-        blending: Of its scorers.
-        scorers: All names, in their order.
-        where: What the documents are called in the reason.
     """
     dev = dev.thinned()
     k = 5 if len(dev.catalogue) >= 5 else 1

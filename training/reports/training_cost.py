@@ -67,12 +67,7 @@ def _in_words(seconds: float) -> str:
 
 
 def forecast(config: TrainingConfig, dataset: Dataset) -> str:
-    """Return which way a run trains, how long that is likely to take, and what others would.
-
-    Args:
-        config: Of the run.
-        dataset: Its corpus.
-    """
+    """Return which way a run trains, how long that is likely to take, and what others would."""
     scan = dataset.split("train").scan()
     num_words = int(scan.lengths.sum() / _CHARACTERS_A_WORD)
     _, light, whole, tuned, _ = estimate_costs(
@@ -91,13 +86,7 @@ def forecast(config: TrainingConfig, dataset: Dataset) -> str:
 
 
 def estimate_costs(num_documents: int, num_words: int, num_labels: int) -> list[Cost]:
-    """Return what training without and with an encoder is likely to take.
-
-    Args:
-        num_documents: To train on.
-        num_words: Of all their texts.
-        num_labels: With training documents.
-    """
+    """Return what training without and with an encoder is likely to take."""
     words, labels = max(1, num_words), max(1, num_labels)
     sparse = _SPARSE_SECONDS * words**_WORD_EXPONENT * labels**_LABEL_EXPONENT
     light = sparse + _SECONDS_A_DOCUMENT * num_documents

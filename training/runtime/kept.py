@@ -77,11 +77,6 @@ def folder_of_run(work: Path, name: str, content: Mapping[str, Any]) -> Path:
     """Return the folder of a run: the folder of work, or one in it where that holds another run.
 
     The one in it is named by what decides the run, which resumes there. Nothing is written.
-
-    Args:
-        work: Folder of the work.
-        name: Of the note.
-        content: What decides the run.
     """
     differing = _differing(work / name, content)
     if not differing:

@@ -128,12 +128,7 @@ class StageCost:
 
 @contextmanager
 def stage_cost(folder: Path, stage: str) -> Iterator[None]:
-    """Log the time and memory of the enclosed work in a run's folder.
-
-    Args:
-        folder: Of the run.
-        stage: Its name.
-    """
+    """Log the time and memory of the enclosed work in a run's folder."""
     high_before, wall, cpu = peak_memory_bytes(), time.monotonic(), time.process_time()
     is_done = False
     with _Sampler() as sampler:
@@ -227,11 +222,7 @@ class OutOfTimeError(Exception):
 
 @contextmanager
 def until(is_over: Callable[[], bool]) -> Iterator[None]:
-    """End the body by an `OutOfTimeError` at the next step after the time is over.
-
-    Args:
-        is_over: Returns whether it is.
-    """
+    """End the body by an `OutOfTimeError` at the next step after the time is over."""
     token = _IS_OVER.set(is_over)
     try:
         yield

@@ -102,13 +102,6 @@ def fit_chunk(
 ]:
     """Fit some labels, one after the other.
 
-    Args:
-        by_document: Features of the documents.
-        by_feature: The same transposed.
-        by_label: Documents of the labels.
-        labels: Those to fit; none without a document.
-        plan: How.
-
     Returns:
         Their weights as the arrays of a CSR matrix (indptr, indices, data), and their biases.
     """

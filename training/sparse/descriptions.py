@@ -30,11 +30,6 @@ def keywords_of_labels(
     A keyword is a token of the vocabulary: with the analyzer "char" a character n-gram, else a
     lower-case word as it stands in the documents, never a stem; and a phrase (`sparse.max_ngram`)
     or a word of titles, whose words are tokens too, only where a label has nothing else.
-
-    Args:
-        model: The sparse classifiers.
-        catalogue: All labels.
-        config: How many keywords.
     """
     keywords: list[tuple[str, ...]] = [()] * len(catalogue)
     is_phrase = model.tfidf.is_phrase

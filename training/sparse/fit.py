@@ -79,15 +79,6 @@ def fit_sparse_model(
     saved as they are done, so a run that was killed resumes after the last. Memory is that of the
     features, twice, and of the weights.
 
-    Args:
-        tfidf: The features.
-        features: Training documents.
-        truth: Their labels.
-        config: Loss, cost, pruning and working sets.
-        seed: Of all that is random.
-        folder: For the blocks.
-        engine: What fits them.
-
     Returns:
         The model; labels without training documents have no row in it. A label that every document
         carries gets zero weights and a bias of 1.

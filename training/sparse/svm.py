@@ -73,9 +73,6 @@ class SvmProblem:
         """Fit some labels, one after the other.
 
         A label that every document carries gets no weights and a bias of 1.
-
-        Args:
-            labels: Each with a document.
         """
         starts, features, weights, bias = fit_chunk(
             self._by_document, self._by_feature, self._by_label, labels, self._plan

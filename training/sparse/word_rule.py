@@ -65,10 +65,6 @@ def word_rule_of(split: Split, config: TrainingConfig) -> WordRule:
     Equal texts count once, whatever their case and white space, and so do documents of one group:
     of one value of the group column, or of one id where there is no such column.
 
-    Args:
-        split: Training documents.
-        config: Of the run.
-
     Raises:
         ConfigError: The list of excluded words can't be used.
     """

@@ -22,7 +22,7 @@ from longtail.training.calibration.scored_pairs import spread_rows
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import RetrievalConfig
 from longtail.training.data.dataset import Dataset
-from longtail.training.learning.losses import decoupled_softmax_loss
+from longtail.training.losses import decoupled_softmax_loss
 from longtail.training.neural.batching import BatchPlan
 from longtail.training.neural.model import WEIGHT_DECAY, set_rates
 from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder

@@ -39,12 +39,6 @@ _PLACE = re.compile(r"Parser error (?:at|between) [^:]*: ")
 def read_rdf(path: Path, form: str, facts: Facts, max_problems: int) -> None:
     """Add the statements of a file to the facts; nothing else is opened or fetched.
 
-    Args:
-        path: The file, plain or gzip-compressed.
-        form: Its syntax, one of the values of `FORMS`.
-        facts: What is known of each subject.
-        max_problems: Lines that a message lists.
-
     Raises:
         DataError: pyoxigraph is not installed, the file can't be read to its end or is not in its
             syntax, or an IRI is relative; the message has the line, of N-Triples each bad line.

@@ -6,6 +6,7 @@ Bamler & Mandt 2020, and the baselines of its section 5. Each takes the mean ove
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,9 +16,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from longtail.models.errors import DataError
-from longtail.training.learning.losses import at_least_float32, logistic
+from longtail.training.configuration.learning import LossOverPairs, register
 from longtail.training.learning.objectives import Scorer
 from longtail.training.learning.sampling import Distribution, Negatives, Pairs, constant, importance
+from longtail.training.losses import PairLoss, at_least_float32, logistic
 
 _STEP_EXPONENT = 0.9
 """The exponent of local steps of augment and reduce, (1 + epoch)^-0.9, as in its published code."""
@@ -116,6 +118,18 @@ def one_versus_each_loss(
     # w log(1 + exp(f_y' - f_y)) of shape (batch, sampled); exp(-inf) = 0 leaves a negative out.
     costs = log_weights.exp() * logistic(positive.unsqueeze(1) - negatives)
     return costs.sum(dim=1).mean()
+
+
+@register
+class OneVersusEachConfig(LossOverPairs):
+    """The one-versus-each bound (Titsias 2016)."""
+
+    kind: Literal["one_versus_each"] = "one_versus_each"
+
+    def formula(self, num_labels: int, num_negatives: int) -> PairLoss:
+        """Return the bound."""
+        del num_labels, num_negatives
+        return one_versus_each_loss
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,15 +16,20 @@ from scipy.sparse import csr_array
 
 from longtail.models.label_tree.tree import LabelTree
 from longtail.models.scorers.linear import Correction, PriorCorrection, TreeCorrection
+from longtail.training.configuration.learning import LearningConfig
 from longtail.training.learning.distributions import AllLabels, Frequency, Uniform
-from longtail.training.learning.losses import softmax_loss
-from longtail.training.learning.objectives import Objective, SampledObjective
+from longtail.training.learning.objectives import (
+    Objective,
+    PairObjective,
+    SamplerInputs,
+    make_objective,
+)
 from longtail.training.learning.sampling import Exclude, importance, label_counts
 from longtail.training.linear.objective import ProjectedTree, project
+from longtail.training.losses import softmax_loss
 from research.experiments.adversarial.losses import (
     AugmentAndReduce,
     NoiseContrast,
-    one_versus_each_loss,
 )
 
 MethodName = Literal[
@@ -90,10 +95,19 @@ def make_method(
             correction = PriorCorrection(prior.log_probabilities)
             return Method(NoiseContrast(prior, regulariser), "none", correction)
         case "one_versus_each":
-            bound = SampledObjective(uniform, importance, one_versus_each_loss)
-            return Method(bound, "positive", None)
+            config = LearningConfig.model_validate(
+                {
+                    "negatives": {
+                        "distribution": {"kind": "uniform"}, "weighting": "importance",
+                        "num_negatives": num_negatives, "exclude": "positive",
+                    },
+                    "loss": {"kind": "one_versus_each"},
+                }
+            )  # fmt: skip
+            inputs = SamplerInputs(label_counts(truth), device)
+            return Method(make_objective(config, inputs), "positive", None)
         case "augment_and_reduce":
             return Method(AugmentAndReduce.of(uniform, truth, device), "positive", None)
         case "softmax":
-            full = SampledObjective(AllLabels(num_labels), importance, softmax_loss)
+            full = PairObjective(AllLabels(num_labels), importance, softmax_loss)
             return Method(full, "positive", None)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 from scipy.sparse import csr_array
 
-from longtail.training.learning.objectives import MiningObjective, SamplerInputs, make_objective
+from longtail.training.learning.objectives import SamplerInputs, make_objective
+from longtail.training.losses import MiningLoss
 from research.experiments.data import ExperimentData, Part
 from research.experiments.negative_mining import (
     NegativeMiningPlan,
@@ -54,8 +54,8 @@ def test_trials_are_table_2_and_then_the_curve_seed_by_seed():
 def test_the_hardest_cost_their_mean(setting, rank):
     config = learning_config(Trial("B=6", setting, 0))
     objective = make_objective(config, SamplerInputs(np.ones(L, dtype=np.int64), "cpu"))
-    assert isinstance(objective, MiningObjective)
-    torch.testing.assert_close(objective.rank_weights, torch.full((1, rank), 1 / rank))
+    assert isinstance(objective.loss, MiningLoss)
+    assert objective.loss.rank_weights == rank * (1 / rank,)
     assert config.negatives.num_negatives == 6 and config.negatives.shared
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from longtail.training.evaluation.metrics import join_truth
-from longtail.training.learning.objectives import SampledObjective, SamplerInputs, make_objective
+from longtail.training.learning.objectives import PairObjective, SamplerInputs, make_objective
 from research.experiments.data import ExperimentData, Part
 from research.experiments.sampling_bias import (
     SETTINGS,
@@ -44,7 +44,7 @@ def data():
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_setting_can_be_made_and_trained(setting, data):
     objective = make_objective(learning_config(setting, 8), SamplerInputs(data.counts, "cpu"))
-    assert isinstance(objective, SampledObjective)
+    assert isinstance(objective, PairObjective)
     values = run_sampling_bias(data, PLAN, Trial("retrieval", setting, 0), 0.1, "cpu")
     assert values["R@1 Full"] > 1 / L  # what a random label gets
     assert all(0 <= value <= 1 for value in values.values())

@@ -65,7 +65,9 @@ def test_rankings_are_those_that_the_predictor_serves(found, predictor, dataset)
 
 
 def test_a_tail_dial_ranks_as_the_predictor_does_and_stands_in_the_names(predictor, dataset):
-    found = assess(predictor, dataset, "dev", num_training_documents=60, tail_dial=0.5)
+    found = assess(
+        predictor, dataset, "dev", num_training_documents=60, query=RankingOptions(tail_dial=0.5)
+    )
     names = ["retrieval", "classifier", "hybrid", "linear", "linear, uncorrected"]
     names += ["dense_neighbours", "sparse", "names", "neighbours", "fast", "ensemble"]
     assert list(found.rankings) == [f"{name}, tail dial 0.5" for name in names]
@@ -79,7 +81,13 @@ def test_a_tail_dial_ranks_as_the_predictor_does_and_stands_in_the_names(predict
 
 
 def test_an_aim_ranks_as_the_predictor_does_and_stands_in_the_names(predictor, dataset):
-    found = assess(predictor, dataset, "dev", num_training_documents=60, aim="rare_labels")
+    found = assess(
+        predictor,
+        dataset,
+        "dev",
+        num_training_documents=60,
+        query=RankingOptions(aim="rare_labels"),
+    )
     assert list(found.rankings) == [f"{name}, aim rare_labels" for name in predictor.scorers.names]
     batch = predictor.read(list(dataset.split("dev").texts()))
     for scorer in predictor.scorers.names:

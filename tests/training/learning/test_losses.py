@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtail.training.learning.losses import (
+from longtail.training.losses import (
     decoupled_softmax_loss,
     depl_loss,
     soft_top_k_loss,

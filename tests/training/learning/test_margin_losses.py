@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from longtail.training.learning.losses import (
+from longtail.training.losses import (
     contrastive_negative,
     contrastive_positive,
     exponential,

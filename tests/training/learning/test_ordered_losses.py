@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtail.training.learning.losses import (
+from longtail.training.losses import (
     OrderedLoss,
     exponential,
     hinge,
@@ -52,7 +53,7 @@ def naive(phi: str, form: str, v: list[float], theta: list[float]) -> float:
     return total if form == "pairwise" else total + cost(v[0])
 
 
-def owl_weights(vartheta: list[float], num_sampled: int) -> list[float]:
+def owl_weights(vartheta: Sequence[float], num_sampled: int) -> list[float]:
     """theta of stochastic negative mining: the chance to be drawn and have rank j there."""
     others = K - 1
     subsets = math.comb(others, num_sampled)
@@ -147,14 +148,14 @@ def test_lemma_2_minings_expectation_is_its_ordered_loss(phi, form, num_sampled)
     vartheta = mining_weights(2, num_labels=K, num_sampled=num_sampled)
     subsets = list(itertools.combinations(v[1:], num_sampled))
     mean = np.mean([value(phi, form, [v[0], *subset], vartheta) for subset in subsets])
-    theta = owl_weights(vartheta[0].tolist(), num_sampled)
+    theta = owl_weights(vartheta, num_sampled)
     assert mean == pytest.approx(value(phi, form, v, theta), rel=1e-6)
 
 
 @pytest.mark.parametrize(("k", "num_sampled"), [(1, 3), (2, 4), (3, 3), (2, 6)])
 def test_lemma_2_theta_of_top_k_mining(k, num_sampled):
     """It never rises, is 1/k up to k and keeps the sum; it is 0 at the end, unlike as printed."""
-    vartheta = mining_weights(k, num_labels=K, num_sampled=num_sampled)[0].tolist()
+    vartheta = mining_weights(k, num_labels=K, num_sampled=num_sampled)
     theta = owl_weights(vartheta, num_sampled)
     assert theta[:k] == pytest.approx([1 / k] * k)
     assert all(a >= b - 1e-12 for a, b in itertools.pairwise(theta))

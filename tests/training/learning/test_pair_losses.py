@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtail.training.learning.losses import DECOUPLED_LOSSES, softmax_loss
+from longtail.training.losses import DECOUPLED_LOSSES, softmax_loss
 
 Y = 1  # the positive label
 OTHERS = [0, 2, 3, 4]

@@ -13,7 +13,6 @@ from longtail.training.learning.distributions import (
     Uniform,
     WithinBatch,
 )
-from longtail.training.learning.losses import softmax_loss
 from longtail.training.learning.sampling import (
     Negatives,
     Pairs,
@@ -25,6 +24,7 @@ from longtail.training.learning.sampling import (
     logit_adjusted,
     relative,
 )
+from longtail.training.losses import softmax_loss
 
 COUNTS = np.array([8, 4, 2, 1, 1])
 PRIOR = torch.tensor([0.5, 0.25, 0.125, 0.0625, 0.0625])

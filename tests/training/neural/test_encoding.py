@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from longtail.training.learning.losses import decoupled_softmax_loss, soft_top_k_loss
+from longtail.training.losses import decoupled_softmax_loss, soft_top_k_loss
 from longtail.training.neural.loop import encoding_in_parts
 from longtail.training.neural.model import DeplModel, checkpoint_gradients
 from longtail.training.neural.steps import classifier_step, retrieval_step

@@ -8,7 +8,7 @@ import torch
 
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.training.configuration.sections import ClassifierConfig, StageConfig
-from longtail.training.learning.losses import decoupled_softmax_loss, depl_loss
+from longtail.training.losses import decoupled_softmax_loss, depl_loss
 from longtail.training.neural import loop as stages
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel, TrainingTexts, freeze_layers

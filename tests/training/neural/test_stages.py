@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from longtail.training.configuration.sections import ClassifierConfig, StageConfig
-from longtail.training.learning.losses import depl_loss
+from longtail.training.losses import depl_loss
 from longtail.training.neural import loop as stages
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel

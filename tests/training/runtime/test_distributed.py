@@ -20,7 +20,7 @@ from torch import nn
 from longtail.models.bundle.registry import Registry
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import ClassifierConfig
-from longtail.training.learning.losses import decoupled_softmax_loss
+from longtail.training.losses import decoupled_softmax_loss
 from longtail.training.neural import loop as stages
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel

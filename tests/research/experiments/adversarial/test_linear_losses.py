@@ -9,9 +9,9 @@ from torch.nn.functional import cross_entropy, logsigmoid
 from longtail.models.errors import DataError
 from longtail.training.learning.distributions import AllLabels, Frequency, Shared, Uniform
 from longtail.training.learning.document_distributions import TreeNegatives
-from longtail.training.learning.losses import DECOUPLED_LOSSES
-from longtail.training.learning.objectives import SampledObjective
+from longtail.training.learning.objectives import PairObjective
 from longtail.training.learning.sampling import Pairs, constant, importance
+from longtail.training.losses import DECOUPLED_LOSSES
 from research.experiments.adversarial.losses import (
     AugmentAndReduce,
     NoiseContrast,
@@ -51,7 +51,7 @@ def value(objective, table: torch.Tensor, given: Pairs, seed: int = 0) -> torch.
 def test_without_regulariser_negative_sampling_is_the_decoupled_logistic_loss(is_shared):
     q = Shared(Uniform(L, M)) if is_shared else tree()
     given, table = pairs(excluded=is_shared), scores()
-    same = SampledObjective(q, constant, DECOUPLED_LOSSES["logistic"])
+    same = PairObjective(q, constant, DECOUPLED_LOSSES["logistic"])
     found, wanted = (float(value(each, table, given).detach()) for each in (NoiseContrast(q), same))
     assert found == pytest.approx(wanted)
 
@@ -99,7 +99,7 @@ def test_nce_is_negative_sampling_whose_scores_are_the_corrected_ones():
     [
         lambda: NoiseContrast(tree(), 0.3),
         lambda: NoiseContrast(tree(), 0.3, log_normaliser=1.3),
-        lambda: SampledObjective(Uniform(L, M), importance, one_versus_each_loss),
+        lambda: PairObjective(Uniform(L, M), importance, one_versus_each_loss),
     ],
     ids=["negative sampling", "nce", "one versus each"],
 )
@@ -120,7 +120,7 @@ def test_positives_that_are_never_drawn_are_refused_where_log_p_n_is_needed(regu
 
 def test_one_versus_each_bounds_the_softmax():
     table = scores().detach()
-    full = SampledObjective(AllLabels(L), importance, one_versus_each_loss)
+    full = PairObjective(AllLabels(L), importance, one_versus_each_loss)
     bound = value(full, table, pairs(excluded=True))
     by_hand = sum(
         -logsigmoid(table[row, label] - table[row, y])
@@ -135,7 +135,7 @@ def test_one_versus_each_bounds_the_softmax():
 def test_draws_estimate_the_one_versus_each_bound():
     table = scores().detach()
     full, drawn = (
-        SampledObjective(q, importance, one_versus_each_loss)
+        PairObjective(q, importance, one_versus_each_loss)
         for q in (AllLabels(L), Uniform(L, 20_000))
     )
     estimate, exact = (value(each, table, pairs(excluded=True)) for each in (drawn, full))

@@ -17,22 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Float32
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, pad, relu, softplus
 
 from longtail.models.errors import ConfigError
-from longtail.training.configuration.learning import (
-    DecoupledLossConfig,
-    DecoupledSoftmaxLossConfig,
-    DeplLossConfig,
-    LossConfig,
-    SoftTopKLossConfig,
-)
 
 MarginLoss = Callable[[Tensor], Tensor]
 """Turns margins into losses, one by one."""
@@ -310,7 +302,7 @@ class OrderedLoss:
         ).mean()
 
 
-def mining_weights(k: int, *, num_labels: int, num_sampled: int) -> Float32[Tensor, "1 k"]:
+def mining_weights(k: int, *, num_labels: int, num_sampled: int) -> tuple[float, ...]:
     """Return vartheta of stochastic negative mining: ranks 1 to k of B sampled labels count.
 
     This is Top-k mining, vartheta_j = (K - 1) / (k B); its ordered loss has theta_j = 1/k for
@@ -324,7 +316,7 @@ def mining_weights(k: int, *, num_labels: int, num_sampled: int) -> Float32[Tens
         num_labels: K, at least 2.
         num_sampled: B, at least k.
     """
-    return torch.full((1, k), (num_labels - 1) / (k * num_sampled))
+    return k * ((num_labels - 1) / (k * num_sampled),)
 
 
 MARGIN_LOSSES: Mapping[str, MarginLoss] = {
@@ -335,26 +327,33 @@ MARGIN_LOSSES: Mapping[str, MarginLoss] = {
     "ramp": ramp(1.0),  # the margin rho is 1
 }
 """Margin losses of ordered losses, by their names in a configuration."""
-_SUBSET_LOSSES: Mapping[type, Callable[[Any], SubsetLoss]] = {
-    DeplLossConfig: lambda _: depl_loss,
-    DecoupledSoftmaxLossConfig: lambda _: decoupled_softmax_loss,
-    SoftTopKLossConfig: lambda config: partial(soft_top_k_loss, k=config.k),
-}
 
 
-def make_pair_loss(config: LossConfig) -> PairLoss:
-    """Make a loss over pairs: a decoupled one, or softmax."""
-    if isinstance(config, DecoupledLossConfig):
-        return DECOUPLED_LOSSES[config.part]
-    return softmax_loss
+@dataclass(frozen=True, slots=True)
+class MiningLoss:
+    """Stochastic negative mining (Reddi et al. 2019, Algorithm 1), as a pair loss.
 
-
-def make_subset_loss(config: LossConfig) -> SubsetLoss:
-    """Make a loss over the label subset of a batch.
-
-    Raises:
-        ConfigError: It is a loss over pairs.
+    Attributes:
+        ordered: Over the negatives that were drawn.
+        rank_weights: vartheta of each rank.
     """
-    if type(config) not in _SUBSET_LOSSES:
-        raise ConfigError(f"loss {config.kind!r} is taken over pairs; make it by make_objective")
-    return _SUBSET_LOSSES[type(config)](config)
+
+    ordered: OrderedLoss
+    rank_weights: tuple[float, ...]
+
+    def __call__(
+        self,
+        positive: Float[Tensor, batch],
+        negatives: Float[Tensor, "batch sampled"],
+        log_weights: Float[Tensor, "#batch sampled"],
+    ) -> Float[Tensor, ""]:
+        """Return the mean over pairs.
+
+        Args:
+            positive: v_y.
+            negatives: Scores of the others.
+            log_weights: -inf leaves a negative out; else without effect.
+        """
+        drawn = negatives.masked_fill(log_weights.isneginf(), -torch.inf)
+        theta = torch.tensor([self.rank_weights], device=positive.device)
+        return self.ordered(positive, drawn, theta)
