@@ -21,7 +21,7 @@ from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.runtime.kept import save_arrays
 from longtail.training.runtime.run_log import progress_bar
-from longtail.training.sparse.svm import FittedLabels, SvmProblem, joined
+from longtail.training.sparse.svm import FittedLabels, StartingRows, SvmProblem, joined
 
 logger = logging.getLogger(__name__)
 _BLOCK_SIZE = 1024  # labels fitted between two savings
@@ -86,6 +86,7 @@ def fit_label_rows(
     seed: int,
     folder: Path,
     engine: Executor = LOCAL,
+    start: StartingRows | None = None,
 ) -> tuple[Float32[csr_array, "covered feature"], Float32[np.ndarray, covered]]:
     """Fit the linear SVMs of some labels (see `fit_sparse_model`).
 
@@ -97,6 +98,7 @@ def fit_label_rows(
         seed: Of all that is random.
         folder: For the blocks; those of one call to a folder.
         engine: What fits them.
+        start: What they start from, on this machine; None: from nothing.
 
     Returns:
         Weights and biases, a row for each label.
@@ -113,7 +115,7 @@ def fit_label_rows(
         workers = (features, by_label, config, seed, engine.num_workers)
         _fit_blocks(paths, partial(fit_on_workers, *workers))
     else:
-        problem = SvmProblem(features, by_label, config, seed=seed)
+        problem = SvmProblem(features, by_label, config, seed=seed, start=start)
         _fit_blocks(paths, partial(_fit_on_threads, problem))
     return _read_blocks(list(paths), len(labels), features.shape[1])
 
