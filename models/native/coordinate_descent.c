@@ -196,6 +196,13 @@ static void forget_weights(close_rows *c) {
     for (int64_t i = 0; i < c->num_features; i++) c->weights[i] = 0;
 }
 
+// Add a multiple of a document of the set to weights and bias.
+static inline void step_by(memory *m, int64_t i, double multiple) {
+    if (multiple == 0) return;
+    m->bias += multiple;
+    add_row(&m->close, m->rows[i], multiple);
+}
+
 // Update the alpha of each active document once; return the spread of the projected gradients,
 // which is 0 at the optimum. Documents at a bound become inactive.
 static double pass_over(memory *m, int64_t *num_active) {
@@ -224,8 +231,7 @@ static double pass_over(memory *m, int64_t *num_active) {
         const double step = (updated - alpha) * sign;
         m->alpha[i] = updated;
         // Invariant: w = sum of alpha_i y_i x_i, and b = sum of alpha_i y_i.
-        m->bias += step;
-        add_row(&m->close, row, step);
+        step_by(m, i, step);
     }
     return highest - lowest;
 }
@@ -490,8 +496,8 @@ static bool begin_again(const problem *p, memory *m, int64_t row) {
 
 // Change the weights of before by the documents that changed; false without memory.
 //
-// The weights are those of the alphas of the set and of what lies outside, which stays. Where a
-// document did not change, its alpha solves its own equation, so that the others move alone at first.
+// The weights are those of the alphas of the set, and of documents outside of it, which stay. The
+// alpha of a document that did not change solves its own equation, so that the others move first.
 static bool fit_again(const problem *p, memory *m, int64_t row) {
     close_rows *c = &m->close;
     if (!begin_again(p, m, row)) return false;
@@ -504,19 +510,24 @@ static bool fit_again(const problem *p, memory *m, int64_t row) {
         // y_i (w x_i + b) - 1 + D_ii alpha_i = 0 where 0 < alpha_i < U_i
         if (lack > 0) m->alpha[i] = m->diagonal[i] > 0 ? lack / m->diagonal[i] : m->most[i];
     }
-    int64_t num_changed = 0;
+    int64_t num_first = 0;
     for (int64_t i = 0; i < m->size; i++) {
         const float was = m->scores[m->documents[i]];
         if (was == 0) continue;
         m->scores[m->documents[i]] = 0;
-        m->order[i] = m->order[num_changed], m->order[num_changed++] = i;
+        m->order[i] = m->order[num_first], m->order[num_first++] = i;
         // What it added as it was before is taken off.
-        const double step = was == WAS_POSITIVE ? -m->alpha[i] : m->alpha[i];
-        m->bias += step;
-        add_row(c, m->rows[i], step);
+        step_by(m, i, was == WAS_POSITIVE ? -m->alpha[i] : m->alpha[i]);
         m->alpha[i] = 0;
     }
-    descend(m, num_changed, TOLERANCE);
+    if (p->plan->rounds == 0) { // nothing is outside of the set: the weights are those of its alphas
+        forget_weights(c);
+        m->bias = 0;
+        for (int64_t i = 0; i < m->size; i++)
+            step_by(m, i, i < m->num_positive ? m->alpha[i] : -m->alpha[i]);
+        num_first = m->size;
+    }
+    descend(m, num_first, TOLERANCE);
     return true;
 }
 

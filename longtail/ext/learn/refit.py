@@ -24,8 +24,8 @@ from longtail.training.configuration.sections import DescriptionConfig, SparseCo
 from longtail.training.fitting import TrainingDocuments
 from longtail.training.memory.vectors import with_documents
 from longtail.training.pipeline.fittings import fit_scorers
-from longtail.training.sparse.descriptions import keywords_of_labels
 from longtail.training.runtime.run_log import stage_cost
+from longtail.training.sparse.descriptions import keywords_of_labels
 from longtail.training.sparse.fit import fit_label_rows
 from longtail.training.sparse.svm import StartingRows
 

@@ -58,7 +58,9 @@ def known_documents(
     truth.resize(changed.labels.shape)
     read = before.sparse.tfidf.transform(texts[row] for row in np.flatnonzero(places < 0).tolist())
     order = np.where(places < 0, len(memory.ids) + np.cumsum(places < 0) - 1, places)
-    features = csr_array(vstack([memory.documents.to_csr(), read], format="csr")[order])
+    features = csr_array(vstack([memory.documents.to_csr(), read], format="csr"))
+    if not np.array_equal(order, np.arange(len(order))):
+        features = csr_array(features[order])
     return KnownDocuments(is_known, truth, texts), features, ids
 
 

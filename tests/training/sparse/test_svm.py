@@ -6,8 +6,9 @@ from scipy.sparse import csr_array
 from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
-from longtail.training.configuration.sections import SparseConfig
-from longtail.training.sparse.svm import SvmProblem, joined
+from longtail.training.configuration.sections import DEFAULT_COST, SparseConfig
+from longtail.training.sparse.coordinate_descent import WAS_ABSENT, WAS_NEGATIVE, WAS_POSITIVE
+from longtail.training.sparse.svm import StartingRows, SvmProblem, joined
 
 NUM_DOCUMENTS, NUM_FEATURES, NUM_LABELS = 300, 80, 6
 EVERY_LABEL = np.arange(NUM_LABELS)
@@ -123,3 +124,57 @@ def test_a_label_has_the_cost_of_its_band_to_the_bit(exact_documents, loss):
     assert (low != high).any(axis=1).all()
     np.testing.assert_array_equal(both[:2], high[:2])
     np.testing.assert_array_equal(both[2:], low[2:])
+
+
+def changed_documents() -> tuple[csr_array, csr_array]:
+    """Labels before the last 20 documents came and ten others were corrected, and what differs."""
+    now, then = TRUTH.toarray(), TRUTH.toarray()
+    then[-20:] = 0
+    then[:10] = np.roll(now[:10], 1, axis=1)
+    was = np.where(now > then, WAS_NEGATIVE, WAS_POSITIVE)
+    was[-20:] = WAS_ABSENT
+    return csr_array(then), csr_array((was * (now != then)).astype(np.float32).T)
+
+
+def starting(found: np.ndarray, changed: csr_array) -> StartingRows:
+    weights = csr_array(found[:, :-1].astype(np.float32))
+    return StartingRows(
+        EVERY_LABEL[: len(found)], weights, found[:, -1].astype(np.float32), changed
+    )
+
+
+@pytest.mark.parametrize(("loss", "excess"), [("squared_hinge", 0.01), ("hinge", 0.1)])
+def test_documents_that_differ_change_a_classifier_as_if_it_were_fitted_on_all(loss, excess):
+    then, changed = changed_documents()
+    config = SparseConfig(prune_below=0, exact_documents=NUM_DOCUMENTS, loss=loss)
+    first = classifiers(SvmProblem(FEATURES[:-20], csr_array(then[:-20].T), config, seed=0))
+    start = starting(first, changed)
+    again = classifiers(SvmProblem(FEATURES, csr_array(TRUTH.T), config, seed=0, start=start))
+    fresh = classifiers(exact_problem(loss=loss))
+    for label in EVERY_LABEL:
+        old, found, best = (
+            objective(x[label], label, loss, DEFAULT_COST) for x in (first, again, fresh)
+        )
+        assert found <= min((1 + excess) * best, old)
+
+
+def test_hard_negatives_and_few_changes_come_as_close_as_a_fit_from_nothing():
+    then, changed = changed_documents()
+    options = {"prune_below": 0, "exact_documents": 0, "hard_negatives": 60}
+    config = SparseConfig.model_validate(options)
+    first = classifiers(SvmProblem(FEATURES[:-20], csr_array(then[:-20].T), config, seed=0))
+    start = starting(first[:-1], csr_array(changed[:-1]))
+    problem = SvmProblem(FEATURES, csr_array(TRUTH.T), config, seed=0, start=start)
+    again, fresh, exact = map(
+        classifiers, (problem, random_problem(hard_negatives=60), exact_problem())
+    )
+    assert cosines(again, exact)[:-1].min() > max(0.98, cosines(first, exact)[:-1].max())
+    np.testing.assert_array_equal(again[-1], fresh[-1])  # it starts from nothing
+
+
+def test_a_classifier_of_which_no_document_differs_stays():
+    first = classifiers(exact_problem())
+    none = csr_array((NUM_LABELS, NUM_DOCUMENTS), dtype=np.float32)
+    config = SparseConfig(prune_below=0, exact_documents=0)
+    problem = SvmProblem(FEATURES, csr_array(TRUTH.T), config, seed=0, start=starting(first, none))
+    np.testing.assert_allclose(classifiers(problem), first, atol=1e-6)
