@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_IDS = 5
 _MOST_CHANGED = 0.01
-"""Share of the training documents that are new or corrected, up to which probabilities, blends and
-aims stay: on EURLEX57K, fitting them again after so many changes no figure beyond chance."""
+"""Share of the training documents that are new or corrected, up to which all stays that was fitted on
+dev documents."""
 _LEAST_FOLLOWED = 0.95
 """Share of the verdicts that answers follow, below which blends are fitted again to heed them."""
 _DEV = "dev"
