@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_IDS = 5
 _MOST_CHANGED = 0.01
-"""Share of the training documents that are new or corrected, up to which all stays that was fitted on
-dev documents."""
+"""Share of the training documents that are new or corrected, up to which all that was fitted on
+dev documents stays."""
 _LEAST_FOLLOWED = 0.95
 """Share of the verdicts that answers follow, below which blends are fitted again to heed them."""
 _DEV = "dev"
