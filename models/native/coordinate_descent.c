@@ -465,13 +465,6 @@ static bool fit_rounds(const problem *p, memory *m, int64_t expected) {
     return true;
 }
 
-// Take all documents, where nothing is searched for; false without memory.
-static bool add_all(const problem *p, memory *m) {
-    for (int64_t document = 0; document < p->by_document->num_rows; document++)
-        if (!add(p, m, document, HARD)) return false;
-    return true;
-}
-
 // Begin with the weights of before, and take documents that they get wrong, and those that changed;
 // false without memory.
 static bool begin_again(const problem *p, memory *m, int64_t row) {
@@ -479,13 +472,10 @@ static bool begin_again(const problem *p, memory *m, int64_t row) {
     for (int64_t k = before->indptr[row]; k < before->indptr[row + 1]; k++)
         m->close.weights[number_of(&m->close, before->indices[k])] = before->data[k];
     m->bias = p->bias_before[row];
-    if (p->plan->rounds == 0 && !add_all(p, m)) return false;
-    if (p->plan->rounds > 0) {
-        const int64_t num_hard = find_hard(p, m, p->plan->hard_negatives, false);
-        if (num_hard == OUT_OF_MEMORY) return false;
-        for (int64_t i = 0; i < num_hard; i++)
-            if (!add(p, m, m->found[i], HARD)) return false;
-    }
+    const int64_t num_hard = find_hard(p, m, p->plan->hard_negatives, false);
+    if (num_hard == OUT_OF_MEMORY) return false;
+    for (int64_t i = 0; i < num_hard; i++)
+        if (!add(p, m, m->found[i], HARD)) return false;
     for (int64_t k = changed->indptr[row]; k < changed->indptr[row + 1]; k++) {
         if (!add(p, m, changed->indices[k], HARD)) return false;
         m->scores[changed->indices[k]] = changed->data[k];
@@ -520,13 +510,6 @@ static bool fit_again(const problem *p, memory *m, int64_t row) {
         step_by(m, i, was == WAS_POSITIVE ? -m->alpha[i] : m->alpha[i]);
         m->alpha[i] = 0;
     }
-    if (p->plan->rounds == 0) { // nothing is outside of the set: the weights are those of its alphas
-        forget_weights(c);
-        m->bias = 0;
-        for (int64_t i = 0; i < m->size; i++)
-            step_by(m, i, i < m->num_positive ? m->alpha[i] : -m->alpha[i]);
-        num_first = m->size;
-    }
     descend(m, num_first, TOLERANCE);
     return true;
 }
@@ -544,13 +527,14 @@ static bool fit_label(const problem *p, int64_t label, int64_t row, memory *m) {
     const int32_t *own = p->by_label->indices + p->by_label->indptr[label];
     for (int64_t i = 0; i < num_own; i++)
         if (!add(p, m, own[i], POSITIVE)) return false;
-    if (row < p->before->num_rows && p->before->indptr[row] < p->before->indptr[row + 1]) {
-        if (!fit_again(p, m, row)) return false;
-    } else if (p->plan->rounds == 0) {
+    if (p->plan->rounds == 0) {
         // Exact: min |w|^2 / 2 + b^2 / 2 + C sum over all documents of the loss of y (w x + b).
-        if (!add_all(p, m)) return false;
+        for (int64_t document = 0; document < num_documents; document++)
+            add(p, m, document, HARD);
         set_bounds(p, m, 1);
         descend(m, m->size, TOLERANCE);
+    } else if (row < p->before->num_rows && p->before->indptr[row] < p->before->indptr[row + 1]) {
+        if (!fit_again(p, m, row)) return false;
     } else if (!fit_rounds(p, m, num_expected(p, label))) {
         return false;
     }
