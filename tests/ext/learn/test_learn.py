@@ -225,6 +225,12 @@ def test_few_changes_that_answers_follow_leave_what_dev_fitted(
     assert done.learned.is_calibrated == is_calibrated
     assert (before.calibrations != after.calibrations) == is_calibrated
     assert (before.metrics != after.metrics) == is_calibrated
+    predictor = Predictor(read_parts(here.registry.open(2)))
+    batch = predictor.read([NEW_TEXT])
+    new = predictor.catalogue.row_of_id("new:zebra-hides")
+    options = RankingOptions(k=5, scorer=after.default_scorer)
+    assert new in predictor.rank(batch, options).labels
+    assert len(predictor.predict_batch(batch, options)[0].labels) == 5
 
 
 def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, trained_sparse):
