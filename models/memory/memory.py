@@ -111,7 +111,8 @@ class NeighbourMemory(Remembered):
         Documents without labels are left out: they have none to lend.
         """
         kept = np.flatnonzero(np.diff(labels.indptr))
-        documents = HalfRows.rounded(csr_array(features[kept]))
+        is_all = len(kept) == features.shape[0]
+        documents = HalfRows.rounded(features if is_all else csr_array(features[kept]))
         return cls(
             documents=documents,
             postings=documents.transposed(),

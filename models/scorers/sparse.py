@@ -87,11 +87,12 @@ class SparseModel:
             dropped: Labels whose rows are left out; None: those of `labels` alone.
         """
         kept = np.flatnonzero(~np.isin(self.labels, labels if dropped is None else dropped))
-        all_labels = np.concatenate([self.labels[kept], labels])
-        order = np.argsort(all_labels)
-        rows = csr_array(vstack([self.weights[kept], weights], format="csr")[order])
-        all_bias = np.concatenate([self.bias[kept], bias])
-        return SparseModel.of_rows(self.tfidf, rows, all_bias[order], all_labels[order])
+        all_labels = np.concatenate([self.labels, labels])
+        rows = np.concatenate([kept, len(self.labels) + np.arange(len(labels))])
+        rows = rows[np.argsort(all_labels[rows])]
+        all_weights = csr_array(vstack([self.weights, weights], format="csr")[rows])
+        all_bias = np.concatenate([self.bias, bias])[rows]
+        return SparseModel.of_rows(self.tfidf, all_weights, all_bias, all_labels[rows])
 
     @cached_property
     def weights(self) -> Float32[csr_array, "covered feature"]:

@@ -94,7 +94,7 @@ def learn(
     )
     print("\n".join(in_words(done.learned)))
     print(f"Default scorer: {after.default_scorer}.")
-    if on_dev := dev_in_words(before, after):
+    if done.learned.is_calibrated and (on_dev := dev_in_words(before, after)):
         print(on_dev)
     print(f"Digest {after.digest}")
     print(verdicts_in_words(done.learned))
@@ -128,8 +128,8 @@ def in_words(learned: LearnedFrom) -> Iterator[str]:
     )
     if not learned.is_calibrated:
         yield (
-            "Probabilities, blends and aims stay those of before: the corpus has no dev documents "
-            "that the model was not trained on."
+            "Probabilities, blends and aims stay those of before: few documents changed, or the "
+            "corpus has no dev documents that the model was not trained on."
         )
     share = (
         f"{learned.unknown_words:.1%} of the words that several new documents have are not in the "

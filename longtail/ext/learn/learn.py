@@ -38,6 +38,11 @@ from longtail.training.runtime.run_log import stage_cost
 logger = logging.getLogger(__name__)
 
 _MAX_IDS = 5
+_MOST_CHANGED = 0.01
+"""Share of the training documents that are new or corrected, up to which all that was fitted on
+dev documents stays."""
+_LEAST_FOLLOWED = 0.95
+"""Share of the verdicts that answers follow, below which blends are fitted again to heed them."""
 _DEV = "dev"
 """Folder of the dev documents, in that of the run."""
 
@@ -54,7 +59,8 @@ class LearningRun:
         work: Folder for the work; a run started again on it resumes.
         is_activated: Whether the registry's `current` names the version that it publishes.
         is_full: Whether features, names and classifiers of touched labels are fitted on all
-            documents again, although the version knows most of them.
+            documents again, although the version knows most of them, and what is fitted on dev
+            documents, too, however few documents changed.
     """
 
     feedback: Feedback
@@ -128,17 +134,25 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
         return Learned(number, None)
     with stage_cost(folder, "refit"):
         record = None if run.is_full else read_trained_on(bundle)
-        after = refit(before, verdicts.catalogue, changed, bundle.manifest, folder, record)
+        after, refitted = refit(
+            before, verdicts.catalogue, changed, bundle.manifest, folder, record
+        )
     manifest = replace(
         bundle.manifest,
         label_count=len(after.catalogue),
         training_document_count=changed.labels.shape[0],
     )
-    if has_dev:
-        after, manifest = _finished_on_dev(run, verdicts, changed, after, manifest, folder)
     with stage_cost(folder, "verdicts"):
         judged = JudgedTexts.of(verdicts.texts)
-        followed = count_followed(before, bundle.manifest, judged)
+        followed, followed_now = (
+            count_followed(parts, bundle.manifest, judged) for parts in (before, after)
+        )
+    is_calibrated = has_dev and not (
+        _are_few(run, changed, manifest)
+        and followed_now.verdicts >= _LEAST_FOLLOWED * judged.said.verdicts
+    )
+    if is_calibrated:
+        after, manifest = _finished_on_dev(run, verdicts, changed, after, manifest, folder)
         followed_now = count_followed(after, manifest, judged)
     sparse = SparseConfig.model_validate(bundle.manifest.training["sparse"])
     learned = LearnedFrom(
@@ -154,9 +168,9 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
         unresolved_entries=verdicts.num_unresolved,
         unknown_labels=len(verdicts.unknown),
         new_labels=verdicts.num_new,
-        refitted_labels=len(changed.touched),
+        refitted_labels=len(refitted),
         unknown_words=changed.unknown_share(after.sparse.tfidf, sparse),
-        is_calibrated=has_dev,
+        is_calibrated=is_calibrated,
         judged={"said": judged.said, "before": followed, "now": followed_now},
     )
     manifest = replace(manifest, learned_from=learned)
@@ -168,6 +182,13 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
             action="learn",
         )
     return Learned(version, learned)
+
+
+def _are_few(run: LearningRun, changed: ChangedDocuments, manifest: Manifest) -> bool:
+    """Whether so few documents changed that what was fitted on dev documents still holds."""
+    most = _MOST_CHANGED * manifest.training_document_count
+    num_changed = len(changed.new) + changed.num_corrected
+    return not run.is_full and bool(manifest.calibrations) and num_changed <= most
 
 
 def _record(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 
 from longtail.ext.learn.documents import ChangedDocuments
-from longtail.ext.learn.remembered import known_documents
+from longtail.ext.learn.remembered import differing_documents, known_documents
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.trained_on import TrainedOn
 from longtail.models.labels.catalogue import LabelCatalogue
@@ -24,12 +25,18 @@ from longtail.training.configuration.sections import DescriptionConfig, SparseCo
 from longtail.training.fitting import TrainingDocuments
 from longtail.training.memory.vectors import with_documents
 from longtail.training.pipeline.fittings import fit_scorers
+from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.descriptions import keywords_of_labels
-from longtail.training.sparse.fit import fit_label_rows
+from longtail.training.sparse.fit import fit_label_rows, fit_on_threads
+from longtail.training.sparse.svm import StartingRows
 
 if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
     from longtail.models.parts.dense_parts import DenseParts
     from longtail.models.scorers.linear import LinearScorer
+
+_MOST_DIFFERING = 0.25
+"""Share of a label's documents that differ, up to which its row is changed by them: the negatives
+that matter are looked for by the row of before."""
 
 
 def refit(
@@ -39,12 +46,12 @@ def refit(
     manifest: Manifest,
     folder: Path,
     record: TrainedOn | None = None,
-) -> ModelParts:
-    """Return the model with all learned that needs no dev split.
+) -> tuple[ModelParts, Int64[np.ndarray, refitted]]:
+    """Return the model with all learned that needs no dev split, and the labels fitted again.
 
     With a record, what the model knows of documents is not fitted again: their tf-idf is that of
-    its memory, and names are counted in the documents that changed. The vocabulary, its idf, and
-    what an encoder gives of the labels that there were stay.
+    its memory, names are counted in the documents that changed, and sparse classifiers are changed
+    by them. The vocabulary, its idf, and what an encoder gives of the labels that there were stay.
 
     Args:
         before: The model.
@@ -60,7 +67,15 @@ def refit(
         before.sparse.tfidf.transform(changed.texts()),
         [document_id for document_id, _ in changed.documents()],
     )
-    sparse = refit_sparse(before.sparse, features, changed, settings, folder / "sparse")
+    differing = None if known is None else differing_documents(changed, known)
+    touched = changed.touched
+    if differing is not None:
+        touched = np.flatnonzero(np.diff(differing.indptr)).astype(np.int64)
+    with stage_cost(folder, "sparse"):
+        sparse = refit_sparse(
+            before.sparse, features, changed.labels, touched, differing, settings,
+            folder / "sparse",
+        )  # fmt: skip
     counts = catalogue.training_counts  # those of labels out of use stay
     counts[changed.touched] = changed.counts[changed.touched]
     described = _labels_to_describe(catalogue, counts, len(before.catalogue))
@@ -93,34 +108,52 @@ def refit(
         assert manifest.encoder is not None  # else there would be no dense half
         prefix = manifest.encoder.label_prefix
         dense = _with_label_vectors(dense, catalogue, described, settings, prefix)
-    return replace(before, catalogue=catalogue, sparse=sparse, models=models, dense=dense)
+    parts = replace(before, catalogue=catalogue, sparse=sparse, models=models, dense=dense)
+    return parts, touched
 
 
 def refit_sparse(
     model: SparseModel,
     features: Float32[csr_array, "document feature"],
-    changed: ChangedDocuments,
+    truth: Float32[csr_array, "document label"],
+    touched: Int64[np.ndarray, touched],
+    differing: Float32[csr_array, "label document"] | None,
     settings: Mapping[str, Any],
     folder: Path,
 ) -> SparseModel:
-    """Fit the rows of touched labels on all documents; the others stay the same to the bit.
+    """Fit the rows of touched labels; the others stay the same to the bit.
+
+    A row is changed by the documents that differ where they are few beside those of the label, else
+    it is fitted on all documents.
 
     Args:
         model: The classifiers that there are.
         features: Tf-idf of all documents.
-        changed: The documents.
+        truth: Their labels.
+        touched: The labels to fit.
+        differing: Of `differing_documents`; None: all rows are fitted on all documents.
         settings: Settings of the training of the model.
         folder: For the blocks of labels.
 
     Returns:
         The model; a touched label without documents has no row.
     """
-    fitted = changed.touched[changed.counts[changed.touched] > 0]
+    counts = np.bincount(truth.indices, minlength=truth.shape[1])
+    fitted = touched[counts[touched] > 0]
+    start = None
+    if differing is not None:
+        has_few = _MOST_DIFFERING * counts >= np.diff(differing.indptr)
+        labels = fitted[has_few[fitted] & np.isin(fitted, model.labels)]
+        at = np.searchsorted(model.labels, labels)
+        start = StartingRows(
+            labels, csr_array(model.weights[at]), model.bias[at], csr_array(differing[labels])
+        )
     config = SparseConfig.model_validate(settings["sparse"])
     weights, bias = fit_label_rows(
-        features, changed.labels, fitted, config, seed=settings["seed"], folder=folder
-    )
-    return model.with_rows(fitted, weights, bias, dropped=changed.touched)
+        features, truth, fitted, config, seed=settings["seed"], folder=folder,
+        engine=partial(fit_on_threads, start=start),
+    )  # fmt: skip
+    return model.with_rows(fitted, weights, bias, dropped=touched)
 
 
 def _labels_to_describe(

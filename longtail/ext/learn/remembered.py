@@ -16,6 +16,7 @@ from longtail.models.bundle.trained_on import TRAIN, TrainedOn, digests_of
 from longtail.models.names import NEIGHBOURS
 from longtail.models.parts.model_parts import ModelParts
 from longtail.training.fitting import KnownDocuments
+from longtail.training.sparse.coordinate_descent import WAS_ABSENT, WAS_NEGATIVE, WAS_POSITIVE
 
 
 def known_documents(
@@ -57,5 +58,37 @@ def known_documents(
     truth.resize(changed.labels.shape)
     read = before.sparse.tfidf.transform(texts[row] for row in np.flatnonzero(places < 0).tolist())
     order = np.where(places < 0, len(memory.ids) + np.cumsum(places < 0) - 1, places)
-    features = csr_array(vstack([memory.documents.to_csr(), read], format="csr")[order])
+    features = csr_array(vstack([memory.documents.to_csr(), read], format="csr"))
+    if not np.array_equal(order, np.arange(len(order))):
+        features = csr_array(features[order])
     return KnownDocuments(is_known, truth, texts), features, ids
+
+
+def differing_documents(
+    changed: ChangedDocuments, known: KnownDocuments
+) -> Float32[csr_array, "label document"]:
+    """Return what documents were to labels for which they are something else now.
+
+    That is `WAS_POSITIVE` or `WAS_NEGATIVE` of documents that the version knows, else `WAS_ABSENT`:
+    those that carry the label, and those for which it was rejected.
+
+    Args:
+        changed: The documents now.
+        known: Those that the version knows.
+    """
+    steps = csr_array(changed.labels - known.truth).tocoo()
+    steps.eliminate_zeros()
+    was = np.where(steps.data > 0, WAS_NEGATIVE, WAS_POSITIVE)
+    was[~known.is_known[steps.row]] = WAS_ABSENT
+    first = len(known.is_known) - len(changed.new)
+    rejected = [
+        (label, row)
+        for row, each in enumerate(changed.new, first)
+        if not known.is_known[row]
+        for label in each.wrong
+    ]
+    labels, rows = np.array(rejected, dtype=np.int64).reshape(-1, 2).T
+    values = np.concatenate([was, np.full(len(rows), WAS_ABSENT)]).astype(np.float32)
+    places = np.concatenate([steps.col, labels]), np.concatenate([steps.row, rows])
+    found: csr_array = csr_array((values, places), shape=changed.labels.shape[::-1])
+    return found

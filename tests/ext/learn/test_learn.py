@@ -210,6 +210,29 @@ def test_what_differs_alone_is_fitted_as_all_documents_are(
     assert again.counts.num_documents == 60
 
 
+@pytest.mark.parametrize(
+    ("most", "least", "full", "is_calibrated"),
+    [(2, 0, False, 0), (1, 0, False, 1), (2, 2, False, 1), (2, 0, True, 1)],
+)
+def test_few_changes_that_answers_follow_leave_what_dev_fitted(
+    place, trained_sparse, monkeypatch, most, least, full, is_calibrated
+):
+    here = place(trained_sparse)
+    monkeypatch.setattr("longtail.ext.learn.learn._MOST_CHANGED", most / 60)
+    monkeypatch.setattr("longtail.ext.learn.learn._LEAST_FOLLOWED", least)
+    done = here.learn(full=full)
+    before, after = (here.registry.open(version).manifest for version in (1, 2))
+    assert done.learned.is_calibrated == is_calibrated
+    assert (before.calibrations != after.calibrations) == is_calibrated
+    assert (before.metrics != after.metrics) == is_calibrated
+    predictor = Predictor(read_parts(here.registry.open(2)))
+    batch = predictor.read([NEW_TEXT])
+    new = predictor.catalogue.row_of_id("new:zebra-hides")
+    options = RankingOptions(k=5, scorer=after.default_scorer)
+    assert new in predictor.rank(batch, options).labels
+    assert len(predictor.predict_batch(batch, options)[0].labels) == 5
+
+
 def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, trained_sparse):
     here = place(trained_sparse)
     first = here.learn(version=1)
