@@ -224,7 +224,7 @@ else:
     _of_extensions = (each.settings() for each in extensions() if each.settings is not None)
     Settings = type(
         "Settings",
-        (CoreSettings, *_of_extensions),
+        (*_of_extensions, CoreSettings),  # whose fields come first
         {"__module__": __name__, "__doc__": "Everything that an operator can choose."},
     )
 
@@ -263,10 +263,9 @@ class SettingDescription:
 
 
 def describe_settings() -> list[SettingDescription]:
-    """Return the documentation of each setting, in the order of the fields, extensions' last."""
+    """Return the documentation of each setting, in the order of the fields."""
     properties = Settings.model_json_schema()["properties"]
-    names = dict.fromkeys([*CoreSettings.model_fields, *properties])
-    return [_description(name, properties[name]) for name in names]
+    return [_description(name, schema) for name, schema in properties.items()]
 
 
 _KINDS = {

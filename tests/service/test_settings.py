@@ -28,7 +28,7 @@ def test_a_bad_variable_is_named_with_its_value(monkeypatch):
 
 def test_a_setting_is_described_by_its_field_alone():
     found = {each.name: each for each in describe_settings()}
-    assert found.keys() == Settings.model_fields.keys()
+    assert list(found) == list(Settings.model_fields)
     port, device, timeout = found["port"], found["device"], found["request_timeout_s"]
     assert (port.option, port.variable) == ("--port", "LONGTAIL_PORT")
     assert (port.kind, port.bounds, port.default) == (int, "0 to 65535", "8000")
