@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
@@ -58,6 +58,11 @@ class DeplModel(nn.Module):
         return scores
 
 
+KEYWORD_DROPOUT = 0.3
+"""Share of a step's labels that are read without their keywords, as labels without training
+documents always are."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingTexts:
     """What neural training reads.
@@ -67,12 +72,24 @@ class TrainingTexts:
         labels: Label descriptions as tokens.
         truth: The labels of each document.
         pad_id: The tokenizer's padding id.
+        label_views: Label descriptions, and behind them the same without keywords; None: no
+            keywords are left out.
     """
 
     documents: TokenizedTexts
     labels: TokenizedTexts
     truth: Float32[csr_array, "document label"]
     pad_id: int
+    label_views: TokenizedTexts | None = None
+
+    def label_batch(
+        self, labels: Int64[np.ndarray, sampled], rng: np.random.Generator, device: str
+    ) -> TokenBatch:
+        """Return the texts of a step's labels, of which some are read without their keywords."""
+        if self.label_views is None:
+            return self.labels.batch(labels, self.pad_id, device)
+        is_bare = rng.random(len(labels)) < KEYWORD_DROPOUT
+        return self.label_views.batch(labels + len(self.labels) * is_bare, self.pad_id, device)
 
 
 def freeze_layers(encoder: DualEncoder, count: int) -> None:

@@ -101,7 +101,7 @@ def retrieval_step(
         documents = model.encode(
             texts.documents.batch(rows, texts.pad_id, machine.device), "document"
         )
-        label_batch = texts.labels.batch(labels, texts.pad_id, machine.device)
+        label_batch = texts.label_batch(labels, rng, machine.device)
         scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
         is_positive = torch.from_numpy(positives_among(truth, labels)).to(scores.device)
         cost = loss(scores, is_positive)
@@ -193,7 +193,7 @@ def pair_step(
             with torch.autocast(machine.device, enabled=False):
                 negatives = objective.distribution.draw(pairs, generator)
             labels = torch.unique(torch.cat([pairs.labels, negatives.labels.flatten()]))
-            label_batch = texts.labels.batch(labels.cpu().numpy(), texts.pad_id, machine.device)
+            label_batch = texts.label_batch(labels.cpu().numpy(), rng, machine.device)
             scores = model.encoder.scores(documents, model.encode(label_batch, "label"))
             cost = objective.cost(pairs, negatives, _looked_up(scores, positions, labels))
         if keep_classifier:

@@ -151,16 +151,21 @@ def read_training_texts(
     truth: Float32[csr_array, "document label"],
 ) -> TrainingTexts:
     """Return what neural training reads; of the documents' text, one chunk is held at a time."""
-    return TrainingTexts(
-        documents=_tokenized(start, config, documents),
-        labels=tokenize_texts(
+    labels, bare = (
+        tokenize_texts(
             start.tokenizer,
-            [text_for_encoder(label, is_tuned=config.is_tuned) for label in catalogue],
+            [text_for_encoder(label, is_tuned=has_keywords) for label in catalogue],
             max_tokens=config.descriptions.max_tokens,
             prefix=start.prefixes.label,
-        ),
+        )
+        for has_keywords in (config.is_tuned, False)
+    )
+    return TrainingTexts(
+        documents=_tokenized(start, config, documents),
+        labels=labels,
         truth=truth,
         pad_id=int(start.tokenizer.pad_token_id or 0),
+        label_views=TokenizedTexts.joined([labels, bare]) if config.is_tuned else None,
     )
 
 
