@@ -151,21 +151,21 @@ def read_training_texts(
     truth: Float32[csr_array, "document label"],
 ) -> TrainingTexts:
     """Return what neural training reads; of the documents' text, one chunk is held at a time."""
-    labels, bare = (
-        tokenize_texts(
-            start.tokenizer,
-            [text_for_encoder(label, is_tuned=has_keywords) for label in catalogue],
-            max_tokens=config.descriptions.max_tokens,
-            prefix=start.prefixes.label,
-        )
-        for has_keywords in (config.is_tuned, False)
-    )
+
+    def tokens(*, has_keywords: bool) -> TokenizedTexts:
+        texts = [text_for_encoder(label, is_tuned=has_keywords) for label in catalogue]
+        most, prefix = config.descriptions.max_tokens, start.prefixes.label
+        return tokenize_texts(start.tokenizer, texts, max_tokens=most, prefix=prefix)
+
+    labels, views = tokens(has_keywords=config.is_tuned), None
+    if config.is_tuned:
+        views = TokenizedTexts.joined([labels, tokens(has_keywords=False)])
     return TrainingTexts(
         documents=_tokenized(start, config, documents),
         labels=labels,
         truth=truth,
         pad_id=int(start.tokenizer.pad_token_id or 0),
-        label_views=TokenizedTexts.joined([labels, bare]) if config.is_tuned else None,
+        label_views=views,
     )
 
 
