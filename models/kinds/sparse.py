@@ -44,12 +44,14 @@ class SparseScorer(Scorer):
     def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
         """Return the source of its scores; the tail dial is part of the labels' biases."""
         assert correction == "none"
-        model, bias = self._model, None
+        model, bias, threads = self._model, None, self._num_threads
         if tail_dial:
             # b_y - tau log pi_y, in float64, rounded once
             log_priors = self._log_priors[model.labels].astype(np.float64)
             bias = (model.bias - tail_dial * log_priors).astype(np.float32)
-        return [SparseSource(model, batch.features, bias=bias, num_threads=self._num_threads)]
+        return [
+            SparseSource(model, batch.features, bias=bias, num_threads=threads, sums=batch.sums)
+        ]
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]

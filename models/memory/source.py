@@ -71,12 +71,12 @@ class NeighbourSource:
         """The labels that any document carries, rising."""
         return self._memory.carried_labels
 
-    def most_listed(self, rows: Int64[np.ndarray, row]) -> int:
-        """Return a bound of the number of labels of one of these texts, at least 1."""
+    def listed(self, rows: Int64[np.ndarray, row]) -> Ranking:
+        """Return all labels of these texts, in any order (see `Ranking`)."""
         documents = self._neighbours.take(rows).documents
         counts = np.diff(self._memory.labels.indptr)
         found = np.where(documents == NO_DOCUMENT, 0, counts[documents])
-        return int(found.sum(axis=1).max(initial=1))
+        return self.top(rows, int(found.sum(axis=1).max(initial=1)))
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these texts (see `Source.top`)."""

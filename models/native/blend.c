@@ -138,8 +138,11 @@ static int64_t note_lists(const int64_t *labels, const float *scores, const int6
 // A label that no list has, with a sparse score at the floor or below it, has at most a blend that
 // no text changes: those that may be among the best are known beforehand. All others are scored.
 //
-// listed, listed_scores: (row, width), NO_LABEL where there is none; member_of: of each column.
+// sums: (place, classifier), and the place of each row among them; where there are none, they are
+// summed here. listed, listed_scores: (row, width), NO_LABEL where there is none; member_of: of each
+// column.
 KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *features,
+                  const float *sums, const int64_t *places, int64_t num_places,
                   const int64_t *listed, const float *listed_scores, const int64_t *member_of,
                   int64_t width, const bool *is_allowed, int64_t num_labels, double tail_dial,
                   int64_t k, int64_t *labels, float *scores) {
@@ -160,7 +163,9 @@ KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *feature
         best_list best = {labels + row * k, scores + row * k, k, 0};
         const int64_t size = note_lists(listed + row * width, listed_scores + row * width, member_of,
                                         width, members, &memory);
-        add_up(features, row, sparse->weights, memory.totals, covered);
+        if (num_places)
+            memcpy(memory.totals, sums + places[row] * covered, covered * sizeof(float));
+        else add_up(features, row, sparse->weights, memory.totals, covered);
         for (int64_t i = 0; i < covered; i++) {
             const float score = memory.totals[i] + sparse->bias[i];
             const int64_t label = sparse->labels[i], slot = memory.slots[label];

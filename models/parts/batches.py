@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,12 +13,14 @@ from scipy.sparse import csr_array, vstack
 from longtail.models.errors import LongtailError, ignore
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.results import Familiarity
+from longtail.models.scorers.sparse import Sums, all_sums, rows_with_sums
 
 if TYPE_CHECKING:
     from longtail.models.encoders.tokens import TokenizedTexts
     from longtail.models.parts.dense_parts import DenseParts
 
 T = TypeVar("T")
+_SUMS = "sums"
 
 NEAREST_SIMILARITY = "nearest similarity"
 """What a scorer that looks for the nearest training document keeps of a batch: cosines, by text."""
@@ -124,6 +126,28 @@ class TextBatch:
     def features(self) -> Float32[csr_array, "text feature"]:
         """Tf-idf rows."""
         return self.once("features", self._features)
+
+    @property
+    def sums(self) -> Sums | None:
+        """The sums of the sparse model, where they are kept (see `sharing_sums`)."""
+        return self._kept.get(_SUMS)
+
+    def sharing_sums(self, num_threads: int) -> Iterator[TextBatch]:
+        """Give the texts in parts whose sums are kept while the caller ranks them, often.
+
+        Args:
+            num_threads: That make the sums.
+
+        Yields:
+            The next part, with all that is known of the texts.
+        """
+        model, rows = self._parts.sparse, range(len(self.texts))
+        most = max(1, rows_with_sums(len(model.labels)))
+        for start in rows[::most]:
+            part = self.take(rows[start : start + most])
+            part._kept[_SUMS] = all_sums(model, part.features, num_threads)
+            yield part
+            del part._kept[_SUMS]
 
     def prepare_features(self) -> None:
         """Make the tf-idf rows now."""

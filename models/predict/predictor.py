@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -79,7 +79,7 @@ class Predictor:
         placement = Placement.of(device, num_threads, index)
         if parts.dense is not None:
             placement.place(parts.dense, precision)
-        self.device = placement.device
+        self.device, self._num_threads = placement.device, placement.num_threads
         self.catalogue: LabelCatalogue = parts.catalogue
         self.facts = LabelFacts(parts)
         self._take_scorers(ScorerSet(parts, placement, default_scorer))
@@ -208,6 +208,20 @@ class Predictor:
         self.scorers.prepare(batch, scorer)
         lengths: list[int] = batch.lengths(by_encoder=self.scorers.needs_encoder(scorer)).tolist()
         return lengths
+
+    def shared(self, batch: TextBatch) -> Iterator[TextBatch]:
+        """Give a batch in parts, each to be ranked by several scorers or for several selections.
+
+        All that these need of the texts is computed once.
+
+        Yields:
+            The next part; what is kept of it for this is dropped when the next is asked for.
+        """
+        for name in self.scorers.names:
+            self.prepare(batch, name)
+        if any(self.scorers.needs_encoder(name) for name in self.scorers.names):
+            self.encode(batch)
+        yield from batch.sharing_sums(self._num_threads)
 
     def encode(self, batch: TextBatch) -> None:
         """Compute the vectors of the texts for the scorers that need the encoder."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -205,7 +206,7 @@ def in_row_parts(
     work: Callable[[slice], _Result],
     num_rows: int,
     num_threads: int,
-    part_size: int = _ROWS_A_PART,
+    part_size: int | None = None,
 ) -> list[_Result]:
     """Return the results of some work on consecutive parts of the rows, at least one, in order.
 
@@ -213,8 +214,9 @@ def in_row_parts(
         work: Called with each part; it should release the interpreter's lock.
         num_rows: All rows.
         num_threads: That work at the same time, where there are many rows.
-        part_size: Rows that one thread works on at a time.
+        part_size: Rows that one thread works on at a time; None: 64.
     """
+    part_size = part_size or _ROWS_A_PART
     parts = [slice(start, start + part_size) for start in range(0, max(1, num_rows), part_size)]
     if len(parts) == 1 or num_threads == 1:
         return [work(part) for part in parts]
@@ -259,7 +261,7 @@ class ListedSource:
     """The `Source` of a sparse matrix of scores: what has no entry can't be scored."""
 
     def __init__(self, scores: Float32[csr_array, "query label"]) -> None:
-        """Sort the labels of each query.
+        """Take the scores.
 
         Args:
             scores: Entries of value 0 are scores as well; labels rise within a row.
@@ -267,9 +269,14 @@ class ListedSource:
         self._starts = scores.indptr.astype(np.int64)
         self._labels = scores.indices.astype(np.int64)
         self._scores = scores.data
-        rows = np.repeat(np.arange(scores.shape[0]), np.diff(self._starts))
-        self._order = np.lexsort((self._labels, -self._scores, rows))
         self._most = max(1, int(np.diff(self._starts).max(initial=0)))
+
+    @cached_property
+    def _order(self) -> Int64[np.ndarray, entry]:
+        """The entries, those of each query by falling score."""
+        rows = np.repeat(np.arange(self.num_queries), np.diff(self._starts))
+        found: Int64[np.ndarray, entry] = np.lexsort((self._labels, -self._scores, rows))
+        return found
 
     @property
     def num_queries(self) -> int:
@@ -281,17 +288,26 @@ class ListedSource:
         """Most labels of a query; 1 where none has any."""
         return self._most
 
-    def most_listed(self, rows: Int64[np.ndarray, row]) -> int:
-        """Return the largest number of labels of one of these queries, at least 1."""
-        return int((self._starts[rows + 1] - self._starts[rows]).max(initial=1))
+    def listed(self, rows: Int64[np.ndarray, row]) -> Ranking:
+        """Return all labels of these queries, in any order (see `Ranking`)."""
+        most = (self._starts[rows + 1] - self._starts[rows]).max(initial=1)
+        return self._first(rows, int(most), None)
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
+        return self._first(rows, m, self._order)
+
+    def _first(
+        self, rows: Int64[np.ndarray, row], m: int, order: Int64[np.ndarray, entry] | None
+    ) -> Ranking:
+        """Return the first m labels of each query, of those that are stored or in an order."""
         best = nothing(len(rows), m)
         starts = self._starts[rows]
         sizes = np.minimum(self._starts[rows + 1] - starts, m)
         is_there = np.arange(m) < sizes[:, None]  # (row, m)
-        entries = self._order[(starts[:, None] + np.arange(m))[is_there]]
+        entries = (starts[:, None] + np.arange(m))[is_there]
+        if order is not None:
+            entries = order[entries]
         best.labels[is_there], best.scores[is_there] = self._labels[entries], self._scores[entries]
         return best
 

@@ -19,7 +19,7 @@ from longtail.models.native.library import BOOL, CSR, F32, FLOAT, I64, INT, Csr,
 from longtail.models.ranking.threshold_algorithm import Combination, Sources
 from longtail.models.ranking.top_k import NO_LABEL, ListedSource, Ranking, in_row_parts, nothing
 from longtail.models.scorers.blending import BLEND, DialledBlend, FittedBlend
-from longtail.models.scorers.sparse import SparseSource
+from longtail.models.scorers.sparse import NO_SUMS, SparseSource
 
 
 class _Classifiers(NamedTuple):
@@ -42,6 +42,7 @@ _CLASSIFIERS = RecordOf(
 )  # fmt: skip
 _rank = function(
     "blend_rank", of=BLEND, sparse=_CLASSIFIERS, features=CSR,
+    sums=F32["place covered"], places=I64["num_places"], num_places=INT,
     listed=I64["features.num_rows width"], listed_scores=F32["features.num_rows width"],
     member_of=I64["width"], width=INT, is_allowed=BOOL["num_labels"], num_labels=INT,
     tail_dial=FLOAT, k=INT, labels=I64.out["features.num_rows k"],
@@ -90,18 +91,19 @@ def scan(
 
     def rank_part(part: slice) -> None:
         rows = np.arange(sparse.num_queries, dtype=np.int64)[part]
-        tops = [each.top(rows, each.most_listed(rows)) for each in lists.values()]
+        tops = [each.listed(rows) for each in lists.values()]
         widths = [top.labels.shape[1] for top in tops]
         member_of = np.repeat(np.fromiter(lists, dtype=np.int64), widths)
         labels, scores = np.full((len(rows), 0), NO_LABEL), np.zeros((len(rows), 0), np.float32)
         if tops:
             labels = np.concatenate([top.labels for top in tops], axis=1)
             scores = np.concatenate([top.scores for top in tops], axis=1)
+        sums = NO_SUMS if sparse.sums is None else sparse.sums.take(rows)
         _rank(
-            blend.arrays, classifiers, sparse.features(part), labels, scores, member_of,
-            len(member_of), is_allowed, num_labels, combine.tail_dial, k, best.labels[part],
-            best.scores[part],
+            blend.arrays, classifiers, sparse.features(part), sums.values, sums.places,
+            len(sums.places), labels, scores, member_of, len(member_of), is_allowed, num_labels,
+            combine.tail_dial, k, best.labels[part], best.scores[part],
         )  # fmt: skip
 
-    in_row_parts(rank_part, sparse.num_queries, sparse.num_threads)
+    in_row_parts(rank_part, sparse.num_queries, sparse.num_threads, sparse.rows_a_part)
     return best

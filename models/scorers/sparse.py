@@ -6,6 +6,8 @@ Stored as plain arrays: a vocabulary (JSON) and CSR weights (safetensors); see
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +15,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array, vstack
 
+from longtail.models.labels.selection import Selection
 from longtail.models.matrices import column_norms, rows_of_columns, transposed
 from longtail.models.native.library import CSR, F32, I64, INT, Csr, csr, function
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, in_row_parts, nothing
@@ -20,6 +23,12 @@ from longtail.models.scorers.tfidf import TfidfModel
 
 _MAX_KEPT = 2**24
 """Most sums of one batch that are kept: 64 MiB."""
+
+
+def rows_with_sums(num_labels: int) -> int:
+    """Return how many rows a batch has at most whose sums are kept."""
+    return _MAX_KEPT // max(1, num_labels)
+
 
 _best_of_rows = function(
     "sparse_best_of_rows", features=CSR, weights=CSR, bias=F32["num_labels"], num_labels=INT,
@@ -114,6 +123,26 @@ class SparseModel:
         return column_norms(self.weights_by_feature)
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Scores of rows without the labels' biases.
+
+    Attributes:
+        values: In any order of the rows.
+        places: Of each row among them.
+    """
+
+    values: Float32[np.ndarray, "place covered"]
+    places: Int64[np.ndarray, row]
+
+    def take(self, rows: Sequence[int] | Int64[np.ndarray, row]) -> Sums:
+        """Return those of some rows."""
+        return Sums(self.values, self.places[rows])
+
+
+NO_SUMS = Sums(np.empty((0, 0), dtype=np.float32), np.empty(0, dtype=np.int64))
+
+
 class SparseSource:
     """The `Source` of one batch of tf-idf rows over a sparse model.
 
@@ -123,6 +152,8 @@ class SparseSource:
         bias: Of each of `labels`; the score is the sum of a row plus this, in float32.
         weights: Of each of `labels`, by feature, as compiled loops take them.
         num_threads: Threads that rank many rows at the same time.
+        sums: Of each row; None: they are made when they are needed.
+        rows_a_part: That a thread ranks at a time; None: the default of `in_row_parts`.
     """
 
     def __init__(
@@ -132,6 +163,7 @@ class SparseSource:
         *,
         bias: Float32[np.ndarray, covered] | None = None,
         num_threads: int = 1,
+        sums: Sums | None = None,
     ) -> None:
         """Bind the features to the model.
 
@@ -140,6 +172,7 @@ class SparseSource:
             features: What they score.
             bias: Of each row, in the place of the model's; None: the model's.
             num_threads: That rank at the same time, where there are many rows.
+            sums: Of each row, by `all_sums`; None: they are made when they are needed.
         """
         self._model = model
         self._features = features
@@ -147,14 +180,27 @@ class SparseSource:
         self.num_threads = num_threads
         self.num_queries = int(features.shape[0])
         self.labels, self.weights = model.labels, model.native_weights
+        self.sums, self._num_labels = sums, len(model.labels)
         size = (features.shape[0], len(model.labels))
-        self._sums = np.zeros(size, dtype=np.float32) if size[0] * size[1] <= _MAX_KEPT else None
-        self._is_summed = np.zeros(size[0], dtype=np.bool_)
+        is_kept = sums is None and size[0] <= rows_with_sums(size[1])
+        own = np.zeros(size, dtype=np.float32) if is_kept else None
+        self._sums = own if sums is None else sums.values
+        self._places = np.arange(size[0]) if sums is None else sums.places
+        self._is_summed = np.full(size[0], sums is not None)
+        self.rows_a_part = None if sums is None else -(-size[0] // num_threads)
+
+    def among(self, selection: Selection) -> SparseSource:
+        """Return the source of the selected labels alone: the others have the score -inf."""
+        other = copy(self)
+        is_selected = selection.is_selected[self.labels]
+        other.bias = np.where(is_selected, self.bias, np.float32(-np.inf))
+        other._num_labels = int(is_selected.sum())
+        return other
 
     @property
     def num_labels(self) -> int:
-        """Number of labels with a classifier; 1 where there are none."""
-        return max(1, len(self._model.labels))
+        """Number of labels that can be scored; 1 where there are none."""
+        return max(1, self._num_labels)
 
     def features(self, rows: slice) -> Float32[csr_array, "row feature"]:
         """Return the tf-idf rows of some queries."""
@@ -163,17 +209,17 @@ class SparseSource:
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
         """Return the m best labels of these queries (see `Source.top`)."""
-        model, k = self._model, min(m, len(self._model.labels))
+        model, k = self._model, min(m, self._num_labels)
         if not k:
             return nothing(len(rows), m)
         sums = self._summed(rows)
 
         def best(part: slice) -> tuple[np.ndarray, np.ndarray]:
             if sums is not None:
-                return best_of_sums(sums, rows[part], self.bias, k)
+                return best_of_sums(sums, self._places[rows[part]], self.bias, k)
             return best_of_rows(self._features[rows[part]], model.native_weights, self.bias, k)
 
-        parts = in_row_parts(best, len(rows), self.num_threads)
+        parts = in_row_parts(best, len(rows), self.num_threads, self.rows_a_part)
         found = np.concatenate([labels for labels, _ in parts])
         scores = np.concatenate([scores for _, scores in parts])
         missing = ((0, 0), (0, m - k))
@@ -194,7 +240,7 @@ class SparseSource:
         sums = self._summed(rows)
         scores: Float32[np.ndarray, "row m"]
         if sums is not None:
-            scores = sums[rows[:, None], found] + self.bias[found]
+            scores = sums[self._places[rows][:, None], found] + self.bias[found]
         else:
             weights = model.native_weights
             parts = in_row_parts(
@@ -208,8 +254,8 @@ class SparseSource:
         scores[model.labels[found] != labels] = -np.inf
         return scores
 
-    def _summed(self, rows: Int64[np.ndarray, row]) -> Float32[np.ndarray, "batch covered"] | None:
-        """Return the sums of the batch, those of these rows made; None: they are not kept.
+    def _summed(self, rows: Int64[np.ndarray, row]) -> Float32[np.ndarray, "place covered"] | None:
+        """Return the sums in their places, those of these rows made; None: they are not kept.
 
         Blends ask for the best labels first and then for scores of others, each time of all sums.
         """
@@ -223,6 +269,21 @@ class SparseSource:
         )
         self._is_summed[missing] = True
         return sums
+
+
+def all_sums(
+    model: SparseModel, features: Float32[csr_array, "row feature"], num_threads: int
+) -> Sums:
+    """Return the inner product of each row with every label."""
+    sums = np.zeros((features.shape[0], len(model.labels)), dtype=np.float32)
+    rows = np.arange(len(sums), dtype=np.int64)
+    in_row_parts(
+        lambda part: sum_up(features[part], model.native_weights, rows[part], sums),
+        len(rows),
+        num_threads,
+        -(-len(rows) // num_threads),
+    )
+    return Sums(sums, rows)
 
 
 def best_of_rows(

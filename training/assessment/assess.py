@@ -455,16 +455,29 @@ def documents_of(dataset: Dataset, split_name: str) -> str:
 
 
 def split_batches(
-    predictor: Predictor, dataset: Dataset, split_name: str, num_documents: int
+    predictor: Predictor,
+    dataset: Dataset,
+    split_name: str,
+    num_documents: int,
+    *,
+    by_all: bool = True,
 ) -> Iterator[TextBatch]:
     """Give the documents of a split, ready to be ranked, some at a time, with a progress bar.
+
+    Args:
+        predictor: The model.
+        dataset: The corpus.
+        split_name: Which split.
+        num_documents: Its documents.
+        by_all: Whether every scorer ranks them (see `Predictor.shared`).
 
     Yields:
         The next documents, in order.
     """
     with progress_bar(total=num_documents, desc=split_name, unit="doc") as bar:
         for chunk in chunks(dataset.split(split_name).texts()):
-            yield predictor.read(chunk, bar.update)
+            batch = predictor.read(chunk, bar.update)
+            yield from predictor.shared(batch) if by_all else [batch]
 
 
 def _rank_batches(

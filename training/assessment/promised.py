@@ -81,7 +81,8 @@ def answer_split(
     truth, _ = truth_of(bundle.catalogue, dataset, dataset.split(split_name).scan().labels)
     predictor = Predictor(read_parts(bundle), default_scorer=scorer)
     collector = AnswerCollector(predictor, scorer, truth, bundle.manifest.training_document_count)
-    for _ in collector.watch(split_batches(predictor, dataset, split_name, truth.shape[0])):
+    batches = split_batches(predictor, dataset, split_name, truth.shape[0], by_all=False)
+    for _ in collector.watch(batches):
         pass
     return collector.documents
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float64, Int64
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import top_of_candidates
-from longtail.models.scorers.calibration import IDENTITY
+from longtail.models.scorers.calibration import IDENTITY, probabilities_of
 from longtail.models.scorers.reliability import CONFIDENT
 from longtail.training.calibration.scored_pairs import ScoredPairs
 from longtail.training.calibration.thresholds import ThresholdF1, measure_threshold
@@ -98,7 +98,8 @@ def best_labels(
     top = top_of_candidates(places, scores, min(num_best, scores.shape[1]))
     is_there = ~np.isneginf(top.scores)
     rows, columns = np.nonzero(is_there)[0], top.labels[is_there]
-    probabilities = pairs.probabilities(scorer, calibration)[rows, columns]
+    counts = pairs.counts[rows, columns]
+    probabilities = probabilities_of(calibration, scores[rows, columns], counts)
     return pairs.labels[rows, columns], probabilities, pairs.is_true[rows, columns]
 
 

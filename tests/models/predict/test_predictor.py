@@ -15,11 +15,13 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.errors import ConfigError, DataError, LongtailError, RequestError
+from longtail.models.labels.filters import LabelFilter
 from longtail.models.names import IndexName
 from longtail.models.options import MAX_TAIL_DIAL, RankingOptions
 from longtail.models.parts.dense_parts import DenseParts
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
+from longtail.models.ranking.top_k import Ranking
 from longtail.models.results import Prediction
 from tests.closeness import assert_same_answers
 
@@ -240,6 +242,31 @@ def test_one_batch_of_texts_is_encoded_once_for_all_scorers(
 @pytest.fixture(scope="module")
 def sparse_predictor(sparse_parts: ModelParts) -> Predictor:
     return Predictor(sparse_parts, device="cpu")
+
+
+@pytest.mark.parametrize("most_kept", [0, 2 * NUM_LABELS, 2**24])
+def test_shared_parts_of_a_batch_are_ranked_as_the_whole_and_keep_no_sums(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch, most_kept: int
+) -> None:
+    monkeypatch.setattr("longtail.models.scorers.sparse._MAX_KEPT", most_kept)
+    filtered = RankingOptions(k=4, label_filter=LabelFilter(include=("L1", "L3", "L6")))
+    queries = [
+        replace(x, scorer=scorer) for x in (RankingOptions(k=7), filtered) for scorer in SCORERS
+    ]
+    expected = [predictor.rank(predictor.read(TEXTS), query) for query in queries]
+    found: list[list[Ranking]] = [[] for _ in queries]
+    parts = []
+    for part in predictor.shared(predictor.read(TEXTS)):
+        assert part.sums is not None
+        for of_query, query in zip(found, queries, strict=True):
+            of_query.append(predictor.rank(part, query))
+        parts.append(part)
+    assert [text for part in parts for text in part.texts] == TEXTS
+    assert all(part.sums is None for part in parts)
+    for of_query, wanted in zip(found, expected, strict=True):
+        joined = Ranking.joined(of_query)
+        np.testing.assert_array_equal(joined.labels, wanted.labels)
+        np.testing.assert_array_equal(joined.scores, wanted.scores)
 
 
 def test_the_sparse_model_alone_predicts_what_it_predicts_in_company(

@@ -17,7 +17,7 @@ from longtail.models.ranking.threshold_algorithm import rank, rank_given
 from longtail.models.ranking.top_k import ListedSource
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.scan import scan
-from longtail.models.scorers.sparse import SparseModel, SparseSource
+from longtail.models.scorers.sparse import SparseModel, SparseSource, all_sums
 from longtail.models.scorers.tfidf import TfidfModel
 
 NUM_LABELS, NUM_FEATURES, NUM_TEXTS = 90, 12, 5
@@ -39,6 +39,12 @@ def sparse_of(rng: np.random.Generator, is_tied: bool) -> SparseSource:
     )
     features = rng.random((NUM_TEXTS, NUM_FEATURES)).round(1).astype(np.float32)
     return SparseSource(model, csr_array(features))
+
+
+def with_sums_in_other_places(source: SparseSource, rng: np.random.Generator) -> SparseSource:
+    rows = rng.permutation(NUM_TEXTS)
+    sums = all_sums(source._model, source._features[rows], 2)
+    return SparseSource(source._model, source._features, sums=sums.take(np.argsort(rows)))
 
 
 def listed_of(rng: np.random.Generator) -> ListedSource:
@@ -100,9 +106,10 @@ def scans_few():
     is_tied=st.booleans(),
     is_filtered=st.booleans(),
     max_kept=st.sampled_from([0, 2**24]),
+    is_shared=st.booleans(),
 )
 def test_it_ranks_as_the_threshold_algorithm_and_a_full_sort(
-    seed, k, dial, is_tied, is_filtered, max_kept
+    seed, k, dial, is_tied, is_filtered, max_kept, is_shared
 ):
     rng = np.random.default_rng(seed)
     with mock.patch("longtail.models.scorers.sparse._MAX_KEPT", max_kept):
@@ -110,12 +117,15 @@ def test_it_ranks_as_the_threshold_algorithm_and_a_full_sort(
     scorers = [[sparse], [listed_of(rng)], [neighbours_of(rng, sparse)]]
     combine = DialledBlend.of(blend_of(rng, ("sparse", "names", "neighbours")), dial)
     selection = Selection(rng.random(NUM_LABELS) < 0.4) if is_filtered else None
+    if is_shared:
+        scorers[0] = [with_sums_in_other_places(sparse, rng)]
     with mock.patch("longtail.models.ranking.top_k._ROWS_A_PART", 2):
         found = scan(scorers, combine, k, NUM_LABELS, selection)
     assert found is not None
     labels = np.arange(NUM_LABELS) if selection is None else selection.labels
     for wanted in (
         rank(scorers, combine, k, NUM_LABELS, selection),
+        rank([[sparse], *scorers[1:]], combine, k, NUM_LABELS, selection),
         rank_given(scorers, combine, k, labels),
     ):
         np.testing.assert_array_equal(found.labels, wanted.labels)

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from longtail.models.errors import BundleCorruptError
+from longtail.models.labels.selection import Selection
 from longtail.models.ranking.top_k import NO_LABEL, Source, top_of_scores
 from longtail.models.scorers.sparse import SparseModel, SparseSource
 from longtail.models.scorers.tfidf import TfidfModel
@@ -111,6 +112,26 @@ def test_top_is_a_full_sort_in_parts_of_any_size_on_any_threads(
     wanted = top_of_scores(dense_scores(model, features)[rows], k)
     np.testing.assert_array_equal(found.labels, wanted.labels)
     np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+@pytest.mark.usefixtures("most_kept")
+@pytest.mark.parametrize("k", [1, 3, 30])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.7, 1.0])
+def test_top_among_selected_labels_is_a_full_sort_of_them(k, share):
+    rng = np.random.default_rng(k)
+    model, features = random_problem(k)
+    selection, rows = Selection(rng.random(25) < share), np.array([8, 0, 1, 5, 5])
+    source = SparseSource(model, features)
+    whole = source.top(rows, k)
+    among = source.among(selection)
+    assert among.num_labels == max(1, selection.is_selected[model.labels].sum())
+    scores = np.where(selection.is_selected, dense_scores(model, features), np.float32(-np.inf))
+    found, wanted = among.top(rows, k), top_of_scores(scores[rows], k)
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+    of_all = np.tile(np.arange(25), (len(rows), 1))
+    np.testing.assert_array_equal(among.score(rows, of_all), scores[rows])
+    np.testing.assert_array_equal(source.top(rows, k).labels, whole.labels)  # as before
 
 
 @pytest.mark.usefixtures("most_kept")
