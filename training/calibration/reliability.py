@@ -73,8 +73,9 @@ def measure_reliability(pairs: ScoredPairs, scorer: str, calibration: Calibratio
         scorer: One of those that scored them; it scored at least one pair.
         calibration: What makes probabilities of its scores.
     """
-    _, is_true, weights = pairs.of(scorer)
-    probabilities = pairs.probabilities(scorer, calibration)[pairs.is_scored(scorer)]
+    scores, is_true, weights = pairs.of(scorer)
+    counts = pairs.counts[pairs.is_scored(scorer)]
+    probabilities = probabilities_of(calibration, scores, counts)
     certain = np.clip(probabilities, 1e-12, 1 - 1e-12)
     losses = -np.where(is_true, np.log(certain), np.log1p(-certain))
     _, top, best_is_true = best_labels(pairs, scorer, calibration)
@@ -111,11 +112,12 @@ def _bins(
 ) -> list[tuple[float, float, float]]:
     """Return mean probability, share of right labels and weight of bins of about equal weight."""
     order = np.argsort(probabilities, kind="stable")
-    shares = np.cumsum(weights[order]) / weights.sum()
+    ordered = weights[order]
+    shares = np.cumsum(ordered) / weights.sum()
     number = np.minimum((shares * num_bins).astype(np.int64), num_bins - 1)
-    size = np.bincount(number, weights[order], num_bins)
+    size = np.bincount(number, ordered, num_bins)
     sums = [
-        np.bincount(number, weights[order] * values[order], num_bins)
+        np.bincount(number, ordered * values[order], num_bins)
         for values in (probabilities, is_true)
     ]
     is_filled = size > 0
