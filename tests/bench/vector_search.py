@@ -40,8 +40,9 @@ def documents(size: int, dim: int, rng: np.random.Generator) -> ByteVectors:
     parts = []
     for start in range(0, size, _PART):
         num = min(_PART, size - start)
-        noise = rng.normal(scale=0.7, size=(num, dim)).astype(np.float32)
-        parts.append(ByteVectors.rounded(centres[rng.integers(len(centres), size=num)] + noise))
+        around = 0.7 * rng.standard_normal((num, dim), dtype=np.float32)
+        around += centres[rng.integers(len(centres), size=num)]
+        parts.append(ByteVectors.rounded(around))
     return ByteVectors.joined(parts)
 
 
