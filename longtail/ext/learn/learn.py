@@ -40,9 +40,13 @@ logger = logging.getLogger(__name__)
 _MAX_IDS = 5
 _MOST_CHANGED = 0.01
 """Share of the training documents that are new or corrected, up to which all that was fitted on
-dev documents stays."""
+dev documents stays, and sparse classifiers are changed by these documents alone."""
 _LEAST_FOLLOWED = 0.95
-"""Share of the verdicts that answers follow, below which blends are fitted again to heed them."""
+"""Share of the verdicts that answers follow, below which blends are fitted to heed them.
+
+To follow more costs other texts: of 1,000 documents with 100 new labels on EURLEX57K, the 98.5 % of
+the verdicts that were followed became 99.7 %, for 0.3 points of P@5 and 4 of R@10 of new labels.
+"""
 _DEV = "dev"
 """Folder of the dev documents, in that of the run."""
 
@@ -132,11 +136,13 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
         changed = change_documents(run.corpus, verdicts, has_dev=has_dev)
     if not (len(changed.touched) or changed.dev or verdicts.num_new):
         return Learned(number, None)
+    are_few = _are_few(changed)
     with stage_cost(folder, "refit"):
         record = None if run.is_full else read_trained_on(bundle)
         after, refitted = refit(
-            before, verdicts.catalogue, changed, bundle.manifest, folder, record
-        )
+            before, verdicts.catalogue, changed, bundle.manifest, folder, record,
+            has_few=are_few,
+        )  # fmt: skip
     manifest = replace(
         bundle.manifest,
         label_count=len(after.catalogue),
@@ -147,12 +153,12 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
         followed, followed_now = (
             count_followed(parts, bundle.manifest, judged) for parts in (before, after)
         )
-    is_calibrated = has_dev and not (
-        _are_few(run, changed, manifest)
-        and followed_now.verdicts >= _LEAST_FOLLOWED * judged.said.verdicts
-    )
+    heeds = followed_now.verdicts < _LEAST_FOLLOWED * judged.said.verdicts
+    is_calibrated = has_dev and (heeds or run.is_full or not (are_few and manifest.calibrations))
     if is_calibrated:
-        after, manifest = _finished_on_dev(run, verdicts, changed, after, manifest, folder)
+        after, manifest = _finished_on_dev(
+            run, verdicts, changed, after, manifest, folder, heeds=heeds
+        )
         followed_now = count_followed(after, manifest, judged)
     sparse = SparseConfig.model_validate(bundle.manifest.training["sparse"])
     learned = LearnedFrom(
@@ -184,11 +190,10 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
     return Learned(version, learned)
 
 
-def _are_few(run: LearningRun, changed: ChangedDocuments, manifest: Manifest) -> bool:
-    """Whether so few documents changed that what was fitted on dev documents still holds."""
-    most = _MOST_CHANGED * manifest.training_document_count
+def _are_few(changed: ChangedDocuments) -> bool:
+    """Whether so few documents changed that what was fitted to the others still holds."""
     num_changed = len(changed.new) + changed.num_corrected
-    return not run.is_full and bool(manifest.calibrations) and num_changed <= most
+    return bool(num_changed <= _MOST_CHANGED * changed.labels.shape[0])
 
 
 def _record(
@@ -250,8 +255,10 @@ def _finished_on_dev(
     parts: ModelParts,
     manifest: Manifest,
     folder: Path,
+    *,
+    heeds: bool,
 ) -> tuple[ModelParts, Manifest]:
-    """Return the model with all that is fitted on dev documents, heeding judged texts.
+    """Return the model with all that is fitted on dev documents, if asked heeding judged texts.
 
     A blend keeps the scorers that training chose for it: the choice needs all dev documents. What
     documents and shorter texts are like stays too, but where all is fitted again.
@@ -261,7 +268,8 @@ def _finished_on_dev(
     bare = replace(parts, calibrations={}, blends={})
     default = DefaultScorer(manifest.default_scorer, manifest.default_scorer_reason)
     trained_on = JudgedTexts.of([each for each in verdicts.texts if each not in changed.dev])
-    heed = Heeding.of(bare, trained_on, num_documents, default) if trained_on.texts else None
+    heeds = heeds and bool(trained_on.texts)
+    heed = Heeding.of(bare, trained_on, num_documents, default) if heeds else None
     fitted, on_dev = finish_on_dev(
         dev, bare, num_documents, manifest.training["scorers"], folder,
         members={name: tuple(blend.weights) for name, blend in parts.blends.items()},

@@ -46,12 +46,15 @@ def refit(
     manifest: Manifest,
     folder: Path,
     record: TrainedOn | None = None,
+    *,
+    has_few: bool = True,
 ) -> tuple[ModelParts, Int64[np.ndarray, refitted]]:
     """Return the model with all learned that needs no dev split, and the labels fitted again.
 
     With a record, what the model knows of documents is not fitted again: their tf-idf is that of
     its memory, names are counted in the documents that changed, and sparse classifiers are changed
-    by them. The vocabulary, its idf, and what an encoder gives of the labels that there were stay.
+    by them where they are few. The vocabulary, its idf, and what an encoder gives of the labels
+    that there were stay.
 
     Args:
         before: The model.
@@ -60,6 +63,7 @@ def refit(
         manifest: The manifest of the model, with the settings of its training.
         folder: Folder of the run; what was fitted there is not fitted again.
         record: Of the documents of the model; None: all is fitted on all documents again.
+        has_few: Whether few documents changed.
     """
     settings = manifest.training
     known, features, ids = known_documents(before, manifest, record, changed) or (
@@ -73,8 +77,8 @@ def refit(
         touched = np.flatnonzero(np.diff(differing.indptr)).astype(np.int64)
     with stage_cost(folder, "sparse"):
         sparse = refit_sparse(
-            before.sparse, features, changed.labels, touched, differing, settings,
-            folder / "sparse",
+            before.sparse, features, changed.labels, touched, differing if has_few else None,
+            settings, folder / "sparse",
         )  # fmt: skip
     counts = catalogue.training_counts  # those of labels out of use stay
     counts[changed.touched] = changed.counts[changed.touched]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from longtail.ext.learn.heeding import Heeding
 from longtail.ext.learn.learn import Learned, LearningRun, learn
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.trained_on import NO_DIGEST, digests_of, read_trained_on
@@ -21,6 +22,7 @@ from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.feedback import read_feedback
 from longtail.training.sparse.fit import fit_sparse_model
+from longtail.training.sparse.svm import StartingRows
 
 NEW_TEXT = "Rules on the trade in zebra hides and other hides of zebras\nZebra hides are traded."
 
@@ -172,14 +174,21 @@ def trained_without_encoder(tmp_path_factory, train_in, sparse_config, tiny_corp
     return train_in(tmp_path_factory.mktemp("trained-without-encoder"), config, tiny_corpus)
 
 
+@pytest.mark.parametrize(("most", "is_warm"), [(2, 1), (1, 0)])
 def test_what_differs_alone_is_fitted_as_all_documents_are(
-    place, trained_without_encoder, write_feedback, lines, monkeypatch
+    place, trained_without_encoder, write_feedback, lines, monkeypatch, most, is_warm
 ):
-    here = place(trained_without_encoder)
+    here, warm = place(trained_without_encoder), []
+    monkeypatch.setattr("longtail.ext.learn.learn._MOST_CHANGED", most / 60)
+    monkeypatch.setattr(
+        "longtail.ext.learn.refit.StartingRows",
+        lambda *args: warm.append(args) or StartingRows(*args),
+    )
     write_feedback({"text": NEW_TEXT, "added": lines[0]["added"]}, lines[1])
     with monkeypatch.context() as patch:
         patch.setattr("longtail.training.lexical.fit.fit_name_model", None)
         done = here.learn()
+    assert len(warm) == is_warm
     again = here.learn(version=1, activate=False, full=True)
     found, full, before = (
         read_parts(here.registry.open(x)) for x in (done.version, again.version, 1)
@@ -211,18 +220,19 @@ def test_what_differs_alone_is_fitted_as_all_documents_are(
 
 
 @pytest.mark.parametrize(
-    ("most", "least", "full", "is_calibrated"),
-    [(2, 0, False, 0), (1, 0, False, 1), (2, 2, False, 1), (2, 0, True, 1)],
+    ("most", "least", "full", "is_calibrated", "heeds"),
+    [(2, 0, False, 0, 0), (1, 0, False, 1, 0), (2, 2, False, 1, 1), (2, 0, True, 1, 0)],
 )
 def test_few_changes_that_answers_follow_leave_what_dev_fitted(
-    place, trained_sparse, monkeypatch, most, least, full, is_calibrated
+    place, trained_sparse, monkeypatch, most, least, full, is_calibrated, heeds
 ):
-    here = place(trained_sparse)
+    here, heeded, heed = place(trained_sparse), [], Heeding.of
+    monkeypatch.setattr(Heeding, "of", lambda *args: heeded.append(args) or heed(*args))
     monkeypatch.setattr("longtail.ext.learn.learn._MOST_CHANGED", most / 60)
     monkeypatch.setattr("longtail.ext.learn.learn._LEAST_FOLLOWED", least)
     done = here.learn(full=full)
     before, after = (here.registry.open(version).manifest for version in (1, 2))
-    assert done.learned.is_calibrated == is_calibrated
+    assert (done.learned.is_calibrated, len(heeded)) == (is_calibrated, heeds)
     assert (before.calibrations != after.calibrations) == is_calibrated
     assert (before.metrics != after.metrics) == is_calibrated
     predictor = Predictor(read_parts(here.registry.open(2)))
