@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from longtail.models.parts.dense_parts import DenseParts
 
 T = TypeVar("T")
-_SUMS = "sums"
 
 NEAREST_SIMILARITY = "nearest similarity"
 """What a scorer that looks for the nearest training document keeps of a batch: cosines, by text."""
@@ -42,7 +41,12 @@ class Extent:
 
 
 class TextBatch:
-    """Texts, as any scorer reads them."""
+    """Texts, as any scorer reads them.
+
+    Attributes:
+        texts: The texts.
+        sums: Those of the sparse model, while they are kept (see `sharing_sums`).
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class TextBatch:
         self._device = device
         self._progress = progress
         self._kept: dict[str, Any] = {}
+        self.sums: Sums | None = None
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
         """Compute a value of the texts at the first call, keep it, and return it.
@@ -127,11 +132,6 @@ class TextBatch:
         """Tf-idf rows."""
         return self.once("features", self._features)
 
-    @property
-    def sums(self) -> Sums | None:
-        """The sums of the sparse model, where they are kept (see `sharing_sums`)."""
-        return self._kept.get(_SUMS)
-
     def sharing_sums(self, num_threads: int) -> Iterator[TextBatch]:
         """Give the texts in parts whose sums are kept while the caller ranks them, often.
 
@@ -145,9 +145,9 @@ class TextBatch:
         most = max(1, rows_with_sums(len(model.labels)))
         for start in rows[::most]:
             part = self.take(rows[start : start + most])
-            part._kept[_SUMS] = all_sums(model, part.features, num_threads)
+            part.sums = all_sums(model, part.features, num_threads)
             yield part
-            del part._kept[_SUMS]
+            part.sums = None
 
     def prepare_features(self) -> None:
         """Make the tf-idf rows now."""
@@ -178,6 +178,7 @@ class TextBatch:
         """Return some of the texts, with all that is known of them."""
         taken = TextBatch([self.texts[row] for row in rows], *self._context)
         taken._kept = {name: _rows_of(kept, rows) for name, kept in self._kept.items()}
+        taken.sums = self.sums and self.sums.take(rows)
         return taken
 
     @classmethod

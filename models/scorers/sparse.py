@@ -182,7 +182,7 @@ class SparseSource:
         self.labels, self.weights = model.labels, model.native_weights
         self.sums, self._num_labels = sums, len(model.labels)
         size = (features.shape[0], len(model.labels))
-        is_kept = sums is None and size[0] <= rows_with_sums(size[1])
+        is_kept = sums is None and size[0] * size[1] <= _MAX_KEPT
         own = np.zeros(size, dtype=np.float32) if is_kept else None
         self._sums = own if sums is None else sums.values
         self._places = np.arange(size[0]) if sums is None else sums.places
