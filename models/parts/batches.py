@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, vstack
 from longtail.models.errors import LongtailError, ignore
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.results import Familiarity
-from longtail.models.scorers.sparse import Sums, all_sums, rows_with_sums
+from longtail.models.scorers.sparse import MAX_KEPT, Sums, all_sums
 
 if TYPE_CHECKING:
     from longtail.models.encoders.tokens import TokenizedTexts
@@ -142,7 +142,7 @@ class TextBatch:
             The next part, with all that is known of the texts.
         """
         model, rows = self._parts.sparse, range(len(self.texts))
-        most = max(1, rows_with_sums(len(model.labels)))
+        most = max(1, MAX_KEPT // max(1, len(model.labels)))
         for start in rows[::most]:
             part = self.take(rows[start : start + most])
             part.sums = all_sums(model, part.features, num_threads)

@@ -21,14 +21,8 @@ from longtail.models.native.library import CSR, F32, I64, INT, Csr, csr, functio
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, in_row_parts, nothing
 from longtail.models.scorers.tfidf import TfidfModel
 
-_MAX_KEPT = 2**24
+MAX_KEPT = 2**24
 """Most sums of one batch that are kept: 64 MiB."""
-
-
-def rows_with_sums(num_labels: int) -> int:
-    """Return how many rows a batch has at most whose sums are kept."""
-    return _MAX_KEPT // max(1, num_labels)
-
 
 _best_of_rows = function(
     "sparse_best_of_rows", features=CSR, weights=CSR, bias=F32["num_labels"], num_labels=INT,
@@ -152,7 +146,7 @@ class SparseSource:
         bias: Of each of `labels`; the score is the sum of a row plus this, in float32.
         weights: Of each of `labels`, by feature, as compiled loops take them.
         num_threads: Threads that rank many rows at the same time.
-        sums: Of each row; None: they are made when they are needed.
+        sums: Of each row; None: they are not made yet, or too many to be kept.
         rows_a_part: That a thread ranks at a time; None: the default of `in_row_parts`.
     """
 
@@ -181,13 +175,7 @@ class SparseSource:
         self.num_queries = int(features.shape[0])
         self.labels, self.weights = model.labels, model.native_weights
         self.sums, self._num_labels = sums, len(model.labels)
-        size = (features.shape[0], len(model.labels))
-        is_kept = sums is None and size[0] * size[1] <= _MAX_KEPT
-        own = np.zeros(size, dtype=np.float32) if is_kept else None
-        self._sums = own if sums is None else sums.values
-        self._places = np.arange(size[0]) if sums is None else sums.places
-        self._is_summed = np.full(size[0], sums is not None)
-        self.rows_a_part = None if sums is None else -(-size[0] // num_threads)
+        self.rows_a_part = None if sums is None else -(-self.num_queries // num_threads)
 
     def among(self, selection: Selection) -> SparseSource:
         """Return the source of the selected labels alone: the others have the score -inf."""
@@ -212,11 +200,11 @@ class SparseSource:
         model, k = self._model, min(m, self._num_labels)
         if not k:
             return nothing(len(rows), m)
-        sums = self._summed(rows)
+        sums = self._summed()
 
         def best(part: slice) -> tuple[np.ndarray, np.ndarray]:
             if sums is not None:
-                return best_of_sums(sums, self._places[rows[part]], self.bias, k)
+                return best_of_sums(sums.values, sums.places[rows[part]], self.bias, k)
             return best_of_rows(self._features[rows[part]], model.native_weights, self.bias, k)
 
         parts = in_row_parts(best, len(rows), self.num_threads, self.rows_a_part)
@@ -237,10 +225,10 @@ class SparseSource:
             return np.full(labels.shape, -np.inf, dtype=np.float32)
         found = np.searchsorted(model.labels, labels)
         found = np.minimum(found, len(model.labels) - 1)
-        sums = self._summed(rows)
+        sums = self._summed()
         scores: Float32[np.ndarray, "row m"]
         if sums is not None:
-            scores = sums[self._places[rows][:, None], found] + self.bias[found]
+            scores = sums.values[sums.places[rows][:, None], found] + self.bias[found]
         else:
             weights = model.native_weights
             parts = in_row_parts(
@@ -254,21 +242,14 @@ class SparseSource:
         scores[model.labels[found] != labels] = -np.inf
         return scores
 
-    def _summed(self, rows: Int64[np.ndarray, row]) -> Float32[np.ndarray, "place covered"] | None:
-        """Return the sums in their places, those of these rows made; None: they are not kept.
+    def _summed(self) -> Sums | None:
+        """Return the sums of the batch; None: they are too many to be kept.
 
         Blends ask for the best labels first and then for scores of others, each time of all sums.
         """
-        if self._sums is None:
-            return None
-        sums, missing = self._sums, np.unique(rows[~self._is_summed[rows]])
-        in_row_parts(
-            lambda part: sum_up(self._features[missing[part]], self.weights, missing[part], sums),
-            len(missing),
-            self.num_threads,
-        )
-        self._is_summed[missing] = True
-        return sums
+        if self.sums is None and self.num_queries * len(self.labels) <= MAX_KEPT:
+            self.sums = all_sums(self._model, self._features, self.num_threads)
+        return self.sums
 
 
 def all_sums(

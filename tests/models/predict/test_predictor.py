@@ -248,7 +248,7 @@ def sparse_predictor(sparse_parts: ModelParts) -> Predictor:
 def test_shared_parts_of_a_batch_are_ranked_as_the_whole_and_keep_no_sums(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch, most_kept: int
 ) -> None:
-    monkeypatch.setattr("longtail.models.scorers.sparse._MAX_KEPT", most_kept)
+    monkeypatch.setattr("longtail.models.parts.batches.MAX_KEPT", most_kept)
     filtered = RankingOptions(k=4, label_filter=LabelFilter(include=("L1", "L3", "L6")))
     queries = [
         replace(x, scorer=scorer) for x in (RankingOptions(k=7), filtered) for scorer in SCORERS

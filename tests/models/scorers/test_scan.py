@@ -112,7 +112,7 @@ def test_it_ranks_as_the_threshold_algorithm_and_a_full_sort(
     seed, k, dial, is_tied, is_filtered, max_kept, is_shared
 ):
     rng = np.random.default_rng(seed)
-    with mock.patch("longtail.models.scorers.sparse._MAX_KEPT", max_kept):
+    with mock.patch("longtail.models.scorers.sparse.MAX_KEPT", max_kept):
         sparse = sparse_of(rng, is_tied)
     scorers = [[sparse], [listed_of(rng)], [neighbours_of(rng, sparse)]]
     combine = DialledBlend.of(blend_of(rng, ("sparse", "names", "neighbours")), dial)

@@ -95,7 +95,7 @@ def dense_scores(model: SparseModel, features: csr_array) -> np.ndarray:
 
 @pytest.fixture(params=[0, 2**20], ids=["sums are made anew", "sums are kept"])
 def most_kept(request, monkeypatch):
-    monkeypatch.setattr("longtail.models.scorers.sparse._MAX_KEPT", request.param)
+    monkeypatch.setattr("longtail.models.scorers.sparse.MAX_KEPT", request.param)
 
 
 @pytest.mark.usefixtures("most_kept")
