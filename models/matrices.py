@@ -9,10 +9,10 @@ bits for both arrays of indices where one of them has so many, as stored files d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float16, Float32, Float64, Int64
@@ -44,7 +44,9 @@ _of_columns = function(
 )  # fmt: skip
 _NO_INTS, _NO_FLOATS = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
 _CHUNK = 2**20
-"""Elements checked at a time, so that a check holds little memory."""
+"""Elements at a time, so that a pass holds little memory."""
+Elements: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Rows, columns and values of some elements of a matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,47 @@ def csr_of(
 def transposed(matrix: csr_array) -> csr_array:
     """Return the columns of a matrix as rows."""
     return csr_array(csr_of(matrix.data, matrix.indices, matrix.indptr, matrix.shape).T)
+
+
+def csr_of_parts(parts: Callable[[], Iterator[Elements]], shape: tuple[int, int]) -> csr_array:
+    """Return a matrix by rows from its elements, which are held once.
+
+    Args:
+        parts: Yields them, each once, some at a time; called twice.
+        shape: Of the matrix.
+    """
+    counts = np.zeros(shape[0], dtype=np.int64)
+    for rows, _, _ in parts():
+        counts += np.bincount(rows, minlength=shape[0])
+    starts = np.append(0, np.cumsum(counts))
+    columns = np.empty(starts[-1], dtype=np.int32)
+    data = np.empty(starts[-1], dtype=np.float32)
+    free = starts[:-1].copy()  # where the next element of each row goes
+    for rows, some_columns, values in parts():
+        part = csr_array((values, (rows, some_columns)), shape=shape)
+        sizes = np.diff(part.indptr)
+        places = np.repeat(free - part.indptr[:-1], sizes) + np.arange(len(values))
+        columns[places], data[places] = part.indices, part.data
+        free += sizes
+    found = csr_of(data, columns, starts, shape)
+    found.sort_indices()
+    return found
+
+
+def elements_of(matrix: csr_array, places: Int64[np.ndarray, column]) -> Iterator[Elements]:
+    """Yield the elements of a matrix, some rows at a time, with each column at its place.
+
+    Columns at places below 0 are left out.
+    """
+    num_rows = matrix.shape[0]
+    step = max(1, _CHUNK * num_rows // max(1, matrix.nnz))
+    for first in range(0, num_rows, step):
+        starts = matrix.indptr[first : first + step + 1]
+        part = slice(starts[0], starts[-1])
+        rows = np.repeat(np.arange(first, first + len(starts) - 1), np.diff(starts))
+        at = places[matrix.indices[part]]
+        is_kept = at >= 0
+        yield rows[is_kept], at[is_kept], matrix.data[part][is_kept]
 
 
 def rows_of_columns(

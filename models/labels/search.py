@@ -16,6 +16,7 @@ from itertools import chain, islice
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
+from numpy.dtypes import StringDType
 
 from longtail.models.labels.catalogue import LabelCatalogue
 
@@ -150,13 +151,11 @@ class _Sorted:
         for label, string in pairs:
             codes.append(code_of.setdefault(string, len(code_of)))
             labels.append(label)
-        self._strings = sorted(code_of)
-        place_of_code = np.empty(len(code_of), dtype=np.int32)
-        for place, string in enumerate(self._strings):
-            place_of_code[code_of[string]] = place
-        places = place_of_code[np.asarray(codes)]
-        order = np.argsort(places, kind="stable")
-        self._labels = np.asarray(labels)[order]
+        strings = np.array(list(code_of), dtype=StringDType())
+        order = np.argsort(strings)  # by code points, as `sorted`; requests are answered meanwhile
+        self._strings = strings[order]
+        places = np.argsort(order).astype(np.int32)[np.asarray(codes)]
+        self._labels = np.asarray(labels)[np.argsort(places, kind="stable")]
         self._ends = np.append(0, np.bincount(places, minlength=len(code_of)).cumsum())
 
     def with_prefix(self, prefix: str) -> np.ndarray:

@@ -9,6 +9,7 @@
 enum { ABSENT, POSITIVE, HARD, SAMPLED }; // what a document is to the label
 enum { WAS_ABSENT = 1, WAS_POSITIVE, WAS_NEGATIVE }; // what one that changed was before
 enum { MAX_PASSES = 100 };                // the ranking no longer changes long before convergence
+enum { AHEAD = 8 };                       // documents between fetching one and adding it
 enum { RARE_BELOW = 10 };                 // documents of a label from which on its cost is `cost`
 
 static const double TOLERANCE = 0.1;        // on the spread of projected gradients, as in liblinear
@@ -387,6 +388,26 @@ static bool add(const problem *p, memory *m, int64_t document, uint8_t kind) {
     return true;
 }
 
+// Have the processor fetch a document's row, which a later call of `fetch_row` finishes: most time
+// of many labels with few documents would go into waiting for memory.
+static void fetch_bounds(const sparse_rows *rows, const memory *m, int64_t document) {
+    __builtin_prefetch(rows->indptr + document);
+    __builtin_prefetch(rows->squares + document);
+    __builtin_prefetch(m->kind + document);
+}
+
+static void fetch_row(const sparse_rows *rows, int64_t document) {
+    const int64_t begin = rows->indptr[document];
+    __builtin_prefetch(rows->indices + begin);
+    __builtin_prefetch(rows->data + begin);
+}
+
+// Return the document that `below` draws some calls later.
+static int64_t drawn_later(uint64_t random, int64_t calls, int64_t limit) {
+    random += (calls - 1) * GOLDEN;
+    return below(&random, limit);
+}
+
 // Add documents drawn uniformly, without repeats, from those that are not in the set; false without
 // memory.
 static bool sample(const problem *p, memory *m, int64_t expected) {
@@ -396,6 +417,8 @@ static bool sample(const problem *p, memory *m, int64_t expected) {
     if (2 * expected < num_absent) { // few: draw until one is outside of the set
         while (expected > 0) {
             const int64_t document = below(&m->random, num_documents);
+            fetch_bounds(p->by_document, m, drawn_later(m->random, 2 * AHEAD, num_documents));
+            fetch_row(p->by_document, drawn_later(m->random, AHEAD, num_documents));
             if (m->kind[document] != ABSENT) continue;
             if (!add(p, m, document, SAMPLED)) return false;
             expected--;
@@ -441,8 +464,11 @@ static int64_t capacity_for(const problem *p, int64_t label) {
 // bounds of all. False without memory.
 static bool grow_set(const problem *p, memory *m, int64_t num_hard, bool is_first) {
     if (num_hard == OUT_OF_MEMORY) return false;
-    for (int64_t i = 0; i < num_hard; i++)
+    for (int64_t i = 0; i < num_hard; i++) {
+        if (i + 2 * AHEAD < num_hard) fetch_bounds(p->by_document, m, m->found[i + 2 * AHEAD]);
+        if (i + AHEAD < num_hard) fetch_row(p->by_document, m->found[i + AHEAD]);
         if (!add(p, m, m->found[i], HARD)) return false;
+    }
     if (is_first && !sample(p, m, p->plan->sampled_negatives)) return false;
     // A sampled document that has become a hard one stands for itself: count what is left.
     const int64_t num_sampled = count_sampled(m);

@@ -146,9 +146,10 @@ class Predictor:
     @cached_property
     def label_search(self) -> LabelSearch:
         """The search for labels by words; built at the first access."""
-        others = [self._with_other_names(row) for row in range(len(self.catalogue))]
+        names = self.parts.models.get(NAMES)
+        called = self.catalogue if names is None else names.catalogue
         stem_of = self.parts.sparse.tfidf.forms.of
-        return LabelSearch(self.catalogue, [x.alternative_names for x in others], stem_of)
+        return LabelSearch(self.catalogue, [x.alternative_names for x in called], stem_of)
 
     def prepare_label_search(self) -> LabelSearch:
         """Build the search for labels now, and return it."""

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from longtail.models.labels.selection import Selection
-from longtail.models.matrices import column_norms, rows_of_columns, transposed
+from longtail.models.matrices import (
+    column_norms,
+    csr_of_parts,
+    elements_of,
+    rows_of_columns,
+    transposed,
+)
 from longtail.models.native.library import CSR, F32, I64, INT, Csr, csr, function
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, in_row_parts, nothing
 from longtail.models.scorers.tfidf import TfidfModel
@@ -70,9 +77,7 @@ class SparseModel:
         labels: Int64[np.ndarray, covered],
     ) -> SparseModel:
         """Return the model with these rows w_l."""
-        found = cls(tfidf, transposed(weights), bias, labels)
-        found.__dict__["weights"] = weights
-        return found
+        return cls(tfidf, transposed(weights), bias, labels)
 
     def with_rows(
         self,
@@ -85,17 +90,24 @@ class SparseModel:
 
         Args:
             labels: The labels.
-            weights: The row w_l of each.
+            weights: The row w_l of each; memory is that of the weights of both models.
             bias: Of each.
             dropped: Labels whose rows are left out; None: those of `labels` alone.
         """
-        kept = np.flatnonzero(~np.isin(self.labels, labels if dropped is None else dropped))
-        all_labels = np.concatenate([self.labels, labels])
-        rows = np.concatenate([kept, len(self.labels) + np.arange(len(labels))])
-        rows = rows[np.argsort(all_labels[rows])]
-        all_weights = csr_array(vstack([self.weights, weights], format="csr")[rows])
-        all_bias = np.concatenate([self.bias, bias])[rows]
-        return SparseModel.of_rows(self.tfidf, all_weights, all_bias, all_labels[rows])
+        is_kept = ~np.isin(self.labels, labels if dropped is None else dropped)
+        all_labels = np.sort(np.concatenate([self.labels[is_kept], labels]))
+        of_kept, of_new = (np.searchsorted(all_labels, x) for x in (self.labels, labels))
+        new = transposed(weights)
+        all_weights = csr_of_parts(
+            lambda: chain(
+                elements_of(self.weights_by_feature, np.where(is_kept, of_kept, -1)),
+                elements_of(new, of_new),
+            ),
+            (new.shape[0], len(all_labels)),
+        )
+        all_bias = np.empty(len(all_labels), dtype=np.float32)
+        all_bias[of_kept[is_kept]], all_bias[of_new] = self.bias[is_kept], bias
+        return replace(self, weights_by_feature=all_weights, bias=all_bias, labels=all_labels)
 
     @cached_property
     def weights(self) -> Float32[csr_array, "covered feature"]:

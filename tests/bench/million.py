@@ -2,13 +2,15 @@
 
     python tests/bench/million.py --output runs/million          # hours on two cores
     python tests/bench/million.py --output runs/million --labels 300 600 --held-out 100
+    python tests/bench/million.py --output runs/titles --titles --labels 1000000 4000000
 
 For each number of labels a made-up corpus (`synthetic.py`: a document for each label, three labels
 and 24 words a document, label frequencies by a power law) goes the way of a real one, each stage in
 a process of its own: written as files; trained and published by `longtail train`, by a tiny encoder
 with random weights, with all scorers and the label tree of `linear`; verified; labelled offline by
 `longtail predict`; served, asked over HTTP one text at a time, and swapped for another version
-while clients ask.
+while clients ask. With `--titles`: two documents of eight words and two labels for each label,
+`longtail train --without-encoder`, and a service that maps its arrays.
 
 What is done is kept in million.json, so a bench that was stopped goes on, and so does a training.
 Writes million.png.
@@ -39,7 +41,7 @@ from matplotlib.figure import Figure
 from recording import Table, add_json_option, keep
 from served_process import Served, served
 from service_swaps import Clients, Tally, make_versions, until_freed
-from synthetic import SyntheticCorpus, write_corpus
+from synthetic import TITLE_WORDS, SyntheticCorpus, write_corpus
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
@@ -136,23 +138,30 @@ def longtail(*arguments: object) -> tuple[object, ...]:
     return (sys.executable, "-m", "longtail", *arguments)
 
 
-def measure(labels: int, held_out: int, folder: Path, costs: Costs) -> None:
+def measure(labels: int, held_out: int, folder: Path, costs: Costs, *, titles: bool) -> None:
     """Go the whole way with a corpus of some size; what is measured already is skipped."""
-    measure_training(labels, held_out, folder, costs)
-    measure_serving(labels, folder, costs)
+    measure_training(labels, held_out, folder, costs, titles=titles)
+    measure_serving(labels, folder, costs, titles=titles)
 
 
-def measure_training(labels: int, held_out: int, folder: Path, costs: Costs) -> None:
+def measure_training(
+    labels: int, held_out: int, folder: Path, costs: Costs, *, titles: bool
+) -> None:
     """Go the way from files to answers in a file."""
     corpus, registry = folder / "corpus", folder / "registry"
     if not costs.has(labels, "write the corpus"):
         make = ["--make", labels, "--held-out", held_out, "--output", folder]
-        costs.add(run(labels, "write the corpus", sys.executable, __file__, *make))
+        command = [sys.executable, __file__, *make, *["--titles"] * titles]
+        costs.add(run(labels, "write the corpus", *command))
     if not costs.has(labels, "train"):
-        make_encoder(folder / "encoder")
-        config = folder / "config.yaml"
-        config.write_text(yaml.safe_dump(CONFIG | {"encoder": str(folder / "encoder")}))
-        options = ["--config", config, "--registry", registry, "--work", folder / "work"]
+        options = ["--registry", registry, "--work", folder / "work"]
+        if titles:
+            options += ["--without-encoder"]
+        else:
+            make_encoder(folder / "encoder")
+            config = folder / "config.yaml"
+            config.write_text(yaml.safe_dump(CONFIG | {"encoder": str(folder / "encoder")}))
+            options += ["--config", config]
         run(labels, "train", *longtail("train", corpus, *options))
         costs.add(*costs_of_training(labels, folder / "work"))
         shutil.rmtree(folder / "work")
@@ -166,12 +175,13 @@ def measure_training(labels: int, held_out: int, folder: Path, costs: Costs) -> 
         costs.add(run(labels, PREDICT, *longtail("predict", "--input", lines, *options)))
 
 
-def measure_serving(labels: int, folder: Path, costs: Costs) -> None:
-    """Serve what was trained, and swap it under load."""
+def measure_serving(labels: int, folder: Path, costs: Costs, *, titles: bool) -> None:
+    """Serve what was trained; where documents are whole ones, swap it under load."""
     registry, texts = folder / "registry", first_texts(folder / "corpus")
     if not costs.has(labels, "serve"):
-        costs.add(*serve(labels, registry, texts))
-    if not costs.has(labels, "swap under load"):
+        mapped = ["--map-arrays", "always"] if titles else []
+        costs.add(*serve(labels, registry, texts, *mapped))
+    if not titles and not costs.has(labels, "swap under load"):
         costs.add(swap(labels, registry, folder / "versions", texts))
         shutil.rmtree(folder / "versions")
 
@@ -232,7 +242,7 @@ def first_texts(corpus: Path) -> list[str]:
     command = ["zcat", str(corpus / "tst.json.gz")]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     documents = map(json.loads, lines[:NUM_TEXTS])
-    return [f"{document['title']}\n{document['content']}" for document in documents]
+    return [f"{document['title']}\n{document['content']}".strip() for document in documents]
 
 
 @contextmanager
@@ -247,12 +257,14 @@ def ready(registry: Path, *options: str) -> Iterator[tuple[Served, float]]:
         yield service, time.monotonic() - started
 
 
-def serve(labels: int, registry: Path, texts: Sequence[str]) -> tuple[Cost, ...]:
+def serve(labels: int, registry: Path, texts: Sequence[str], *mapped: str) -> tuple[Cost, ...]:
     """Start a service, and ask it one text after the other."""
-    with ready(registry) as (service, seconds):
+    with ready(registry, *mapped) as (service, seconds):
         starting = Cost(labels, "serve", seconds, None, peak_gib(service))
         taken = []
         with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=600) as http:
+            # Built after the start, which takes from the first answers.
+            http.get("/v1/labels", params={"query": "w"}).raise_for_status()
             for text in texts[:NUM_SINGLE]:
                 started = time.monotonic()
                 answer = http.post("/v1/predict", json={"text": text})
@@ -372,12 +384,19 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/million"))
     parser.add_argument("--labels", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--held-out", type=int, default=2000, help="documents in dev and in test")
+    parser.add_argument("--titles", action="store_true", help="documents; without an encoder")
     parser.add_argument("--make", type=int, help=argparse.SUPPRESS)
     add_json_option(parser)
     options = begin(parser)
     if options.make:
-        num_documents = options.make + 2 * options.held_out
-        corpus = SyntheticCorpus(num_documents, options.make, NUM_FEATURES)
+        num_documents = options.make * (1 + options.titles) + 2 * options.held_out
+        corpus = SyntheticCorpus(
+            num_documents,
+            options.make,
+            NUM_FEATURES,
+            labels_a_document=2 if options.titles else 3,
+            words_a_document=TITLE_WORDS if options.titles else 24,
+        )
         write_corpus(corpus, options.output / "corpus", options.held_out)
         return
     options.output.mkdir(parents=True, exist_ok=True)
@@ -385,7 +404,7 @@ def main() -> None:
     for labels in options.labels:
         folder = options.output / str(labels)
         folder.mkdir(exist_ok=True)
-        measure(labels, options.held_out, folder, costs)
+        measure(labels, options.held_out, folder, costs, titles=options.titles)
     draw(costs.rows).savefig(options.output / "million.png", dpi=150)
     keep(options.json, {"stages": costs.table, "growth": growth(costs.rows)}, seeds=[0])
 

@@ -16,6 +16,7 @@ from sklearn.preprocessing import normalize
 
 _CHUNK = 100_000  # documents made at a time
 _DIGITS = 6  # of a word
+TITLE_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,8 @@ class SyntheticCorpus:
 def write_corpus(corpus: SyntheticCorpus, folder: Path, num_held_out: int) -> None:
     """Write a made-up corpus as files that `longtail train` reads.
 
-    A word is `w` and six digits; a label is called by two of its own words. The last documents are
-    the dev and the test split.
+    A word is `w` and six digits; a label is called by two of its own words. A document of at most
+    `TITLE_WORDS` is a title and no content. The last documents are the dev and the test split.
 
     Args:
         corpus: At least two times as many documents as are held out, beyond one for each label.
@@ -114,6 +115,7 @@ def write_corpus(corpus: SyntheticCorpus, folder: Path, num_held_out: int) -> No
     folder.mkdir(parents=True, exist_ok=True)
     names = np.array([f"w{number:0{_DIGITS}}" for number in range(corpus.num_features)])
     num_training = corpus.num_documents - 2 * num_held_out
+    is_title = corpus.words_a_document <= TITLE_WORDS
     with ExitStack() as stack:
         splits = {
             name: stack.enter_context(
@@ -130,8 +132,8 @@ def write_corpus(corpus: SyntheticCorpus, folder: Path, num_held_out: int) -> No
                 split = ("trn", "dev", "tst")[max(0, (number - num_training) // num_held_out + 1)]
                 document = {
                     "uid": str(number),
-                    "title": " ".join(text[::3]),
-                    "content": " ".join(text),
+                    "title": " ".join(text if is_title else text[::3]),
+                    "content": "" if is_title else " ".join(text),
                     "target_ind": sorted(set(carried)),
                 }
                 splits[split].write(json.dumps(document) + "\n")

@@ -33,7 +33,7 @@ from longtail.models.lexical.matcher import (
     pairs_of,
 )
 from longtail.models.lexical.name_model import NameModel
-from longtail.models.lexical.terms import LabelTerms, names_of
+from longtail.models.lexical.terms import LabelTerms, names_of, rising
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
 from longtail.training.fitting import Fitting, KnownDocuments, TrainingDocuments
@@ -381,23 +381,26 @@ def counts_of(
     """Count the documents of words and of pairs of them (see `WordCounts`)."""
     documents = np.zeros(len(words), dtype=np.int64)
     pair_documents = np.zeros(len(pairs), dtype=np.int64)
-    num_documents = 0
-    for text in texts:
-        read = text.words.astype(np.int64)
-        num_documents += 1
-        documents[np.unique(read[read >= 0])] += 1
-        pair_documents[_found_pairs(read, pairs)] += 1
+    num_documents, rest = 0, iter(texts)
+    while part := list(islice(rest, _TEXTS_A_PART)):
+        num_documents += len(part)
+        read = np.concatenate([text.words for text in part]).astype(np.int64)
+        owners = np.repeat(np.arange(len(part)), [len(text.words) for text in part])
+        is_word = read >= 0
+        _count_once(documents, owners[is_word], read[is_word])
+        is_pair = is_word[:-1] & is_word[1:] & (owners[:-1] == owners[1:])
+        keys, owners = (read[:-1] << 32 | read[1:])[is_pair], owners[:-1][is_pair]
+        at = np.searchsorted(pairs, keys)
+        is_known = at < len(pairs)
+        is_known[is_known] = pairs[at[is_known]] == keys[is_known]
+        _count_once(pair_documents, owners[is_known], at[is_known])
     return WordCounts(words.words, documents, pairs, pair_documents, num_documents)
 
 
-def _found_pairs(
-    read: Int64[np.ndarray, piece], pairs: Int64[np.ndarray, pair]
-) -> Int64[np.ndarray, found]:
-    """Return the numbers of the pairs that occur in a text, each once."""
-    if not len(pairs) or len(read) < 2:
-        return np.empty(0, dtype=np.int64)
-    is_pair = (read[:-1] >= 0) & (read[1:] >= 0)
-    keys = np.unique((read[:-1] << 32 | read[1:])[is_pair])
-    at = np.minimum(np.searchsorted(pairs, keys), len(pairs) - 1)
-    found: Int64[np.ndarray, found] = at[pairs[at] == keys]
-    return found
+def _count_once(
+    counts: Int64[np.ndarray, number],
+    owners: Int64[np.ndarray, found],
+    numbers: Int64[np.ndarray, found],
+) -> None:
+    """Count in how many documents each number occurs."""
+    np.add.at(counts, rising(owners << 32 | numbers) & 0xFFFFFFFF, 1)

@@ -140,7 +140,7 @@ def _weighed_keywords(
     row = int(np.searchsorted(sparse.labels, index))
     if row == len(sparse.labels) or sparse.labels[row] != index:
         return ()
-    columns, weights = (found[:num_keywords] for found in positive_weights(sparse, row))
+    columns, weights = (found[:num_keywords] for found in positive_weights(sparse.weights, row))
     # str gives the shortest decimal that is this float32: 0.3, not 0.30000001192092896.
     return tuple(
         (sparse.tfidf.tokens[column], float(str(weight)))

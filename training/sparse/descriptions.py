@@ -7,10 +7,12 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Float32, Int64
+from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import pseudo_description
+from longtail.models.matrices import transposed
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TITLE
 from longtail.training.configuration.sections import DescriptionConfig
@@ -34,8 +36,9 @@ def keywords_of_labels(
     keywords: list[tuple[str, ...]] = [()] * len(catalogue)
     is_phrase = model.tfidf.is_phrase
     tokens = [token.removeprefix(TITLE) for token in model.tfidf.tokens]
+    weights = transposed(model.weights_by_feature)  # not kept, as `model.weights` is
     for row, label in enumerate(model.labels.tolist()):
-        columns = positive_weights(model, row)[0].tolist()
+        columns = positive_weights(weights, row)[0].tolist()
         words = (tokens[column] for column in columns if not is_phrase(column))
         chosen = tuple(islice(words, config.num_keywords))
         if not chosen and config.num_keywords:
@@ -57,14 +60,14 @@ def related(catalogue: LabelCatalogue, config: DescriptionConfig) -> LabelCatalo
 
 
 def positive_weights(
-    model: SparseModel, row: int
+    rows: Float32[csr_array, "label feature"], row: int
 ) -> tuple[Int64[np.ndarray, positive], Float[np.ndarray, positive]]:
     """Return the columns and values of a row's positive weights, the highest first.
 
     Equal weights are ordered by column.
     """
-    begin, end = model.weights.indptr[row : row + 2]
-    weights, columns = model.weights.data[begin:end], model.weights.indices[begin:end]
+    part = slice(*rows.indptr[row : row + 2])
+    weights, columns = rows.data[part], rows.indices[part]
     is_positive = weights > 0
     weights, columns = weights[is_positive], columns[is_positive].astype(np.int64)
     order = np.lexsort((columns, -weights))

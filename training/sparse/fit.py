@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32, Int64
 from joblib import cpu_count
-from safetensors import safe_open
+from safetensors.numpy import load_file
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
+from longtail.models.matrices import Elements, csr_of_parts, transposed
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
@@ -24,7 +25,8 @@ from longtail.training.sparse.svm import FittedLabels, StartingRows, SvmProblem,
 
 logger = logging.getLogger(__name__)
 _BLOCK_SIZE = 1024  # labels fitted between two savings
-_CHUNK_SIZE = 16  # labels that one thread fits at a time
+_CHUNK_SIZE = 32  # labels that one thread fits at a time
+_NO_BIAS = np.empty(0, dtype=np.float32)
 LabelEngine = Callable[..., Iterator[tuple[int, FittedLabels]]]
 """Fits blocks of labels and yields (block number, fitted labels); see `fit_on_threads`."""
 
@@ -89,10 +91,8 @@ def fit_sparse_model(
         ConfigError: The engine is not installed or does not start.
     """
     covered = np.unique(truth.indices).astype(np.int64)
-    weights, bias = fit_label_rows(
-        features, truth, covered, config, seed=seed, folder=folder, engine=engine
-    )
-    return SparseModel.of_rows(tfidf, weights, bias, covered)
+    weights, bias = _fit_columns(features, truth, covered, config, seed, folder, engine)
+    return SparseModel(tfidf, weights, bias, covered)
 
 
 def fit_label_rows(
@@ -122,6 +122,19 @@ def fit_label_rows(
     Raises:
         ConfigError: The engine is not installed or does not start.
     """
+    weights, bias = _fit_columns(features, truth, labels, config, seed, folder, engine)
+    return transposed(weights), bias
+
+
+def _fit_columns(
+    features: Float32[csr_array, "document feature"],
+    truth: Float32[csr_array, "document label"],
+    labels: Int64[np.ndarray, covered],
+    config: SparseConfig,
+    seed: int,
+    folder: Path,
+    engine: LabelEngine,
+) -> tuple[Float32[csr_array, "feature covered"], Float32[np.ndarray, covered]]:
     by_label = csr_array(truth.T)
     folder.mkdir(parents=True, exist_ok=True)
     paths = _paths_of_blocks(labels, folder)
@@ -155,25 +168,16 @@ def _save_block(path: Path, fitted: FittedLabels) -> None:
 
 def _read_blocks(
     paths: list[Path], num_labels: int, num_features: int
-) -> tuple[Float32[csr_array, "covered feature"], Float32[np.ndarray, covered]]:
+) -> tuple[Float32[csr_array, "feature covered"], Float32[np.ndarray, covered]]:
     """Return the weights and biases of all blocks; one block at a time is held twice."""
-    starts = np.zeros(num_labels + 1, dtype=np.int64)
-    bias = np.empty(num_labels, dtype=np.float32)
-    row = 0
-    for path in paths:
-        with safe_open(path, "numpy") as file:
-            sizes = file.get_tensor("sizes")
-            bias[row : row + len(sizes)] = file.get_tensor("bias")
-        starts[row + 1 : row + 1 + len(sizes)] = sizes
-        row += len(sizes)
-    np.cumsum(starts, out=starts)
-    features = np.empty(starts[-1], dtype=np.int32)
-    weights = np.empty(starts[-1], dtype=np.float32)
-    begin = 0
-    for path in paths:
-        with safe_open(path, "numpy") as file:
-            found = file.get_tensor("features")
-            features[begin : begin + len(found)] = found
-            weights[begin : begin + len(found)] = file.get_tensor("weights")
-        begin += len(found)
-    return csr_array((weights, features, starts), shape=(num_labels, num_features)), bias
+    bias = np.concatenate([_NO_BIAS, *(load_file(path)["bias"] for path in paths)])
+
+    def elements() -> Iterator[Elements]:
+        first = 0
+        for path in paths:
+            block = load_file(path)
+            rows = np.arange(first, first + len(block["sizes"]))
+            yield block["features"], np.repeat(rows, block["sizes"]), block["weights"]
+            first += len(rows)
+
+    return csr_of_parts(elements, (num_features, num_labels)), bias

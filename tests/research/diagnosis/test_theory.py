@@ -203,7 +203,7 @@ def test_keyword_weights_are_the_first_positive_weights(real, count):
     model, _ = real
     keywords = keyword_weights(model.weights, count)
     for row in range(0, len(model.labels), 17):
-        columns, weights = (each[:count] for each in positive_weights(model, row))
+        columns, weights = (each[:count] for each in positive_weights(model.weights, row))
         expected = np.zeros(model.weights.shape[1], dtype=np.float32)
         expected[columns] = weights
         assert (keywords[[row]].toarray()[0] == expected).all()
