@@ -135,6 +135,27 @@ def test_top_among_selected_labels_is_a_full_sort_of_them(k, share):
 
 
 @pytest.mark.usefixtures("most_kept")
+@pytest.mark.parametrize("labels", [[4, 6, 20], [24], []])
+@pytest.mark.parametrize("dropped", [None, [6, 9, 24]])
+def test_rows_of_labels_are_replaced_added_and_left_out(labels, dropped, monkeypatch):
+    monkeypatch.setattr("longtail.models.matrices._CHUNK", 4)
+    model, _ = random_problem(3)
+    rows = np.arange(1, 1 + 5 * len(labels), dtype=np.float32).reshape(-1, 5)
+    wanted = dict(zip(model.labels.tolist(), zip(model.weights.toarray(), model.bias), strict=True))
+    for label in labels if dropped is None else dropped:
+        wanted.pop(label, None)
+    wanted |= dict(zip(labels, zip(rows, rows[:, 0]), strict=True))
+    ids = np.array(labels, dtype=np.int64)
+    gone = None if dropped is None else np.array(dropped)
+    found = model.with_rows(ids, csr_array(rows), rows[:, 0], gone)
+    assert found.labels.tolist() == sorted(wanted)
+    for row, label in enumerate(found.labels.tolist()):
+        weights, bias = wanted[label]
+        assert found.weights.toarray()[row].tolist() == weights.tolist()
+        assert found.bias[row] == bias
+    assert found.weights_by_feature.has_sorted_indices
+
+
 def test_scores_of_given_labels_are_those_of_a_dense_product():
     model, features = random_problem(0)
     rows = np.array([3, 1])
