@@ -42,12 +42,15 @@ def load(
         ConfigError: There is no such device, the number of threads is below 1, or `version` is
             given for a bundle.
     """
-    from longtail.model import Model
-    from longtail.models.predict.predictor import Predictor
-    from longtail.models.sharing.transfer import find_model
+    from longtail.models.files.rows import garbage_collection_off
 
-    bundle = find_model(source, version).open()
-    return Model(bundle, Predictor.of_bundle(bundle, device=device, num_threads=num_threads))
+    with garbage_collection_off():  # the modules, too, make many objects
+        from longtail.model import Model
+        from longtail.models.predict.predictor import Predictor
+        from longtail.models.sharing.transfer import find_model
+
+        bundle = find_model(source, version).open()
+        return Model(bundle, Predictor.of_bundle(bundle, device=device, num_threads=num_threads))
 
 
 def train(

@@ -60,7 +60,7 @@ class NeighboursScorer(Scorer):
     def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
         """Return the source of its scores: log-shares of neighbours, less tau log pi_y."""
         assert correction == "none"
-        raised = -tail_dial * self._log_priors.astype(np.float64)
+        raised = -tail_dial * self._log_priors.astype(np.float64) if tail_dial else None
         return [NeighbourSource(self._memory, self._nearest(batch), raised)]
 
     def evidence(

@@ -74,8 +74,8 @@ class NeighbourSource:
     def listed(self, rows: Int64[np.ndarray, row]) -> Ranking:
         """Return all labels of these texts, in any order (see `Ranking`)."""
         documents = self._neighbours.take(rows).documents
-        counts = np.diff(self._memory.labels.indptr)
-        found = np.where(documents == NO_DOCUMENT, 0, counts[documents])
+        starts = self._memory.labels.indptr
+        found = np.where(documents == NO_DOCUMENT, 0, starts[documents + 1] - starts[documents])
         return self.top(rows, int(found.sum(axis=1).max(initial=1)))
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:

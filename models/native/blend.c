@@ -6,9 +6,9 @@
 
 // What each member's score says, a line with bends, and what that weighs for each label.
 //
-// rows: (distinct training count, term): the intercept, the weight of each member, that of its
-// scores below the floor and, where the sum is bent, the level and the slopes of its curve; row_of:
-// of each label. knots and slopes: of all members, one after the other; a member has one slope more
+// rows: (num_counts, term), for each training count that labels have: the intercept, the weight of
+// each member, that of its scores below the floor and, where the sum is bent, the level and the
+// slopes of its curve; row_of: of each label. knots and slopes: of all members, one after the other; a member has one slope more
 // than knots. bends: of the sum.
 typedef struct {
     const double *rows;
@@ -16,7 +16,7 @@ typedef struct {
     const float *log_priors;
     const double *intercepts, *floors, *knots, *slopes, *bends;
     const int64_t *num_knots;
-    int64_t num_members, num_bends, num_terms;
+    int64_t num_members, num_bends, num_terms, num_counts;
 } blend;
 
 // The calibrated log-odds of a score (`log_odds_of`).
@@ -103,15 +103,28 @@ typedef struct {
     int64_t num_covered, num_ordered, member;
 } classifiers;
 
-// Memory for one row. slots: of each label, 0 or 1 + its place among those that a list has.
+// Memory for one row. slots: of each label, 0 or 1 + its place among those that a list has. beaten:
+// of each training count, a score with which a label that no list has is not among the best.
 typedef struct {
-    float *totals, *scores;
+    float *totals, *scores, *beaten;
     int32_t *slots;
     int64_t *listed;
 } scratch;
 
 static void release(scratch *memory) {
     free(memory->totals), free(memory->scores), free(memory->slots), free(memory->listed);
+    free(memory->beaten);
+}
+
+// Return the classifier of a label, or -1.
+static int64_t classifier_of(const classifiers *sparse, int64_t label) {
+    int64_t low = 0, high = sparse->num_covered;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (sparse->labels[middle] < label) low = middle + 1;
+        else high = middle;
+    }
+    return low < sparse->num_covered && sparse->labels[low] == label ? low : -1;
 }
 
 // Note the labels that the lists of a row have, and their scores; returns their number.
@@ -149,9 +162,10 @@ KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *feature
     const int64_t members = of->num_members, covered = sparse->num_covered;
     scratch memory = {calloc(covered + 1, sizeof(float)),
                       malloc((width + 1) * members * sizeof(float)),
+                      malloc((of->num_counts + 1) * sizeof(float)),
                       calloc(num_labels + 1, sizeof(int32_t)),
                       malloc((width + 1) * sizeof(int64_t))};
-    if (!memory.totals || !memory.scores || !memory.slots || !memory.listed) {
+    if (!memory.totals || !memory.scores || !memory.beaten || !memory.slots || !memory.listed) {
         release(&memory);
         return OUT_OF_MEMORY;
     }
@@ -166,36 +180,38 @@ KERNEL blend_rank(const blend *of, const classifiers *sparse, const csr *feature
         if (num_places)
             memcpy(memory.totals, sums + places[row] * covered, covered * sizeof(float));
         else add_up(features, row, sparse->weights, memory.totals, covered);
-        for (int64_t i = 0; i < covered; i++) {
-            const float score = memory.totals[i] + sparse->bias[i];
-            const int64_t label = sparse->labels[i], slot = memory.slots[label];
-            memory.totals[i] = score;
-            if (slot) {
-                memory.scores[(slot - 1) * members + sparse->member] = score;
-            } else if (score > floor && is_allowed[label]) {
-                alone[sparse->member] = score;
-                num_scored++;
-                best_offer(&best, label, dialled(of, tail_dial, label, alone));
-            }
-        }
         for (int64_t i = 0; i < size; i++) {
-            const int64_t label = memory.listed[i];
-            if (is_allowed[label])
-                best_offer(&best, label,
-                           dialled(of, tail_dial, label, memory.scores + i * members));
+            const int64_t label = memory.listed[i], place = classifier_of(sparse, label);
+            float *own = memory.scores + i * members;
+            if (place >= 0) own[sparse->member] = memory.totals[place] + sparse->bias[place];
+            if (is_allowed[label]) best_offer(&best, label, dialled(of, tail_dial, label, own));
+        }
+        for (int64_t i = 0; i < of->num_counts; i++) memory.beaten[i] = -INFINITY;
+        for (int64_t i = 0; i < covered; i++) { // by rising labels
+            const float score = memory.totals[i] + sparse->bias[i];
+            if (!(score > floor)) continue;
+            const int64_t label = sparse->labels[i];
+            float *beaten = memory.beaten + of->row_of[label];
+            if (score <= *beaten || memory.slots[label] || !is_allowed[label]) continue;
+            alone[sparse->member] = score;
+            num_scored++;
+            const float value = dialled(of, tail_dial, label, alone);
+            if (best_takes(&best, label, value)) best_offer(&best, label, value);
+            else if (tail_dial == 0) *beaten = score; // the blend rises with the score
         }
         for (int64_t i = 0; i < sparse->num_ordered; i++) {
             const int64_t place = sparse->order[i], label = sparse->labels[place];
             if (!best_takes(&best, label, sparse->at_floor[place])) break; // nor any later one
-            if (is_allowed[label] && !memory.slots[label] && !(memory.totals[place] > floor)) {
-                alone[sparse->member] = memory.totals[place];
+            const float score = memory.totals[place] + sparse->bias[place];
+            if (is_allowed[label] && !memory.slots[label] && !(score > floor)) {
+                alone[sparse->member] = score;
                 best_offer(&best, label, dialled(of, tail_dial, label, alone));
             }
         }
         best_in_order(&best);
         num_scored += size;
         for (int64_t i = 0; i < size; i++) memory.slots[memory.listed[i]] = 0;
-        memset(memory.totals, 0, covered * sizeof(float));
+        if (row + 1 < features->num_rows) memset(memory.totals, 0, covered * sizeof(float));
     }
     release(&memory);
     return num_scored;

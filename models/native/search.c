@@ -11,6 +11,7 @@
 static const double CHECK_AT = 0.6;
 // Postings that take as long to read as one feature of a document that is compared.
 static const double COMPARED = 2;
+enum { STRETCH = 32 }; // documents of which it is noted whether any has been reached
 
 // The documents, and what is known of one query.
 typedef struct {
@@ -19,6 +20,8 @@ typedef struct {
     double longest;
     int64_t num_features;
     float *query, *totals;  // by feature and by document; 0 between queries
+    bool *is_reached;       // of each stretch of documents; so likewise
+    bool is_dense;          // whether nearly all are reached, which is not noted one by one
     keyed *order, *spare;   // the query's entries in the order of reading
     double *left, *bounds;  // before each: postings that are left, and what they can add
 } search;
@@ -54,9 +57,13 @@ static void add_postings(search *search, int64_t feature, float weight) {
     const int64_t end = row_start(postings, feature + 1);
     const uint64_t num_documents = search->documents->num_rows;
     float *totals = search->totals;
+    bool *is_reached = search->is_reached;
+    const bool is_dense = search->is_dense;
     for (int64_t i = row_start(postings, feature); i < end; i++) {
         const uint64_t document = column(postings, i);
-        if (document < num_documents) totals[document] += weight * of_half(postings->halves[i]);
+        if (document >= num_documents) continue;
+        totals[document] += weight * of_half(postings->halves[i]);
+        if (!is_dense) is_reached[document / STRETCH] = true;
     }
 }
 
@@ -73,12 +80,23 @@ static double product(const search *search, int64_t document) {
     return total;
 }
 
+// Return where the first stretch from here on begins that has been reached; or an end of all.
+static inline int64_t next_reached(const search *search, int64_t first) {
+    const int64_t num_documents = search->documents->num_rows;
+    while (first < num_documents && !search->is_reached[first / STRETCH]) first += STRETCH;
+    return first;
+}
+
 // Return a product that k documents reach: the smallest of those with the largest totals; 0 with
 // fewer than k documents. What the list holds is overwritten.
 static double kth_product(const search *search, best_list *best) {
+    const int64_t num_documents = search->documents->num_rows;
     best->size = 0;
-    for (int64_t document = 0; document < search->documents->num_rows; document++)
-        if (search->totals[document] > 0) best_offer(best, document, search->totals[document]);
+    for (int64_t i = next_reached(search, 0); i < num_documents;
+         i = next_reached(search, i + STRETCH))
+        for (int64_t document = i; document < i + STRETCH; document++)
+            if (search->totals[document] > 0)
+                best_offer(best, document, search->totals[document]);
     if (best->size < best->k) return 0;
     double least = INFINITY;
     for (int64_t place = 0; place < best->size; place++) {
@@ -95,17 +113,23 @@ static float least_float(double least) {
 }
 
 static int64_t count_from(const search *search, float least) {
+    const int64_t num_documents = search->documents->num_rows;
     int64_t count = 0;
-    for (int64_t document = 0; document < search->documents->num_rows; document++)
-        count += search->totals[document] >= least;
+    for (int64_t i = next_reached(search, 0); i < num_documents;
+         i = next_reached(search, i + STRETCH))
+        for (int64_t document = i; document < i + STRETCH; document++)
+            count += search->totals[document] >= least;
     return count;
 }
 
 // List the best of the documents whose totals are large enough, the best first.
 static void compare(const search *search, float least, best_list *best) {
+    const int64_t num_documents = search->documents->num_rows;
     best->size = 0;
-    for (int64_t document = 0; document < search->documents->num_rows; document++)
-        if (search->totals[document] >= least && search->totals[document] > 0) {
+    for (int64_t i = next_reached(search, 0); i < num_documents;
+         i = next_reached(search, i + STRETCH))
+        for (int64_t document = i; document < i + STRETCH; document++) {
+            if (!(search->totals[document] >= least && search->totals[document] > 0)) continue;
             const float found = (float)product(search, document);
             if (found > 0) best_offer(best, document, found);
         }
@@ -137,11 +161,18 @@ static void propose(search *search, const csr *queries, int64_t size, best_list 
 // Search the neighbours of one row.
 static void search_row(search *search, const csr *queries, int64_t row, best_list *best) {
     const int64_t begin = row_start(queries, row), end = row_start(queries, row + 1);
+    const int64_t num_documents = search->documents->num_rows;
     for (int64_t i = begin; i < end; i++) search->query[column(queries, i)] = queries->data[i];
     plan(search, queries, begin, end - begin);
+    search->is_dense = search->left[0] > num_documents;
+    if (search->is_dense) memset(search->is_reached, true, num_documents / STRETCH + 1);
     propose(search, queries, end - begin, best);
     for (int64_t i = begin; i < end; i++) search->query[column(queries, i)] = 0;
-    memset(search->totals, 0, search->documents->num_rows * sizeof(float));
+    for (int64_t i = next_reached(search, 0); i < num_documents;
+         i = next_reached(search, i + STRETCH)) {
+        memset(search->totals + i, 0, STRETCH * sizeof(float));
+        search->is_reached[i / STRETCH] = false;
+    }
 }
 
 static bool allocate(search *search, const csr *queries) {
@@ -151,13 +182,14 @@ static bool allocate(search *search, const csr *queries) {
         if (size > longest) longest = size;
     }
     search->query = calloc(search->postings->num_rows + 1, sizeof(float));
-    search->totals = calloc(search->documents->num_rows + 1, sizeof(float));
+    search->totals = calloc(search->documents->num_rows + STRETCH, sizeof(float));
+    search->is_reached = calloc(search->documents->num_rows / STRETCH + 1, sizeof(bool));
     search->order = malloc((longest + 1) * sizeof(keyed));
     search->spare = malloc((longest + 1) * sizeof(keyed));
     search->left = malloc((longest + 1) * sizeof(double));
     search->bounds = malloc((longest + 1) * sizeof(double));
-    return search->query && search->totals && search->order && search->spare && search->left &&
-           search->bounds;
+    return search->query && search->totals && search->is_reached && search->order &&
+           search->spare && search->left && search->bounds;
 }
 
 KERNEL search_nearest(const csr *queries, const csr *documents, const csr *postings,
@@ -172,7 +204,7 @@ KERNEL search_nearest(const csr *queries, const csr *documents, const csr *posti
         for (int64_t place = best.size; place < k; place++)
             best.labels[place] = NO_LABEL, best.scores[place] = 0;
     }
-    free(search.query), free(search.totals), free(search.order), free(search.spare);
-    free(search.left), free(search.bounds);
+    free(search.query), free(search.totals), free(search.is_reached), free(search.order);
+    free(search.spare), free(search.left), free(search.bounds);
     return has_memory ? 0 : OUT_OF_MEMORY;
 }

@@ -36,7 +36,7 @@ KERNEL sparse_best_of_rows(const csr *features, const csr *weights, const float 
     for (int64_t row = 0; row < features->num_rows; row++) {
         add_up(features, row, weights, totals, num_labels);
         best_of(totals, bias, num_labels, k, labels + row * k, scores + row * k);
-        memset(totals, 0, num_labels * sizeof(float));
+        if (row + 1 < features->num_rows) memset(totals, 0, num_labels * sizeof(float));
     }
     free(totals);
     return 0;
@@ -51,7 +51,7 @@ KERNEL sparse_scores_of_labels(const csr *features, const csr *weights, const fl
         add_up(features, row, weights, totals, num_labels);
         for (int64_t i = row * m; i < (row + 1) * m; i++)
             scores[i] = totals[labels[i]] + bias[labels[i]];
-        memset(totals, 0, num_labels * sizeof(float));
+        if (row + 1 < features->num_rows) memset(totals, 0, num_labels * sizeof(float));
     }
     free(totals);
     return 0;

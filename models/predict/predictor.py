@@ -15,6 +15,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import ignore
 from longtail.models.explain import LabelDetails, LabelFacts
+from longtail.models.files.rows import garbage_collection_off
 from longtail.models.kinds.placement import Placement
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
@@ -85,6 +86,7 @@ class Predictor:
         self._take_scorers(ScorerSet(parts, placement, default_scorer))
 
     @classmethod
+    @garbage_collection_off()
     def of_bundle(
         cls,
         bundle: Bundle,

@@ -105,13 +105,14 @@ class _Arrays(NamedTuple):
     num_members: int
     num_bends: int
     num_terms: int
+    num_counts: int
 
 
 BLEND = RecordOf(
-    "blend", rows=F64["row num_terms"], row_of=I64["label"], log_priors=F32["label"],
+    "blend", rows=F64["num_counts num_terms"], row_of=I64["label"], log_priors=F32["label"],
     intercepts=F64["num_members"], floors=F64["num_members"], knots=F64["knot"],
     slopes=F64["piece"], bends=F64["num_bends"], num_knots=I64["num_members"], num_members=INT,
-    num_bends=INT, num_terms=INT,
+    num_bends=INT, num_terms=INT, num_counts=INT,
 )  # fmt: skip
 _log_odds = function(
     "blend_log_odds", of=BLEND, scores=F32["member num_rows m"], labels=I64["label_rows m"],
@@ -166,6 +167,7 @@ class FittedBlend:
                 len(calibrations),
                 len(fitted.curve_bends),
                 len(self._at_knots),
+                len(self._rows),
             )
         )
 

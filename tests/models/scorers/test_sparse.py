@@ -141,18 +141,16 @@ def test_rows_of_labels_are_replaced_added_and_left_out(labels, dropped, monkeyp
     monkeypatch.setattr("longtail.models.matrices._CHUNK", 4)
     model, _ = random_problem(3)
     rows = np.arange(1, 1 + 5 * len(labels), dtype=np.float32).reshape(-1, 5)
-    wanted = dict(zip(model.labels.tolist(), zip(model.weights.toarray(), model.bias), strict=True))
+    both = np.column_stack([model.weights.toarray(), model.bias])
+    wanted = dict(zip(model.labels.tolist(), both.tolist(), strict=True))
     for label in labels if dropped is None else dropped:
         wanted.pop(label, None)
-    wanted |= dict(zip(labels, zip(rows, rows[:, 0]), strict=True))
-    ids = np.array(labels, dtype=np.int64)
-    gone = None if dropped is None else np.array(dropped)
+    wanted |= dict(zip(labels, np.column_stack([rows, rows[:, 0]]).tolist(), strict=True))
+    ids, gone = np.array(labels, dtype=np.int64), None if dropped is None else np.array(dropped)
     found = model.with_rows(ids, csr_array(rows), rows[:, 0], gone)
     assert found.labels.tolist() == sorted(wanted)
-    for row, label in enumerate(found.labels.tolist()):
-        weights, bias = wanted[label]
-        assert found.weights.toarray()[row].tolist() == weights.tolist()
-        assert found.bias[row] == bias
+    both = np.column_stack([found.weights.toarray(), found.bias])
+    assert both.tolist() == [wanted[label] for label in sorted(wanted)]
     assert found.weights_by_feature.has_sorted_indices
 
 
