@@ -8,8 +8,8 @@
 //
 // rows: (num_counts, term), for each training count that labels have: the intercept, the weight of
 // each member, that of its scores below the floor and, where the sum is bent, the level and the
-// slopes of its curve; row_of: of each label. knots and slopes: of all members, one after the other; a member has one slope more
-// than knots. bends: of the sum.
+// slopes of its curve; row_of: of each label. knots and slopes: of all members, one after the
+// other; a member has one slope more than knots. bends: of the sum.
 typedef struct {
     const double *rows;
     const int64_t *row_of;

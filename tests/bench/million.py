@@ -2,7 +2,7 @@
 
     python tests/bench/million.py --output runs/million          # hours on two cores
     python tests/bench/million.py --output runs/million --labels 300 600 --held-out 100
-    python tests/bench/million.py --output runs/titles --titles --labels 1000000 4000000
+    python tests/bench/million.py --output runs/titles --titles --labels 1000000 3000000
 
 For each number of labels a made-up corpus (`synthetic.py`: a document for each label, three labels
 and 24 words a document, label frequencies by a power law) goes the way of a real one, each stage in
