@@ -79,31 +79,30 @@ class SparseModel:
         """Return the model with these rows w_l."""
         return cls(tfidf, transposed(weights), bias, labels)
 
-    def with_rows(
+    def with_columns(
         self,
         labels: Int64[np.ndarray, fitted],
-        weights: Float32[csr_array, "fitted feature"],
+        weights: Float32[csr_array, "feature fitted"],
         bias: Float32[np.ndarray, fitted],
         dropped: Int64[np.ndarray, dropped] | None = None,
     ) -> SparseModel:
-        """Return the model with other rows of some labels, in the place of theirs if they have any.
+        """Return the model with these weights of some labels, instead of theirs if they have any.
 
         Args:
             labels: The labels.
-            weights: The row w_l of each; memory is that of the weights of both models.
+            weights: The w_l of each, as columns; memory is that of the weights of both models.
             bias: Of each.
             dropped: Labels whose rows are left out; None: those of `labels` alone.
         """
         is_kept = ~np.isin(self.labels, labels if dropped is None else dropped)
         all_labels = np.sort(np.concatenate([self.labels[is_kept], labels]))
         of_kept, of_new = (np.searchsorted(all_labels, x) for x in (self.labels, labels))
-        new = transposed(weights)
         all_weights = csr_of_parts(
             lambda: chain(
                 elements_of(self.weights_by_feature, np.where(is_kept, of_kept, -1)),
-                elements_of(new, of_new),
+                elements_of(weights, of_new),
             ),
-            (new.shape[0], len(all_labels)),
+            (weights.shape[0], len(all_labels)),
         )
         all_bias = np.empty(len(all_labels), dtype=np.float32)
         all_bias[of_kept[is_kept]], all_bias[of_new] = self.bias[is_kept], bias

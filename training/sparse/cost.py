@@ -19,7 +19,7 @@ from longtail.models.scorers.sparse import SparseModel, SparseSource
 from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseConfig
 from longtail.training.evaluation.metrics import document_values_at, join_truth
 from longtail.training.fitting import DevDocuments
-from longtail.training.sparse.fit import LabelEngine, fit_label_rows, fit_on_threads
+from longtail.training.sparse.fit import LabelEngine, fit_label_columns, fit_on_threads
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +69,10 @@ def with_cost_chosen(
     some = _some(dev()) if len(labels) else None
     if some is None:
         return model, first
-    weights, bias = fit_label_rows(
+    weights, bias = fit_label_columns(
         features, truth, labels, second, seed=seed, folder=folder, engine=engine
     )
-    other = model.with_rows(labels, weights, bias)
+    other = model.with_columns(labels, weights, bias)
     gain = 100 * (_ndcg(other, some) - _ndcg(model, some))
     mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
     logger.info(

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
-from longtail.models.matrices import Elements, csr_of_parts, transposed
+from longtail.models.matrices import Elements, csr_of_parts
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
@@ -91,11 +91,13 @@ def fit_sparse_model(
         ConfigError: The engine is not installed or does not start.
     """
     covered = np.unique(truth.indices).astype(np.int64)
-    weights, bias = _fit_columns(features, truth, covered, config, seed, folder, engine)
+    weights, bias = fit_label_columns(
+        features, truth, covered, config, seed=seed, folder=folder, engine=engine
+    )
     return SparseModel(tfidf, weights, bias, covered)
 
 
-def fit_label_rows(
+def fit_label_columns(
     features: Float32[csr_array, "document feature"],
     truth: Float32[csr_array, "document label"],
     labels: Int64[np.ndarray, covered],
@@ -104,7 +106,7 @@ def fit_label_rows(
     seed: int,
     folder: Path,
     engine: LabelEngine = fit_on_threads,
-) -> tuple[Float32[csr_array, "covered feature"], Float32[np.ndarray, covered]]:
+) -> tuple[Float32[csr_array, "feature covered"], Float32[np.ndarray, covered]]:
     """Fit the linear SVMs of some labels (see `fit_sparse_model`).
 
     Args:
@@ -117,24 +119,11 @@ def fit_label_rows(
         engine: What fits them.
 
     Returns:
-        Weights and biases, a row for each label.
+        Weights, a column for each label, and biases.
 
     Raises:
         ConfigError: The engine is not installed or does not start.
     """
-    weights, bias = _fit_columns(features, truth, labels, config, seed, folder, engine)
-    return transposed(weights), bias
-
-
-def _fit_columns(
-    features: Float32[csr_array, "document feature"],
-    truth: Float32[csr_array, "document label"],
-    labels: Int64[np.ndarray, covered],
-    config: SparseConfig,
-    seed: int,
-    folder: Path,
-    engine: LabelEngine,
-) -> tuple[Float32[csr_array, "feature covered"], Float32[np.ndarray, covered]]:
     by_label = csr_array(truth.T)
     folder.mkdir(parents=True, exist_ok=True)
     paths = _paths_of_blocks(labels, folder)

@@ -14,6 +14,7 @@ from longtail.ext.editions.labels import ChangedLabels
 from longtail.models.labels.catalogue import LabelCatalogue, named_label
 from longtail.models.lexical.matcher import FindHistory
 from longtail.models.lexical.name_model import NameModel
+from longtail.models.matrices import transposed
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.vectors import VectorMemory
 from longtail.models.scorers.sparse import SparseModel
@@ -63,7 +64,7 @@ def merged_sparse(
     labels = np.array(sorted(several), dtype=np.int64)
     fitted, bias = fit_rows(memory.documents.to_csr(), memory.labels, labels)
     weights |= dict.fromkeys(several, "fitted")
-    return kept.with_rows(labels, fitted, bias), weights
+    return kept.with_columns(labels, transposed(fitted), bias), weights
 
 
 def merged_linear(

@@ -27,7 +27,7 @@ from longtail.training.memory.vectors import with_documents
 from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.runtime.run_log import stage_cost
 from longtail.training.sparse.descriptions import keywords_of_labels
-from longtail.training.sparse.fit import fit_label_rows, fit_on_threads
+from longtail.training.sparse.fit import fit_label_columns, fit_on_threads
 from longtail.training.sparse.svm import StartingRows
 
 if TYPE_CHECKING:  # brings PyTorch, which a model without a dense half does not need
@@ -153,11 +153,11 @@ def refit_sparse(
             labels, csr_array(model.weights[at]), model.bias[at], csr_array(differing[labels])
         )
     config = SparseConfig.model_validate(settings["sparse"])
-    weights, bias = fit_label_rows(
+    weights, bias = fit_label_columns(
         features, truth, fitted, config, seed=settings["seed"], folder=folder,
         engine=partial(fit_on_threads, start=start),
     )  # fmt: skip
-    return model.with_rows(fitted, weights, bias, dropped=touched)
+    return model.with_columns(fitted, weights, bias, dropped=touched)
 
 
 def _labels_to_describe(

@@ -147,7 +147,7 @@ def test_rows_of_labels_are_replaced_added_and_left_out(labels, dropped, monkeyp
         wanted.pop(label, None)
     wanted |= dict(zip(labels, np.column_stack([rows, rows[:, 0]]).tolist(), strict=True))
     ids, gone = np.array(labels, dtype=np.int64), None if dropped is None else np.array(dropped)
-    found = model.with_rows(ids, csr_array(rows), rows[:, 0], gone)
+    found = model.with_columns(ids, csr_array(rows.T), rows[:, 0], gone)
     assert found.labels.tolist() == sorted(wanted)
     both = np.column_stack([found.weights.toarray(), found.bias])
     assert both.tolist() == [wanted[label] for label in sorted(wanted)]
