@@ -67,9 +67,6 @@ def demo(
         port: TCP port of the service.
         keeps_serving: Whether to go on serving until Ctrl-C.
         config: Configuration of the second version; None: the defaults.
-
-    Raises:
-        LongtailError: The service does not start, or does not take up a version.
     """
     started = time.monotonic()
     check_address("127.0.0.1", port)  # else the answers would be another service's
@@ -271,9 +268,6 @@ def _service(registry: Path, port: int, log: Path) -> Iterator[str]:
 
     Yields:
         Its URL, once it is ready.
-
-    Raises:
-        LongtailError: It ended, or was not ready in time.
     """
     command = [sys.executable, "-m", "longtail", "serve", "--registry", str(registry)]
     command += ["--port", str(port), "--watch-interval-s", "1", "--drain-delay-s", "0"]

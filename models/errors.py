@@ -64,11 +64,7 @@ _MAX_SHOWN_CHARACTERS = 40
 
 
 def check_count(name: str, value: object, error: type[LongtailError] = RequestError) -> None:
-    """Refuse a value that is no whole number from 1; True and False are refused.
-
-    Raises:
-        LongtailError: It is none.
-    """
+    """Refuse a value that is no whole number from 1; True and False are refused."""
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
         raise error(f"{name} is {_shown(value)}; expected a whole number from 1")
 

@@ -46,9 +46,6 @@ def require(extra: str, asked_by: str, error: type[LongtailError] = ConfigError)
         extra: A key of `PACKAGES`.
         asked_by: What needs the packages, such as "--engine ray".
         error: The class of the error.
-
-    Raises:
-        LongtailError: A package is missing; the message has the command that installs it.
     """
     if not is_installed(extra):
         raise error(f"{asked_by} {needs(extra)}")

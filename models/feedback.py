@@ -98,12 +98,7 @@ class Entry:
 
     @classmethod
     def from_fields(cls, row: Fields) -> Entry:
-        """Return the text, the labels and the time of a line of feedback.
-
-        Raises:
-            DataError: A field is malformed, the line is about no text, or it says nothing or two
-                things of a label.
-        """
+        """Return the text, the labels and the time of a line of feedback."""
         text, digest = string_of(row, "text"), string_of(row, "text_sha256")
         if digest and not _SHA256.fullmatch(digest):
             raise DataError(f"text_sha256 is {digest[:100]!r}; expected 64 hexadecimal digits")

@@ -76,9 +76,6 @@ class ArrayRule:
         Args:
             name: Of the array, for the message.
             array: As it was read.
-
-        Raises:
-            ValueError: It has another type or number of axes, no columns, or a value out of bounds.
         """
         if array.dtype.name not in self.dtypes or array.ndim != self.axes:
             expected = f"{' or '.join(self.dtypes)} with {self.axes}"
@@ -111,9 +108,6 @@ def check_arrays(arrays: Mapping[str, np.ndarray], rules: Mapping[str, ArrayRule
     Args:
         arrays: By name.
         rules: What each must be; there must be no other arrays.
-
-    Raises:
-        ValueError: One is missing, unknown, or breaks its rule; the message names it.
     """
     if odd := sorted(arrays.keys() ^ rules.keys()):
         state = "missing" if odd[0] in rules else "unknown"
@@ -153,9 +147,6 @@ def checked_rows(
 
     Returns:
         Both of one type, of 32 bits where that is enough.
-
-    Raises:
-        ValueError: They are no such matrix.
     """
     num_rows, num_columns = shape
     columns, pointers = names
@@ -281,9 +272,6 @@ def check_rows(
         labels: Of each row.
         num_rows: Of each array that has rows.
         num_labels: Of the catalogue.
-
-    Raises:
-        ValueError: They are.
     """
     is_rising = bool((np.diff(labels) > 0).all())
     is_within = labels.min(initial=0) >= 0 and labels.max(initial=0) < num_labels
@@ -326,11 +314,7 @@ class HalfRows:
         indptr: np.ndarray,
         shape: tuple[int, int],
     ) -> HalfRows:
-        """Return a matrix as it came from a file.
-
-        Raises:
-            ValueError: It is none, or a value is not finite or below 0.
-        """
+        """Return a matrix as it came from a file."""
         bits = data.view(np.uint16)
         if bits.max(initial=0) >= np.float16(np.inf).view(np.uint16):
             raise ValueError("data has values that are not finite or below 0")

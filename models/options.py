@@ -69,12 +69,7 @@ class RankingOptions:
     schemes: tuple[RankingOptions, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what no model could answer.
-
-        Raises:
-            RequestError: A field is of another type or out of its range, or the aim and the tail
-                dial contradict each other.
-        """
+        """Refuse what no model could answer."""
         for name, (kinds, expected) in _FIELDS.items():
             value = getattr(self, name)
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -145,9 +140,6 @@ def with_schemes(
     Args:
         options: What holds of all schemes, and what a scheme leaves out.
         schemes: By the name of the scheme, its own `k`, `threshold` and `accept`.
-
-    Raises:
-        RequestError: A scheme has another key, or a value is not as it should be.
     """
     parts = []
     for name, given in schemes.items():
@@ -180,11 +172,7 @@ class RankingKeywords(TypedDict, total=False):
 
 
 def ranking_options(given: RankingKeywords) -> RankingOptions:
-    """Return options that were given as keyword arguments.
-
-    Raises:
-        RequestError: There is no such option, or one is not as it should be.
-    """
+    """Return options that were given as keyword arguments."""
     known = RankingKeywords.__annotations__
     if unknown := [name for name in given if name not in known]:
         raise RequestError(

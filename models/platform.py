@@ -103,9 +103,6 @@ else:
         Args:
             file: Open for writing.
             waits: Whether to wait for a process that has locked it.
-
-        Raises:
-            BlockingIOError: Another process has locked it, and this one does not wait.
         """
         fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
 

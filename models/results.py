@@ -61,9 +61,6 @@ def frame_of(columns: Mapping[str, Sequence[object]]) -> Any:
 
     Args:
         columns: By their names, all of one length.
-
-    Raises:
-        ConfigError: pandas is not installed.
     """
     require("pandas", "a data frame")
     import pandas
@@ -353,11 +350,7 @@ class Prediction(AnswerPart):
         return html_table(LABEL_COLUMNS, map(cells_of, range(1, len(self.labels) + 1), self.labels))
 
     def to_frame(self) -> Any:
-        """Return a `pandas.DataFrame`: a row for each label (see `LABEL_COLUMNS`).
-
-        Raises:
-            ConfigError: pandas is not installed.
-        """
+        """Return a `pandas.DataFrame`: a row for each label (see `LABEL_COLUMNS`)."""
         rows = [cells_of(rank, label) for rank, label in enumerate(self.labels, 1)]
         return frame_of({name: [x[i] for x in rows] for i, name in enumerate(LABEL_COLUMNS)})
 

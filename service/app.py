@@ -78,9 +78,6 @@ def create_app(
         settings: Where absent, read from `LONGTAIL_` variables.
         load: Makes a verified bundle into a model that can answer; where absent, the real one.
         tracing: Takes the spans; where absent, as the settings say.
-
-    Raises:
-        ConfigError: A setting is wrong.
     """
     settings = settings or load_settings()
     service = _assemble(settings, load, tracing or make_tracing(_release()))

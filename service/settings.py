@@ -302,11 +302,7 @@ def _bounds(schema: Mapping[str, Any]) -> str:
 
 
 def load_settings(**chosen: Any) -> Settings:
-    """Return the settings: values chosen here win over `LONGTAIL_` variables, those over defaults.
-
-    Raises:
-        ConfigError: A value is out of bounds, or a `LONGTAIL_` variable is not a setting.
-    """
+    """Return the settings: chosen values win over `LONGTAIL_` variables, those over defaults."""
     refuse_unknown_variables(os.environ)
     try:
         return Settings(**chosen)
@@ -315,11 +311,7 @@ def load_settings(**chosen: Any) -> Settings:
 
 
 def refuse_unknown_variables(environ: Mapping[str, str]) -> None:
-    """Stop at a misspelt variable, which pydantic-settings would silently ignore.
-
-    Raises:
-        ConfigError: A variable has our prefix but is no setting; names the closest one that is.
-    """
+    """Stop at a misspelt variable, which pydantic-settings would silently ignore."""
     known = {PREFIX + name.upper() for name in Settings.model_fields} | FOREIGN_VARIABLES
     for variable in sorted(environ):
         if variable.upper().startswith(PREFIX) and variable.upper() not in known:

@@ -218,9 +218,6 @@ def soft_top_k_loss(
         is_positive: Whether document i carries label l.
         k: Labels that the top has room for, at least 1 and below the number of labels scored.
         sharpness: How close alpha comes to a step.
-
-    Raises:
-        ConfigError: k is not below the number of labels scored.
     """
     if not 0 < k < scores.shape[1]:
         raise ConfigError(

@@ -28,11 +28,7 @@ ForceOption = Annotated[
 
 
 def check_can_measure(data: Path | None) -> None:
-    """Check that a corpus can be measured on, which needs training to be installed.
-
-    Raises:
-        ConfigError: Training is not installed, as in the image of the service.
-    """
+    """Check that a corpus can be measured on, which needs training to be installed."""
     from longtail.models.errors import ConfigError
 
     if data is not None and find_spec("longtail.training") is None:
@@ -59,9 +55,6 @@ def publish_changed(
         activate: Whether `current` shall name it.
         force: Whether to publish it however many first ranks the new labels take.
         action: The word for it in the log of changes.
-
-    Raises:
-        LongtailError: The version can't be written, or the new labels take too many first ranks.
     """
     from longtail.models.edit.rewriting import measured
 

@@ -12,12 +12,7 @@ from longtail.training.data.feedback import Feedback, read_feedback
 
 
 def open_feedback(place: str | Path) -> Feedback:
-    """Return the entries of a file, or of a folder that a service keeps feedback in; or none.
-
-    Raises:
-        ConfigError: It can't be read.
-        DataError: A line is not an entry.
-    """
+    """Return the entries of a file, or of a folder that a service keeps feedback in; or none."""
     with feedback_file(place) as file:
         return read_feedback(file, place=str(place))
 
@@ -31,9 +26,6 @@ def feedback_file(place: str | Path) -> Iterator[Path]:
 
     Yields:
         The file itself, or an export of the folder.
-
-    Raises:
-        ConfigError: It can't be read.
     """
     if not Path(place).is_dir():
         check_readable_file(Path(place), "--feedback")

@@ -100,11 +100,6 @@ def open_bundle(folder: Path) -> Bundle:
 
     Every file must be there, with the size and sha256 of the manifest, and no other; every array
     must have the shape and type of the manifest; the catalogue must have as many labels as it says.
-
-    Raises:
-        BundleNotFoundError: There is no manifest in this folder.
-        BundleVersionError: The bundle was written in another format.
-        BundleCorruptError: Anything else is not as it was written; the message names the file.
     """
     where = _where(folder)
     manifest = read_manifest(folder)
@@ -118,13 +113,7 @@ def open_bundle(folder: Path) -> Bundle:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return what a bundle says of itself; unlike opening it, this reads no other file.
-
-    Raises:
-        BundleNotFoundError: There is no manifest in this folder.
-        BundleVersionError: The bundle was written in another format.
-        BundleCorruptError: The manifest is not as it was written.
-    """
+    """Return what a bundle says of itself; unlike opening it, this reads no other file."""
     where = _where(folder)
     path = folder / MANIFEST_NAME
     try:
@@ -167,9 +156,6 @@ def write_bundle(
 
     Returns:
         The manifest as written.
-
-    Raises:
-        BundleError: The folder is there already.
     """
     if folder.exists():
         raise BundleError(f"bundle {folder.name!r}: {str(folder)!r} is there already")
@@ -319,10 +305,6 @@ def check_regular_file(path: Path, max_bytes: int | None = None) -> int:
     Args:
         path: Of the file.
         max_bytes: The largest size allowed; None: any.
-
-    Raises:
-        ValueError: It is no regular file, or larger. A link is none, wherever it leads.
-        OSError: There is none, or it can't be looked at.
     """
     found = path.lstat()
     for is_kind, what in _KINDS:

@@ -340,10 +340,6 @@ class Manifest:
         Args:
             text: What `to_json` wrote.
             where: Name of the bundle, for messages.
-
-        Raises:
-            BundleVersionError: The format is another one than this release reads.
-            BundleCorruptError: Anything else differs from what `to_json` wrote, a space included.
         """
         try:
             check_elements(text, MAX_ELEMENTS)

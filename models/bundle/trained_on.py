@@ -111,11 +111,7 @@ _, _read = json_forms(_Stored)
 
 
 def read_trained_on(bundle: Bundle) -> TrainedOn | None:
-    """Return the record of a bundle; None for a bundle of a release that wrote none.
-
-    Raises:
-        BundleCorruptError: The record is not as it was written.
-    """
+    """Return the record of a bundle; None for a bundle of a release that wrote none."""
     if RECORD_NAME not in bundle.manifest.files:
         return None
     try:
@@ -173,11 +169,7 @@ def probes_to_jsonl(texts: Iterable[str]) -> str:
 
 
 def read_probes(bundle: Bundle) -> tuple[str, ...]:
-    """Return the texts of a bundle, without blank ones; none where it brings none.
-
-    Raises:
-        BundleCorruptError: The file is not as it should be.
-    """
+    """Return the texts of a bundle, without blank ones; none where it brings none."""
     if PROBES_NAME not in bundle.manifest.files:
         return ()
     try:

@@ -34,9 +34,6 @@ def is_short_text(source: DocumentSource) -> bool:
 
     Where labels are not read, and a header need not name them, a first line without a known name is
     a text if it has several words, or labels in angle brackets.
-
-    Raises:
-        DataError: The file can't be read.
     """
     path, options = source.paths[0], source.options
     if options.names_columns or options.one_row_per_label or not path.is_file():
@@ -55,9 +52,6 @@ def short_text_rows(source: DocumentSource, progress: Callable[[int], object]) -
     Args:
         source: The file; where labels are not read, a line may lack them.
         progress: As for `longtail.models.files.text_files.bounded_lines`.
-
-    Raises:
-        DataError: The file can't be read to its end.
     """
     for number, line in lines(source.paths[0], progress):
         if not line.strip():
@@ -94,9 +88,6 @@ def full_text_rows(paths: Iterable[Path]) -> Iterator[Row]:
 
     Args:
         paths: Of all files of a split; those that are no texts are read with their text.
-
-    Raises:
-        DataError: A file can't be read to its end.
     """
     others = {path for path in paths if path.suffix != TEXT_SUFFIX}
     texts = sorted(path for path in paths if path.suffix == TEXT_SUFFIX)

@@ -18,11 +18,7 @@ _CLASS_LABEL = "ClassLabel"
 
 
 def column_names(path: Path) -> list[str]:
-    """Return the names of the columns of a file.
-
-    Raises:
-        DataError: The file can't be read, or pyarrow is not installed.
-    """
+    """Return the names of the columns of a file."""
     with _reading(path) as source:
         return list(_schema(source).names)
 
@@ -35,10 +31,6 @@ def arrow_rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[Row]:
     Args:
         paths: Parquet files, or Arrow files, all of the same columns.
         columns: Those to read.
-
-    Raises:
-        DataError: A file can't be read to its end, lacks a column, or holds the number of no class;
-            or pyarrow is not installed.
     """
     number = 0
     for path in paths:
@@ -116,9 +108,6 @@ def _reading(path: Path) -> Iterator[Any]:
 
     Yields:
         pyarrow's reader of Parquet, or of a stream of Arrow batches.
-
-    Raises:
-        DataError: The file can't be read, or pyarrow is not installed.
     """
     require("parquet", f"{path}: reading Parquet and Arrow files", DataError)
     import pyarrow as pa

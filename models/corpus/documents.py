@@ -82,12 +82,6 @@ def read_documents(
     Args:
         source: Where the documents lie.
         is_label: Tells the ids and names of the label file; None: there is no such file.
-
-    Raises:
-        DataError: A file can't be read to its end, lacks a column, or several may be meant, or it
-            is one JSON value over several lines; rows of one document stand apart, where each has
-            one label.
-        ConfigError: The folder of temporary files has no room for what is kept.
     """
 
     def parse() -> Iterator[RawDocument | BadLine]:
@@ -107,11 +101,7 @@ def read_documents(
 
 
 def columns_of(source: DocumentSource, names: Sequence[str] | None = None) -> ColumnNames:
-    """Return the columns, or fields, that the documents of a split are read from.
-
-    Raises:
-        DataError: The first file can't be read, or as `read_documents`.
-    """
+    """Return the columns, or fields, that the documents of a split are read from."""
     if source.form is EXTREME_CLASSIFICATION:
         return _INDEXED
     names = names_in(source) if names is None else names
@@ -127,11 +117,7 @@ def columns_of(source: DocumentSource, names: Sequence[str] | None = None) -> Co
 
 
 def names_in(source: DocumentSource) -> Sequence[str] | None:
-    """Return the names of all columns, or fields, of documents; None where none can be chosen.
-
-    Raises:
-        DataError: The first file can't be read, or as `read_documents`.
-    """
+    """Return the names of all columns, or fields, of documents; None where none can be chosen."""
     if source.form in (PARQUET, ARROW):
         return column_names(source.paths[0])
     if source.form is JSON_LINES:
@@ -140,11 +126,7 @@ def names_in(source: DocumentSource) -> Sequence[str] | None:
 
 
 def recognised(source: DocumentSource) -> list[str]:
-    """Describe the recognised columns of a split's files for the log.
-
-    Raises:
-        DataError: The first file can't be read, or as `read_documents`.
-    """
+    """Describe the recognised columns of a split's files for the log."""
     path, form, options = source.paths[0], source.form, source.options
     is_own = form.rows is not None
     encoding = encoding_of(path) if form not in (PARQUET, ARROW) and not is_own else None
@@ -177,9 +159,6 @@ def rows_of(
     Args:
         source: Where the documents lie; of a table, the only file is opened once.
         progress: Called with the bytes of a table, or of short texts, that were read since.
-
-    Raises:
-        DataError: As `read_documents`.
     """
     form, options, path = source.form, source.options, source.paths[0]
     if form is EXTREME_CLASSIFICATION:
@@ -244,9 +223,6 @@ def grouped_rows(
     Args:
         path: Of the file, for messages.
         rows: With the labels of one pair each.
-
-    Raises:
-        DataError: Rows of a document stand apart: all of them would have to be kept.
     """
     seen: set[int] = set()
     whole: RawDocument | None = None
@@ -293,11 +269,7 @@ def _check_new(path: Path, row: RawDocument, seen: set[int]) -> None:
 
 
 def is_table(source: DocumentSource) -> bool:
-    """Return whether documents are rows of a CSV or TSV file with a header.
-
-    Raises:
-        DataError: The file can't be read.
-    """
+    """Return whether documents are rows of a CSV or TSV file with a header."""
     return source.form is CSV or (source.form is TSV and not is_short_text(source))
 
 
@@ -307,9 +279,6 @@ def table_of(source: DocumentSource, progress: Callable[[int], object] = ignore)
     Args:
         source: Such a file.
         progress: As for `rows_of`.
-
-    Raises:
-        DataError: The file can't be read, or its header lacks a column.
     """
     options, reads_labels = source.options, source.reads_labels
     labels = LABEL_NAMES if options.label_column is None else (options.label_column,)
@@ -335,11 +304,7 @@ def _first_names(path: Path) -> list[str]:
 
 
 def _check_choices(path: Path, options: CorpusOptions) -> None:
-    """Refuse a file of JSON lines whose first lines lack a column that is named, or have several.
-
-    Raises:
-        DataError: It is one; a column that no one named is missed line by line.
-    """
+    """Refuse JSON lines whose first lines lack a column that is named, or have several."""
     try:
         find_columns(_first_names(path), options)
     except ColumnChoiceError as error:
@@ -352,11 +317,7 @@ def _check_choices(path: Path, options: CorpusOptions) -> None:
 def line_columns(
     names: tuple[str, ...], options: CorpusOptions, *, reads_labels: bool = True
 ) -> ColumnNames:
-    """Return the columns of a line of JSON; some named ones may be missing, but not all.
-
-    Raises:
-        ColumnChoiceError: All columns that are named are missing, or several could be meant.
-    """
+    """Return the columns of a line of JSON; some named ones may be missing, but not all."""
     text = tuple(name for name in options.text_columns if name in names) or options.text_columns
     found_id = options.id_column if options.id_column in names else None
     lenient = replace(options, text_columns=text, id_column=found_id)

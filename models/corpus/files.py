@@ -113,10 +113,6 @@ def find_files(
         data: A folder; or one file, whose documents are then divided by a hash.
         options: What is said of the files.
         division: What one file is divided by; None: by ids, where documents have some.
-
-    Raises:
-        DataError: No file or files of two formats are there, a file is there twice, or one is
-            missing that the format needs; or options are given that the format has no use for.
     """
     found = [] if data.is_file() else list(_sources_in(data, options))
     if not found:
@@ -330,10 +326,6 @@ def find_unlabelled(data: Path, options: CorpusOptions = RECOGNISED) -> Document
         data: A file, JSON lines where its name says nothing else; or a folder with one split, or
             with texts in files.
         options: Columns that are named.
-
-    Raises:
-        DataError: A folder has no documents, several splits, or Parquet files; or columns are named
-            of a form that has none.
     """
     if data.is_dir():
         source = _only_source(data, options)

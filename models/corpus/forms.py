@@ -91,11 +91,7 @@ FORMATS = [EXTREME_CLASSIFICATION, JSON_LINES, CSV, TSV, PARQUET, ARROW, FULL_TE
 
 
 def register(form: Format) -> Format:
-    """Add a form with its own `rows`; corpora may then lie in it.
-
-    Raises:
-        ConfigError: Its name is taken, or it has no `rows`.
-    """
+    """Add a form with its own `rows`; corpora may then lie in it."""
     if form.rows is None or any(form.name == each.name for each in FORMATS):
         raise ConfigError(
             f"corpus format {form.name!r}: expected a name that no other has, and `rows`"

@@ -35,10 +35,6 @@ def labels_of_text(
         column: Its column.
         options: What stands between labels, where that is given.
         is_label: Tells known labels, which win over a delimiter; None: none are known.
-
-    Raises:
-        DataError: A delimiter has no label before it, or labels are a list and should not be, or
-            begin as one and are none.
     """
     if not cell.strip():
         return []
@@ -104,9 +100,6 @@ def labels_of_value(
         column: Its name.
         options: With a delimiter, a string is divided.
         may_be_one: Whether a string or a number is one label.
-
-    Raises:
-        DataError: It is none of these.
     """
     if isinstance(value, list):
         return value
@@ -131,9 +124,6 @@ def label_key(entry: object, column: str = "labels") -> str:
         entry: A string, trimmed, a URI without its angle brackets; a number; or an object, as Annif
             writes them, with a `uri` or a `label`.
         column: Where it stands.
-
-    Raises:
-        DataError: It is none of these.
     """
     if isinstance(entry, Mapping):
         named = [entry[name] for name in _KEYS_OF_OBJECTS if entry.get(name)]

@@ -90,9 +90,6 @@ class Spool:
 
         Args:
             parse: Gives the documents, and the lines that break a rule.
-
-        Raises:
-            ConfigError: The folder of temporary files has no room.
         """
         return self._keeping(parse()) if self._descriptor is None else self._kept(self._descriptor)
 

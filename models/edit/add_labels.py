@@ -50,11 +50,6 @@ def add_labels(
         labels: By id, name, description, other names and the ids of their parents, the last two
             of which stand in the text as far as in training; they come after the old ones.
         progress: Called with a number of labels whenever so many have been encoded.
-
-    Raises:
-        BundleError: The bundle has no scorer that finds labels without documents.
-        DataError: An id is blank, is in the bundle or comes twice, a name is blank, a text is not
-            Unicode, or there is no label.
     """
     kinds = kinds_of_new_labels(bundle.manifest.scorers)
     if not kinds:
@@ -90,10 +85,6 @@ def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -
 
     Otherwise the second of two calls would start from the trained model, and leave out what the
     first one added. A call that is repeated adds the same labels, and is no such case.
-
-    Raises:
-        BundleError: There is such a version; the message says what to choose.
-        DataError: The version has a label with one of the ids.
     """
     labels = list(labels)
     check_ids_are_new(registry.folder_of(version), labels)
@@ -113,11 +104,7 @@ def check_is_latest(registry: Registry, version: int, labels: Iterable[Label]) -
 
 
 def check_ids_are_new(folder: Path, labels: Iterable[Label]) -> None:
-    """Refuse labels whose ids a version has, or that come twice, before its files are verified.
-
-    Raises:
-        DataError: An id is there already, or comes twice.
-    """
+    """Refuse labels whose ids a version has, or that come twice, before its files are verified."""
     names: dict[str, str] = {}
     with suppress(OSError, ValueError, TypeError, KeyError):  # opening it tells what is broken
         for line in (folder / LABELS_NAME).read_text(encoding="utf-8").split("\n")[:-1]:

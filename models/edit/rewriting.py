@@ -37,11 +37,7 @@ VECTORS = "label_vectors"
 
 
 def added_label(label: Label, bundle: Bundle) -> Label:
-    """Return a new label as it stands in a catalogue, with its text for the encoder.
-
-    Raises:
-        DataError: It can't be added.
-    """
+    """Return a new label as it stands in a catalogue, with its text for the encoder."""
     settings = bundle.manifest.training.get("descriptions", {})
     trimmed = replace(
         label,

@@ -303,11 +303,7 @@ def _layer(config: BertConfig) -> nn.Module:
 
 
 def load_encoder(folder: Path) -> Transformer:
-    """Return the encoder of a bundle in float32, in evaluation mode; nothing of it can run code.
-
-    Raises:
-        ConfigError: The model can't serve as an encoder of texts.
-    """
+    """Return the encoder of a bundle in float32, in evaluation mode; nothing of it can run code."""
     bert = None if sees_gpu() else read_bert(folder)
     if bert is None:
         from longtail.models.encoders.pretrained import load_transformer
@@ -377,11 +373,7 @@ class PlainTokenizer:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Return the tokenizer of a bundle's encoder; it can run no code.
-
-    Raises:
-        ConfigError: There is none, or it knows no words.
-    """
+    """Return the tokenizer of a bundle's encoder; it can run no code."""
     found = read_tokenizer(folder)
     if found is None:
         from longtail.models.encoders import pretrained

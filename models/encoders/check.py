@@ -67,9 +67,6 @@ def check_size(config: Any, auto_class: AutoClass, folder: Path) -> None:
     """Refuse a configuration of a model that is far larger than its files.
 
     Weights that the files lack are made, so that a number in `config.json` could take any memory.
-
-    Raises:
-        ConfigError: It is.
     """
     num_bytes = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     num_layers = getattr(config, "num_hidden_layers", None)
@@ -89,11 +86,7 @@ def check_size(config: Any, auto_class: AutoClass, folder: Path) -> None:
 
 
 def check_padding_id(transformer: Transformer, pad_id: int, folder: Path) -> None:
-    """Refuse a tokenizer that pads with a token for which the encoder has no embedding.
-
-    Raises:
-        ConfigError: It does.
-    """
+    """Refuse a tokenizer that pads with a token for which the encoder has no embedding."""
     num_ids = num_token_ids(transformer)
     if pad_id >= num_ids:
         raise ConfigError(
@@ -106,9 +99,6 @@ def check_weights(transformer: Transformer, missing: Collection[str], folder: Pa
     """Refuse files that lack most of an encoder's weights, which would start at random.
 
     A few may be missing: many files are without the pooler that BERT has behind its last layer.
-
-    Raises:
-        ConfigError: More than half are missing.
     """
     num_weights = len(list(transformer.named_parameters()))
     if len(missing) > _MAX_MISSING * num_weights:
@@ -125,9 +115,6 @@ def check_last_layer(transformer: Transformer, folder: Path) -> None:
     Args:
         transformer: In float32 and evaluation mode; it is left as it is.
         folder: Where it was loaded from, for the message.
-
-    Raises:
-        ConfigError: It can't be used as an encoder.
     """
     where = f"encoder in {str(folder)!r} ({type(transformer).__name__})"
     advice = "use an encoder for texts such as BERT, or 'packaged'"
@@ -170,9 +157,6 @@ def check_pooling(transformer: Transformer, head: VectorHead, folder: Path) -> N
         transformer: That `check_last_layer` accepts; it is left as it is.
         head: Whose pooling is checked.
         folder: Where it was loaded from, for the message.
-
-    Raises:
-        ConfigError: All texts would get one vector.
     """
     chosen = {
         "document_pooling": head.document_pooling,
@@ -195,9 +179,6 @@ def usable_dtype(transformer: nn.Module, dtype: torch.dtype, *, is_chosen: bool)
         transformer: It is left as it is. What stands in for a transformer is not tried.
         dtype: What is wanted.
         is_chosen: Whether the dtype was chosen automatically, so that there may be another.
-
-    Raises:
-        ConfigError: It can't compute in the dtype, which a setting asks for.
     """
     if not is_transformer(transformer):
         return dtype

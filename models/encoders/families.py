@@ -53,11 +53,7 @@ AutoClass = Any
 
 
 def auto_class_of(config: Any, folder: Path) -> AutoClass:
-    """Return what loads the encoder of a configuration: of T5 and its kin, the encoder half.
-
-    Raises:
-        ConfigError: It is an encoder-decoder whose encoder half can't be saved and loaded alone.
-    """
+    """Return what loads the encoder of a configuration: of T5 and its kin, the encoder half."""
     from transformers import AutoModel, AutoModelForTextEncoding
     from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
@@ -73,11 +69,7 @@ def auto_class_of(config: Any, folder: Path) -> AutoClass:
 
 
 def check_tokenizer_files(folder: Path) -> None:
-    """Refuse a folder without a tokenizer: Transformers would make one that knows no word.
-
-    Raises:
-        ConfigError: None of the files that hold a vocabulary is there, or none that can be read.
-    """
+    """Refuse a folder without a tokenizer: Transformers would make one that knows no word."""
     if any((folder / name).is_file() for name in _VOCABULARIES):
         return
     pieces = sorted(path.name for path in folder.glob(_PIECES))

@@ -59,12 +59,7 @@ class EncoderSource:
 
 
 def find_encoder(name: str) -> EncoderSource:
-    """Return the encoder: "packaged", "multilingual", a folder, or else an id on the model hub.
-
-    Raises:
-        ConfigError: It can't be found or fetched, has no safetensors weights, or the packaged
-            one's weights are not the published ones.
-    """
+    """Return the encoder: "packaged", "multilingual", a folder, or else an id on the model hub."""
     if name == PACKAGED:
         return _packaged()
     if name == MULTILINGUAL:
@@ -77,11 +72,7 @@ def find_encoder(name: str) -> EncoderSource:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Return the tokenizer of an encoder, set to neither pad nor cut; it can run no code.
-
-    Raises:
-        ConfigError: The folder has none, it knows no words, or it is not one of the fast ones.
-    """
+    """Return the tokenizer of an encoder, set to neither pad nor cut; it can run no code."""
     from transformers import AutoTokenizer, TokenizersBackend
 
     check_tokenizer_files(folder)
@@ -105,12 +96,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def load_transformer(folder: Path) -> Transformer:
-    """Return an encoder in float32, in evaluation mode; nothing of it can run code.
-
-    Raises:
-        ConfigError: The model can't serve as an encoder of texts (see
-            `longtail.models.encoders.check`).
-    """
+    """Return an encoder in float32, in evaluation mode; nothing of it can run code."""
     from transformers import AutoConfig
     from transformers.utils import logging as transformers_logging
 

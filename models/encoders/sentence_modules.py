@@ -73,11 +73,7 @@ class SentenceModules:
 
 
 def read_sentence_modules(folder: Path) -> SentenceModules:
-    """Return what the files of sentence-transformers in an encoder's folder say; they may lack.
-
-    Raises:
-        ConfigError: They list something that can't be done here.
-    """
+    """Return what the files of sentence-transformers in an encoder's folder say; they may lack."""
     prefixes = _prefixes(folder)
     if not (folder / _MODULES_NAME).is_file():
         return SentenceModules(prefixes=prefixes)

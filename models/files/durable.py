@@ -26,22 +26,14 @@ MANY_ELEMENTS = 2**24
 
 
 def check_elements(text: str | bytes, most: int) -> None:
-    """Refuse a text in JSON with more elements than expected, before it is parsed.
-
-    Raises:
-        ValueError: It has more commas, in strings or between elements.
-    """
+    """Refuse a text in JSON with more elements than expected, before it is parsed."""
     found = text.count(",") if isinstance(text, str) else text.count(b",")
     if found > most:
         raise ValueError(f"got {found} commas, expected at most {most}")
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what a text in JSON says.
-
-    Raises:
-        ValueError: It is not JSON, or brackets are nested in it too deeply to be read.
-    """
+    """Return what a text in JSON says."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -49,11 +41,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_own_json(text: str) -> Any:
-    """Return what a text in JSON says that Longtail wrote: standard JSON, all of it Unicode text.
-
-    Raises:
-        ValueError: It is not, or holds NaN, Infinity or half of a surrogate pair.
-    """
+    """Parse JSON that Longtail wrote: standard JSON, all of it Unicode text."""
     try:
         found = json.loads(text, parse_constant=_refuse_constant)
         if "\\u" in text:  # only an escape can spell what no text file can hold
@@ -119,11 +107,7 @@ def make_read_only(folder: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        FileContentError: It is not JSON in UTF-8.
-    """
+    """Return the content of a JSON file."""
     try:
         return parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -219,9 +203,6 @@ def read_entries(path: Path, key: str, advice: str) -> list[dict[str, Any]]:
         path: The file; without it there are no entries.
         key: A field that each entry has.
         advice: What the line should be and what to do, for the message.
-
-    Raises:
-        FileContentError: A line is no JSON object with this field.
     """
     if not path.exists():
         return []

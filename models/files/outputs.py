@@ -38,10 +38,6 @@ def check_output_file(
         registry: Folder of the registry that it reads, if it reads one.
         overwrite: Whether a file that is there may be replaced.
         option: What named the file.
-
-    Raises:
-        ConfigError: It is an input, lies in the registry, is there already, is no file, or can't
-            be written.
     """
     where = f"{option} {str(path)!r}"
     check_not_in_registry(path, registry, option)
@@ -79,9 +75,6 @@ def check_output_folder(
         inputs: Files that the command reads.
         registry: Folder of the registry that it reads.
         overwrite: Whether results that are there may be replaced.
-
-    Raises:
-        ConfigError: A result is there already, or as `check_output_file`.
     """
     check_not_in_registry(folder, registry, "--output")
     check_writable_folder(folder, "--output")
@@ -108,9 +101,6 @@ def check_own_folder(folder: Path, marker: str, option: str) -> None:
         folder: Made when it is needed.
         marker: Name of a file that such work has in it.
         option: What named the folder.
-
-    Raises:
-        ConfigError: It holds other files, or can't be written to.
     """
     check_writable_folder(folder, option)
     if not folder.is_dir() or (folder / marker).is_file():
@@ -129,11 +119,7 @@ def visible_names(folder: Path) -> list[str]:
 
 
 def check_not_in_registry(path: Path, registry: Path | None, option: str) -> None:
-    """Refuse a path in a registry, where a file of another kind breaks the version that gets it.
-
-    Raises:
-        ConfigError: It lies there.
-    """
+    """Refuse a path in a registry, where a file of another kind breaks the version that gets it."""
     if registry is not None and _real(path).is_relative_to(_real(registry)):
         raise ConfigError(
             f"{option} {str(path)!r}: lies in the registry {str(registry)!r}, which holds versions "
@@ -142,11 +128,7 @@ def check_not_in_registry(path: Path, registry: Path | None, option: str) -> Non
 
 
 def check_writable_folder(folder: Path, option: str) -> None:
-    """Refuse a folder in which no file can be made; the folder itself is not made yet.
-
-    Raises:
-        ConfigError: It can't be written to, or a part of its path is a file.
-    """
+    """Refuse a folder in which no file can be made; the folder itself is not made yet."""
     where = f"{option} {str(folder)!r}"
     try:
         nearest = next(path for path in (folder, *folder.parents) if _exists(path))
@@ -159,11 +141,7 @@ def check_writable_folder(folder: Path, option: str) -> None:
 
 
 def check_readable_file(path: Path, option: str) -> None:
-    """Refuse an input that is no file or can't be opened; a pipe is left unread.
-
-    Raises:
-        ConfigError: It can't be read.
-    """
+    """Refuse an input that is no file or can't be opened; a pipe is left unread."""
     check_not_device(path, option)
     try:
         if path.is_file() or path.is_dir() or not path.exists():
@@ -176,11 +154,7 @@ def check_readable_file(path: Path, option: str) -> None:
 
 
 def check_not_device(path: Path, option: str) -> None:
-    """Refuse a device as an input: some give bytes without end.
-
-    Raises:
-        ConfigError: It is one.
-    """
+    """Refuse a device as an input: some give bytes without end."""
     if path.is_char_device():
         raise ConfigError(f"{option} {str(path)!r}: is a device, expected a file; choose a file")
 
@@ -200,9 +174,6 @@ def held(path: Path, refusal: str) -> Iterator[None]:
     Args:
         path: The lock's file; its folder must exist. It is removed at the end.
         refusal: What to say where another process holds it.
-
-    Raises:
-        ConfigError: Another process holds it.
     """
     with path.open("ab") as file:
         try:

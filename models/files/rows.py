@@ -76,9 +76,6 @@ def find_header(
         columns: What the file must have.
         optional: Other columns that mean something.
         strict: Whether a quote that is left open or not doubled is an error.
-
-    Raises:
-        DataError: No delimiter gives all columns, or the header is not CSV.
     """
     known = {name for group in columns for name in group} | set(optional)
     headers: list[CsvHeader] = []
@@ -165,9 +162,6 @@ def json_rows(path: Path, *, keep_blank: bool = False) -> Iterator[Row]:
     Args:
         path: The file.
         keep_blank: Whether a blank line is a problem; else it is left out.
-
-    Raises:
-        DataError: The file can't be read to its end, or is one JSON value over several lines.
     """
     is_first = True
     for number, line in lines(path):
@@ -232,9 +226,6 @@ def check_encoding(path: Path, content: Iterable[bytes | None]) -> None:
     Args:
         path: The file, for the message.
         content: Its lines; None for one that is left out.
-
-    Raises:
-        DataError: The file is one.
     """
     num_lines = num_good = num_bad = 0
     first = ""
@@ -281,9 +272,6 @@ class CsvTable:
             optional: Other columns that mean something.
             progress: As for `longtail.models.files.text_files.bounded_lines`.
             strict: Whether a quote that is left open or not doubled is an error.
-
-        Raises:
-            DataError: The file can't be read, or no delimiter gives the header its columns.
         """
         csv.field_size_limit(MAX_LINE_BYTES)  # Python's own, 131,072, is less than a long text
         self.path, self._strict = path, strict
@@ -304,11 +292,7 @@ class CsvTable:
         self.written = next(self._reader, [])
 
     def records(self) -> Iterator[tuple[int, list[str] | BadLine]]:
-        """Yield the number of the first line of each record, and its cells.
-
-        Raises:
-            DataError: The file can't be read to its end, or has a quote that is never closed.
-        """
+        """Yield the number of the first line of each record, and its cells."""
         while True:
             number = self._num_hints + self._reader.line_num + 1
             try:
@@ -327,11 +311,7 @@ class CsvTable:
                 yield number, BadLine(number, reason)
 
     def rows(self) -> Iterator[Row]:
-        """Yield the records by their columns, and a problem for each that can't be read.
-
-        Raises:
-            DataError: As `records` does.
-        """
+        """Yield the records by their columns, and a problem for each that can't be read."""
         for number, cells in self.records():
             if isinstance(cells, BadLine):
                 yield number, cells
@@ -349,10 +329,6 @@ def take_csv_rows(
         columns: What it must have.
         take: Called with each record.
         problem: What refused lines are not: "don't say what replaces a label".
-
-    Raises:
-        DataError: Records were refused or can't be read: the first ones are listed; or as
-            `CsvTable` does.
     """
     problems = ProblemList(path, _MAX_PROBLEMS)
     for number, fields in CsvTable(path, columns).rows():
@@ -405,11 +381,7 @@ NUL = "\0"
 
 
 def string_of(fields: Fields, name: str) -> str:
-    """Return a field that holds a string; empty where it is missing or null.
-
-    Raises:
-        DataError: It holds something else, or half of a surrogate pair or NUL.
-    """
+    """Return a field that holds a string; empty where it is missing or null."""
     value = fields.get(name)
     if value is None:
         return ""
@@ -420,11 +392,7 @@ def string_of(fields: Fields, name: str) -> str:
 
 
 def id_of(fields: Fields, name: str) -> str:
-    """Return a field that holds an identifier, a string or a whole number; trimmed.
-
-    Raises:
-        DataError: It holds something else, or half of a surrogate pair or NUL.
-    """
+    """Return a field that holds an identifier, a string or a whole number; trimmed."""
     value = fields.get(name)
     return str(value) if type(value) is int else string_of(fields, name).strip()
 
@@ -433,9 +401,6 @@ def check_characters(name: str, value: str) -> None:
     """Refuse half of a surrogate pair, which JSON can spell and no file takes, and NUL.
 
     The service refuses NUL, too; other control characters are text.
-
-    Raises:
-        DataError: There is one.
     """
     if NUL in value:
         raise DataError(f"{name} holds a NUL character at position {value.index(NUL)}; remove it")

@@ -63,12 +63,7 @@ class AsUtf8(io.RawIOBase):
 
 
 def lines(path: Path, progress: Callable[[int], object] = ignore) -> Iterator[tuple[int, bytes]]:
-    """Yield each line in UTF-8 with its number from 1, without the byte order mark.
-
-    Raises:
-        LongLineError: A line is longer than `MAX_LINE_BYTES`.
-        DataError: The file can't be read to its end.
-    """
+    """Yield each line in UTF-8 with its number from 1, without the byte order mark."""
     for number, line in enumerate(bounded_lines(path, MAX_LINE_BYTES, progress), 1):
         if line is None:
             raise LongLineError(
@@ -87,9 +82,6 @@ def bounded_lines(
         path: The file.
         max_bytes: Most bytes of a line, its end not counted.
         progress: Called with the bytes of the file, as it lies on disk, that were read since.
-
-    Raises:
-        DataError: The file can't be read to its end.
     """
     num_told = num_unseen = 0
     with reading(path) as (file, raw):
@@ -107,22 +99,14 @@ def bounded_lines(
 
 
 def raw_blocks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file in its own encoding, in blocks.
-
-    Raises:
-        DataError: The file can't be read to its end.
-    """
+    """Yield the bytes of a file in its own encoding, in blocks."""
     with _decompressed(path) as (file, _):
         while block := file.read(_BLOCK_BYTES):
             yield block
 
 
 def encoding_of(path: Path) -> str | None:
-    """Return the encoding of a file that is read as if it were UTF-8; None where it is UTF-8.
-
-    Raises:
-        DataError: The file can't be read.
-    """
+    """Return the encoding of a file that is read as if it were UTF-8; None where it is UTF-8."""
     with _decompressed(path) as (file, _):
         return _encoding_of_start(file.peek(4)[:4])
 
@@ -141,9 +125,6 @@ def reading(path: Path) -> Iterator[tuple[ByteFile, io.BufferedReader]]:
     Yields:
         Its bytes in UTF-8, decompressed, without the byte order mark; and the file on disk, whose
         position tells how much was read.
-
-    Raises:
-        DataError: The file can't be read to its end.
     """
     try:
         with _decompressed(path) as (file, raw):
@@ -165,9 +146,6 @@ def _decompressed(path: Path) -> Iterator[tuple[ByteFile, io.BufferedReader]]:
 
     Yields:
         Its bytes as they are, decompressed; and as they lie on disk, to tell how much was read.
-
-    Raises:
-        DataError: The file can't be read to its end.
     """
     try:
         with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:

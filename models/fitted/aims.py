@@ -61,11 +61,7 @@ class Aim:
     pivot: float
 
     def __post_init__(self) -> None:
-        """Refuse numbers that don't make a gain that rises with the probability.
-
-        Raises:
-            ValueError: They don't.
-        """
+        """Refuse numbers that don't make a gain that rises with the probability."""
         numbers = [getattr(self, field.name) for field in fields(self)]
         is_finite = all(type(x) is float and 0 <= x <= _MOST for x in numbers)
         if not is_finite or self.base + self.scale == 0 or self.offset == 0 or self.pivot >= 1:

@@ -57,11 +57,7 @@ class ShortTexts:
     factors: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Refuse knots that don't rise, and numbers that would change the order or documents.
-
-        Raises:
-            ValueError: There are some.
-        """
+        """Refuse knots that don't rise, and numbers that would change the order or documents."""
         knots, numbers = self.known_words, (*self.shifts, *self.factors)
         is_rising = list(knots) == sorted({*knots}) and min(knots, default=0) >= 1
         are_as_many = len(knots) == len(self.shifts) == len(self.factors)

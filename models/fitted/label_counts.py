@@ -60,11 +60,7 @@ class LabelCountsPart(FittedPart[LabelCounts]):
     lacking = MappingProxyType({})
 
     def prepared(self, value: LabelCounts, asked: Asked) -> Asked:
-        """Return the query with enough ranked labels to tell how many a text needs.
-
-        Raises:
-            RequestError: Nothing was fitted for the scorer.
-        """
+        """Return the query with enough ranked labels to tell how many a text needs."""
         if asked.options.threshold != AUTO:
             return asked
         if asked.scorer not in value:

@@ -68,11 +68,7 @@ class LabelFigures:
 
     @classmethod
     def from_json(cls, text: str, num_labels: int) -> LabelFigures:
-        """Read the result of `to_json`.
-
-        Raises:
-            ValueError: It is something else, or of other labels.
-        """
+        """Read the result of `to_json`."""
         read = np.array(_rows_from_json(text), dtype=np.int64).reshape(-1, 4)
         rows, true, predicted, right = read.T
         if (np.diff(rows, append=num_labels) <= 0).any() or (

@@ -145,21 +145,13 @@ class FittedPart(Generic[Value]):
         return self.forms[0](value)
 
     def from_json(self, text: str, num_labels: int) -> Value:
-        """Read the result of `to_json`.
-
-        Raises:
-            ValueError: The text is something else.
-        """
+        """Read the result of `to_json`."""
         del num_labels
         value: Value = self.forms[1](text)
         return value
 
     def read(self, bundle: Bundle) -> Value:
-        """Return the value of a bundle; `lacking` where it has no such file.
-
-        Raises:
-            BundleCorruptError: The file can't be read.
-        """
+        """Return the value of a bundle; `lacking` where it has no such file."""
         value: Value = self.lacking
         if self.file in bundle.manifest.files:
             with reading(bundle, self.file):
@@ -177,11 +169,7 @@ class FittedPart(Generic[Value]):
         return None
 
     def prepared(self, value: Value, asked: Asked) -> Asked:
-        """Return what the part makes of a query before labels are ranked; by default the same.
-
-        Raises:
-            RequestError: The query asks for something of this part that the model does not have.
-        """
+        """Return what the part makes of a query before labels are ranked; by default the same."""
         del value
         return asked
 

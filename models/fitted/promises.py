@@ -83,11 +83,7 @@ class Promise:
     found_on: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse bands that are not in order.
-
-        Raises:
-            ValueError: They are not.
-        """
+        """Refuse bands that are not in order."""
         least = [band.least for band in self.bands]
         if least[:1] != [0] or least != sorted(set(least)):
             raise ValueError(f"bands begin at {least}; expected rising numbers from 0")
@@ -152,9 +148,6 @@ def promise_of(promises: Sequence[Promise], scorer: str, accept: Accept) -> Prom
         promises: Of the model; the first one of a scorer is its default.
         scorer: The one that ranks.
         accept: The name.
-
-    Raises:
-        RequestError: The model has no such promise for the scorer.
     """
     own = [each for each in promises if each.scorer == scorer]
     if accept is True and own:
@@ -197,11 +190,7 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
         return f"a threshold of label row {row}, expected less than {most}" if row >= most else ""
 
     def prepared(self, value: tuple[Promise, ...], asked: Asked) -> Asked:
-        """Return the same query.
-
-        Raises:
-            RequestError: It names a promise that the model has not made, or has no probabilities.
-        """
+        """Return the same query."""
         accept = asked.options.accept
         if accept is None or accept is False:
             return asked

@@ -24,11 +24,7 @@ PARTS: dict[str, FittedPart[Any]] = {part.name: part for part in _PARTS}
 
 
 def register(part: FittedPart[Any]) -> None:
-    """Add a part, which is then stored, read, checked and shown as all others.
-
-    Raises:
-        ConfigError: Its name is taken, or is no identifier.
-    """
+    """Add a part, which is then stored, read, checked and shown as all others."""
     if part.name in PARTS or not part.name.isidentifier():
         raise ConfigError(
             f"fitted part {part.name!r}: expected a name of letters, digits and _ that no other "
@@ -44,21 +40,13 @@ def fitted_texts(parts: ModelParts) -> dict[str, str]:
 
 
 def read_fitted(bundle: Bundle) -> dict[str, Any]:
-    """Return the parts that a bundle has, for `ModelParts.fitted`.
-
-    Raises:
-        BundleCorruptError: A file can't be read.
-    """
+    """Return the parts that a bundle has, for `ModelParts.fitted`."""
     there = bundle.manifest.files
     return {part.name: part.read(bundle) for part in PARTS.values() if part.file in there}
 
 
 def check_fitted(bundle: Bundle, parts: ModelParts) -> None:
-    """Refuse a part that contradicts the others.
-
-    Raises:
-        BundleCorruptError: One does.
-    """
+    """Refuse a part that contradicts the others."""
     for name in parts.fitted:
         part = PARTS[name]
         if problem := part.problem(part.of(parts), parts):
@@ -66,11 +54,7 @@ def check_fitted(bundle: Bundle, parts: ModelParts) -> None:
 
 
 def card_lines(bundle: Bundle) -> list[str]:
-    """Return what the parts of a bundle say in its model card, in sentences.
-
-    Raises:
-        BundleCorruptError: A file can't be read.
-    """
+    """Return what the parts of a bundle say in its model card, in sentences."""
     values = read_fitted(bundle).items()
     return [line for name, value in values for line in PARTS[name].card(value)]
 

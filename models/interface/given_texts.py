@@ -21,11 +21,6 @@ def texts_of(data: Any) -> Sequence[str]:
 
     Of a data frame, or of mappings in a list, `title` and `text` are read, or else `title` and
     `content`, or the one that is there, with a line feed between them, as in a corpus.
-
-    Raises:
-        RequestError: The argument is a single string, a mapping, a set, an array of several columns
-            or a frame without such a column; or a text is not a string, is blank, contains NUL, or
-            is not Unicode text.
     """
     if is_frame(data):
         return checked_texts(_of_frame(data))

@@ -13,11 +13,7 @@ P = TypeVar("P", bound=Any)
 
 
 def check_language(catalogue: LabelCatalogue, language: str | None) -> None:
-    """Refuse a language in which no label has a name.
-
-    Raises:
-        RequestError: No label has a name in this language.
-    """
+    """Refuse a language in which no label has a name."""
     if language is None or language in catalogue.languages:
         return
     known = ", ".join(catalogue.languages)

@@ -46,12 +46,7 @@ class _DenseKind(ScorerKind):
     needs_encoder = True
 
     def make(self, model: LinearScorer, parts: ModelParts, placement: Placement) -> Scorer:
-        """Return the scorer with its index; PyTorch is loaded.
-
-        Raises:
-            DataError: A row is not finite.
-            ConfigError: There is no such device or no FAISS, or the GPU's memory is too small.
-        """
+        """Return the scorer with its index; PyTorch is loaded."""
         from longtail.models.kinds.vectors import ListingScorer, VectorScorer
 
         assert parts.dense is not None  # else there would be no model

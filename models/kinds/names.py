@@ -196,11 +196,7 @@ class NamesKind(ScorerKind):
 
 
 def named_labels(bundle: Bundle) -> LabelCatalogue:
-    """Return the labels of a bundle that has a model of names, with all their names.
-
-    Raises:
-        ValueError: There are none, or they are written otherwise.
-    """
+    """Return the labels of a bundle that has a model of names, with all their names."""
     return _labels_of(bundle.text(_LABELS_FILE))
 
 

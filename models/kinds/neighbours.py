@@ -127,9 +127,6 @@ class DenseNeighboursScorer(NeighboursScorer):
             num_threads: That search for many texts at the same time, on a CPU.
             index_device: Where vectors are searched (see `InnerProductIndex`); those that are
                 divided into clusters are searched on the CPU.
-
-        Raises:
-            ConfigError: There is no such device, or the GPU's memory is too small.
         """
         from longtail.models.memory.device_vectors import DeviceVectors  # brings PyTorch
         from longtail.models.ranking.index import chosen_device

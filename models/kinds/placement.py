@@ -44,10 +44,6 @@ class Placement:
             device: "cpu" or "cuda"; None: a GPU if there is one.
             num_threads: None: one a core.
             index: "faiss", "torch", or "auto" for the faster one.
-
-        Raises:
-            ConfigError: PyTorch sees no such device, or there is none of this name; or the number
-                of threads is none from 1.
         """
         if num_threads is not None:
             check_count("num_threads", num_threads, ConfigError)
@@ -62,11 +58,7 @@ class Placement:
         return cls(chosen, device or "auto", num_threads or cpu_count(), index)
 
     def place(self, dense: DenseParts, precision: Precision) -> None:
-        """Move an encoder to the device and turn it into a precision.
-
-        Raises:
-            ConfigError: It can't compute in the precision, or the GPU's memory is too small.
-        """
+        """Move an encoder to the device and turn it into a precision."""
         import torch
 
         from longtail.models.encoders.check import usable_dtype

@@ -37,11 +37,7 @@ KINDS: dict[str, ScorerKind] = {
 
 
 def register(kind: ScorerKind) -> None:
-    """Add a scorer, which is then stored, read, ranked, blended and explained as all others.
-
-    Raises:
-        ConfigError: Its name is taken, or is no identifier.
-    """
+    """Add a scorer, which is then stored, read, ranked, blended and explained as all others."""
     if kind.name in scorer_names():
         raise ConfigError(f"scorer {kind.name!r}: there is one of this name; choose another name")
     if not kind.name.isidentifier():

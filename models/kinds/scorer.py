@@ -146,9 +146,6 @@ class ScorerKind(ABC):
             texts: What `texts` gave, likewise.
             sparse: The sparse model, whose features the scorer may read.
             num_labels: Labels of the catalogue; some may have been added since the training.
-
-        Raises:
-            ValueError: They contradict each other. An error of any kind means that.
         """
         del arrays, texts, sparse, num_labels
 

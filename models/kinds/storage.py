@@ -87,13 +87,7 @@ def tensors_of(parts: ModelParts) -> dict[str, dict[str, np.ndarray]]:
 
 
 def read_parts(bundle: Bundle) -> ModelParts:
-    """Return the parts of a verified bundle.
-
-    Raises:
-        BundleCorruptError: The parts contradict each other or the manifest.
-        BundleError: It has a scorer that is not registered here.
-        ConfigError: It has an encoder, and the libraries of one are not installed.
-    """
+    """Return the parts of a verified bundle."""
     manifest = bundle.manifest
     if manifest.encoder is not None:
         require("cpu", f"bundle {str(bundle.folder)!r}: its encoder")
@@ -146,11 +140,7 @@ def mapped_bytes(bundle: Bundle) -> int:
 
 
 def read_model(bundle: Bundle, kind: ScorerKind, sparse: SparseModel) -> Any:
-    """Return the model of one scorer of a bundle.
-
-    Raises:
-        BundleCorruptError: Its files are not what was written.
-    """
+    """Return the model of one scorer of a bundle."""
     files = [name for name in bundle.manifest.files if name.startswith(f"{kind.name}.")]
     with reading(bundle, kind.file):
         texts = {name: bundle.text(name) for name in files if name != kind.file}

@@ -42,10 +42,6 @@ class VectorScorer(Scorer):
             catalogue: All labels.
             index_device: Where rows and label tree lie (see `InnerProductIndex`).
             index: What searches the rows.
-
-        Raises:
-            DataError: A row is not finite.
-            ConfigError: There is no such device or no FAISS, or the GPU's memory is too small.
         """
         self.correction = linear.correction
         vectors = _indexed(linear.model, catalogue, linear.correction)
@@ -60,11 +56,7 @@ class VectorScorer(Scorer):
         return self._index.labels
 
     def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
-        """Return the inner products, and log p_n(y|x) where the tree corrects them.
-
-        Raises:
-            DataError: A vector is not finite.
-        """
+        """Return the inner products, and log p_n(y|x) where the tree corrects them."""
         queries = self._queries(batch.vectors, correction, tail_dial)
         if correction != "tree":
             return [InnerProductSource(self._index, queries)]

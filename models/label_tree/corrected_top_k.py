@@ -106,9 +106,6 @@ class TreeSource:
         Args:
             tree: On the CPU to be searched; on any device to score given labels.
             vectors: Document vectors as the tree was fitted to, not yet projected.
-
-        Raises:
-            DataError: A vector is not finite.
         """
         self._tree = tree
         self._features = tree.project(torch.from_numpy(vectors).to(tree.weights.device))
@@ -162,11 +159,7 @@ class IndexCorrection:
     """
 
     def __init__(self, index: InnerProductIndex, tree: LabelTree) -> None:
-        """Move the tree to the device of the index.
-
-        Raises:
-            ConfigError: The GPU's memory is too small for it.
-        """
+        """Move the tree to the device of the index."""
         self.index = index
         self.labels = torch.from_numpy(index.labels).to(index.device)
         with memory_errors(f"a label tree of {tree.num_labels} labels"):
@@ -192,9 +185,6 @@ def corrected_sources(
 
     A score is the inner product of query and indexed vector, rounded to float32, plus log p_n(y|x),
     rounded to float32, and that sum again.
-
-    Raises:
-        DataError: A vector is not finite.
     """
     index = correction.index
     if len(index) == 0:
@@ -213,11 +203,7 @@ class CorrectedSource:
         queries: Float32[np.ndarray, "batch indexed"],
         vectors: Float32[np.ndarray, "batch dim"],
     ) -> None:
-        """Bind the documents to index and tree; the arguments are those of `corrected_sources`.
-
-        Raises:
-            DataError: A vector is not finite.
-        """
+        """Bind the documents to index and tree; the arguments are those of `corrected_sources`."""
         self._index, self._correction = correction.index, correction
         self._queries = queries
         self._products = InnerProductSource(self._index, queries)

@@ -159,12 +159,7 @@ class LabelTree:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> LabelTree:
-        """Return the tree of these arrays, on the CPU.
-
-        Raises:
-            BundleCorruptError: An array is missing or unknown, has another type or shape, or holds
-                what no tree has.
-        """
+        """Return the tree of these arrays, on the CPU."""
         problem = problem_of(arrays)
         if problem:
             raise BundleCorruptError(f"label tree: {problem}; train again with 'longtail train'")
@@ -179,9 +174,6 @@ class LabelTree:
         """Return the features x of document vectors, which all the rest takes.
 
         A vector has the same features, to the bit, whatever batch it came in.
-
-        Raises:
-            DataError: A vector is not finite.
         """
         return project(vectors, self.mean, self.components)
 
@@ -364,11 +356,7 @@ def project(
     mean: Float32[Tensor, dim],
     components: Float32[Tensor, "k dim"],
 ) -> Float32[Tensor, "batch k"]:
-    """Return the inner products of centred vectors with components (see `LabelTree.project`).
-
-    Raises:
-        DataError: A vector is not finite.
-    """
+    """Return the inner products of centred vectors with components (see `LabelTree.project`)."""
     check_finite(vectors)
     rows = max(1, _MAX_PRODUCTS // components.numel())
     parts = [
@@ -379,11 +367,7 @@ def project(
 
 
 def check_finite(vectors: Float32[Tensor, "batch dim"]) -> None:
-    """Refuse document vectors that no tree can read.
-
-    Raises:
-        DataError: One is not finite.
-    """
+    """Refuse document vectors that no tree can read."""
     is_bad = ~vectors.isfinite().all(dim=1)
     if bool(is_bad.any()):
         raise DataError(

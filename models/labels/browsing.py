@@ -62,9 +62,6 @@ class LabelBrowser:
 
         Args:
             path: Of a label or a heading; empty: the first level.
-
-        Raises:
-            LabelNotFoundError: The path leads nowhere.
         """
         labels = [index for index, element in enumerate(path) if not self.is_heading(element)]
         parent = self.row_of(path[labels[-1]]) if labels else None
@@ -94,11 +91,7 @@ class LabelBrowser:
             return label.id
 
     def row_of(self, element: str) -> int:
-        """Return the label of an element.
-
-        Raises:
-            LabelNotFoundError: There is none, or several could be meant.
-        """
+        """Return the label of an element."""
         try:
             return self._catalogue.index_of(element)
         except DataError as error:

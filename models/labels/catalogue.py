@@ -78,11 +78,7 @@ class LabelCatalogue:
     """All labels in row order: the index of a label is its row in every matrix of the bundle."""
 
     def __init__(self, labels: Iterable[Label]) -> None:
-        """Keep the labels in the order given.
-
-        Raises:
-            DataError: Two labels share an id, or there is no label at all.
-        """
+        """Keep the labels in the order given."""
         self._labels = tuple(labels)
         if not self._labels:
             raise DataError("label catalogue: no labels; give at least one")
@@ -189,9 +185,6 @@ class LabelCatalogue:
         """Return the row of the label with this id, else name, notation, or name in a language.
 
         Of labels that share one, those out of use count only where all are.
-
-        Raises:
-            DataError: No label has it, or several labels share the first of these that any has.
         """
         if key in self._index_by_id:
             return self._index_by_id[key]
@@ -224,11 +217,7 @@ class LabelCatalogue:
 
     @classmethod
     def from_jsonl(cls, text: str) -> LabelCatalogue:
-        """Read what `to_jsonl` wrote.
-
-        Raises:
-            DataError: A line is not an object with the fields of `Label`, each of its type.
-        """
+        """Read what `to_jsonl` wrote."""
         lines = text.split("\n")[:-1]
         with garbage_collection_off():
             return cls(

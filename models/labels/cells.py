@@ -43,9 +43,6 @@ def labels_of_cell(cell: str, is_label: IsLabel | None = None) -> list[Any]:
     Args:
         cell: Of a CSV file; none where it is blank.
         is_label: Tells known labels; None: none are known.
-
-    Raises:
-        DataError: It begins as a list of strings and is none.
     """
     if not cell.strip():
         return []

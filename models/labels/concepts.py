@@ -24,9 +24,6 @@ def read_vocabulary_labels(path: Path, max_problems: int, language: str | None) 
         path: See `longtail.models.vocabulary.reading.read_vocabulary`.
         max_problems: Lines that a message lists.
         language: Whose names are shown; None: that in which most concepts have one.
-
-    Raises:
-        DataError: The file can't be read, or no concept has a name in the language.
     """
     return labels_of(read_vocabulary(path, max_problems), str(path), language)
 
@@ -44,9 +41,6 @@ def labels_of(
         vocabulary: The concepts.
         where: Its file, for the log.
         language: Whose names are shown; None: that in which most concepts have one.
-
-    Raises:
-        DataError: No concept has a name in the language.
     """
     counts = languages_by_names(vocabulary.concepts)
     shown = _chosen(counts, where, language)

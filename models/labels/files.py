@@ -111,11 +111,6 @@ def read_label_file(
             have one.
         keep_deprecated: Whether deprecated labels stay; else they are left out, and counted in the
             log. See `longtail.models.labels.concepts.without_deprecated`.
-
-    Raises:
-        DataError: The file can't be read to its end, its CSV header lacks a column, there is no
-            label, or some can't be used: a line is none, has a field of an unknown name, lacks id
-            or name, or has the id of an earlier one. The message lists the lines.
     """
     if is_vocabulary_file(path):
         labels = read_vocabulary_labels(path, max_problems, language)
@@ -157,11 +152,7 @@ def _read_rows(path: Path, form: LabelForm, max_problems: int) -> list[Label]:
 
 
 def form_of(path: Path) -> LabelForm:
-    """Return the form of a label file by its first label: the repository's where that has a `uid`.
-
-    Raises:
-        DataError: The file can't be read.
-    """
+    """Return the form of a label file by its first label: the repository's if that has a `uid`."""
     if _is_csv(path) or is_vocabulary_file(path):
         return OWN_FORM
     _, fields = next(json_rows(path), (0, {}))

@@ -66,11 +66,7 @@ class LabelFilter:
 
 
 def check_ids(ids: Iterable[str], known: Iterable[str], field: str) -> None:
-    """Refuse ids that no label has.
-
-    Raises:
-        RequestError: There are some.
-    """
+    """Refuse ids that no label has."""
     unknown = dict.fromkeys(ids)
     for label_id in known:
         unknown.pop(label_id, None)
@@ -85,11 +81,7 @@ def check_ids(ids: Iterable[str], known: Iterable[str], field: str) -> None:
 
 
 def check_set(name: str, size: int, num_known: int) -> None:
-    """Refuse a set to include of which there is no label.
-
-    Raises:
-        RequestError: There is none.
-    """
+    """Refuse a set to include of which there is no label."""
     if not num_known:
         raise RequestError(
             f"include_set: this version has none of the {size} labels of the set {name!r}; choose "

@@ -48,10 +48,6 @@ class LabelSelector:
         """Return the labels that a filter lets through, be there none; None where it lets all.
 
         Labels out of use are let through by no filter, and not without one either.
-
-        Raises:
-            RequestError: An id that the filter names is unknown, or all ids of the set to include
-                are; or no label is of the scheme.
         """
         if requested is None or requested.is_empty:
             return self._in_use

@@ -96,11 +96,7 @@ class BoostedTrees:
         )  # fmt: skip
 
     def check(self, num_features: int) -> None:
-        """Refuse nodes that lead nowhere, or in circles.
-
-        Raises:
-            ValueError: There are some.
-        """
+        """Refuse nodes that lead nowhere, or in circles."""
         num_nodes = len(self.features)
         if any(len(getattr(self, each.name)) != num_nodes for each in fields(self)[1:6]):
             raise ValueError("boosted trees: arrays of different lengths")

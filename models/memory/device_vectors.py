@@ -27,22 +27,14 @@ class DeviceVectors:
     """Vectors in bytes on one device."""
 
     def __init__(self, vectors: ByteVectors, device: str) -> None:
-        """Copy the vectors.
-
-        Raises:
-            ConfigError: The GPU's memory is too small.
-        """
+        """Copy the vectors."""
         with memory_errors(f"the vectors of {vectors.num_rows} documents"):
             self.rows = torch.from_numpy(np.array(vectors.bytes)).to(device)
             self.scales = torch.from_numpy(np.array(vectors.scales)).to(device)
         self.longest = float((lengths_of(vectors) * vectors.scales).max(initial=0))
 
     def nearest(self, queries: ByteVectors, k: int) -> Neighbours:
-        """Return the vectors of largest cosine with each query (see `ByteVectors.nearest`).
-
-        Raises:
-            ConfigError: The GPU's memory is too small for it.
-        """
+        """Return the vectors of largest cosine with each query (see `ByteVectors.nearest`)."""
         with memory_errors(f"a search of {k} documents for {queries.num_rows} texts"):
             rows, found = (x.cpu().numpy() for x in certified_top(_Cosines(self, queries), k))
         return Neighbours(rows, np.where(rows == NO_LABEL, np.float32(0), found))

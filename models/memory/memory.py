@@ -144,13 +144,7 @@ class NeighbourMemory(Remembered):
     def from_arrays(
         cls, arrays: dict[str, np.ndarray], ids: str, num_features: int, num_labels: int
     ) -> NeighbourMemory:
-        """Read what `to_arrays` and `ids_to_json` wrote.
-
-        Raises:
-            BundleCorruptError: They contradict each other, the vocabulary or the catalogue.
-            ValueError: An array breaks its rule or is no index into another, or the ids are no
-                texts.
-        """
+        """Read what `to_arrays` and `ids_to_json` wrote."""
         check_arrays(arrays, _RULES)
         num_documents = len(arrays["indptr"]) - 1
         found = read_ids(ids, num_documents)
@@ -168,12 +162,7 @@ class NeighbourMemory(Remembered):
 
 
 def read_ids(text: str, num_documents: int) -> tuple[str, ...]:
-    """Return the ids of documents from their JSON list.
-
-    Raises:
-        BundleCorruptError: There are more or fewer than documents.
-        ValueError: They are no list of texts.
-    """
+    """Return the ids of documents from their JSON list."""
     found: tuple[str, ...] = _read_ids(text)
     if len(found) != num_documents:
         raise BundleCorruptError(
@@ -185,11 +174,7 @@ def read_ids(text: str, num_documents: int) -> tuple[str, ...]:
 def stored_labels(
     arrays: Mapping[str, np.ndarray], shape: tuple[int, int]
 ) -> Float32[csr_array, "document label"]:
-    """Return the labels of documents, from the arrays `labels` and `label_indptr`.
-
-    Raises:
-        ValueError: They are no matrix of this shape.
-    """
+    """Return the labels of documents, from the arrays `labels` and `label_indptr`."""
     ones = np.ones(len(arrays["labels"]), dtype=np.float32)
     names = ("labels", "label_indptr")
     return stored_csr(ones, arrays[names[0]], arrays[names[1]], shape, names)

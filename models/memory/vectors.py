@@ -181,11 +181,7 @@ class Clusters:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], vectors: ByteVectors) -> Clusters:
-        """Read what `to_arrays` returned.
-
-        Raises:
-            ValueError: An array breaks its rule, or they don't divide the vectors.
-        """
+        """Read what `to_arrays` returned."""
         check_arrays(arrays, _CLUSTER_RULES)
         centroids = ByteVectors(arrays["centroid_bytes"], arrays["centroid_scales"])
         starts, sizes = arrays["starts"], (len(arrays["starts"]) - 1, centroids.num_rows)
@@ -243,13 +239,7 @@ class VectorMemory(Remembered):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], ids: str, num_labels: int) -> VectorMemory:
-        """Read what `to_arrays` and `ids_to_json` wrote.
-
-        Raises:
-            BundleCorruptError: There are more or fewer ids than documents.
-            ValueError: An array breaks its rule or is no index into another, or the ids are no
-                texts.
-        """
+        """Read what `to_arrays` and `ids_to_json` wrote."""
         of_clusters = {name: x for name, x in arrays.items() if name in _CLUSTER_RULES}
         check_arrays({name: x for name, x in arrays.items() if name not in of_clusters}, _RULES)
         vectors = ByteVectors(arrays["bytes"], arrays["scales"])

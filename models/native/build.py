@@ -83,9 +83,6 @@ def build(folder: Path = FOLDER, target: str | None = None) -> None:
     Args:
         folder: Where they are written; libraries of other sources there are removed.
         target: What to compile for (see `find_compiler`).
-
-    Raises:
-        RuntimeError: There is no C compiler, or it failed.
     """
     compiler = find_compiler(target)
     if compiler is None:

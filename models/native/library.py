@@ -67,10 +67,6 @@ class ArrayOf:
         Args:
             array: What to pass.
             sizes: Lengths of axes by name; new names are added.
-
-        Raises:
-            TypeError: The array has another type, or its elements are not one after the other.
-            ValueError: It has another shape, or is written to and read-only.
         """
         described = array.__array_interface__  # one look: an attribute costs as much as a loop
         if described["typestr"] != self._type or described["strides"] is not None:
@@ -145,12 +141,7 @@ class CsrOf:
         self._sized = values and values["entry"]
 
     def __call__(self, matrix: RowsLike | Csr) -> Csr:
-        """Return the arrays of a matrix for a call; kept by who passes a matrix often.
-
-        Raises:
-            TypeError: Its values have another type, or its arrays of indices different ones.
-            ValueError: It has not as many values as indices.
-        """
+        """Return the arrays of a matrix for a call; kept by who passes a matrix often."""
         if isinstance(matrix, Csr):
             return matrix
         indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
@@ -186,10 +177,6 @@ class Signature:
         Args:
             arguments: In the order of the parameters.
             where: Name of the function or struct, for messages.
-
-        Raises:
-            TypeError: There are more or fewer arguments, or one is of another type or layout.
-            ValueError: An array has another shape, or is written to and read-only.
         """
         found = list(arguments)
         if len(found) != len(self.parameters):
@@ -219,12 +206,7 @@ class RecordOf:
         self.struct: Any = type("Record", (ctypes.Structure,), {"_fields_": kinds})
 
     def __call__(self, source: Any) -> ctypes.Structure:
-        """Return the struct of an object, or the struct itself; kept by who passes it often.
-
-        Raises:
-            TypeError: An array has another type or layout than its field.
-            ValueError: An array has another shape than its field.
-        """
+        """Return the struct of an object, or the struct itself; kept by who passes it often."""
         if isinstance(source, ctypes.Structure):
             return source
         values = [getattr(source, name) for name in self.signature.parameters]

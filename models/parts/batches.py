@@ -85,11 +85,7 @@ class TextBatch:
 
     @property
     def tokens(self) -> TokenizedTexts:
-        """The texts as the encoder reads them.
-
-        Raises:
-            LongtailError: A token has no embedding.
-        """
+        """The texts as the encoder reads them."""
         return self.once("tokens", self._tokens)
 
     def _tokens(self) -> TokenizedTexts:

@@ -21,11 +21,7 @@ _MAX_CHARACTERS = 500
 
 
 def check_parts(bundle: Bundle, parts: ModelParts) -> None:
-    """Refuse parts whose sizes contradict the catalogue, the encoder or the manifest.
-
-    Raises:
-        BundleCorruptError: They do.
-    """
+    """Refuse parts whose sizes contradict the catalogue, the encoder or the manifest."""
     if parts.dense is not None:
         _check_dense(bundle, parts.dense)
         for name in filter(parts.models.__contains__, (CLASSIFIER, LINEAR)):
@@ -108,11 +104,6 @@ def reading(bundle: Bundle, name: str) -> Iterator[None]:
     Args:
         bundle: Whose file is read.
         name: Of the file, or of the one that the others belong to.
-
-    Raises:
-        BundleCorruptError: Something could not be read.
-        ConfigError: The same again: the encoder can't be used here.
-        MemoryError: The same again: this machine is too small.
     """
     try:
         yield

@@ -51,12 +51,7 @@ def dense_arrays(dense: DenseParts) -> dict[str, dict[str, np.ndarray]]:
 
 
 def read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
-    """Return the dense half of a bundle that has one.
-
-    Raises:
-        BundleCorruptError: Its files contradict each other, or a file of it can't be read.
-        ConfigError: The encoder can't be used.
-    """
+    """Return the dense half of a bundle that has one."""
     encoder = read_dual_encoder(bundle)
     with reading(bundle, ENCODER_FOLDER):
         tokenizer = load_tokenizer(bundle.encoder_folder)
@@ -72,11 +67,7 @@ def read_dense(bundle: Bundle, said: EncoderInfo) -> DenseParts:
 
 
 def read_label_vectors(bundle: Bundle) -> Float32[np.ndarray, "label dim"]:
-    """Return phi_label of every label.
-
-    Raises:
-        BundleCorruptError: The file has other arrays.
-    """
+    """Return phi_label of every label."""
     with reading(bundle, RETRIEVAL_FILE):
         arrays = bundle.tensors(RETRIEVAL_FILE)
         check_arrays(arrays, _VECTOR_RULES)
@@ -85,13 +76,7 @@ def read_label_vectors(bundle: Bundle) -> Float32[np.ndarray, "label dim"]:
 
 
 def read_dual_encoder(bundle: Bundle) -> DualEncoder:
-    """Return the dual encoder of a bundle that has one, in evaluation mode.
-
-    Raises:
-        BundleCorruptError: The encoder and its poolers don't belong together, or the manifest tells
-            of another pooling of labels than there is.
-        ConfigError: The encoder can't be used, or not with this pooling.
-    """
+    """Return the dual encoder of a bundle that has one, in evaluation mode."""
     head = _head(bundle)
     with reading(bundle, ENCODER_FOLDER):
         transformer = load_encoder(bundle.encoder_folder)

@@ -44,11 +44,7 @@ def texts_of_sparse(model: SparseModel) -> dict[str, str]:
 
 
 def read_sparse(bundle: Bundle) -> SparseModel:
-    """Return the sparse model of a verified bundle, without loading its encoder.
-
-    Raises:
-        BundleCorruptError: An array or the vocabulary is not what was written.
-    """
+    """Return the sparse model of a verified bundle, without loading its encoder."""
     with reading(bundle, SPARSE_FILE):
         arrays = bundle.tensors(SPARSE_FILE, MAPPED)
         check_arrays(arrays, _SPARSE_RULES)

@@ -15,12 +15,7 @@ def joined_text(*parts: str | None) -> str:
 
 
 def checked_texts(texts: Iterable[object]) -> Sequence[str]:
-    """Return texts as a list or tuple of strings.
-
-    Raises:
-        RequestError: It is a single string, a mapping or a set; or one of them is no string, is
-            blank, holds NUL, or is not Unicode text.
-    """
+    """Return texts as a list or tuple of strings."""
     check_several(texts)
     found = texts if isinstance(texts, list | tuple) else list(texts)
     for number, text in enumerate(found):
@@ -29,11 +24,7 @@ def checked_texts(texts: Iterable[object]) -> Sequence[str]:
 
 
 def check_several(data: object, what: str = "texts") -> None:
-    """Refuse what would be taken apart into something else than texts, or can't be at all.
-
-    Raises:
-        RequestError: It is a single string, a mapping, a set, or can't be iterated over.
-    """
+    """Refuse what would be taken apart into something else than texts, or can't be at all."""
     if isinstance(data, str | bytes):
         raise RequestError(
             f"{what} is a single {type(data).__name__}, expected a list of {what}; "

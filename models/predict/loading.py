@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def set_threads(num_threads: int | None) -> None:
-    """Set the number of threads of PyTorch and FAISS in the whole process; None changes nothing.
-
-    Raises:
-        ConfigError: The number is below 1, or the libraries are not installed.
-    """
+    """Set the number of threads of PyTorch and FAISS in the whole process; None changes nothing."""
     require("cpu", "a model with an encoder")
     import torch
 
@@ -51,10 +47,6 @@ def load_parts(
         device: "cpu" or "cuda"; None: a GPU if there is one.
         num_threads: Threads of ONNX Runtime; None: as many as it chooses.
         precision: Precision of the encoder; those of ONNX Runtime need the CPU.
-
-    Raises:
-        BundleCorruptError: Parts of the bundle contradict each other.
-        ConfigError: The precision needs ONNX Runtime, which can't be loaded or can't use the GPU.
     """
     parts = read_parts(bundle)
     if precision != "onnx-int8":

@@ -43,12 +43,6 @@ class Presenter:
         Args:
             batch: The texts.
             options: Options of the query.
-
-        Raises:
-            RequestError: As for `ScorerSet.rank`; or there are no probabilities to compare with
-                the threshold; or the model lacks a fitted part that the query needs.
-            DataError: The vector of a text is not finite.
-            LongtailError: A score is not finite.
         """
         if options.schemes:
             parts = [self.predict(batch, each) for each in options.schemes]

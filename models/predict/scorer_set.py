@@ -88,9 +88,6 @@ class ScorerSet:
             parts: The trained model.
             placement: Where it computes.
             default: The scorer for queries that name none; empty: the first.
-
-        Raises:
-            ConfigError: There is no such device, or no FAISS.
         """
         self.names = parts.scorers
         self.default = default or self.names[0]
@@ -131,12 +128,7 @@ class ScorerSet:
         return {name: choice for name, choice in choices.items() if choice is not None}
 
     def resolve(self, options: RankingOptions) -> Resolved:
-        """Return the options of a query, resolved for this model.
-
-        Raises:
-            RequestError: There is no such scorer, it was not trained with this correction, or it
-                lacks what is to be ranked by.
-        """
+        """Return the options of a query, resolved for this model."""
         scorer = self.default if options.scorer is None else options.scorer
         correction = self.correction_of(scorer, options.correction)
         is_as_trained = options.correction is None or correction == self.correction_of(scorer)
@@ -156,10 +148,6 @@ class ScorerSet:
             batch: The texts.
             options: Options of the query.
             query: The result of `resolve` for these options; None: they are resolved here.
-
-        Raises:
-            RequestError: As for `resolve`; or k exceeds the number of labels, or the filter names
-                unknown labels.
         """
         query = query or self.resolve(options)
         if options.k > self.num_labels:
@@ -182,9 +170,6 @@ class ScorerSet:
         """Return the scores of given labels of each text, to the bit those of `rank`.
 
         The arguments are those of `rank`.
-
-        Raises:
-            RequestError: As `resolve` does.
         """
         scorers, combine = self._scored(batch, query or self.resolve(options))
         rows = np.arange(len(labels), dtype=np.int64)
@@ -260,9 +245,6 @@ class ScorerSet:
         Args:
             scorer: One of `names`.
             requested: "none", or the correction that it was trained with (None: this one).
-
-        Raises:
-            RequestError: There is no such scorer, or it was not trained with this correction.
         """
         self._check(scorer)
         own: CorrectionName = "none"
@@ -284,37 +266,21 @@ class ScorerSet:
         return self._calibrations.get(scorer, own)
 
     def gives_probabilities(self, scorer: str) -> bool:
-        """Whether a scorer gives probabilities.
-
-        Raises:
-            RequestError: There is no such scorer.
-        """
+        """Whether a scorer gives probabilities."""
         self._check(scorer)
         return self.calibration_of(scorer) is not None
 
     def needs_encoder(self, scorer: str) -> bool:
-        """Whether a scorer, or a member of a blend, needs the encoder.
-
-        Raises:
-            RequestError: There is no such scorer.
-        """
+        """Whether a scorer, or a member of a blend, needs the encoder."""
         return any(KINDS[name].needs_encoder for name in self._members(scorer))
 
     def prepare(self, batch: TextBatch, scorer: str) -> None:
-        """Prepare the texts for a scorer, except for the encoder's part.
-
-        Raises:
-            RequestError: There is no such scorer.
-        """
+        """Prepare the texts for a scorer, except for the encoder's part."""
         for name in self._members(scorer):
             self._scorers[name].prepare(batch)
 
     def extents(self, batch: TextBatch, scorer: str) -> list[Extent]:
-        """Return how much of each text a scorer, or the members of a blend, read.
-
-        Raises:
-            RequestError: There is no such scorer.
-        """
+        """Return how much of each text a scorer, or the members of a blend, read."""
         members = self._members(scorer)
         known = [
             self._scorers[name].known_tokens(batch, is_alone=len(members) == 1) for name in members

@@ -42,21 +42,12 @@ class WorkRunner(Protocol):
 
 
 def warmup_texts_of(bundle: Bundle) -> tuple[str, ...]:
-    """Return the warm-up texts of a bundle, or `DEFAULT_TEXTS` if it has none.
-
-    Raises:
-        BundleCorruptError: The bundle's file of texts is damaged.
-    """
+    """Return the warm-up texts of a bundle, or `DEFAULT_TEXTS` if it has none."""
     return read_probes(bundle) or DEFAULT_TEXTS
 
 
 def check_answers(bundle: Bundle) -> None:
-    """Load a bundle on the CPU and make its first predictions, as a service does.
-
-    Raises:
-        BundleCorruptError: Its parts contradict each other, or a scorer does not answer.
-        ConfigError: The bundle has an encoder, whose libraries are not installed.
-    """
+    """Load a bundle on the CPU and make its first predictions, as a service does."""
     parts, texts = read_parts(bundle), warmup_texts_of(bundle)
     try:
         predictor = Predictor(parts, default_scorer=bundle.manifest.default_scorer, device="cpu")
@@ -70,11 +61,7 @@ def _now(work: Callable[[], T], /) -> T:
 
 
 def check_scorers(predictor: Any, run: WorkRunner, texts: Sequence[str]) -> None:
-    """Try all scorers of a `Predictor`, or of an object with its methods.
-
-    Raises:
-        LongtailError: A scorer gives a score that is not finite, or no label for any text.
-    """
+    """Try all scorers of a `Predictor`, or of an object with its methods."""
     for scorer in predictor.scorers.names:
         _check_labels(
             scorer,

@@ -211,9 +211,6 @@ class DeviceRows:
             norms: Their lengths.
             device: "cpu" or "cuda" (the current GPU of PyTorch).
             index: "faiss", "torch", or "auto" for the faster one.
-
-        Raises:
-            ConfigError: FAISS is asked for and can't be had, or the GPU's memory is too small.
         """
         self.dim: int = vectors.shape[1]
         rows = torch.from_numpy(np.ascontiguousarray(vectors))

@@ -53,11 +53,6 @@ class InnerProductIndex:
             labels: The label index of each row, rising.
             device: "cpu", "cuda" (the current GPU of PyTorch) or "auto" (a GPU if there is one).
             index: What searches: "faiss", "torch", or "auto" for the faster one on these vectors.
-
-        Raises:
-            DataError: A vector is not finite.
-            ConfigError: A GPU or FAISS is asked for and there is none, or the GPU's memory is too
-                small.
         """
         assert len(vectors) == len(labels) and (np.diff(labels) > 0).all()
         self.labels = labels
@@ -79,12 +74,7 @@ class InnerProductIndex:
         return self._rows.rows[:, : self.dim].cpu().numpy()
 
     def top(self, queries: Float32[np.ndarray, "row dim"], k: int) -> Ranking:
-        """Return the exact k best labels of each query, ties by the smaller label index.
-
-        Raises:
-            DataError: A query is not finite.
-            ConfigError: The memory of the GPU is too small for it.
-        """
+        """Return the exact k best labels of each query, ties by the smaller label index."""
         whole, m = self._rows.whole, k + SLACK
         if whole is None or m >= len(self):
             return self.best(self.scores(queries), k)
@@ -100,11 +90,7 @@ class InnerProductIndex:
         return best
 
     def best(self, scores: Scores, k: int) -> Ranking:
-        """Return the exact k best labels of each query by scores of this index's rows.
-
-        Raises:
-            ConfigError: The memory of the GPU is too small for it.
-        """
+        """Return the exact k best labels of each query by scores of this index's rows."""
         with memory_errors(f"a search of {k} labels for {len(scores.margins)} texts"):
             rows, best = (x.cpu().numpy() for x in certified_top(scores, k))
         return Ranking(self._label_of_row[rows], best)
@@ -124,11 +110,7 @@ class InnerProductIndex:
         return scores
 
     def scores(self, queries: Float32[np.ndarray, "row dim"]) -> ProductScores:
-        """Return the scores of all rows for some queries, on the device.
-
-        Raises:
-            DataError: A query is not finite.
-        """
+        """Return the scores of all rows for some queries, on the device."""
         bounds = np.stack(self._rounding_bounds(queries))
         sizes, margins = torch.from_numpy(bounds).to(self.device)
         return ProductScores(self._rows, self._rows.on_device(queries), sizes, margins)
@@ -140,9 +122,6 @@ class InnerProductIndex:
 
         Higham (2002, 3.1).
         Products below 2^-126 lose digits, or become 0. No bound holds where one may overflow.
-
-        Raises:
-            DataError: A query is not finite.
         """
         norms = _norms(queries)
         _check_finite(norms, "text")
@@ -192,11 +171,7 @@ class InnerProductSource:
     """The `Source` of one batch of query vectors over an index."""
 
     def __init__(self, index: InnerProductIndex, queries: Float32[np.ndarray, "batch dim"]) -> None:
-        """Bind the queries to the index.
-
-        Raises:
-            DataError: A query is not finite.
-        """
+        """Bind the queries to the index."""
         _check_finite(_norms(queries), "text")
         self._index = index
         self._queries = np.ascontiguousarray(queries)
@@ -249,11 +224,7 @@ def _check_finite(norms: Float64[np.ndarray, row], whose: str) -> None:
 
 
 def chosen_device(device: str) -> str:
-    """Return "cpu" or "cuda" for a device's name, which may be "auto".
-
-    Raises:
-        ConfigError: A GPU is asked for and there is none.
-    """
+    """Return "cpu" or "cuda" for a device's name, which may be "auto"."""
     if device == "cuda" and not sees_gpu():
         raise ConfigError(
             f"device {device!r}: PyTorch sees no GPU; install the extra 'gpu' on a machine with an "

@@ -256,11 +256,7 @@ class TfidfModel:
 
     @classmethod
     def from_json(cls, text: str, idf: Float32[np.ndarray, feature]) -> TfidfModel:
-        """Read what `to_json` wrote.
-
-        Raises:
-            BundleCorruptError: The fields or the number of tokens are not what was written.
-        """
+        """Read what `to_json` wrote."""
         try:
             stored = _read(text)
             languages = languages_of(stored.languages)

@@ -123,11 +123,7 @@ AS_WRITTEN = WordForms()
 
 
 def languages_of(codes: Sequence[str]) -> tuple[str, ...]:
-    """Return the languages that a bundle names.
-
-    Raises:
-        ValueError: One is unknown.
-    """
+    """Return the languages that a bundle names."""
     if unknown := set(codes) - {ENGLISH, *STEMMERS}:
         raise ValueError(f"languages {sorted(unknown)}, expected of {[ENGLISH, *STEMMERS]}")
     return tuple(codes)

@@ -53,11 +53,7 @@ class Publication:
 
 
 def read_evaluation(path: Path, manifest: Manifest) -> dict[str, Any]:
-    """Return the figures of a record of `longtail evaluate --json`.
-
-    Raises:
-        DataError: The file is none, or is of another model.
-    """
+    """Return the figures of a record of `longtail evaluate --json`."""
     try:
         figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["figures"]
         model, _ = figures["model"], figures["scorers"].items()

@@ -48,10 +48,6 @@ class Place:
         Args:
             uri: "hf://owner/name" or "hf://owner/name@revision"; the path of a zip file; any URI of
                 fsspec ("s3://...", "file:///..."), of a zip file where it ends in ".zip"; a folder.
-
-        Raises:
-            ConfigError: It names none.
-            PlaceError: fsspec can't reach it.
         """
         from fsspec.core import url_to_fs
 
@@ -77,10 +73,6 @@ class Place:
 
         Yields:
             See `OpenFile`.
-
-        Raises:
-            BundleCorruptError: It is a damaged archive, or one that can't be unpacked in pieces.
-            PlaceError: It can't be reached.
         """
         with ExitStack() as stack:
             with reaching(self._uri):
@@ -94,9 +86,6 @@ class Place:
         Args:
             files: By name in the bundle, the manifest among them.
             card: Of the model, in Markdown.
-
-        Raises:
-            PlaceError: They can't be stored there.
         """
         with reaching(self._uri):
             if self._hub_name is not None:
@@ -208,14 +197,7 @@ def _plain_file(path: str) -> BinaryIO:
 
 @contextmanager
 def reaching(uri: str) -> Iterator[None]:
-    """Say of any failure that the place is the reason: every file system raises its own.
-
-    Raises:
-        LongtailError: The same again.
-        KeyError: The same again: there is no such file.
-        BundleCorruptError: A zip file is damaged.
-        PlaceError: For anything else.
-    """
+    """Say of any failure that the place is the reason: every file system raises its own."""
     try:
         yield
     except (LongtailError, KeyError):

@@ -56,9 +56,6 @@ def push(bundle: Bundle, place: Place, where: str, card: str, *, replace: bool) 
         where: What the place is called in messages.
         card: In Markdown.
         replace: Whether another bundle that lies there may be replaced.
-
-    Raises:
-        BundleError: Another one lies there, or the place can't be reached.
     """
     there = _digest_at(place, where)
     if there == bundle.manifest.digest:
@@ -95,13 +92,6 @@ def pull(
         digest: How its digest must begin, at least 8 digits; "": any.
         track: Yields the files as they are begun.
         check: Gets the bundle before it has a version, and raises BundleError where it is unfit.
-
-    Raises:
-        ConfigError: The digest asked for is none.
-        BundleNotFoundError: There is none.
-        BundleVersionError: It is of another format.
-        BundleCorruptError: It is not as it was written, or has another digest.
-        BundleError: The place can't be reached, or there is no room here.
     """
     if digest and not _DIGEST.fullmatch(digest):
         raise ConfigError(
@@ -132,14 +122,7 @@ def pull(
 
 
 def read_manifest(open_file: OpenFile, where: str) -> tuple[Manifest, bytes]:
-    """Return the manifest of a bundle elsewhere, checked, and its bytes.
-
-    Raises:
-        BundleNotFoundError: There is none.
-        BundleVersionError: It is of another format.
-        BundleCorruptError: It is not as it was written, or names a file outside the bundle.
-        PlaceError: It can't be read.
-    """
+    """Return the manifest of a bundle elsewhere, checked, and its bytes."""
     try:
         file = open_file(MANIFEST_NAME)
     except KeyError:
@@ -159,12 +142,7 @@ def read_manifest(open_file: OpenFile, where: str) -> tuple[Manifest, bytes]:
 
 
 def read_state(open_file: OpenFile, where: str) -> RegistryState:
-    """Return what the file of a registry elsewhere says.
-
-    Raises:
-        BundleNotFoundError: There is none.
-        BundleError: It can't be read.
-    """
+    """Return what the file of a registry elsewhere says."""
     try:
         found: RegistryState = state_from_json(_read_all(open_file(STATE_NAME), where))
     except KeyError:
@@ -187,13 +165,7 @@ def fetch(
     where: str,
     track: Track = iter,
 ) -> None:
-    """Fetch a bundle into a folder of a registry, but for the files that are there already.
-
-    Raises:
-        BundleCorruptError: A file is missing, or has another size or sha256; it is not kept.
-        PlaceError: A file can't be read.
-        BundleError: There is no room, or something can't be stored.
-    """
+    """Fetch a bundle into a folder of a registry, but for the files that are there already."""
     needed = sum(info.size_bytes for info in manifest.files.values())
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -283,13 +255,6 @@ def find_model(source: str | Path, version: int | str = CURRENT) -> FoundModel:
         source: The folder of a registry or of a bundle; a URI of either ("s3://bucket/registry",
             "hf://owner/name"), or a zip file (see `longtail.models.sharing.places.Place`).
         version: A version's number, or "current"; of a registry.
-
-    Raises:
-        BundleNotFoundError: There is no such version, or no bundle.
-        BundleVersionError: The bundle is of another format.
-        BundleCorruptError: The manifest is not as it was written.
-        ConfigError: A version of a bundle is asked for, or there is no such kind of URI.
-        BundleError: The address can't be reached.
     """
     address, folder = str(source), Path(source)
     if "://" in address or address.endswith(".zip"):

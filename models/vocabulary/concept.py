@@ -156,22 +156,14 @@ _BOOLEAN = "http://www.w3.org/2001/XMLSchema#boolean"
 
 
 def ntriples_lines(vocabulary: ConceptVocabulary) -> Iterator[str]:
-    """Yield a statement a line.
-
-    Raises:
-        DataError: A language tag is none that can be written.
-    """
+    """Yield a statement a line."""
     for concept in vocabulary.concepts:
         for predicate, value in _statements(concept):
             yield f"{_iri(concept.id)} {_iri(predicate)} {value} ."
 
 
 def turtle_lines(vocabulary: ConceptVocabulary) -> Iterator[str]:
-    """Yield the prefixes, and a paragraph for each concept.
-
-    Raises:
-        DataError: A language tag is none that can be written.
-    """
+    """Yield the prefixes, and a paragraph for each concept."""
     yield f"@prefix skos: <{SKOS}> ."
     yield f"@prefix owl: <{OWL}> ."
     yield f"@prefix dcterms: <{DCTERMS}> ."

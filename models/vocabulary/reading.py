@@ -185,11 +185,7 @@ SUFFIXES: Final = (*FORMS, ".tsv")
 
 
 def is_vocabulary_file(path: Path) -> bool:
-    """Whether a file is a vocabulary: by its name, and the header of a CSV or TSV file.
-
-    Raises:
-        DataError: It is a CSV or TSV file that can't be read.
-    """
+    """Whether a file is a vocabulary: by its name, and the header of a CSV or TSV file."""
     is_table = {".csv": is_annif_csv, ".tsv": is_annif_tsv}.get(_suffix(path))
     return _suffix(path) in SUFFIXES if is_table is None else is_table(path)
 
@@ -201,10 +197,6 @@ def read_vocabulary(path: Path, max_problems: int = MAX_PROBLEMS) -> ConceptVoca
         path: Turtle (`.ttl`), N-Triples (`.nt`), RDF/XML (`.rdf`, `.xml`), JSON-LD (`.jsonld`) or
             a table of Annif (`.tsv`, `.csv`), plain or gzip-compressed (`.gz` behind it).
         max_problems: Lines that a message lists.
-
-    Raises:
-        DataError: The file can't be read to its end, is not in its syntax, has no concept or only
-            names that are not read; or it is RDF and pyoxigraph is not installed.
     """
     facts: Facts = {}
     with garbage_collection_off():

@@ -120,11 +120,6 @@ def diagnose_split(
         split_name: The split with the documents.
         dim: Dimensions of the dense encoder that the theory speaks of; None: of the model's own.
         keyword_counts: Numbers of keywords to try, each at least 1.
-
-    Raises:
-        ConfigError: As `diagnose`; or the model has no encoder, and no dimensions are given.
-        DataError: As `diagnose`; or the split is missing, has broken lines, or has labels unknown
-            to the model.
     """
     if dim is None:
         dim = _dim_of_encoder(bundle)
@@ -163,10 +158,6 @@ def diagnose(
         truth: Their labels, over the whole catalogue.
         dim: Dimensions of the dense encoder.
         keyword_counts: Numbers of keywords to try, each at least 1.
-
-    Raises:
-        ConfigError: No number of keywords is given, or one is below 1.
-        DataError: No document has a label with a classifier, ranked above any other.
     """
     if not keyword_counts or min(keyword_counts) < 1:
         raise ConfigError(

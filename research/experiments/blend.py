@@ -165,10 +165,6 @@ def blend_experiment(
         num_seeds: Seeds 0 to this number less one.
         settings: Names between commas; None for all.
         folder: For what is fitted.
-
-    Raises:
-        ConfigError: A setting is not known.
-        DataError: The corpus has no dev split, and is too small to hold one out.
     """
     names = choose_settings(SETTINGS, settings)
     corpus: Dataset | None = dataset

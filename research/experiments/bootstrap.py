@@ -101,9 +101,6 @@ def measured_on(
         subsets: Labels for which R@`recall_k` is returned too, by name.
         k: Of P, nDCG and PSP.
         recall_k: Of R.
-
-    Raises:
-        DataError: There are more or fewer rankings than seeds, or documents than were drawn.
     """
     if len(by_seed) != draws.seeds.shape[1]:
         raise DataError(f"bootstrap: {len(by_seed)} rankings for {draws.seeds.shape[1]} seeds")

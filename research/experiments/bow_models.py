@@ -286,11 +286,7 @@ def one_label_each(
     documents: Int64[np.ndarray, batch],
     rng: np.random.Generator,
 ) -> Int64[np.ndarray, batch]:
-    """Return one label of each document, all of its labels as likely.
-
-    Raises:
-        DataError: A document has no label.
-    """
+    """Return one label of each document, all of its labels as likely."""
     counts = np.diff(truth.indptr)[documents]
     if not counts.all():
         raise DataError(

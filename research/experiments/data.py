@@ -70,10 +70,6 @@ def read_experiment_data(dataset: Dataset, split: str) -> ExperimentData:
     Args:
         dataset: The corpus.
         split: "dev" or "test".
-
-    Raises:
-        DataError: The corpus lacks the split, or has broken lines; or nothing is left to train on
-            or to measure on.
     """
     training = dataset.split("train")
     tfidf, features = fit_tfidf_of(training, SparseConfig())
@@ -98,9 +94,6 @@ def tuning_and_measured(
     Args:
         data: To divide.
         rates: To choose from.
-
-    Raises:
-        DataError: One half has no document with a label.
     """
     if len(rates) == 1:
         return data, data

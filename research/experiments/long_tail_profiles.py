@@ -60,9 +60,6 @@ def make_profile(
         data: The corpus.
         shape: Of the profile.
         rng: Chooses the rare classes, and the documents that stay.
-
-    Raises:
-        DataError: Fewer than two classes have documents in both parts.
     """
     counts = data.counts
     candidates = np.argsort(-counts, kind="stable")[: 2 * shape.num_classes]

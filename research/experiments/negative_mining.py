@@ -103,9 +103,6 @@ class NegativeMiningPlan:
             num_seeds: Seeds 0 to this number less one.
             settings: Names of those wanted.
             num_labels: L; the curve ends below it.
-
-        Raises:
-            ConfigError: B is not below the number of labels.
         """
         if self.num_sampled >= num_labels:
             raise ConfigError(
@@ -174,9 +171,6 @@ def negative_mining(
         num_seeds: Seeds 0 to this number less one.
         settings: Names between commas; None for all.
         plan: How to train.
-
-    Raises:
-        ConfigError: A setting is not known; running it, B is not below the number of labels.
     """
     names = choose_settings(plan.settings, settings)
 
@@ -198,11 +192,7 @@ def negative_mining(
 
 
 def read_losses(text: str) -> tuple[str, ...]:
-    """Return the losses between the commas of an option, each once.
-
-    Raises:
-        ConfigError: One is not known.
-    """
+    """Return the losses between the commas of an option, each once."""
     names = [" ".join(name.split()) for name in text.split(",")]
     if unknown := [name for name in names if name not in LOSSES]:
         raise ConfigError(

@@ -69,11 +69,7 @@ def run_with_rates(
 
 
 def read_rates(text: str) -> tuple[float, ...]:
-    """Return the rates between the commas of an option, rising.
-
-    Raises:
-        ConfigError: One is no number above 0, or is there twice.
-    """
+    """Return the rates between the commas of an option, rising."""
     names = [name.strip() for name in text.split(",")]
     try:
         rates = sorted(float(name) for name in names)

@@ -79,11 +79,6 @@ def run_experiment(
         output: Folder of the experiment.
         data: Folder of the corpus, if there is one.
         json_file: Of the record (see `longtail.training.evaluation.record.deliver`).
-
-    Raises:
-        ConfigError: The folder can't be written to, holds something else, or another process
-            works in it; or as `make` and `run` do.
-        DataError: There is no corpus; or as `make` and `run` do.
     """
     inputs = [] if data is None else find_files(data).paths
     check_record_file(json_file, inputs=inputs, overwrite=True)  # as the files in the folder are

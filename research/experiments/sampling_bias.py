@@ -175,9 +175,6 @@ def sampling_bias(
         num_seeds: Seeds 0 to this number less one.
         settings: Names between commas; None for all.
         plan: How to train.
-
-    Raises:
-        ConfigError: A setting is not known; running it, m is not below the number of labels.
     """
     names = choose_settings(SETTINGS, settings)
 
@@ -245,9 +242,6 @@ def run_sampling_bias(
         trial: Its task is one of `TASKS`, its setting one of `SETTINGS`.
         learning_rate: Of `RowAdagrad`.
         device: Where to train.
-
-    Raises:
-        DataError: The corpus is too small for a profile.
     """
     train_and_rank = partial(
         _train_and_rank, trial=trial, learning_rate=learning_rate, device=device

@@ -134,9 +134,6 @@ def choose_settings(
         known: All settings.
         requested: Names between commas; None for all.
         option: What asked for them.
-
-    Raises:
-        ConfigError: One is not known.
     """
     names = list(known)
     if requested is None:
@@ -167,9 +164,6 @@ class TrialStore:
         Args:
             trials: In the order of the report.
             run: Returns the figures of one.
-
-        Raises:
-            ConfigError: The folder holds another experiment.
         """
         claim_folder(self.folder, self.configuration)
         with tqdm(trials, unit="trial") as bar:
@@ -184,9 +178,6 @@ class TrialStore:
         Args:
             trial: What to run.
             run: Returns the figures of one.
-
-        Raises:
-            ConfigError: The folder holds another experiment.
         """
         path = self.folder / _TRIALS / trial.file_name
         if not path.exists():
@@ -272,11 +263,7 @@ def error_or_nan(estimate: Estimate) -> float:
 
 
 def claim_folder(folder: Path, configuration: Mapping[str, Any]) -> None:
-    """Note in a folder which experiment it holds.
-
-    Raises:
-        ConfigError: It holds another.
-    """
+    """Note in a folder which experiment it holds."""
     check_own_folder(folder, CONFIGURATION_NAME, "--output")
     (folder / _TRIALS).mkdir(parents=True, exist_ok=True)
     claim(folder / CONFIGURATION_NAME, configuration, "experiment", "--output")

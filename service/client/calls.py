@@ -142,11 +142,7 @@ def http_error(url: httpx.URL, error: httpx.TransportError) -> ClientError:
 
 
 def read_as(shape: type[T], content: bytes | Mapping[str, Any]) -> T:
-    """Return an answer in its shape; fields that a newer service adds are left out.
-
-    Raises:
-        ClientError: It has another shape.
-    """
+    """Return an answer in its shape; fields that a newer service adds are left out."""
     try:
         adapter: TypeAdapter[T] = _adapter_of(shape)  # type: ignore[arg-type]  # types are hashable
         if isinstance(content, bytes):
@@ -175,11 +171,7 @@ def reader_of(shape: type[T]) -> Callable[[httpx.Response], T]:
 
 
 def check_success(response: httpx.Response) -> None:
-    """Do nothing if a request succeeded.
-
-    Raises:
-        ProblemError: The answer is a problem, or comes from some proxy.
-    """
+    """Do nothing if a request succeeded."""
     if response.is_success:
         return
     try:
@@ -207,11 +199,7 @@ class LoopThread:
         self._lock = Lock()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return the result of some work on the loop, which the first work starts.
-
-        Raises:
-            RuntimeError: The loop is closed.
-        """
+        """Return the result of some work on the loop, which the first work starts."""
         with self._lock:
             if self._loop.is_closed():
                 work.close()

@@ -35,11 +35,7 @@ _A_URL = "expected the service's, with http:// or https:// in front: http://loca
 
 
 def url_of(url: object) -> httpx.URL:
-    """Return the URL of a service.
-
-    Raises:
-        ConfigError: It is none that can be asked.
-    """
+    """Return the URL of a service."""
     try:
         found = httpx.URL(str(url))
     except httpx.InvalidURL as error:
@@ -50,11 +46,7 @@ def url_of(url: object) -> httpx.URL:
 
 
 def text_chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Return texts in lists of this length, the last one perhaps shorter, as they are read.
-
-    Raises:
-        RequestError: They are one text or no texts, or the length is no number from 1.
-    """
+    """Return texts in lists of this length, the last one perhaps shorter, as they are read."""
     check_count("chunk_texts", size)
     if is_frame(texts):
         texts = texts_of(texts)
@@ -63,11 +55,7 @@ def text_chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def check_lines(lines: object) -> None:
-    """Refuse one line where several are wanted.
-
-    Raises:
-        RequestError: It is a text, an object, or nothing to iterate over.
-    """
+    """Refuse one line where several are wanted."""
     if not isinstance(lines, AsyncIterator):
         check_several(lines, "lines")
 
@@ -78,9 +66,6 @@ def line_of(line: object, number: int) -> bytes:
     Args:
         line: A text, or an object as `longtail.service.schemas.predict.BatchLine`.
         number: Its own, from 0.
-
-    Raises:
-        RequestError: It is neither.
     """
     if not isinstance(line, str | Mapping):
         raise RequestError(
@@ -92,11 +77,7 @@ def line_of(line: object, number: int) -> bytes:
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
-    """Return an object as JSON in UTF-8; numbers and arrays of NumPy become those of JSON.
-
-    Raises:
-        RequestError: It holds something that JSON has no form for.
-    """
+    """Return an object as JSON in UTF-8; numbers and arrays of NumPy become those of JSON."""
     try:
         return _json(content, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -107,11 +88,7 @@ def json_bytes(content: Mapping[str, Any]) -> bytes:
 
 
 def query_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as parameters of a URL; options that are None are left out.
-
-    Raises:
-        RequestError: One can't be written.
-    """
+    """Return options as parameters of a URL; options that are None are left out."""
     given = {name: value for name, value in options.items() if value is not None}
     plain: dict[str, Any] = json.loads(json_bytes(given))
     return plain
@@ -174,10 +151,6 @@ async def answers_to(
         lines: Taken as fast as they are answered; on another thread, if they are not a sequence.
             A request has the lines that are there, so that one line does not wait for others.
         ask: Sends a request.
-
-    Raises:
-        IncompleteBatchError: The service gave up.
-        Exception: Whatever taking a line raised, after the answers to the lines before it.
     """
     waiting = asyncio.Queue[bytes | None](MAX_LINES)
     requests = asyncio.Queue[asyncio.Future[Answered] | None]()
@@ -263,12 +236,7 @@ async def _one_by_one(lines: Iterable[Line] | AsyncIterator[Line]) -> AsyncItera
 
 
 def read_batch(response: httpx.Response) -> Answered:
-    """Return the answers to the lines of a request.
-
-    Raises:
-        ProblemError: The batch was refused.
-        ClientError: A line is not what this release knows.
-    """
+    """Return the answers to the lines of a request."""
     check_success(response)
     answers: list[BatchAnswer] = []
     for line in response.content.splitlines():

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_words(path: Path) -> list[str]:
-    """Return the words of a list.
-
-    Raises:
-        ConfigError: It can't be read as UTF-8, or has none.
-    """
+    """Return the words of a list."""
     from longtail.models.errors import ConfigError
     from longtail.models.files.outputs import check_readable_file
     from longtail.models.parts.audit import words_of_list
@@ -38,11 +34,7 @@ def read_words(path: Path) -> list[str]:
 
 
 def refuse_words(findings: Sequence[Finding], number: int, words: Path, num_words: int) -> None:
-    """Let the command fail where words were found.
-
-    Raises:
-        BundleError: There are some.
-    """
+    """Let the command fail where words were found."""
     from longtail.models.errors import BundleError
 
     if findings:
@@ -280,11 +272,7 @@ def remove(
 
 
 def registry_at(folder: Path) -> Registry:
-    """Return a registry.
-
-    Raises:
-        BundleNotFoundError: The folder is that of one version.
-    """
+    """Return a registry."""
     from longtail.models.bundle.manifest import MANIFEST_NAME
     from longtail.models.bundle.registry import Registry
     from longtail.models.errors import BundleNotFoundError
@@ -298,11 +286,7 @@ def registry_at(folder: Path) -> Registry:
 
 
 def existing_registry(folder: Path) -> Registry:
-    """Return a registry whose folder is there.
-
-    Raises:
-        BundleNotFoundError: It is not, or as `registry_at`.
-    """
+    """Return a registry whose folder is there."""
     from longtail.models.errors import BundleNotFoundError
 
     if not folder.is_dir():

@@ -94,11 +94,7 @@ class ServeError(LongtailError):
 
 
 def check_address(host: str, port: int) -> None:
-    """Check that an address can be listened on, before anything is loaded for it.
-
-    Raises:
-        ConfigError: It can't be; says why in one sentence, where uvicorn would write log lines.
-    """
+    """Check that an address can be listened on, before anything is loaded for it."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in found:
@@ -124,12 +120,7 @@ def check_address(host: str, port: int) -> None:
 
 @contextmanager
 def telling_failed_start() -> Iterator[None]:
-    """Turn the exit of a server that did not start into an error of ours.
-
-    Raises:
-        ServeError: It did not start.
-        SystemExit: It ended otherwise.
-    """
+    """Turn the exit of a server that did not start into an error of ours."""
     try:
         yield
     except SystemExit as end:

@@ -164,10 +164,6 @@ class Admission:
 
         Returns:
             The seconds that it will wait, about.
-
-        Raises:
-            QueueFullError: Too much waits already, by all or by this client, or it would wait too
-                long.
         """
         shares = self._interactive
         wait_s = self.expected_wait_s(tokens)
@@ -196,9 +192,6 @@ class Admission:
 
         `admit`, within the same request, gives it back for the room that is really needed; so does
         time.
-
-        Raises:
-            QueueFullError: There is none (see `check`).
         """
         tokens = math.ceil(self._size.value or _FIRST_SIZE)
         self.check(tokens, timeout_s)
@@ -216,9 +209,6 @@ class Admission:
             leaves out tokenising, as its client's part of the queue times its time limit; and not
             before the turn of what its client has waiting: the longer the queue was, the later
             would it else be answered than what its client asks for after it.
-
-        Raises:
-            QueueFullError: There is none (see `check`).
         """
         if (reservation := _RESERVATION.get()) is not None:
             reservation.release()

@@ -145,11 +145,7 @@ class Engine:
         return f"the thread {ended[0]!r} has ended, its cause is in the log; restart the service"
 
     async def ask_itself(self, timeout_s: float) -> EngineAnswer:
-        """Return the best label of a text by the way that requests go: admission and all threads.
-
-        Raises:
-            LongtailError: As `predict` does.
-        """
+        """Return the best label of a text as a request is answered: admission and all threads."""
         reservation = self.admission.reserve(timeout_s)
         try:
             version = self._manager.serving().default  # a version on trial does not decide
@@ -158,15 +154,7 @@ class Engine:
             reservation.release()
 
     async def predict(self, query: Query) -> EngineAnswer:
-        """Return the best labels of each text, in order.
-
-        Raises:
-            RequestError: The query breaks a limit, or asks for what the model can't do.
-            BundleNotFoundError: The version is not loaded.
-            NotReadyError: No model is loaded yet, the service is stopping, or the GPU is lost.
-            QueueFullError: Too much work is waiting.
-            DeadlineError: The answer was not there in time; what had not begun is dropped.
-        """
+        """Return the best labels of each text, in order."""
         model, options, tokens = self._examine(query)
         most_s = self._limits.request_timeout_s
         timeout_s = min(query.timeout_s or most_s, most_s)
@@ -177,11 +165,6 @@ class Engine:
         """Return the best labels of each text as soon as there is room for them.
 
         They go behind what `predict` is asked for, and have no time limit.
-
-        Raises:
-            RequestError: As `predict` does.
-            BundleNotFoundError: As `predict` does.
-            NotReadyError: As `predict` does.
         """
         _, _, tokens = self._examine(query)
         async with self.admission.admit_when_room(tokens):
@@ -191,15 +174,7 @@ class Engine:
     async def describe(
         self, label_id: str, version: int | str | None = None
     ) -> tuple[ServedModel, LabelDetails]:
-        """Return all that a model knows of a label.
-
-        Raises:
-            LabelNotFoundError: It has no such label.
-            BundleNotFoundError: The version is not loaded.
-            NotReadyError: No model is loaded yet, or the service is stopping.
-            QueueFullError: Too much work is waiting.
-            DeadlineError: The answer was not there in time.
-        """
+        """Return all that a model knows of a label."""
         model = self._manager.get(version)
         row = model.predictor.catalogue.row_of_id(label_id)
         if row is None:
@@ -234,12 +209,7 @@ class Engine:
         return results[0]
 
     def check_room(self) -> None:
-        """Refuse a stream where a single request would be refused, or no model is loaded.
-
-        Raises:
-            QueueFullError: Too much work is waiting.
-            NotReadyError: No model is loaded yet.
-        """
+        """Refuse a stream where a single request would be refused, or no model is loaded."""
         self._manager.serving()
         self.admission.check(0, self._limits.request_timeout_s)
 
@@ -285,9 +255,6 @@ class Engine:
         Two versions that share the traffic can be compared by that: which of them a query gets
         depends on nothing that it asks. A client that is gone, and a service that stops, say
         nothing of a version.
-
-        Raises:
-            NotReadyError: The service stops.
         """
         started = time.monotonic()
         try:

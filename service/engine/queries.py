@@ -34,10 +34,6 @@ class LabelSets:
 
         Args:
             folder: Where they lie; None: there are no sets.
-
-        Raises:
-            ConfigError: There is no such folder, a file is not as it should be, or two files have
-                the same name.
         """
         self._folder = folder
         self._files: dict[str, ReloadingFile[LabelSet]] = {}
@@ -52,11 +48,7 @@ class LabelSets:
                 self._add(path)
 
     def get(self, name: str) -> LabelSet:
-        """Return a set as its file is now; one that has become unreadable stays as it was.
-
-        Raises:
-            RequestError: There is no set of this name.
-        """
+        """Return a set as its file is now; one that has become unreadable stays as it was."""
         path = self._path_of(name)
         if path is None:
             self._files.pop(name, None)
@@ -67,11 +59,7 @@ class LabelSets:
         return self._files[name].content
 
     def filter_of(self, asked: Options) -> LabelFilter:
-        """Return the filter of the labels that a request names.
-
-        Raises:
-            RequestError: There is no set of a name.
-        """
+        """Return the filter of the labels that a request names."""
         include_set, exclude_set = (
             None if name is None else self.get(name)
             for name in (asked.include_set, asked.exclude_set)
@@ -141,11 +129,7 @@ class LabelSets:
 
 
 def read_label_set(path: Path) -> LabelSet:
-    """Return the set of a file.
-
-    Raises:
-        ConfigError: It can't be read, is too large, has no label, or its name is none for a set.
-    """
+    """Return the set of a file."""
     where = f"label set {str(path)!r}"
     if not _NAME.fullmatch(path.stem):
         raise ConfigError(
@@ -208,11 +192,7 @@ _TAKEN_OVER = RankingKeywords.__annotations__.keys() & Options.model_fields.keys
 
 
 def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> RankingOptions:
-    """Return what a request asks of a model: the only place where the API's fields become that.
-
-    Raises:
-        RequestError: There is no label set of a name.
-    """
+    """Return what a request asks of a model: the only place where the API's fields become that."""
     has_own_k = "k" in asked.model_fields_set
     label_filter = label_sets.filter_of(asked) if asked.filters_labels else None
     options = RankingOptions(
@@ -228,11 +208,7 @@ def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> 
 
 
 def check_query(query: Query, limits: Limits) -> None:
-    """Check that a query keeps the limits.
-
-    Raises:
-        RequestError: It breaks one.
-    """
+    """Check that a query keeps the limits."""
     if not 1 <= len(query.texts) <= limits.max_texts:
         raise RequestError(
             f"the request has {len(query.texts)} texts; expected 1 to {limits.max_texts}; "

@@ -59,11 +59,7 @@ class SelfCheck:
         self._moved_at = clock()
 
     def check_ready(self) -> None:
-        """Do nothing if requests can be answered, as far as is known.
-
-        Raises:
-            NotReadyError: They can't be; the message says why.
-        """
+        """Do nothing if requests can be answered, as far as is known."""
         self._look_for_standstill()
         problem = self._engine.thread_problem() or self._problem
         if problem is not None:
@@ -129,10 +125,6 @@ class SelfCheck:
         """Ask until there is an answer or a failure; a busy service, which answers others, is well.
 
         That does not make it ready again, however: only an answer does.
-
-        Raises:
-            _StandstillError: Nobody was answered, within the time limit.
-            LongtailError: The model can't answer.
         """
         num_answered = self._engine.num_answered
         deadline = self._clock() + self._timeout_s

@@ -193,11 +193,7 @@ class Slots:
             give_back()
 
     def check(self) -> None:
-        """Refuse one more where there are as many as may be, or too many of one client.
-
-        Raises:
-            QueueFullError: There are.
-        """
+        """Refuse one more where there are as many as may be, or too many of one client."""
         if self._shares.has_room(1) and self._shares.is_fair(1):
             return
         raise QueueFullError(

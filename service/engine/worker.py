@@ -69,11 +69,7 @@ class GpuWatch:
                 logger.error("not alive any more: %s", self.problem)
 
     def check(self) -> None:
-        """Do nothing unless only a new process can answer.
-
-        Raises:
-            NotReadyError: CUDA refuses all further work, as it does after a kernel that failed.
-        """
+        """Do nothing unless only a new process can answer."""
         if self.problem is not None:
             raise NotReadyError(
                 f"the GPU can't be used by this process any more ({self.problem}); restart the "

@@ -113,9 +113,6 @@ class SqliteDatabase:
         No other process writes meanwhile, so records become visible in their order.
 
         The work is repeated where the files were moved away before its transaction ended.
-
-        Raises:
-            FeedbackStoreError: The file can't be used, or is moved again and again.
         """
         for _ in range(_MAX_WRITES):
             with self._opened() as database:
@@ -131,11 +128,7 @@ class SqliteDatabase:
             return work(database)
 
     def check(self) -> None:
-        """Look whether all of it can be read.
-
-        Raises:
-            FeedbackStoreError: It is damaged.
-        """
+        """Look whether all of it can be read."""
         with self._opened() as database:
             (state,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
@@ -160,9 +153,6 @@ class SqliteDatabase:
 
         Yields:
             The connection.
-
-        Raises:
-            FeedbackStoreError: The file can't be used.
         """
         try:
             if self._database is not None and not self._is_in_place():

@@ -106,9 +106,6 @@ class FeedbackStore:
             max_bytes: Most bytes of the database; None: as many as the disk has.
             wait_s: Seconds to wait for other processes.
             must_exist: Whether a store that is not there is an error, and not made.
-
-        Raises:
-            ConfigError: It is a URL, and no folder.
         """
         if _URL.match(str(folder)):  # not shown: it may hold a password
             raise ConfigError(
@@ -145,9 +142,6 @@ class FeedbackStore:
 
         Returns:
             For each group what became of its entries; or why it is refused: an id is taken.
-
-        Raises:
-            FeedbackStoreError: Nothing was stored; the message says why.
         """
         return self._database.write(partial(_append, groups=groups))
 
@@ -164,9 +158,6 @@ class FeedbackStore:
 
         Returns:
             Whether it is new.
-
-        Raises:
-            FeedbackStoreError: It can't be done.
         """
         earlier = self._database.write(
             partial(_replace, series=series, record_id=record_id, entry=entry)
@@ -179,9 +170,6 @@ class FeedbackStore:
         """Erase an entry but for its id, which stays taken; return whether there is such an id.
 
         It is no error if that was done before: it makes sure that no bytes are left.
-
-        Raises:
-            FeedbackStoreError: It can't be done, or another process still reads what was erased.
         """
         if not self._database.write(partial(_delete, entry_id=entry_id)):
             return False
@@ -193,19 +181,11 @@ class FeedbackStore:
         return True
 
     def page(self, after: int, limit: int) -> list[Record]:
-        """Return the records that come after a sequence number, in their order.
-
-        Raises:
-            FeedbackStoreError: They can't be read.
-        """
+        """Return the records that come after a sequence number, in their order."""
         return self._database.read(partial(_page, after=after, limit=limit))
 
     def counts(self) -> Counts:
-        """Return how much there is, after a check of the whole database.
-
-        Raises:
-            FeedbackStoreError: It is damaged or can't be read.
-        """
+        """Return how much there is, after a check of the whole database."""
         self._database.check()
         counts = Counter[str]()
         for record in self.records():
@@ -219,11 +199,7 @@ class FeedbackStore:
         return Counts(**{each.name: counts[each.name] for each in fields(Counts)})
 
     def records(self) -> Iterator[Record]:
-        """Yield all records in their order.
-
-        Raises:
-            FeedbackStoreError: They can't be read.
-        """
+        """Yield all records in their order."""
         last = 0
         while records := self.page(last, _PAGE):
             last = records[-1].sequence

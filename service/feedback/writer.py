@@ -185,9 +185,6 @@ def entry_of(
         who: Name of the key that it came with.
         keeps_text: Whether the text is kept.
         where: Names the entry in errors, such as "entries/0: ".
-
-    Raises:
-        RequestError: The version has no such label, or has one that is proposed as new.
     """
     check_labels(said, meant, where)
     return unchecked_entry(said, meant.version, meant.digest, who=who, keeps_text=keeps_text)
@@ -212,11 +209,7 @@ def unchecked_entry(
 
 
 def check_labels(said: FeedbackEntry, meant: Meant, where: str = "") -> None:
-    """Refuse ids that the version does not have, and new labels that it has.
-
-    Raises:
-        RequestError: There is such an id.
-    """
+    """Refuse ids that the version does not have, and new labels that it has."""
     for name in ("accepted", "rejected", "added"):
         for label_id in getattr(said, name):
             if meant.catalogue.row_of_id(label_id) is None:

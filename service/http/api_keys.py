@@ -24,11 +24,7 @@ _ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,64}):(?P<digest>[0-9a-f]{64})")
 
 
 def make_key(name: str) -> tuple[str, str]:
-    """Return a new key, and the entry that lets it in.
-
-    Raises:
-        ConfigError: The name has characters that an entry can't have.
-    """
+    """Return a new key, and the entry that lets it in."""
     key = KEY_PREFIX + secrets.token_urlsafe(32)
     entry = f"{name}:{digest_of(key)}"
     if not _ENTRY.fullmatch(entry):
@@ -53,9 +49,6 @@ class KeyRing:
             purpose: As in the names of the settings: "admin" or "api".
             entries: NAME:SHA256 of each key, with commas or on lines of their own.
             path: A file of such lines; it is read again whenever it has changed.
-
-        Raises:
-            ConfigError: An entry is malformed, or the file can't be read. No entry is repeated.
         """
         self._fixed = _parse(entries, f"LONGTAIL_{purpose.upper()}_KEYS")
         self._file = None if path is None else ReloadingFile(path, _read)

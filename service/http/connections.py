@@ -90,11 +90,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
-        """Note that the head has ended.
-
-        Raises:
-            HeadTooLargeError: It is refused; the parser stops at this.
-        """
+        """Note that the head has ended."""
         self._head_bytes = len(self.url) + sum(len(x) + len(y) for x, y in self.headers)
         if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLargeError

@@ -186,12 +186,7 @@ class Service:
     """Is set when the service stops and batches are to come to their ends."""
 
     def check_ready(self) -> None:
-        """Do nothing if requests should be sent here.
-
-        Raises:
-            NotReadyError: They should not: no model is served, the service is about to stop, or
-                requests can't be answered, as after the GPU was lost.
-        """
+        """Do nothing if requests should be sent here."""
         self.engine.gpu.check()
         self.manager.check_ready()
         self.self_check.check_ready()
@@ -205,11 +200,7 @@ def service_of(request: Request) -> Service:
 
 
 async def require_lines(request: Request) -> None:
-    """Refuse a body that does not say that it is JSON lines.
-
-    Raises:
-        HTTPException: With status 415.
-    """
+    """Refuse a body that does not say that it is JSON lines."""
     if media_type_of(request) not in LINES_MEDIA_TYPES:
         raise HTTPException(
             415, "Send the body with the header 'Content-Type: application/x-ndjson'"
@@ -217,11 +208,7 @@ async def require_lines(request: Request) -> None:
 
 
 async def require_known_query(request: Request) -> None:
-    """Refuse parameters in the query that the route does not have, such as misspelt ones.
-
-    Raises:
-        RequestValidationError: There are some.
-    """
+    """Refuse parameters in the query that the route does not have, such as misspelt ones."""
     if not request.scope["query_string"]:
         return
     route = request.scope["route"]
@@ -255,10 +242,6 @@ async def while_connected(request: Request, work: Awaitable[_Result]) -> _Result
     Args:
         request: Its body has been read.
         work: What to wait for.
-
-    Raises:
-        HTTPException: With status 499, when the client is gone.
-        CancelledError: Somebody else cancels it.
     """
     worker = asyncio.current_task()
     assert worker is not None

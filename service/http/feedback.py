@@ -36,11 +36,7 @@ _CHARACTERS_OF_LABEL = 50
 
 
 def writer_of(service: Service) -> FeedbackWriter:
-    """Return who writes feedback.
-
-    Raises:
-        KindError: Nobody does.
-    """
+    """Return who writes feedback."""
     if service.feedback is None:
         raise KindError(
             OFF,
@@ -52,13 +48,7 @@ def writer_of(service: Service) -> FeedbackWriter:
 async def store_feedback(
     request: Request, service: Service, said: Sequence[FeedbackEntry]
 ) -> list[tuple[Entry, Receipt]]:
-    """Return the entries when they are on the disk, each with what became of it.
-
-    Raises:
-        KindError: Feedback is off.
-        RequestError: There are too many, or an entry can't be taken.
-        LongtailError: They can't be stored; then none is.
-    """
+    """Return the entries when they are on the disk, each with what became of it."""
     writer = writer_of(service)
     if len(said) > MAX_ENTRIES:
         raise RequestError(
@@ -83,11 +73,6 @@ async def replace_feedback(
         series: What the ids of the series begin with.
         record_id: Of the entry; those of a series rise with what happened.
         said: The entry; None: nothing, so that the earlier ones are erased alone.
-
-    Raises:
-        KindError: Feedback is off.
-        RequestError: The entry can't be taken.
-        LongtailError: It can't be stored.
     """
     writer = writer_of(service)
     prepared = await _checked(request, service, [] if said is None else [said])
@@ -112,12 +97,7 @@ async def _checked(
 
 
 def read_records(service: Service, after: int, limit: int) -> list[Record]:
-    """Return the records that come after a sequence number, read over a connection of its own.
-
-    Raises:
-        KindError: Feedback is off.
-        FeedbackStoreError: They can't be read, or too many read already.
-    """
+    """Return the records that come after a sequence number, read over a connection of its own."""
     writer_of(service)
     place = service.settings.feedback
     assert place is not None  # it has a writer
@@ -133,11 +113,7 @@ def read_records(service: Service, after: int, limit: int) -> list[Record]:
 
 
 async def written(service: Service, work: Future[_Result]) -> _Result:
-    """Return what the writer did.
-
-    Raises:
-        DeadlineError: The disk does not answer in time; it may be done yet.
-    """
+    """Return what the writer did."""
     try:
         async with asyncio.timeout(service.settings.request_timeout_s):
             return await asyncio.wrap_future(work)

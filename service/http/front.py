@@ -184,11 +184,7 @@ class Front:
     async def _answer(
         self, exchange: _Exchange, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer by a refusal, by a direct route, or by the application.
-
-        Raises:
-            Exception: The answer has begun; the server can only break it off.
-        """
+        """Answer by a refusal, by a direct route, or by the application."""
         service, path = self._service, exchange.path
         try:
             response = head_refusal(scope, service) or key_refusal(scope, path, service.keys)

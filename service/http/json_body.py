@@ -46,14 +46,7 @@ class JsonBody(Generic[Model]):
         self.model = model
 
     async def __call__(self, request: Request) -> Model:
-        """Return the body.
-
-        Raises:
-            HTTPException: With status 415, where it has another media type; else as
-                `parse_json_body`.
-            RequestValidationError: As `parse_json_body` raises it.
-            KindError: As `parse_json_body` raises it.
-        """
+        """Return the body."""
         if media_type_of(request) != JSON:
             raise HTTPException(415, f"Send the body with the header 'Content-Type: {JSON}'")
         content = await request.body()
@@ -69,11 +62,6 @@ def parse_json_body(content: bytes, model: type[Model]) -> Model:
     """Return what a body says.
 
     Errors are those that FastAPI gives for a parameter of this model.
-
-    Raises:
-        RequestValidationError: It is not as the model wants it, or not JSON.
-        HTTPException: With status 400, where it is not Unicode.
-        KindError: It is in UTF-16 or UTF-32, or has too many elements.
     """
     content = in_utf_8(content)
     if not content:
@@ -110,11 +98,7 @@ def _parse_slowly(content: bytes, model: type[Model]) -> Model:
 
 
 def validated(model: type[Model], content: object) -> Model:
-    """Return a model of content that was read in another way than from JSON.
-
-    Raises:
-        RequestValidationError: It is not as the model wants it.
-    """
+    """Return a model of content that was read in another way than from JSON."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -164,10 +148,6 @@ async def answer_request(request: Request, service: Service, body: PredictReques
         request: Its body has been read; when its client hangs up, the work is dropped.
         service: Who answers.
         body: What is asked.
-
-    Raises:
-        LongtailError: As `Engine.predict` does.
-        HTTPException: With status 499, when the client is gone.
     """
     add_log_fields(request.scope, texts=len(body.all_texts), k=body.k)
     query = Query(body.all_texts, body, body.timeout_s)

@@ -49,12 +49,7 @@ class BodyLimits:
     def reader_for(
         self, scope: Scope, path: str, headers: Mapping[bytes, bytes]
     ) -> BodyReader | None:
-        """Return what reads the body of a request; None for a stream, which is never held whole.
-
-        Raises:
-            BodyError: The query has too many parameters, or the headers announce a body that is
-                too long or packed in a way that is not read.
-        """
+        """Return what reads the body of a request; None for a stream, which is never held whole."""
         num_parameters = scope.get("query_string", b"").count(b"&") + 1
         if num_parameters > MAX_PARAMETERS:
             raise BodyError(
@@ -70,12 +65,7 @@ class BodyLimits:
         return partial(self._read, inflater)
 
     async def _read(self, inflater: Inflater | None, receive: Receive) -> bytes:
-        """Return the body of a request.
-
-        Raises:
-            BodyError: It is too long, comes too slowly, is not what its encoding says, or the
-                client is gone.
-        """
+        """Return the body of a request."""
         pieces: list[bytes] = []
         num_bytes, is_whole = 0, False
         try:
@@ -146,9 +136,6 @@ class LoadShedding:
 
         Pages of other origins may not: their browsers show them no refusal without the headers for
         that, which are added later. A stream holds no room: its lines wait, each by itself.
-
-        Raises:
-            QueueFullError: There is no room.
         """
         settings = self._service.settings
         if scope["method"] != "POST" or (settings.cors_origins and b"origin" in headers):

@@ -195,11 +195,7 @@ ENCODINGS = ("identity", "gzip", "deflate")
 
 
 def inflater_for(encoding: str) -> Inflater | None:
-    """Return what unpacks a body of this Content-Encoding; None where it is "identity".
-
-    Raises:
-        BodyError: It is packed in a way that is not read.
-    """
+    """Return what unpacks a body of this Content-Encoding; None where it is "identity"."""
     encoding = encoding.strip().lower()
     if encoding not in ENCODINGS:
         known = ", ".join(ENCODINGS)

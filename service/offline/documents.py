@@ -40,10 +40,6 @@ def check_source(source: DocumentSource) -> list[str]:
 
     Returns:
         What a person should know of how they are read: sentences.
-
-    Raises:
-        DataError: A file can't be read, is in another encoding than UTF-8 or UTF-16, lacks a
-            column, or several may be meant.
     """
     path = source.paths[0]
     if not path.is_file():
@@ -84,9 +80,6 @@ def documents_of(
         source: Where they lie.
         max_bytes: Most bytes of a line, or of a text in a file of its own.
         progress: Called with the bytes of the files, as they lie on disk, that were read since.
-
-    Raises:
-        DataError: A file can't be read to its end.
     """
     if source.form in (JSON_LINES, PLAIN_TEXT):
         for line in bounded_lines(source.paths[0], max_bytes, progress):
@@ -120,9 +113,6 @@ def as_question(options: CorpusOptions, content: Mapping[str, Any]) -> dict[str,
 
     Of a line with labels, only what is asked about it counts, as in training: fields that mean
     nothing here are left out, too. Other lines keep theirs, so that a misspelt one is refused.
-
-    Raises:
-        DataError: None of the columns that are named is there, or several may be meant.
     """
     columns = line_columns(tuple(content), options, reads_labels=False)
     read = {*_FIELDS, *columns.text, columns.id}

@@ -77,11 +77,7 @@ class Versions:
         self._opened: dict[int, Meant] = {}
 
     def meant(self, version: int | str | None) -> Meant:
-        """Return the version that a line names.
-
-        Raises:
-            BundleError: There is no such version, or it can't be read.
-        """
+        """Return the version that a line names."""
         number = self._registry.resolve(self._default if version is None else version)
         if number not in self._opened:
             bundle = self._registry.open(number)
@@ -100,10 +96,6 @@ def import_feedback(
         store: Where to.
         versions: Of the models whose labels are looked up.
         keeps_text: Whether texts are stored.
-
-    Raises:
-        DataError: A line can't be used; then nothing is stored.
-        FeedbackStoreError: The store can't be written; what was written before stays.
     """
     _check_all(path, versions)
     outcome = Imported()
@@ -118,11 +110,7 @@ def import_feedback(
 
 
 def export_feedback(store: FeedbackStore, path: Path) -> int:
-    """Write all records to a file, or none; return how many they are.
-
-    Raises:
-        FeedbackStoreError: The store can't be read.
-    """
+    """Write all records to a file, or none; return how many they are."""
     count = 0
 
     def lines() -> Iterator[str]:

@@ -89,11 +89,6 @@ class Parts:
         Args:
             answer: Answers parts in other processes; None: in this one.
             overwrite: Whether answers that are there already may be replaced.
-
-        Raises:
-            DataError: There are no parts, or some lie in the folder of the answers.
-            ConfigError: The target holds other files, or answers to another question.
-            LongtailError: A place can't be reached, or what `answer` raises.
         """
         names = self._names()
         with reaching(self.target):
@@ -117,12 +112,7 @@ class Parts:
             files.rm(folder, recursive=True)
 
     def answer(self, name: str) -> Record:
-        """Answer one part, and return its record.
-
-        Raises:
-            DataError: A column is missing, or is not as it should be.
-            LongtailError: The part can't be read, answered or written.
-        """
+        """Answer one part, and return its record."""
         where = f"{self.source}: part {name!r}"
         with reaching(where), TemporaryDirectory() as folder:
             path, source, target = self._root + name, Path(folder, "in"), Path(folder, "out")
@@ -248,12 +238,7 @@ def check_alone(source: str, target: str, registry: Path, *, overwrite: bool) ->
 
 
 def columns_in(source: str, options: CorpusOptions, trained: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of the text of Parquet files, by those of the first; see `as_trained`.
-
-    Raises:
-        DataError: There are none that could be, or several.
-        LongtailError: The file can't be read.
-    """
+    """Return the columns of the text of Parquet files, by those of the first; see `as_trained`."""
     require("parquet", f"--input {source!r}")
     from pyarrow import parquet
 

@@ -55,11 +55,7 @@ CHUNK_LINES = 512
 
 
 def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
-    """Return the default options of lines: options that are given and not None.
-
-    Raises:
-        ConfigError: It is not as lines may have it.
-    """
+    """Return the default options of lines: options that are given and not None."""
     expected = {name: value for name, value in given.items() if value is not None}
     try:
         return BatchOptions.model_validate(expected).model_dump(exclude_unset=True)
@@ -70,12 +66,7 @@ def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
 
 
 def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -> None:
-    """Refuse options that no line of this model can be answered with, before it is loaded.
-
-    Raises:
-        ConfigError: An option asks for what the model doesn't have.
-        RequestError: There is no such stored set.
-    """
+    """Refuse options that no line of this model can be answered with, before it is loaded."""
     bundle.manifest.check_asked(options.get("scorer"), options.get("k", 1))
     check_language(bundle.catalogue, options.get("language"))
     for name in ("include_set", "exclude_set"):
@@ -100,11 +91,7 @@ def keywords_of(options: Mapping[str, Any], sets: LabelSets) -> dict[str, Any]:
 
 
 def check_answerable(predictor: Predictor, task: Task) -> None:
-    """Refuse options that contradict each other or the model, by answering a text of one word.
-
-    Raises:
-        ConfigError: No line can be answered with them.
-    """
+    """Refuse options that contradict each other or the model, by answering a text of one word."""
     line = BatchLine(text="text", **task.defaults)
     try:
         check_language(predictor.catalogue, line.language)
@@ -115,11 +102,7 @@ def check_answerable(predictor: Predictor, task: Task) -> None:
 
 
 def checked_precision(name: str) -> Precision | OnnxPrecision:
-    """Return a precision by its name.
-
-    Raises:
-        ConfigError: There is none of this name.
-    """
+    """Return a precision by its name."""
     known = get_args(Precision) + get_args(OnnxPrecision)
     if name not in known:
         raise ConfigError(f"--precision: got {name!r}; expected one of {known}")
@@ -133,10 +116,6 @@ def check_task(task: Task, registry: Path | None = None, *, overwrite: bool = Fa
         task: What is to be done.
         registry: Folder of the registry.
         overwrite: Whether answers that are there already may be replaced.
-
-    Raises:
-        ConfigError: The output is an input, is there already, can't be written, or is in a form
-            that there is not; or what an earlier run has left is about something else.
     """
     inputs = [*task.documents.paths, *task.label_sets.files()]
     check_output_file(task.target, inputs=inputs, registry=registry, overwrite=overwrite)
@@ -158,11 +137,6 @@ def predict_file(
 
     Returns:
         What became of all lines, those of earlier runs among them.
-
-    Raises:
-        DataError: The source can't be read.
-        ConfigError: What an earlier run has left is about something else, or another process
-            works on it.
     """
     tally = Tally()
     with working(task):

@@ -61,12 +61,7 @@ def form_of(path: Path) -> str:
 
 
 def check_form(source: DocumentSource, target: Path, *, has_explanations: bool) -> None:
-    """Refuse answers in a form that there is not, or that has no room for them.
-
-    Raises:
-        ConfigError: They are in such a form; or are to be put beside documents of a pipe, which
-            can be read only once.
-    """
+    """Refuse answers in a form that there is not, or that has no room for them."""
     where = f"--output {str(target)!r}"
     if form_of(target) not in _TABLES:
         if form_of(target) not in _LINES:
@@ -99,9 +94,6 @@ def write_table(
         out: Takes the table, in UTF-8 with a byte order mark.
         tally: Counts the cells that get an apostrophe.
         has_accepted: Whether a column says which labels are accepted, "yes" or "no" for each.
-
-    Raises:
-        DataError: The source has other documents than were answered, or can't be read.
     """
     added = (*ADDED, ACCEPTED) if has_accepted else ADDED
     out.write(codecs.BOM_UTF8)
@@ -252,11 +244,7 @@ class Task:
 
 @contextmanager
 def working(task: Task) -> Iterator[None]:
-    """Hold the output, so that two runs never write one file; errors of the disk name it.
-
-    Raises:
-        ConfigError: Another process holds it.
-    """
+    """Hold the output, so that two runs never write one file; errors of the disk name it."""
     with doing("writing the answers", task.part):
         task.target.parent.mkdir(parents=True, exist_ok=True)
         lock = task.target.with_name(f".{task.target.name}.lock")
@@ -268,11 +256,7 @@ def working(task: Task) -> Iterator[None]:
 
 
 def finish(task: Task, tally: Tally) -> None:
-    """Put the answers, which are all there, where they shall lie: as they are, packed, a table.
-
-    Raises:
-        DataError: The source, whose rows a table has, has changed.
-    """
+    """Put the answers, which are all there, where they shall lie: as they are, packed, a table."""
     is_packed = task.target.suffix == ".gz"
     is_table_wanted = form_of(task.target) in _TABLES
     if is_packed or is_table_wanted:
@@ -301,10 +285,6 @@ def resume(task: Task, tally: Tally) -> int:
     Args:
         task: What is to be done.
         tally: Counts the answers.
-
-    Raises:
-        DataError: There is no such source.
-        ConfigError: They are about something else.
     """
     expected = check_left(task)
     if not (task.part.exists() and task.state.exists()):
@@ -332,12 +312,7 @@ def _count(tally: Tally, answer: bytes, part: Path) -> None:
 
 
 def check_left(task: Task) -> dict[str, Any]:
-    """Return what the task is about; refuse what an earlier run has left that differs.
-
-    Raises:
-        DataError: There is no such source.
-        ConfigError: What is left is about something else, or is no such work.
-    """
+    """Return what the task is about; refuse what an earlier run has left that differs."""
     try:
         expected = task.describe()
     except OSError as error:

@@ -213,11 +213,7 @@ class ComputeSetup:
         self.prepare_work()
 
     def use_libraries(self) -> None:
-        """Take note that a model needs PyTorch; one without an encoder does not.
-
-        Raises:
-            ConfigError: They are not installed.
-        """
+        """Take note that a model needs PyTorch; one without an encoder does not."""
         require("cpu", "a model with an encoder")
         self.has_libraries = True
 

@@ -97,11 +97,7 @@ async def delete_feedback(
         str, Query(min_length=1, max_length=200, description="Of the entry.")
     ],
 ) -> FeedbackDeleted:
-    """Erase an entry.
-
-    Raises:
-        KindError: There is no such entry, or feedback is off.
-    """
+    """Erase an entry."""
     if not await written(service, writer_of(service).delete(id)):
         raise KindError(_NOT_FOUND, f"There is no feedback with the id {id[:100]!r}")
     return FeedbackDeleted(id=id)

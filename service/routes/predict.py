@@ -72,11 +72,7 @@ async def candidates(request: Request) -> Response:
 async def _answered(
     request: Request, most_texts: int | None = None
 ) -> tuple[PredictRequest, EngineAnswer]:
-    """Return what a request asks for, and its answer, as extensions have revised it.
-
-    Raises:
-        RequestError: It has too many texts, or wants what no extension can do.
-    """
+    """Return what a request asks for, and its answer, as extensions have revised it."""
     await require_known_query(request)
     body = await _read_body(request)
     if most_texts is not None and len(body.all_texts) > most_texts:

@@ -31,22 +31,14 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_text(text: str) -> str:
-    """Return a text that can be labelled, unchanged.
-
-    Raises:
-        PydanticCustomError: It can't be labelled.
-    """
+    """Return a text that can be labelled, unchanged."""
     if not text.strip():
         raise PydanticCustomError("text_blank", "The text is empty or only white space")
     return check_characters(text)
 
 
 def check_characters(text: str) -> str:
-    """Return a text, blank or not, that has no characters that can't be used.
-
-    Raises:
-        PydanticCustomError: It has one.
-    """
+    """Return a text, blank or not, that has no characters that can't be used."""
     if "\x00" in text:
         raise PydanticCustomError("text_nul", "The text holds a NUL character; remove it")
     if SURROGATE.search(text):

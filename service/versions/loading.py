@@ -57,10 +57,6 @@ class RegistrySource:
         Args:
             uri: Of a registry's folder, such as "s3://bucket/registry" or "file:///mnt/registry".
             registry: Where the copies go; nobody else publishes there.
-
-        Raises:
-            ConfigError: fsspec knows no such kind of URI, or lacks the package for it.
-            PlaceError: fsspec can't reach it.
         """
         self._where = f"registry source {uri!r}"
         self._place = Place(uri)
@@ -68,11 +64,7 @@ class RegistrySource:
         self._seen: RegistryState | None = None
 
     def refresh(self) -> None:
-        """Take over the alias and its history, if they have changed.
-
-        Raises:
-            BundleError: They can't be read or stored.
-        """
+        """Take over the alias and its history, if they have changed."""
         with self._place.reading() as open_file:
             state = read_state(open_file, self._where)
         if state == self._seen:
@@ -88,14 +80,7 @@ class RegistrySource:
         self._seen = state
 
     def fetch(self, number: int) -> None:
-        """Copy a version, unless it is here; it appears whole or not at all.
-
-        Raises:
-            BundleNotFoundError: The source has no such version.
-            BundleVersionError: It was written in another format.
-            BundleCorruptError: It is not as it was written.
-            BundleError: It can't be read, or there is no room for it here.
-        """
+        """Copy a version, unless it is here; it appears whole or not at all."""
         folder = self._registry.folder / str(number)
         if folder.is_dir():
             return
@@ -174,12 +159,7 @@ class TrialThread:
         Thread(target=_run, args=(prepare, self._works), name="warm-up", daemon=True).start()
 
     def __call__(self, work: Callable[[], T], /) -> T:
-        """Return what some work returns, or raise what it raises.
-
-        Raises:
-            ChangeError: The time is over.
-            TimeoutError: The work raised it.
-        """
+        """Return what some work returns, or raise what it raises."""
         future: Future[T] = Future()
         self._works.put(partial(_complete, future, work))
         try:
@@ -277,12 +257,7 @@ class ModelLoader:
         self._available_gpu = available_gpu
 
     def number_of(self, version: int | str) -> int:
-        """Return the number of a version given as a number or as "current".
-
-        Raises:
-            BundleNotFoundError: There is no such version.
-            BundleError: It can't be fetched.
-        """
+        """Return the number of a version given as a number or as "current"."""
         if self._source is not None:
             number = self.registry.current() if version == CURRENT else version
             if isinstance(number, int):
@@ -303,10 +278,6 @@ class ModelLoader:
             run: Does work of the model that it replaces.
             metrics: Count how it went.
             before: The one that it replaces; how far their labels agree is reported.
-
-        Raises:
-            BundleNotFoundError: There is no such version.
-            ChangeError: It can't be loaded; the message says why.
         """
         started = time.monotonic()
         with self._noted(number, metrics):
@@ -340,12 +311,7 @@ class ModelLoader:
         )
 
     def verify(self, number: int, metrics: ModelMetrics) -> None:
-        """Fetch a version if necessary, and read every byte of it.
-
-        Raises:
-            BundleNotFoundError: There is no such version.
-            ChangeError: It is damaged, or can't be fetched.
-        """
+        """Fetch a version if necessary, and read every byte of it."""
         with self._noted(number, metrics):
             self._open(number)
 

@@ -280,9 +280,6 @@ class Redeployer:
             number: The version.
             move_alias: Tells the registry, once the version is fit to answer.
             roles: Fields of `Serving`.
-
-        Raises:
-            ChangeError: It can't take them; nothing has changed.
         """
         serving = self._manager.serving()
         if serving.canary is not None and serving.canary.version == number:

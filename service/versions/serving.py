@@ -129,22 +129,14 @@ class ModelManager:
         self._is_draining = True
 
     def serving(self) -> Serving:
-        """Return the versions served now.
-
-        Raises:
-            NotReadyError: Nothing is; the message says why.
-        """
+        """Return the versions served now."""
         serving = self._serving
         if serving is None:
             raise NotReadyError(self._why_not)
         return serving
 
     def check_ready(self) -> None:
-        """Do nothing if requests should be sent here.
-
-        Raises:
-            NotReadyError: They should not: nothing is served, or the service is about to stop.
-        """
+        """Do nothing if requests should be sent here."""
         if self._is_draining:
             raise NotReadyError(_STOPPING)
         self.serving()
@@ -154,10 +146,6 @@ class ModelManager:
 
         The canary is returned only where it is named: label look-ups and feedback without a
         version always refer to the same catalogue.
-
-        Raises:
-            NotReadyError: Nothing is served.
-            BundleNotFoundError: That version is not loaded; the message says which are.
         """
         return self._get(version, self.serving())
 
@@ -165,10 +153,6 @@ class ModelManager:
         """Return the model that is to label a text, as `get` does but for the canary.
 
         The canary has its share of the calls that name no version: always of the same ones.
-
-        Raises:
-            NotReadyError: Nothing is served.
-            BundleNotFoundError: That version is not loaded; the message says which are.
         """
         serving = self.serving()
         canary = serving.canary

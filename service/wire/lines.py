@@ -68,13 +68,7 @@ class Tally:
         self.first_error = self.first_error or f"the one with index {index}: {detail}"
 
     def note_answer(self, answer: bytes) -> None:
-        """Count a line by its answer, as it is written.
-
-        Raises:
-            ValueError: It is not JSON.
-            KeyError: It lacks a field.
-            TypeError: It is no object.
-        """
+        """Count a line by its answer, as it is written."""
         content = json.loads(answer)
         if "error" in content:
             self.note_error(content["index"], content["error"]["detail"])
@@ -111,11 +105,7 @@ _STRING_OR_SIGN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,:\[{]', re.DOTALL
 
 
 def in_utf_8(content: bytes, what: str = "The body") -> bytes:
-    """Return JSON without its byte order mark.
-
-    Raises:
-        KindError: It is in UTF-16 or UTF-32.
-    """
+    """Return JSON without its byte order mark."""
     encoding = json.detect_encoding(content)
     if not encoding.startswith("utf-8"):
         raise KindError(MALFORMED, f"{what} is in {encoding[:6].upper()}; send it in UTF-8")
@@ -127,9 +117,6 @@ def check_elements(content: bytes, what: str = "The body") -> None:
 
     A few bytes of JSON become a Python object of a hundred bytes, and an error message of a
     thousand, so the number of bytes alone does not bound the work.
-
-    Raises:
-        KindError: It has more elements; each key of an object counts as ten.
     """
     if len(content) <= INLINE_BYTES or _weight_of_signs(content) <= MAX_ELEMENTS:
         return
@@ -235,9 +222,6 @@ def parse_line(
         line: One JSON object in UTF-8, or its fields.
         defaults: What is asked for where the line says nothing.
         adapt: Turns an object of another form into one of this form; may raise `DataError`.
-
-    Raises:
-        LineError: It is none, or not as it should be.
     """
     content = line if isinstance(line, Mapping) else _fields_of(line)
     try:

@@ -48,11 +48,7 @@ class Inflater:
         self._num_unpacked = 0
 
     def feed(self, packed: bytes) -> Iterator[bytes]:
-        """Yield the decompressed bytes, at most `PIECE_BYTES` at a time.
-
-        Raises:
-            BadGzipError: They are not gzip, or unpack to so much more that they can't be texts.
-        """
+        """Yield the decompressed bytes, at most `PIECE_BYTES` at a time."""
         self._num_packed += len(packed)
         is_full = False
         while packed or is_full:
@@ -65,11 +61,7 @@ class Inflater:
                 yield piece
 
     def finish(self) -> None:
-        """Check that the body was whole.
-
-        Raises:
-            BadGzipError: It ended too early.
-        """
+        """Check that the body was whole."""
         if self._has_begun and not self._member.eof:
             raise BadGzipError("the gzip body ends too early; send it whole")
 

@@ -122,9 +122,6 @@ class Assessment:
 
         Its columns are `scorer`, `labels` (the subset: "all", or how many training documents) and
         the metrics, as fractions; nan where no document has a label of the subset.
-
-        Raises:
-            ConfigError: pandas is not installed.
         """
         scorers = self.evaluation.scorers.items()
         rows = [(scorer, name, x) for scorer, subsets in scorers for name, x in subsets.items()]
@@ -253,10 +250,6 @@ def assess_bundle(
         query: As of `assess`.
         reliability: Whether to measure the probabilities, too.
         answers: Whether to keep what the default scorer answers, as where a part is measured by it.
-
-    Raises:
-        RequestError: As `assess`.
-        DataError: As `assess` or `find_trained_on`; the model is not loaded then.
     """
     check_splits(bundle.catalogue, dataset, split_name, has_baselines=baselines)
     left_out = find_trained_on([bundle], dataset, split_name)
@@ -345,11 +338,6 @@ def assess(
         batches: The documents of the split, made ready to be ranked; None: they are read.
         ranked: Rankings of these documents that are there already, by the name of the scorer; of at
             least ten labels, or all.
-
-    Raises:
-        RequestError: No scorer can rank by what the query asks for.
-        DataError: The split is missing or has broken lines, or the model knows none of its labels;
-            or the baselines lack their training split.
     """
     rows = _rows(predictor, replace(query, k=min(k, len(predictor.catalogue))))
     split = dataset.split(split_name)
@@ -505,9 +493,6 @@ def _rows(predictor: Predictor, query: RankingOptions) -> dict[str, RankingOptio
     """Return what each row of the tables is ranked by, by its name; a scorer a row, and more.
 
     Scorers that can't rank by it are left out, which a warning says.
-
-    Raises:
-        RequestError: All are.
     """
     rows: dict[str, RankingOptions] = {}
     lacking: list[str] = []

@@ -87,11 +87,7 @@ _to_json, _of_json = json_forms(RankedDocuments, max_elements=MANY_ELEMENTS)
 
 
 def read_ranked_documents(ranking: Path) -> RankedDocuments | None:
-    """Return which documents a ranking is of; None: no file beside it says so.
-
-    Raises:
-        DataError: The file can't be used.
-    """
+    """Return which documents a ranking is of; None: no file beside it says so."""
     path = ranking.parent / DOCUMENTS_NAME
     try:
         found: RankedDocuments = _of_json(path.read_text("utf-8"))
@@ -126,9 +122,6 @@ def write_all_predictions(
         listed: The labels of the corpus, in its own order.
         folder: For the files.
         k: Labels a document; fewer where the ranking has no more.
-
-    Raises:
-        DataError: A ranking names a label that the corpus doesn't list.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -140,11 +133,7 @@ def write_all_predictions(
 
 
 def in_columns_of(listed: LabelCatalogue, catalogue: LabelCatalogue, ranking: Ranking) -> Ranking:
-    """Return the ranking with the label indices of the corpus instead of the model's.
-
-    Raises:
-        DataError: It names a label that the corpus doesn't list.
-    """
+    """Return the ranking with the label indices of the corpus instead of the model's."""
     column_of = {label.id: column for column, label in enumerate(listed)}
     columns = [column_of.get(label.id, NO_LABEL) for label in catalogue]
     to_column = np.array([*columns, NO_LABEL], dtype=np.int64)  # the last is where NO_LABEL looks
@@ -179,9 +168,6 @@ def read_predictions(path: Path, num_documents: int, num_labels: int) -> Ranking
 
     Returns:
         The ranking, as wide as the longest line.
-
-    Raises:
-        DataError: The file is of other documents or labels, or lines break the form.
     """
     header = read_header(path)
     if (header.num_documents, header.num_labels) != (num_documents, num_labels):
@@ -339,9 +325,6 @@ def compare(
         k: Labels of a document that the tests count, and the largest k of the metrics.
         is_repeat: The documents that the tests leave out; by default none.
         hierarchy: Of the labels; None: there is none.
-
-    Raises:
-        DataError: A ranking is narrower than k or doesn't fit the truth.
     """
     ks = sorted({each for each in _KS if each < k} | {k})
     evaluation = evaluate(rankings, truth, training_counts, num_training_documents, ks)
@@ -382,10 +365,6 @@ def compare_predictions(
         dataset: With its training documents: propensities and the tail labels come from them.
         split_name: The split that was ranked.
         k: Labels of a document that count.
-
-    Raises:
-        DataError: The corpus has no such split or no training documents, a file can't be read or is
-            of other data, or as `compare`.
     """
     split = dataset.split(split_name)
     truth = split.scan().labels

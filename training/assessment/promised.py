@@ -67,12 +67,7 @@ def _band_cells(name: str, band: BandRule) -> list[str]:
 def answer_split(
     bundle: Bundle, dataset: Dataset, split_name: str, scorer: str
 ) -> AnsweredDocuments:
-    """Return what a model answers about the documents that it was not trained on.
-
-    Raises:
-        ConfigError: The model has no such scorer, or it gives no probabilities.
-        DataError: The split is missing, has broken lines, or was trained on.
-    """
+    """Return what a model answers about the documents that it was not trained on."""
     if scorer not in bundle.manifest.calibrations:
         calibrated = ", ".join(bundle.manifest.calibrations)
         remedy = f"expected one of {calibrated}" if calibrated else "train with a dev split"
@@ -110,11 +105,6 @@ def find_promises(
         scorer: None: the default one.
         label_thresholds: Set by people (see `read_label_thresholds`).
         band_starts: As of `fit_promise`; `WHOLE` promises of all bands together, and not of each.
-
-    Raises:
-        ConfigError: A promise or the confidence is out of its range, or as `answer_split`; or no
-            band supports any of the promises.
-        DataError: As `answer_split`.
     """
     for name, value in [*wanted, ("confidence", confidence)]:
         if not 0 < value < 1:
@@ -146,11 +136,6 @@ def read_label_thresholds(path: Path | None, bundle: Bundle) -> dict[int, float]
         path: CSV with the columns `id` and `threshold`, a probability from 0 to 1; None: those that
             the model has.
         bundle: The model.
-
-    Raises:
-        ConfigError: There is no such file.
-        DataError: The file can't be read to its end, or lines are none of these: a label is unknown
-            or stands twice, or a threshold is out of its range.
     """
     if path is None:
         before = PROMISES.read(bundle)  # all of them have the same ones

@@ -224,9 +224,6 @@ def nearest_neighbour_ranking(
         features: tf-idf of the documents to rank for; rows of length 1.
         k: Number of labels per document.
         num_neighbours: Training documents that vote; of equally near ones those that come first.
-
-    Raises:
-        DataError: k or `num_neighbours` is below 1.
     """
     if num_neighbours < 1:
         raise DataError(
@@ -257,10 +254,6 @@ def label_name_ranking(
         k: Number of labels per document.
         background_texts: Texts to count document frequencies in, usually the training documents;
             their labels are not used. A word that none of them holds weighs most.
-
-    Raises:
-        NoNameError: There are no background texts, or no name holds a word.
-        DataError: k is below 1.
     """
     try:
         # Letters that have no lower case, as bold ones of mathematics, are no mistake.

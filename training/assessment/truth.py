@@ -27,9 +27,6 @@ def check_splits(
         dataset: What is to be ranked.
         split_name: Its split.
         has_baselines: Whether the training split is read too, for baselines.
-
-    Raises:
-        DataError: A split is missing or has broken lines, or the model knows no label of it.
     """
     truth_of(catalogue, dataset, dataset.split(split_name).scan().labels)
     if has_baselines and "train" not in dataset.split_names:
@@ -48,9 +45,6 @@ def in_order_of(
 
     Labels that were merged into another one stand for that one, as in learning; other retired ones
     are left out, as no model answers them (`RetiredLabels` says how many).
-
-    Raises:
-        DataError: The dataset has labels that the model doesn't know.
     """
     rows = _rows_of(catalogue, dataset)
     if unknown := [dataset.labels[place].id for place in np.flatnonzero(rows == _UNSEEN).tolist()]:
@@ -68,9 +62,6 @@ def truth_of(
 
     The first columns are those of `in_order_of`. Each label of these documents that the model lacks
     has one after them: no ranking can name it, so that it counts as missed.
-
-    Raises:
-        DataError: The model knows no label of the documents.
     """
     rows = _rows_of(catalogue, dataset)
     counts = np.bincount(truth.indices, minlength=len(rows))

@@ -84,11 +84,7 @@ class LeftOut:
         return dataset.with_splits({split_name: dataset.split(split_name).part(~self.is_left_out)})
 
     def check(self, where: object, split_name: str, who: str) -> None:
-        """Refuse to measure on too few documents, or where most documents are left out.
-
-        Raises:
-            DataError: As said.
-        """
+        """Refuse to measure on too few documents, or where most documents are left out."""
         total = len(self.is_left_out)
         few = LEAST_LEFT if total >= LEAST_LEFT else 0
         least = max(ceil((1 - MOST_TRAINED_ON) * total), few)
@@ -163,9 +159,6 @@ def open_as_trained(
             where the corpus has these columns.
         bundles: The versions.
         known: As in `open_dataset`.
-
-    Raises:
-        DataError: As `open_dataset`.
     """
     records = [record for bundle in bundles if (record := read_trained_on(bundle)) is not None]
     if not bundles:
@@ -210,9 +203,6 @@ def open_read_as(
         before: Options of before (see `CorpusOptions.to_json`), for what is not said.
         division: What one file is divided by.
         known: As in `open_dataset`.
-
-    Raises:
-        DataError: As `open_dataset`.
     """
     filled = with_options_of(before, options)
     if filled != options:
@@ -260,10 +250,6 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
         bundles: The versions that are measured.
         dataset: What they are measured on, read as they were trained (see `open_as_trained`).
         split_name: Its split.
-
-    Raises:
-        DataError: The texts are made of other columns than in training; most documents were trained
-            on, or too few are left; or as `Split.scan`.
     """
     found = dataset.split(split_name).scan()
     trained, has_ids = np.zeros(len(found.texts), dtype=np.bool_), found.ids != NO_DIGEST
@@ -318,9 +304,6 @@ def _check_columns(bundle: Bundle, record: TrainedOn, dataset: Dataset) -> None:
 
     Its documents could not be recognised then, and another text may be in another split. Columns
     may have been renamed: documents of the corpus are recognised then.
-
-    Raises:
-        DataError: As said.
     """
     before, now = _folded(record.text_columns), _folded(dataset.text_columns)
     if not before or before == now or _share_known(record, dataset) >= _LEAST_ALIKE:

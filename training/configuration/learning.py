@@ -48,18 +48,10 @@ class Loss(Section):
 
     @abstractmethod
     def refuse(self, negatives: NegativesConfig | None) -> None:
-        """Refuse negatives that do not go with the loss.
-
-        Raises:
-            ValueError: They do not.
-        """
+        """Refuse negatives that do not go with the loss."""
 
     def check(self, num_labels: int) -> None:
-        """Refuse a corpus with too few labels.
-
-        Raises:
-            ConfigError: There are too few.
-        """
+        """Refuse a corpus with too few labels."""
 
 
 class LossOverPairs(Loss):
@@ -99,11 +91,7 @@ class LossOverSubset(Loss):
             )
 
     def refuse_size(self, label_subset_size: int) -> None:
-        """Refuse a subset that is too small.
-
-        Raises:
-            ValueError: It is.
-        """
+        """Refuse a subset that is too small."""
 
     @abstractmethod
     def formula(self) -> SubsetLoss:
@@ -116,11 +104,7 @@ _Kind = TypeVar("_Kind", bound=type[Loss])
 
 
 def register(loss: _Kind) -> _Kind:
-    """Add a kind of loss, as a decorator of its class; configurations can name it from then on.
-
-    Raises:
-        ConfigError: Its name is taken.
-    """
+    """Add a kind of loss, as a decorator of its class; configurations can name it from then on."""
     name = loss.__pydantic_fields__["kind"].default
     if name in LOSSES:
         raise ConfigError(f"loss {name!r}: there is one of this name; choose another name")
@@ -342,10 +326,6 @@ class LearningConfig(Section):
         Args:
             num_labels: L.
             num_hard: Hard negatives a document.
-
-        Raises:
-            ConfigError: There are more negatives a pair than the distribution has labels to draw
-                from, or more ranks than negatives, or a top of all labels.
         """
         self.loss.check(num_labels)
         if self.negatives is not None:

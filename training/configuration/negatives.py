@@ -174,9 +174,6 @@ class NegativesConfig(Section):
         Args:
             num_labels: L.
             num_hard: Hard negatives a document.
-
-        Raises:
-            ConfigError: There are more.
         """
         support = num_labels - (self.exclude != "none")
         if isinstance(self.distribution, HardConfig) and self.distribution.share == 1:

@@ -331,10 +331,6 @@ def read_config(path: Path | None, overrides: dict[str, Any] | None = None) -> T
         path: A YAML file, or the name of one that the package has, such as "full"; None for the
             defaults.
         overrides: Top-level keys that replace those of the file.
-
-    Raises:
-        ConfigError: The file can't be read, a key is unknown, or a value is out of its range; the
-            message names every one.
     """
     where = "configuration" if path is None else f"configuration {path}"
     try:

@@ -184,11 +184,7 @@ class RetrievalConfig(StageConfig):
         return LearningConfig(negatives=self.negatives, loss=self.loss)
 
     def check(self, num_labels: int) -> None:
-        """Refuse what the number of labels makes impossible.
-
-        Raises:
-            ConfigError: It does.
-        """
+        """Refuse what the number of labels makes impossible."""
         self.learning.check(num_labels, self.hard_negatives)
         is_all = self.negatives is not None and self.negatives.distribution.kind == "all"
         if is_all and num_labels > self.label_subset_size:

@@ -60,9 +60,6 @@ class Dataset:
             known: Labels of a model, which come first where it has neither a label file nor
                 training documents.
             max_problems: How many of them are listed for each file.
-
-        Raises:
-            DataError: The label file can't be used, or nothing tells the labels.
         """
         is_told = files.labels is not None or "train" in files.splits
         if not is_told and known is None:
@@ -97,11 +94,7 @@ class Dataset:
 
     @cached_property
     def text_columns(self) -> tuple[str, ...]:
-        """The columns, or fields, that the texts are made of; empty where that is not known.
-
-        Raises:
-            DataError: The first file can't be read, or lacks a column.
-        """
+        """The columns, or fields, that the texts are made of; empty where that is not known."""
         return columns_of(next(iter(self._files.splits.values()))).text
 
     def written_from(self, names: tuple[str, ...], options: CorpusOptions) -> Dataset:
@@ -112,11 +105,7 @@ class Dataset:
         return view
 
     def split(self, name: str) -> Split:
-        """Return one of the parts.
-
-        Raises:
-            DataError: There is no such part.
-        """
+        """Return one of the parts."""
         if name not in self.splits:
             names = ", ".join(map(repr, self.split_names))
             raise DataError(
@@ -146,9 +135,6 @@ class Dataset:
         The order is that of the label file; without one, falling number of training documents,
         then the text of the label, those that only other documents carry last. Without a training
         split all the numbers are 0.
-
-        Raises:
-            DataError: Training documents can't be used, or labels can't be read.
         """
         if "train" not in self.splits:
             return self.labels
@@ -169,12 +155,7 @@ class Dataset:
         return self._files.fingerprint()
 
     def check(self) -> None:
-        """Read every split, so that one error lists the lines of all that can't be used.
-
-        Raises:
-            DataError: There are such lines, and they are not to be skipped; or a file can't be read
-                to its end.
-        """
+        """Read every split, so that one error lists the lines of all that can't be used."""
         found = [split.found for split in self.splits.values()]
         if not self._skip_bad and any(scan.num_skipped for scan in found):
             raise DataError(describe_problems(self.folder, found))
@@ -186,9 +167,6 @@ class Dataset:
         """The labels without their numbers; reads no documents where there is a label file.
 
         Those that the documents of a corpus carry and that the model lacks come after the model's.
-
-        Raises:
-            DataError: There is no label file, and the training documents tell no labels.
         """
         if self._known is not None:
             return with_unseen(self._known, self._files)
@@ -245,11 +223,6 @@ def open_dataset(
         max_problems: How many lines that can't be used are listed; all are counted.
         division: What one file is divided by; None: by ids, where documents have some.
         called: What messages call it instead of its path, as it is a copy of a program's documents.
-
-    Raises:
-        DataError: No file or files of two formats are there, a file is there twice, the label file
-            is missing where the format has one, or it holds lines that can't be used; or options
-            are given that the format has no use for.
     """
     files = find_files(data, options or RECOGNISED, division)
     if called is not None:

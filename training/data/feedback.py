@@ -46,9 +46,6 @@ def read_feedback(path: Path, place: str = "") -> Feedback:
     Args:
         path: The file.
         place: Place of the feedback, for messages; empty: the file.
-
-    Raises:
-        DataError: A line is no entry; names the first ones, with what was expected.
     """
     place = place or str(path)
     problems = ProblemList(Path(place), _MAX_PROBLEMS)

@@ -41,9 +41,6 @@ def with_held_out_dev(dataset: Dataset, share: float) -> Dataset | None:
     Returns:
         The view; None, with a warning, where fewer than `LEAST_HELD_OUT` documents would be held
         out, or either part would carry no label.
-
-    Raises:
-        DataError: As `Split.scan`.
     """
     training = dataset.split("train")
     is_held_out = held_out_rows(training.texts(), share)

@@ -42,11 +42,7 @@ _MISSING_VALUES = frozenset({"nan", "none", "null", "n/a"})
 
 
 def labels_of_file(path: Path, files: CorpusFiles, max_problems: int) -> LabelCatalogue:
-    """Return the labels of a label file, in its order.
-
-    Raises:
-        DataError: A label can't be used, or there is none.
-    """
+    """Return the labels of a label file, in its order."""
     label_form = REPOSITORY_FORM if files.form is EXTREME_CLASSIFICATION else OWN_FORM
     language = files.options.language
     found = read_label_file(path, label_form, max_problems, language, keep_deprecated=True)
@@ -100,9 +96,6 @@ def labels_of_documents(files: CorpusFiles, max_problems: int) -> LabelCatalogue
     Args:
         files: Of a corpus without a label file, with a training split.
         max_problems: Lines that are listed where no training document has a label.
-
-    Raises:
-        DataError: No training document that can be used has a label.
     """
     problems = ProblemList(files.splits["train"].place, max_problems)
     trained = _count(files.splits["train"], problems)

@@ -29,9 +29,6 @@ def with_splits_apart(dataset: Dataset) -> Dataset:
 
     The log says how many. Documents that are divided by a hash of their ids may be left out in any
     number, for the division is not the user's.
-
-    Raises:
-        DataError: More than `MOST_SHARED` of a split would be left out, or all; or as `Split.scan`.
     """
     texts = {name: split.scan().texts for name, split in dataset.splits.items()}
     changed: dict[str, Split] = {}
@@ -72,9 +69,6 @@ def record_of(dataset: Dataset, *, has_digests: bool = True) -> TrainedOn:
         dataset: The corpus, with its splits apart.
         has_digests: Whether to record digests of texts; False where a bundle is to reveal nothing
             of them.
-
-    Raises:
-        DataError: As `Split.scan`.
     """
     record = TrainedOn(dataset.text_columns, dataset.options.to_json(), dataset.division)
     if not has_digests:

@@ -163,9 +163,6 @@ class Split:
 
         Args:
             is_in: Whether each document of this split is in the part.
-
-        Raises:
-            DataError: As `scan`.
         """
         whole, part = self.scan(), copy(self)
         labels = whole.labels[is_in]
@@ -178,14 +175,7 @@ class Split:
         return part
 
     def scan(self) -> SplitScan:
-        """Read every line once and return the label matrix; the result is kept.
-
-        Raises:
-            DataError: Lines can't be used, and they are not to be skipped or there are no others;
-                it lists them all, up to the limit. Or models are measured on these documents, and
-                some would be skipped for their labels. Or the file can't be read to its end, or is
-                empty.
-        """
+        """Read every line once and return the label matrix; the result is kept."""
         found = self.found
         if found.num_unknown and self._is_measured and self._skip_bad:
             raise DataError(
@@ -200,11 +190,7 @@ class Split:
 
     @cached_property
     def found(self) -> SplitScan:
-        """What a pass over the split finds, whether or not bad lines are to be skipped.
-
-        Raises:
-            DataError: The file can't be read to its end, or holds no document at all.
-        """
+        """What a pass over the split finds, whether or not bad lines are to be skipped."""
         found = self._read()
         if not found.labels.shape[0] and not found.num_skipped:
             raise DataError(f"{self.path}: no documents; give at least one, or leave the file out")
@@ -212,20 +198,12 @@ class Split:
         return found
 
     def texts(self) -> Iterator[str]:
-        """Return the texts of the good lines, in the row order of `scan().labels`.
-
-        Raises:
-            DataError: As `scan`, before the first text.
-        """
+        """Return the texts of the good lines, in the row order of `scan().labels`."""
         self.scan()
         return (document.text for document in self._good_documents())
 
     def __iter__(self) -> Iterator[Document]:
-        """Return the documents of the good lines, in row order.
-
-        Raises:
-            DataError: As `scan`, before the first document.
-        """
+        """Return the documents of the good lines, in row order."""
         labels = self.scan().labels
         return (
             _document(raw, tuple(labels.indices[slice(*labels.indptr[row : row + 2])].tolist()))
@@ -307,11 +285,7 @@ class Split:
         return counted(self.lines(), f"reading {self.source.part or self.path.name}")
 
     def lines(self) -> Iterator[Document | BadLine]:
-        """Yield the documents, and the error of each line that can't be used.
-
-        Raises:
-            DataError: A file can't be read to its end.
-        """
+        """Yield the documents, and the error of each line that can't be used."""
         labels = self._labels()
         for raw in read_documents(self.source, self._is_label):
             if isinstance(raw, BadLine):

@@ -40,11 +40,7 @@ class Survey:
 
 
 def survey(split: Split, num_warmup_texts: int) -> Survey:
-    """Read the texts of a split once; only chosen texts are kept.
-
-    Raises:
-        DataError: As `Split.texts`.
-    """
+    """Read the texts of a split once; only chosen texts are kept."""
     lengths = split.scan().lengths
     step = max(1, len(lengths) // NUM_SAMPLED)
     sampled = range(0, min(len(lengths), step * NUM_SAMPLED), step)

@@ -60,10 +60,6 @@ def documents_of(data: Any, options: CorpusOptions = RECOGNISED) -> Documents:
         data: A data frame, whose columns and cells are read as those of a CSV file; cells may hold
             lists of labels. Or a pair of those.
         options: Names other columns of a data frame.
-
-    Raises:
-        DataError: It is neither, they are not equally many, or a text or label can't be used; or
-            options are given that a data frame has no use for.
     """
     if is_frame(data):
         return _documents_of_frame(data, options)
@@ -173,9 +169,6 @@ def kept_corpus(work: Path, write: Callable[[Path], None], name: str) -> Dataset
         work: Folder of the run's work; made where it is not there.
         write: Writes the files of the corpus into the folder that it is given.
         name: What messages call it.
-
-    Raises:
-        DataError: A label can't be used.
     """
     incoming = work / f".incoming-corpus-{os.getpid()}"
     shutil.rmtree(incoming, ignore_errors=True)  # of a killed process that had the same id

@@ -49,10 +49,6 @@ def targets_of(y: Any, classes: Any = None, more_classes: Iterable[object] = ())
             frame, else their numbers. Of lists, the labels in the order of the columns; None: all
             that occur, sorted.
         more_classes: Of lists without `classes`, labels that are classes though no list has them.
-
-    Raises:
-        InvalidInputError: It is neither, the matrix holds other values than 0 and 1, the classes
-            are not as many as its columns, two are equal, or a list has a label that is no class.
     """
     y = kept_labels(y)
     if is_lists(y):
@@ -75,9 +71,6 @@ def truth_for(y: Any, classes: np.ndarray) -> Float32[csr_array, "document label
     """Return the labels of documents as ones in the columns of an estimator's classes.
 
     Labels in lists that are no classes get columns behind them: no estimator can find them.
-
-    Raises:
-        InvalidInputError: It is not as for `targets_of`, or a matrix has other columns.
     """
     y = kept_labels(y)
     if is_lists(y):
@@ -100,11 +93,7 @@ def kept_labels(y: Any) -> Any:
 
 
 def is_lists(y: Any) -> bool:
-    """Whether these are lists of labels rather than a matrix.
-
-    Raises:
-        InvalidInputError: It is one label a document, or neither.
-    """
+    """Whether these are lists of labels rather than a matrix."""
     if issparse(y) or hasattr(y, "columns"):
         return False
     if isinstance(y, np.ndarray) and y.dtype != object:
@@ -119,11 +108,7 @@ def is_lists(y: Any) -> bool:
 
 
 def truth_of_matrix(y: Any) -> Float32[csr_array, "document label"]:
-    """Return an indicator matrix as rows of ones; a sparse matrix stays sparse.
-
-    Raises:
-        InvalidInputError: It has not two dimensions, or holds other values than 0 and 1.
-    """
+    """Return an indicator matrix as rows of ones; a sparse matrix stays sparse."""
     matrix = y if issparse(y) else np.asarray(y)
     if matrix.ndim != 2:
         raise InvalidInputError(

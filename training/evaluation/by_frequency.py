@@ -132,9 +132,6 @@ def measure(
         training_counts: Number of training documents that carry each label.
         num_training_documents: Number of training documents, for the propensities.
         ks: Numbers of positions that count; each at most the width of the ranking.
-
-    Raises:
-        DataError: A k does not fit the ranking, or the counts are not those of these labels.
     """
     if len(training_counts) != joined.num_labels:
         raise DataError(
@@ -296,9 +293,6 @@ def evaluate(
             show "-" for what these leave out.
         within: Rankings of the labels of one band alone, by band, then as `rankings`; of at least
             `WITHIN_K` places. Documents without a label of the band need not be ranked.
-
-    Raises:
-        DataError: There is no ranking or no k, or one can't be measured; the message names it.
     """
     if not rankings or not ks:
         raise DataError(f"evaluation: {len(rankings)} rankings at {len(ks)} ks; give some of both")

@@ -65,11 +65,7 @@ class RankedEvaluation:
     def top(
         self, k: int
     ) -> tuple[Int64[np.ndarray, "document positions"], Bool[np.ndarray, "document positions"]]:
-        """Return the labels of the first k positions, and whether each is a hit.
-
-        Raises:
-            DataError: k is below 1 or above the width of the ranking.
-        """
+        """Return the labels of the first k positions, and whether each is a hit."""
         width = self.labels.shape[1]
         if not 1 <= k <= width:
             raise DataError(
@@ -105,11 +101,6 @@ def join_truth(
         labels: Label indices of each document, best first, distinct, padded at the end with
             `NO_LABEL`.
         truth: Ones where the document carries the label.
-
-    Raises:
-        DataError: There is no document or no label; the ranking has another number of rows than
-            the truth, names a label twice in a row, names one that the truth has no column for, or
-            has a label after padding; or the truth holds something else than single ones.
     """
     num_documents, num_labels = truth.shape
     if num_documents == 0 or num_labels == 0:
@@ -187,9 +178,6 @@ def inverse_propensities(
     Args:
         training_counts: N_l, the number of training documents that carry each label; 0 is allowed.
         num_training_documents: N; of training, not test documents.
-
-    Raises:
-        DataError: N is below 1, or a count is negative or above N.
     """
     if num_training_documents < 1:
         raise DataError(

@@ -58,9 +58,6 @@ def new_figure(width: float, height: float, **padding: float) -> Figure:
         width: In inches.
         height: In inches.
         **padding: Of matplotlib's constrained layout, in inches, such as `h_pad`.
-
-    Raises:
-        ConfigError: matplotlib is not installed.
     """
     require("plots", "a picture")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -73,11 +70,7 @@ def new_figure(width: float, height: float, **padding: float) -> Figure:
 
 
 def write_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the suffix of the path.
-
-    Raises:
-        ConfigError: The suffix is neither `.png` nor `.svg`.
-    """
+    """Write a figure as PNG or SVG, by the suffix of the path."""
     if path.suffix not in {".png", ".svg"}:
         raise ConfigError(f"plot {path.name!r}: expected a name that ends in .png or .svg")
     # Without a date the same figure gives the same PNG.
@@ -124,9 +117,6 @@ def draw_by_frequency(
         training_counts: Number of training documents that carry each label.
         k: Places that count for F1; 5 by default, DEPL's choice for all its sets but Wiki10-31K.
         recall_k: Places that count for recall and nDCG.
-
-    Raises:
-        DataError: There is no ranking, or one can't be measured at k and `recall_k`.
     """
     if not rankings:
         raise DataError("plot: got no rankings, expected at least one")

@@ -76,9 +76,6 @@ def check_record_file(
         inputs: Files that the command reads.
         registry: Folder of the registry that it reads, if it reads one.
         overwrite: Whether a file that is there may be replaced.
-
-    Raises:
-        ConfigError: It must not, or can't.
     """
     if path is not None and path != PRINTED:
         check_output_file(

@@ -62,9 +62,6 @@ def read_header(path: Path) -> ScoreHeader:
 
     Args:
         path: The file; compressed where its name ends in `.gz`.
-
-    Raises:
-        DataError: The file can't be read, or its first line is no header.
     """
     _, line = next(lines(path), (1, b""))
     numbers = line.split()
@@ -79,12 +76,7 @@ def read_header(path: Path) -> ScoreHeader:
 
 
 def read_score_lines(path: Path, header: ScoreHeader) -> Iterator[ScoreLine | BadLine]:
-    """Yield what the lines after the header hold, in order, and a problem for each bad line.
-
-    Raises:
-        DataError: The file can't be read to its end, or has other than the header's number of
-            lines; the latter is told after all lines were given.
-    """
+    """Yield what the lines after the header hold, in order, and a problem for each bad line."""
     num_read = 0
     for number, line in lines(path):
         if number > 1:

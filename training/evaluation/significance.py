@@ -71,9 +71,6 @@ def macro_t_test(
         second: The one to compare it with, beside the same truth.
         k: Labels of a document that count.
         is_in_subset: The labels to compare on; all of them by default.
-
-    Raises:
-        DataError: Fewer than two labels, a k that does not fit, or different truths.
     """
     _check_same_truth(first, second)
     pair = [label_f1_at(joined, k) for joined in (first, second)]
@@ -101,9 +98,6 @@ def micro_sign_test(first: RankedEvaluation, second: RankedEvaluation, k: int) -
         first: The ranking that may be better, beside the truth.
         second: The one to compare it with, beside the same truth.
         k: Labels of a document that count.
-
-    Raises:
-        DataError: A k does not fit its ranking, or the truths differ.
     """
     _check_same_truth(first, second)
     first_hits, first_misses = _decisions(first, k)

@@ -56,11 +56,7 @@ FITTINGS: dict[str, PartFitting[Any]] = {each.part.name: each for each in _FITTI
 
 
 def register(fitting: PartFitting[Any]) -> None:
-    """Add what fits a part; the part is registered too where it is not yet.
-
-    Raises:
-        ConfigError: Something fits a part of this name already, or its name is no identifier.
-    """
+    """Add what fits a part; the part is registered too where it is not yet."""
     name = fitting.part.name
     if name in FITTINGS:
         raise ConfigError(f"fitted part {name!r}: expected the name of one that nothing fits yet")

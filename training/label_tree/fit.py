@@ -70,10 +70,6 @@ def fit_tree(
         regulariser: lambda_n, above zero; None: the best power of ten by cross-validation over the
             documents, in three more fits for every power tried.
         seed: Of the cross-validation's folds; nothing else is random.
-
-    Raises:
-        ConfigError: The vectors have fewer dimensions than `num_components`.
-        DataError: A vector is not finite.
     """
     if (dim := vectors.shape[1]) < num_components:
         raise ConfigError(

@@ -118,11 +118,7 @@ class UniformSubset:
     num_draws: int
 
     def draw(self, pairs: Pairs, generator: torch.Generator) -> Negatives:
-        """Draw a subset for each pair.
-
-        Raises:
-            DataError: A pair excludes so many labels that too few are left.
-        """
+        """Draw a subset for each pair."""
         num_excluded = int((pairs.excluded != NO_LABEL).sum(dim=1).max())
         if self.num_draws > self.num_labels - num_excluded:
             raise DataError(
@@ -292,9 +288,6 @@ def log_frequencies(
     Args:
         counts: Training documents of each label.
         exponent: At least 0; above, labels without training documents get -inf.
-
-    Raises:
-        DataError: No label has a training document.
     """
     if not counts.any():
         raise DataError("label frequencies: no label has a training document")

@@ -43,9 +43,6 @@ class HardNegatives:
             never drawn.
         num_labels: L.
         num_draws: m, a pair.
-
-    Raises:
-        DataError: Share is 1 and a document has no hard negative.
     """
 
     hard: Int64[Tensor, "document hard"]

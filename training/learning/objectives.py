@@ -146,9 +146,6 @@ def make_objective(config: LearningConfig, inputs: SamplerInputs) -> PairObjecti
     Args:
         config: With a loss over pairs.
         inputs: What its parts need.
-
-    Raises:
-        ConfigError: A part needs what the run has not, or the number of labels makes it impossible.
     """
     num_labels, num_hard = len(inputs.counts), 0 if inputs.hard is None else inputs.hard.shape[1]
     config.check(num_labels, num_hard)
@@ -166,22 +163,14 @@ def make_objective(config: LearningConfig, inputs: SamplerInputs) -> PairObjecti
 
 
 def make_subset_loss(loss: Loss) -> SubsetLoss:
-    """Make a loss over the label subset of a batch.
-
-    Raises:
-        ConfigError: It is a loss over pairs.
-    """
+    """Make a loss over the label subset of a batch."""
     if not isinstance(loss, LossOverSubset):
         raise ConfigError(f"loss {loss.kind!r} is taken over pairs; make it by make_objective")
     return loss.formula()
 
 
 def make_distribution(config: NegativesConfig, inputs: SamplerInputs) -> Distribution:
-    """Make q.
-
-    Raises:
-        ConfigError: It needs what the run has not.
-    """
+    """Make q."""
     num_labels, num_draws = len(inputs.counts), config.num_negatives or 0
     match config.distribution:
         case WithinBatchConfig():

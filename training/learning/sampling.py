@@ -61,11 +61,7 @@ class Pairs:
         return is_listed(labels, self.excluded)
 
     def document_vectors(self) -> Float[Tensor, "batch dim"]:
-        """Return the vectors, without their gradient.
-
-        Raises:
-            DataError: The pairs have none.
-        """
+        """Return the vectors, without their gradient."""
         if self.vectors is None:
             raise DataError(
                 "negatives: this distribution depends on the document, but the pairs come without "
@@ -149,9 +145,6 @@ def draw_each(
         num_draws: m, negatives a pair, with replacement.
         sample: Draws one label for each row of the pairs that it is given.
         log_q: Of labels, before anything is excluded.
-
-    Raises:
-        DataError: The excluded labels of a pair have almost all of q.
     """
     log_rest, log_q_positive = _log_q_of_pairs(pairs, log_q)
     rows = torch.arange(len(pairs.labels), device=pairs.labels.device)
@@ -189,9 +182,6 @@ def draw_shared(
         pairs: What they are drawn for.
         labels: Drawn from q.
         log_q: Of labels, before anything is excluded.
-
-    Raises:
-        DataError: The excluded labels of a pair have almost all of q.
     """
     log_rest, log_q_positive = _log_q_of_pairs(pairs, log_q)
     return Negatives(

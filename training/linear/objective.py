@@ -31,12 +31,7 @@ def make_pair_objective(
     tree: LabelTree | None = None,
     device: str = "cpu",
 ) -> PairObjective:
-    """Make the objective of any negatives and loss over pairs for these training documents.
-
-    Raises:
-        ConfigError: The distribution is the tree and there is none, or it is made from what linear
-            scorers lack.
-    """
+    """Make the objective of any negatives and loss over pairs for these training documents."""
     tree = None if tree is None else tree.to(device)
     objective = make_objective(config, SamplerInputs(label_counts(truth), device, tree=tree))
     negatives = config.negatives

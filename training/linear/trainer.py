@@ -181,9 +181,6 @@ class LinearTrainer:
             truth: Labels of the documents; every stored entry is a pair.
             objective: What the mean of the pairs' losses is.
             options: How to train.
-
-        Raises:
-            DataError: A vector is not finite.
         """
         assert len(vectors) == truth.shape[0]
         _check(vectors)
@@ -198,11 +195,7 @@ class LinearTrainer:
         self._order = (-1, np.empty(0, dtype=np.int64))  # an epoch and its order
 
     def step(self) -> float:
-        """Take one step and return the mean loss of its pairs before it.
-
-        Raises:
-            ConfigError: The loss is not finite: the steps are too long.
-        """
+        """Take one step and return the mean loss of its pairs before it."""
         options = self._options
         rng = np.random.default_rng([options.seed, _STEP, self.steps_done])
         generator = step_generator(rng, options.device)
@@ -254,9 +247,6 @@ class LinearTrainer:
 
         It must be of the same documents, objective and options, but for the epochs; the caller
         sees to that.
-
-        Raises:
-            ConfigError: It holds other tensors than this training.
         """
         newest = newest_checkpoint(folder)
         if newest is None:

@@ -97,9 +97,6 @@ def freeze_layers(encoder: DualEncoder, count: int) -> None:
 
     Below are the embeddings with their positions and norms: were one of them trained, every step
     would still go back through the frozen layers. With a count of 0 everything is trained.
-
-    Raises:
-        ConfigError: There are not so many layers.
     """
     if count == 0:
         return
@@ -115,11 +112,7 @@ def freeze_layers(encoder: DualEncoder, count: int) -> None:
 
 
 def checkpoint_gradients(encoder: DualEncoder) -> None:
-    """Let the transformer compute its layers twice, to remember less (Chen et al. 2016).
-
-    Raises:
-        ConfigError: It can't.
-    """
+    """Let the transformer compute its layers twice, to remember less (Chen et al. 2016)."""
     transformer: Any = encoder.transformer
     if not transformer.supports_gradient_checkpointing:
         raise ConfigError(

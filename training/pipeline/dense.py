@@ -90,15 +90,7 @@ def start_dense(
     truth: Float32[csr_array, "document label"],
     processes: Processes = ALONE,
 ) -> DenseStart:
-    """Find the encoder and return the untrained model.
-
-    Raises:
-        ConfigError: There is no such encoder, it has not so many layers to freeze, can't
-            compute them twice, can't read so many tokens, or was trained with what can't be done
-            here; the loss wants more labels than there are, or the label tree more
-            dimensions than document vectors have; the precision is not available here, or not with
-            this encoder.
-    """
+    """Find the encoder and return the untrained model."""
     config.retrieval.check(truth.shape[1])
     if LINEAR in config.scorers:
         linear = config.linear.fitted_to(len(np.unique(truth.indices)))
@@ -133,10 +125,6 @@ def check_start(start: DenseStart, config: TrainingConfig, sample: Sequence[str]
         start: What the dense half starts from; left as it is.
         config: Of the run.
         sample: Training texts from all over the corpus, none of them blank.
-
-    Raises:
-        ConfigError: It can't do what the run asks of it (see
-            `longtail.training.pipeline.encoder_check`).
     """
     encoder, tokenizer = start.model.encoder, start.tokenizer
     trial = EncoderTrial(start.source, encoder, tokenizer, start.machine, config)

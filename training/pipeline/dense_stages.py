@@ -69,9 +69,6 @@ def tried_start(
         corpus: With a training split.
         sample: Training texts from all over the corpus, none of them blank.
         processes: The processes that train together; None: this one is alone.
-
-    Raises:
-        ConfigError: As `start_dense` or `check_start`.
     """
     with Machine.reproducible():
         start = start_dense(config, corpus.split("train").scan().labels, processes or ALONE)

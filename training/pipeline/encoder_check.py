@@ -81,11 +81,7 @@ class EncoderTrial:
 
 
 def usable_machine(trial: EncoderTrial) -> Machine:
-    """Return the machine in a precision that the encoder can be trained and served in.
-
-    Raises:
-        ConfigError: It can't compute at all, or not in the precision that the run asks for.
-    """
+    """Return the machine in a precision that the encoder can be trained and served in."""
     exact = replace(trial.machine, is_bfloat16=False)
     if failure := _training_failure(replace(trial, machine=exact)):
         raise ConfigError(f"{trial.name} can't be trained ({failure}); use another encoder")
@@ -109,9 +105,6 @@ def check_encoder(trial: EncoderTrial, sample: Sequence[str]) -> None:
     Args:
         trial: The encoder, on a machine whose precision it can compute in.
         sample: Training texts from all over the corpus, none of them blank.
-
-    Raises:
-        ConfigError: It can't; the message says what, and what to do.
     """
     most = trial.config.document_max_tokens
     tokens = tokenize_texts(trial.tokenizer, sample, most)
@@ -163,9 +156,6 @@ def _check_languages(trial: EncoderTrial, sample: Sequence[str]) -> None:
     """Refuse a tokenizer that takes the words of most texts apart, and warn if those of some.
 
     A tokenizer that was made for a language has its most common words whole.
-
-    Raises:
-        ConfigError: It is refused.
     """
     if len(trial.tokenizer) < _LEAST_TOKENS:
         return

@@ -122,10 +122,6 @@ def fit_encoder_free(
         suffix: Tells this fit from another one of the same run.
         before: Models of the scorers that there are to be, fitted on a part of the documents; None:
             those of the configuration are fitted for the first time.
-
-    Raises:
-        NoTokenError: No token is within the bounds.
-        ConfigError: The list of excluded words or the engine is missing.
     """
     training = corpus.split("train")
     truth = training.scan().labels

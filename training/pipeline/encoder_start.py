@@ -70,11 +70,7 @@ class StartingEncoder:
 
 
 def load_encoder(source: EncoderSource, config: TrainingConfig) -> StartingEncoder:
-    """Return the tokenizer of an encoder, and the dual encoder that starts from it.
-
-    Raises:
-        ConfigError: They can't be loaded, or not used as they or the configuration want it.
-    """
+    """Return the tokenizer of an encoder, and the dual encoder that starts from it."""
     try:
         return _loaded(source, config)
     except Exception as error:  # the libraries raise whatever they meet in foreign files
@@ -125,10 +121,6 @@ def _head(
 
     Where nothing is said, a decoder's texts are their last token, since no other sees all; and
     documents are the mean of their tokens where none stands before a text, as [CLS] does in BERT.
-
-    Raises:
-        ConfigError: The mean over words is asked for where it can't be told which they are, or
-            documents and labels differ without training.
     """
     documents: Pooling = "cls" if num_leading(tokenizer) else "mean"
     labels: Pooling = "mean"

@@ -27,11 +27,7 @@ FITTINGS: dict[str, Fitting] = {each.name: each for each in (NamesFitting(), Nei
 
 
 def register(fitting: Fitting) -> None:
-    """Add what fits a scorer that is registered in `longtail.models.kinds.registry`.
-
-    Raises:
-        ConfigError: There is no such scorer, it needs an encoder, or something fits it already.
-    """
+    """Add what fits a scorer that is registered in `longtail.models.kinds.registry`."""
     found = [kind for kind in with_own_models([fitting.name]) if not kind.needs_encoder]
     if not found or fitting.name in FITTINGS:
         raise ConfigError(
@@ -42,11 +38,7 @@ def register(fitting: Fitting) -> None:
 
 
 def with_scorer_settings(config: TrainingConfig) -> TrainingConfig:
-    """Return a configuration with all settings of scorers, defaults among them.
-
-    Raises:
-        ConfigError: A scorer has no such settings, or nothing fits it.
-    """
+    """Return a configuration with all settings of scorers, defaults among them."""
     given = config.scorer_settings
     if other := sorted(set(given).difference(config.scorers)):
         raise ConfigError(f"scorer_settings: got {', '.join(other)}; expected names of `scorers`")
@@ -62,11 +54,7 @@ def with_scorer_settings(config: TrainingConfig) -> TrainingConfig:
 
 
 def settings_of(name: str, given: Mapping[str, Any]) -> BaseModel | None:
-    """Return the settings of a scorer; None where it has none.
-
-    Raises:
-        ConfigError: A setting is unknown or out of its range, or it has none.
-    """
+    """Return the settings of a scorer; None where it has none."""
     settings = FITTINGS[name].settings if name in FITTINGS else None
     if settings is None:
         if given:

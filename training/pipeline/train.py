@@ -73,11 +73,6 @@ def train(run: Run, registry: Registry) -> int:
     Started again on the same folder, a run resumes after what it has done; a finished one
     publishes the same bundle again, which the registry recognises. In the folder of another run
     (grown data, another configuration) it works in a folder of its own.
-
-    Raises:
-        DataError: The corpus has broken lines, no training documents, or no usable token; or many
-            documents of dev or test are training documents, too.
-        ConfigError: The configuration asks for what there isn't.
     """
     run = check_run(run, registry)
     corpus = with_dev_split(run)
@@ -101,10 +96,6 @@ def check_run(run: Run, registry: Registry) -> Run:
 
     Returns:
         The run on the corpus without documents of dev and test whose text another split has.
-
-    Raises:
-        DataError: As `train`.
-        ConfigError: As `train`.
     """
     run = replace(run, config=with_scorer_settings(_trainable(run.config)))
     _check_input(run)

@@ -296,9 +296,6 @@ def inspect_dataset(dataset: Dataset, *, is_confidential: bool = False) -> Inspe
     Args:
         dataset: The corpus.
         is_confidential: Whether no document and no cell of a line is to be quoted.
-
-    Raises:
-        DataError: A file can't be read to its end, or no labels are known.
     """
     labels = dataset.labels
     examples = {name: _Examples() for name in dataset.split_names}

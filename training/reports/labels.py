@@ -61,11 +61,7 @@ class LabelReport:
 
 
 def index_of_label(catalogue: LabelCatalogue, id_or_name: str) -> int:
-    """Return the row of the label with this id, or else with this name.
-
-    Raises:
-        DataError: No label has it (the message names the closest ones), or several share the name.
-    """
+    """Return the row of the label with this id, or else with this name."""
     try:
         return catalogue.index_of(id_or_name)
     except DataError as error:
@@ -112,9 +108,6 @@ def write_reports(bundle: Bundle, path: Path, num_keywords: int) -> int:
 
     Returns:
         The number of labels.
-
-    Raises:
-        ConfigError: The file can't be written.
     """
     num_labels = len(bundle.catalogue)
     reports = report_labels(bundle, range(num_labels), num_keywords)

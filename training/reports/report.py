@@ -72,11 +72,7 @@ class RunLog:
 
 
 def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
-    """Return what lies in the folder of the run that made a bundle, or in one in it.
-
-    Raises:
-        ConfigError: There is no run in the folder, or it is another one.
-    """
+    """Return what lies in the folder of the run that made a bundle, or in one in it."""
     notes = [folder / RUN_NAME, *sorted(folder.glob(f"run-*/{RUN_NAME}"))]
     notes = [note for note in notes if note.is_file()]
     if not notes:

@@ -143,9 +143,6 @@ def joined_processes() -> Iterator[Processes]:
 
     Yields:
         The place of this process.
-
-    Raises:
-        ConfigError: There are fewer GPUs on this machine than processes.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1 or not all(name in os.environ for name in _VARIABLES):

@@ -98,9 +98,6 @@ def claim(path: Path, content: Mapping[str, Any], what: str, option: str) -> Non
         content: What decides the work.
         what: The kind of work, as messages name it: "run".
         option: That chose the folder.
-
-    Raises:
-        ConfigError: The note is there, and says something else.
     """
     if differing := _differing(path, content):
         raise ConfigError(

@@ -231,11 +231,7 @@ def until(is_over: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_time() -> None:
-    """End work whose time is over.
-
-    Raises:
-        OutOfTimeError: It is.
-    """
+    """End work whose time is over."""
     if _IS_OVER.get()():
         raise OutOfTimeError
 

@@ -57,9 +57,6 @@ def with_cost_chosen(
         seed: Of all that is random.
         folder: Keeps what is trained.
         engine: What trains.
-
-    Raises:
-        ConfigError: The engine is not installed or does not start.
     """
     if config.cost != AUTO:
         return model, config

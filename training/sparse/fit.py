@@ -86,9 +86,6 @@ def fit_sparse_model(
     Returns:
         The model; labels without training documents have no row in it. A label that every document
         carries gets zero weights and a bias of 1.
-
-    Raises:
-        ConfigError: The engine is not installed or does not start.
     """
     covered = np.unique(truth.indices).astype(np.int64)
     weights, bias = fit_label_columns(
@@ -120,9 +117,6 @@ def fit_label_columns(
 
     Returns:
         Weights, a column for each label, and biases.
-
-    Raises:
-        ConfigError: The engine is not installed or does not start.
     """
     by_label = csr_array(truth.T)
     folder.mkdir(parents=True, exist_ok=True)

@@ -52,9 +52,6 @@ def fit_tfidf(
         rule: Which words may become features besides.
         languages: Of the texts, whose words are compared by `WordForms` if one is not English.
         removes_markup: Whether texts are read without HTML.
-
-    Raises:
-        NoTokenError: No token is within the bounds.
     """
     analyzer = CHAR if config.analyzer == CHAR else WORD
     max_ngram = 1 if analyzer == CHAR else config.max_ngram
@@ -98,11 +95,7 @@ def _vocabulary(
     rule: WordRule,
     forms: WordForms,
 ) -> tuple[list[str], csr_array, Float32[np.ndarray, token]]:
-    """Return the tokens within the bounds, how often each text has them, and their idf.
-
-    Raises:
-        NoTokenError: There are none.
-    """
+    """Return the tokens within the bounds, how often each text has them, and their idf."""
     counter = CountVectorizer(analyzer=terms, dtype=np.float32)
     try:
         counts = csr_array(counter.fit_transform(texts))

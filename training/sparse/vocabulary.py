@@ -46,9 +46,6 @@ def fit_tfidf_of(
         rule: Which words may become features besides; it never gives way.
         languages: Of the texts.
         removes_markup: Whether texts are read without HTML.
-
-    Raises:
-        NoTokenError: No token is left all the same.
     """
     share = unspaced_share(split.texts()) if unspaced is None else unspaced
     chosen = _with_analyzer(split, config, share)

@@ -64,9 +64,6 @@ def word_rule_of(split: Split, config: TrainingConfig) -> WordRule:
 
     Equal texts count once, whatever their case and white space, and so do documents of one group:
     of one value of the group column, or of one id where there is no such column.
-
-    Raises:
-        ConfigError: The list of excluded words can't be used.
     """
     excluded = read_excluded_words(config.excluded_words)
     if not config.confidential:
@@ -84,9 +81,6 @@ def read_excluded_words(path: Path | None) -> frozenset[str]:
 
     Each word of a line counts for itself. Of a word longer than an n-gram, as names in scripts
     without spaces can be, its longest n-grams are excluded too.
-
-    Raises:
-        ConfigError: The file can't be read as UTF-8, or has no word.
     """
     if path is None:
         return frozenset()

@@ -205,9 +205,6 @@ def parse_form(body: bytes) -> dict[str, str]:
     """Return the fields of a form (`application/x-www-form-urlencoded`) in UTF-8.
 
     Of several fields with the same name the last one counts.
-
-    Raises:
-        BodyError: It is not UTF-8, or has too many fields.
     """
     parts = body.split(b"&", _MAX_FIELDS)
     if len(parts) > _MAX_FIELDS:

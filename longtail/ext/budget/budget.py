@@ -119,10 +119,6 @@ def train_within(
         seconds: That both may take together, counted from now.
         tell: Called with what is published, and how long the rest takes.
         clock: Seconds of a clock.
-
-    Raises:
-        DataError: As `train`.
-        ConfigError: As `train`; or the run has no encoder, or several processes.
     """
     begun = clock()
     _check(run)

@@ -86,10 +86,6 @@ def measure_dense_costs(
         corpus: With a training split.
         parts: The model without an encoder that was trained on it.
         left: Returns the seconds that the dense half may take.
-
-    Raises:
-        OutOfTimeError: It takes longer.
-        ConfigError: The encoder is not available, or can't do what the run asks of it.
     """
     truth = corpus.split("train").scan().labels
     start = start_dense(config, truth)

@@ -16,11 +16,7 @@ _TIME = re.compile(r"(?=.)(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", re.ASC
 
 
 def seconds_of(value: str) -> int:
-    """Return the seconds of a time such as "90s", "30m" or "1h30m".
-
-    Raises:
-        ConfigError: It is no such time, or none at all.
-    """
+    """Return the seconds of a time such as "90s", "30m" or "1h30m"."""
     found = _TIME.fullmatch(value.strip().lower())
     counts = [] if found is None else [int(each or 0) for each in found.groups()]
     seconds = sum(count * unit for count, unit in zip(counts, _UNITS.values(), strict=False))

@@ -130,9 +130,6 @@ def apply_changes(
         fit_rows: Fits the sparse weights of labels that others were merged into; None: they keep
             those of the label that had most documents.
         progress: Called with the number of labels that were just encoded.
-
-    Raises:
-        DataError: There is no change, or a change can't be made.
     """
     if not changes:
         raise DataError("changes: there are none; nothing is to be applied")

@@ -123,9 +123,6 @@ class VocabularyChanges:
         Args:
             text: Text of the file.
             where: Its name, for messages.
-
-        Raises:
-            DataError: The text is not of this form.
         """
         try:
             found: VocabularyChanges = _from_json(text)

@@ -74,10 +74,6 @@ def difference(
             gone, which counts as deprecated.
         merges: Replacements that take precedence over those of the vocabularies.
         max_alternative_names: Number of other names that are compared; None: all.
-
-    Raises:
-        DataError: What is to replace a label, or to be replaced, is in neither state; or what
-            replaces it is out of use, too.
     """
     given = merges or {}
     before, after = _State(_cut(old, max_alternative_names), {}), {label.id: label for label in new}
@@ -187,9 +183,6 @@ def read_merges(path: Path) -> dict[str, tuple[str, ...]]:
     Args:
         path: CSV with the columns `id` and `replaced_by`; several ids in a cell have semicolons
             between, and an id may stand in several lines.
-
-    Raises:
-        DataError: The file can't be read to its end, or lines are none of these.
     """
     found: dict[str, list[str]] = {}
 

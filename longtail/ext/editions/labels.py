@@ -52,11 +52,7 @@ class ChangedLabels:
 
 
 def changed_labels(bundle: Bundle, changes: VocabularyChanges) -> ChangedLabels:
-    """Return the labels of a bundle after changes.
-
-    Raises:
-        DataError: A new label can't be added, a name is blank, or no label would be left in use.
-    """
+    """Return the labels of a bundle after changes."""
     return _Changing(bundle).after(changes)
 
 

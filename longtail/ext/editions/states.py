@@ -40,11 +40,6 @@ def read_state(path: Path, language: str | None, argument: str) -> VocabularySta
         language: Of the names that are shown, in a vocabulary; None: that in which most concepts
             have one.
         argument: The option that named the path, for messages.
-
-    Raises:
-        DataError: The file can't be read.
-        ConfigError: There is no such file.
-        BundleError: There is no such version, or it is damaged.
     """
     if path.is_dir():
         is_bundle = (path / MANIFEST_NAME).exists()
@@ -78,10 +73,6 @@ def _compared(label: Label) -> Label:
 def compare_states(
     old: VocabularyState, new: VocabularyState, merges: Replacements | None = None
 ) -> VocabularyChanges:
-    """Return the changes; other names are compared as far as both states keep them.
-
-    Raises:
-        DataError: As `longtail.ext.editions.difference.difference` does.
-    """
+    """Return the changes; other names are compared as far as both states keep them."""
     kept = [x for x in (old.max_alternative_names, new.max_alternative_names) if x is not None]
     return difference(old.labels, new.labels, merges, max_alternative_names=min(kept, default=None))

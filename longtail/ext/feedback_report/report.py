@@ -152,9 +152,6 @@ def report_feedback(
         bands: Bands of its labels.
         start: The first moment.
         end: The moment after the last.
-
-    Raises:
-        FeedbackStoreError: The store can't be read.
     """
     report = FeedbackReport(start, end)
     for record in store.records():
@@ -173,9 +170,6 @@ def period_of(since: str, until: str | None) -> tuple[datetime, datetime]:
     Args:
         since: As for the option --since.
         until: As for the option --until; None: now.
-
-    Raises:
-        ConfigError: They are not moments, or the first is not before the last.
     """
     now = datetime.now(UTC)
     end = now if until is None else moment_of(until, "--until", now)
@@ -192,9 +186,6 @@ def moment_of(text: str, option: str, now: datetime) -> datetime:
         text: A length before now, such as "7d"; or a date or time, in UTC if it has no zone.
         option: Its name.
         now: The moment from which lengths count.
-
-    Raises:
-        ConfigError: It does not name a moment.
     """
     if found := _LENGTH.fullmatch(text):
         return now - timedelta(**{_UNITS[found[2]]: int(found[1])})

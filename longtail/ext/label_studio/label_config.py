@@ -72,9 +72,6 @@ class Control(BaseModel):
         Args:
             data: The data of the task.
             max_characters: Most characters of the text; longer ones are not built.
-
-        Raises:
-            RequestError: A field is missing or no text, or the text is too long.
         """
         pieces = list(self.template)
         pieces[1::2] = [_field(data, name) for name in pieces[1::2]]
@@ -89,11 +86,7 @@ class Control(BaseModel):
     def texts_of(
         self, tasks: Iterable[Mapping[str, Any]], max_characters: int, max_in_all: int
     ) -> list[str]:
-        """Return the text of each task; `max_in_all` bounds the characters of all of them.
-
-        Raises:
-            RequestError: As `text_of` does, or the texts are too long in all.
-        """
+        """Return the text of each task; `max_in_all` bounds the characters of all of them."""
         texts, left = [], max_in_all
         for data in tasks:
             texts.append(self.text_of(data, max_characters))
@@ -107,11 +100,7 @@ class Control(BaseModel):
 
 
 def controls_of(config: str) -> list[Control]:
-    """Return the controls on texts, in their order.
-
-    Raises:
-        RequestError: It can't be read, has no such control, or one that can't be used.
-    """
+    """Return the controls on texts, in their order."""
     elements = list(_parsed(config).iter())
     texts = {each.attrib.get("name", ""): each for each in elements if each.tag == "text"}
     controls = [

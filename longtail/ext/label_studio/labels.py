@@ -69,10 +69,6 @@ class ControlLabels:
         Args:
             result: Result of a prediction or an annotation; regions of other controls are skipped.
             place: Its position, for messages.
-
-        Raises:
-            RequestError: A region of this control is not as Label Studio writes it, or too many
-                paths are chosen.
         """
         kind = self.control.kind
         paths: dict[tuple[str, ...], None] = {}
@@ -108,12 +104,7 @@ class ControlLabels:
 
 
 def labels_of(config: str, model: ServedModel) -> ControlLabels:
-    """Return the first control whose choices are all labels of a model.
-
-    Raises:
-        RequestError: The configuration can't be used, or there is no such control; the message
-            says what is wrong with the first one.
-    """
+    """Return the first control whose choices are all labels of a model."""
     known = _labels.get(model.predictor)
     if known is None or known[0] != config:
         known = _labels[model.predictor] = config, _find_labels(config, model)
@@ -150,11 +141,7 @@ def browser_of(predictor: Predictor) -> LabelBrowser:
 
 
 def taxonomy_items(model: ServedModel, path: Sequence[str], query: str) -> list[TaxonomyItem]:
-    """Return the items directly below a path, or else the labels that a query finds.
-
-    Raises:
-        LabelNotFoundError: The path leads nowhere.
-    """
+    """Return the items directly below a path, or else the labels that a query finds."""
     predictor = model.predictor
     browser = browser_of(predictor)
     if path or not query.strip():

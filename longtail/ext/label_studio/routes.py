@@ -88,10 +88,6 @@ async def set_up(
     """Check that a project can be predicted, its labels and how it asks; nothing of it is kept.
 
     Errors are logged, as Label Studio does not show them.
-
-    Raises:
-        RequestError: The project can't be predicted.
-        RequestValidationError: The same, of an option.
     """
     model = _default_model(service)
     try:
@@ -367,10 +363,6 @@ def _judged(
 
     Labels that were predicted and chosen are accepted, those predicted alone are rejected, those
     chosen alone are added, or proposed where the model lacks them.
-
-    Raises:
-        RequestError: The result is not as Label Studio writes it, or the text is missing.
-        RequestValidationError: The text or a label can't be kept.
     """
     chosen, proposed = set[int](), list[NewLabel]()
     for path in labels.chosen(annotation.result or [], f"annotation {annotation.id}: result"):

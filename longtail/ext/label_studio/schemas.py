@@ -21,11 +21,7 @@ _Regions = Annotated[list[dict[str, Any]], Field(max_length=_MAX_REGIONS, fail_f
 
 
 def _moment(value: object) -> str:
-    """Return a time as ISO 8601 in UTC with microseconds, so that texts are ordered as times are.
-
-    Raises:
-        PydanticCustomError: It is none.
-    """
+    """Return a time as ISO 8601 in UTC with microseconds, so texts are ordered as times are."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:

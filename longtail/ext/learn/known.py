@@ -32,9 +32,6 @@ def version_that_knows(
         corpus: Fingerprint of the corpus.
         activate: Whether a version that is better is to become current.
         full: Whether all is to be fitted again, even if there is such a version.
-
-    Raises:
-        BundleError: There is no such version, or its manifest can't be read.
     """
     number = registry.resolve(version)
     before = read_manifest(registry.folder_of(number))

@@ -96,12 +96,6 @@ def learn(run: LearningRun) -> Learned:
     corpus, and on all of the feedback: entries that were deleted since are forgotten. The same run
     again gives the same bundle, which the registry recognises; from a version that knows everything
     already, nothing is published.
-
-    Raises:
-        BundleError: There is no such version.
-        ConfigError: The corpus is another one than the version was trained on, or a folder can't
-            be used.
-        DataError: Nothing can be learned from the feedback.
     """
     number = run.registry.resolve(run.version)
     bundle = run.registry.open(number)

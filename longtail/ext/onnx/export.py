@@ -43,9 +43,6 @@ def export(folder: Path, target: Path) -> None:
     Args:
         folder: Of the encoder.
         target: The file to write.
-
-    Raises:
-        RuntimeError: The graph answers otherwise than the encoder.
     """
     transformer = load_transformer(folder)
     model = _LastLayer(transformer)

@@ -50,9 +50,6 @@ def load_onnx_transformer(folder: Path, num_threads: int | None = None) -> OnnxT
     Args:
         folder: Of a verified bundle's encoder.
         num_threads: Of ONNX Runtime; None: as many as PyTorch has.
-
-    Raises:
-        ConfigError: A package is missing, or the encoder can't be turned into a graph.
     """
     require("onnx", f"precision {ONNX_INT8!r}")
     with tempfile.TemporaryDirectory(prefix="longtail-onnx-") as scratch:

@@ -109,11 +109,7 @@ class InferRequest(BaseModel):
     """All where absent."""
 
     def requested_outputs(self) -> dict[str, bool]:
-        """Return the names of the requested outputs, and whether they shall be binary.
-
-        Raises:
-            RequestError: There is no such output.
-        """
+        """Return the names of the requested outputs, and whether they shall be binary."""
         default = self.parameters.binary_data_output
         if not self.outputs:
             return dict.fromkeys(_OUTPUTS, default)
@@ -222,10 +218,6 @@ def parse_request(body: bytes, header_length: str | None) -> tuple[InferRequest,
     Args:
         body: All of it.
         header_length: Bytes of its JSON, as the header says; None: all.
-
-    Raises:
-        BodyError: The header is wrong.
-        RequestValidationError: As `parse_json_body` raises it; also its other errors.
     """
     end = len(body)
     if header_length is not None:
@@ -247,9 +239,6 @@ def texts_of(asked: InferRequest, binary: bytes, max_texts: int) -> list[Any]:
         asked: The request.
         binary: The bytes behind its JSON.
         max_texts: Most texts that are read from them.
-
-    Raises:
-        RequestError: There are more texts, or shape and values of the input do not agree.
     """
     (tensor,) = asked.inputs
     size = tensor.parameters.binary_data_size

@@ -69,10 +69,6 @@ def try_on_service(
         pair: Both versions.
         rules: The rules of the canary.
         texts: Held-out texts that both versions are asked about.
-
-    Raises:
-        ClientError: As `CanaryWatch.run`.
-        RequestError: Likewise.
     """
     with Client(url, key=key, retry=_RETRY) as client:
         return CanaryWatch(client, log, pair, rules).run(texts)
@@ -82,9 +78,6 @@ def check_access(url: str, key: str | None) -> None:
     """Check, before anything is judged, that a key may try a version on a service.
 
     A service that does not answer is reported when the trial begins.
-
-    Raises:
-        ConfigError: The service does not take the key.
     """
     with Client(url, key=key, retry=NEVER) as client:
         try:
@@ -135,11 +128,6 @@ class CanaryWatch:
 
         Args:
             texts: Both versions are asked for their labels, to see whether they agree.
-
-        Raises:
-            ClientError: The service could not be asked at the start, so that nothing was begun; or
-                the decision could not be carried out: run it again then.
-            RequestError: The service serves other versions than these.
         """
         lines = self._log.unfinished(self._pair.candidate_digest)
         lines = [x for x in lines if x["current_digest"] == self._pair.current_digest]

@@ -69,9 +69,6 @@ def new_feedback(path: Path, published_at: datetime | None, known: frozenset[str
         path: JSON lines of `longtail feedback export`.
         published_at: When the candidate was published; None: no entry is too old.
         known: Ids of the labels that both versions have.
-
-    Raises:
-        DataError: A line is no entry of an export.
     """
     feedback = read_feedback(path)
     documents, num_before, num_unusable = [], 0, feedback.num_deleted

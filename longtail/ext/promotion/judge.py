@@ -67,10 +67,6 @@ def judge(
         current: That one.
         held_out: Documents, held out of the training of both.
         rules: What the candidate must show.
-
-    Raises:
-        BundleError: The current version can't be opened.
-        DataError: The documents or the feedback can't be used.
     """
     held_out.dataset.split(held_out.split_name).scan()
     old = Version.load(current, registry.open(current))
@@ -249,13 +245,6 @@ def promote(
         rules: What the candidate must show.
         log: Where every step is written; a canary that was begun in it goes on.
         rollout: Tries the candidate on a service; None: the registry's `current` is moved at once.
-
-    Raises:
-        BundleNotFoundError: There is no such version, or no current one.
-        BundleError: The current version can't be read.
-        ConfigError: The candidate is the current version.
-        DataError: The held-out documents can't be used.
-        LongtailError: The service can't be asked.
     """
     pair = _pair_of(registry, candidate)
     begun = log.unfinished(pair.candidate_digest)

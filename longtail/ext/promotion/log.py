@@ -37,11 +37,7 @@ class PromotionLog:
         self.path = path
 
     def check_writable(self) -> None:
-        """Check, before the work, that the file can be appended to.
-
-        Raises:
-            ConfigError: It is no file, its folder can't be written to, or it holds something else.
-        """
+        """Check, before the work, that the file can be appended to."""
         if self.path.exists() and not self.path.is_file():
             raise ConfigError(f"--log {str(self.path)!r}: is no file; choose another path")
         check_writable_folder(self.path.parent, "--log")
@@ -58,11 +54,7 @@ class PromotionLog:
             append_entry(self.path, {"event": event, **fields})
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return all lines; a last one that was not written to its end is left out.
-
-        Raises:
-            FileContentError: A line is no JSON object with an event.
-        """
+        """Return all lines; a last one that was not written to its end is left out."""
         with doing("reading the log of promotions", self.path):
             return read_entries(self.path, "event", _NO_LOG)
 

@@ -251,11 +251,7 @@ class Version:
 
     @classmethod
     def load(cls, number: int, bundle: Bundle) -> Version:
-        """Load a version.
-
-        Raises:
-            BundleCorruptError: Its parts contradict each other.
-        """
+        """Load a version."""
         return cls(number, bundle, Predictor.of_bundle(bundle))
 
     @property

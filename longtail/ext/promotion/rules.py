@@ -70,11 +70,7 @@ class PromotionRules:
     max_blind_s: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant.
-
-        Raises:
-            ConfigError: A rule is out of its range.
-        """
+        """Refuse what can't be meant."""
         for each in fields(self):
             _check(each.name, getattr(self, each.name))
 
@@ -100,9 +96,6 @@ def rules_of(
         settings: Settings of the form "name=value".
         share: Value of the rule of this name; None: unchanged.
         minutes: As `share`.
-
-    Raises:
-        ConfigError: There is no such rule, or it can't have this value.
     """
     values: dict[str, Any] = {"share": share, "minutes": minutes}
     values = {name: value for name, value in values.items() if value is not None}

@@ -53,9 +53,6 @@ def fit_on_workers(
         seed: As there.
         blocks: Labels by number; each with a document.
         progress: Called with numbers of labels that are done.
-
-    Raises:
-        ConfigError: Ray is not installed, or its cluster can't be reached.
     """
     ray = start_ray(num_workers)
     shared = [ray.put(each) for each in (features, by_label)]

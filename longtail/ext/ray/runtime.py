@@ -26,9 +26,6 @@ def start_ray(num_cpus: int) -> Any:
 
     Args:
         num_cpus: Processors that a cluster of this machine has, which may be more than there are.
-
-    Raises:
-        ConfigError: It is not installed, the cluster can't be reached, or none can be started.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     require("ray", _ASKED_BY)

@@ -68,10 +68,6 @@ def build(arguments: Mapping[str, Any]) -> Any:
 
     Args:
         arguments: Of `Arguments`.
-
-    Raises:
-        ConfigError: Ray is not installed, or an argument or setting is wrong.
-        BundleNotFoundError: There is no such version.
     """
     require("ray", "longtail.ext.ray.serve")
     from ray import serve
@@ -94,12 +90,7 @@ def build(arguments: Mapping[str, Any]) -> Any:
 
 
 def settings_of(given: Arguments) -> Settings:
-    """Return the settings of a replica: one version, by its number, whatever `current` becomes.
-
-    Raises:
-        ConfigError: A setting is wrong, or would change one replica only.
-        BundleNotFoundError: There is no such version.
-    """
+    """Return the settings of a replica: one version, by its number, whatever `current` becomes."""
     for name in ("admin_keys", "admin_keys_file", "canary_version", "versions", "registry"):
         if name in given.settings:
             raise ConfigError(

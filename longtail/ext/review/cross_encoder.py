@@ -27,11 +27,7 @@ class CrossEncoder:
     """Scores pairs of text and candidate on a thread of its own."""
 
     def __init__(self, address: str, model: str, key: str) -> None:  # noqa: ARG002  # as others
-        """Load the model in the folder `address`; no code from there is run.
-
-        Raises:
-            ConfigError: It has no configuration, safetensors weights or tokenizer of such a model.
-        """
+        """Load the model in the folder `address`; no code from there is run."""
         folder = Path(address)
         if not folder.is_dir():
             raise ConfigError(f"cross-encoder {address!r}: expected a folder on this machine")

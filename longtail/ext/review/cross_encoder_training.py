@@ -49,11 +49,6 @@ def train_cross_encoder(
         folder: Must not exist; it appears when everything is written.
         num_documents: The most to learn from, spread over the split.
         scorer: Ranks the labels; None: the default one.
-
-    Raises:
-        ConfigError: There is no such scorer, the encoder does not know the language, or fewer than
-            16 documents have a right label and 3 wrong ones near the top.
-        DataError: The split is missing or has broken lines.
     """
     examples = _examples(bundle, dataset, num_documents, scorer)
     machine = find_machine("auto")

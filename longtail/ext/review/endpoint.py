@@ -37,11 +37,7 @@ class Endpoint:
     reads_keywords = False
 
     def __init__(self, name: str, address: str, path: str, key: str) -> None:
-        """Prepare; nothing is sent yet. The path is added to the address, the key is a token.
-
-        Raises:
-            ConfigError: The address or the key has another form.
-        """
+        """Prepare; nothing is sent yet. The path is added to the address, the key is a token."""
         try:
             self._url = httpx.URL(address.rstrip("/") + path)
         except httpx.InvalidURL:
@@ -61,13 +57,7 @@ class Endpoint:
         self._http = httpx.AsyncClient(headers=headers, timeout=None)  # noqa: S113  # the caller's
 
     async def ask(self, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
-        """Return what `read` makes of the answer to a body in JSON.
-
-        Raises:
-            PassingReviewError: There is no answer now.
-            ReviewError: There will be none, or `read` raises an error of its form. The message
-                quotes nothing of an answer, as it may repeat texts or the key.
-        """
+        """Return what `read` makes of the answer to a body in JSON."""
         content = bytearray()
         try:
             limits = {"trace": _limit_received}
@@ -156,11 +146,7 @@ class ChatReviewer(Endpoint):
     """Asks once for each candidate, a few at a time."""
 
     def __init__(self, address: str, model: str, key: str) -> None:
-        """Prepare; the address has the path before `/chat/completions`, most often `/v1`.
-
-        Raises:
-            ConfigError: There is no model, or the address has another form.
-        """
+        """Prepare; the address has the path before `/chat/completions`, most often `/v1`."""
         if not model:
             raise ConfigError("reviewer 'chat': give the model's name (LONGTAIL_REVIEW_MODEL)")
         super().__init__(f"chat {model}", address, "/chat/completions", key)

@@ -100,11 +100,6 @@ def find_review(
         num_documents: Documents that are reviewed, spread over the split.
         num_candidates: Labels of each, the best ones.
         scorer: None: the default one.
-
-    Raises:
-        ConfigError: There is no such scorer, too few documents, or the reviewer fails on more than
-            a tenth of them.
-        DataError: The split is missing, has broken lines, or was trained on.
     """
     scorer = bundle.manifest.default_scorer if scorer is None else scorer
     bundle.manifest.check_asked(scorer, 1)

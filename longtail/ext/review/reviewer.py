@@ -46,11 +46,7 @@ class Reviewer(Protocol):
         ...
 
     async def scores(self, text: str, candidates: Sequence[str]) -> list[float]:
-        """Return a score for each candidate, higher is better. The caller bounds the time.
-
-        Raises:
-            ReviewError: There are none.
-        """
+        """Return a score for each candidate, higher is better. The caller bounds the time."""
         ...
 
     async def close(self) -> None:
@@ -91,10 +87,6 @@ async def attempted_scores(
         candidates: Texts of labels.
         attempts: The most, at least 1.
         before_each: Called before each attempt; what it raises ends them.
-
-    Raises:
-        PassingReviewError: The last attempt fails, too.
-        ReviewError: There are other than as many scores as candidates, all finite.
     """
     for attempt in range(1, attempts + 1):
         before_each()
@@ -123,10 +115,6 @@ def open_reviewer(
         model: As the server names it.
         key: Bearer token for the server; empty: that of the file, or none is sent.
         key_file: Has the token alone; no device or pipe.
-
-    Raises:
-        ConfigError: There is no such kind, the other values do not fit it, or the file can't be
-            read.
     """
     if kind not in get_args(ReviewerKind):
         raise ConfigError(f"reviewer {kind!r}: expected one of {', '.join(get_args(ReviewerKind))}")

@@ -61,9 +61,6 @@ def fit_review(
         counts: Training documents of each label.
         scorer: The one with the scores `MODEL`.
         reviewer: The name of the reviewer.
-
-    Raises:
-        ConfigError: No candidate is right, so that nothing can be fitted.
     """
     # The model's scores are log-odds already: bends would follow the chance of few documents.
     model = fit_calibration(*pairs.of(MODEL), max_knots=0)

@@ -41,12 +41,7 @@ class UnpaddedBert(nn.Module):
     """
 
     def __init__(self, transformer: Transformer) -> None:
-        """Take the weights of a transformer in float32 or bfloat16.
-
-        Raises:
-            ConfigError: It is of another architecture.
-            RuntimeError: This PyTorch has no oneDNN.
-        """
+        """Take the weights of a transformer in float32 or bfloat16."""
         super().__init__()
         config = transformer.config
         if config.model_type not in BERT_LIKE or config.hidden_act != "gelu":

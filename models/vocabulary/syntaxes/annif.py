@@ -22,21 +22,13 @@ _MAX_CELLS = 3
 
 
 def is_annif_csv(path: Path) -> bool:
-    """Whether the header of a CSV file has `uri` and a column of labels.
-
-    Raises:
-        DataError: The file can't be read.
-    """
+    """Whether the header of a CSV file has `uri` and a column of labels."""
     names = _header(path)
     return URI in names and any(name.startswith(LABEL) for name in names)
 
 
 def is_annif_tsv(path: Path) -> bool:
-    """Whether a TSV file has no header with `id` and `name`, as a label file has.
-
-    Raises:
-        DataError: The file can't be read.
-    """
+    """Whether a TSV file has no header with `id` and `name`, as a label file has."""
     return not {"id", "name"} <= set(_header(path))
 
 
@@ -47,11 +39,7 @@ def _header(path: Path) -> list[str]:
 
 
 def read_annif_tsv(path: Path, facts: Facts, max_problems: int) -> None:
-    """Add the subjects of a file to the facts: `<uri>`, label, and a notation where there is one.
-
-    Raises:
-        DataError: The file can't be read to its end, or lines are no subjects.
-    """
+    """Add the subjects of a file to the facts: `<uri>`, label, and a notation if there is one."""
     problems = ProblemList(path, max_problems)
     line_of: dict[str, int] = {}
     for number, line in lines(path):
@@ -73,11 +61,7 @@ def read_annif_tsv(path: Path, facts: Facts, max_problems: int) -> None:
 
 
 def read_annif_csv(path: Path, facts: Facts, max_problems: int) -> None:
-    """Add the subjects of a file to the facts: `uri`, `label_en`, ..., `notation`.
-
-    Raises:
-        DataError: The file can't be read to its end, or records are no subjects.
-    """
+    """Add the subjects of a file to the facts: `uri`, `label_en`, ..., `notation`."""
     problems = ProblemList(path, max_problems)
     line_of: dict[str, int] = {}
     names = CsvTable(path, ((URI,),)).header.names

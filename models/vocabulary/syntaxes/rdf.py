@@ -37,12 +37,7 @@ _PLACE = re.compile(r"Parser error (?:at|between) [^:]*: ")
 
 
 def read_rdf(path: Path, form: str, facts: Facts, max_problems: int) -> None:
-    """Add the statements of a file to the facts; nothing else is opened or fetched.
-
-    Raises:
-        DataError: pyoxigraph is not installed, the file can't be read to its end or is not in its
-            syntax, or an IRI is relative; the message has the line, of N-Triples each bad line.
-    """
+    """Add the statements of a file to the facts; nothing else is opened or fetched."""
     require("skos", f"{path}: a vocabulary in RDF", DataError)
     import pyoxigraph
 
@@ -157,11 +152,7 @@ _BLOCK_BYTES = 2**16
 
 
 def xml_as_utf8(path: Path, file: ByteFile) -> ByteFile:
-    """Return a file from behind its XML declaration, in UTF-8 whatever encoding that names.
-
-    Raises:
-        DataError: The encoding is unknown.
-    """
+    """Return a file from behind its XML declaration, in UTF-8 whatever encoding that names."""
     declaration = _DECLARATION.match(file.peek(1))
     if declaration is None:
         return file
@@ -182,9 +173,6 @@ def check_entities(path: Path, file: ByteFile) -> None:
     Args:
         path: For messages.
         file: What `xml_as_utf8` gives; read up to the block in which the first element begins.
-
-    Raises:
-        DataError: One is declared, or what is read is not XML; the message has the line.
     """
     parser = expat.ParserCreate("utf-8")
     begun: list[str] = []

@@ -100,9 +100,6 @@ def adversarial(
         settings: Names between commas; None for all.
         plan: How to train.
         clock: Whose seconds times to a target and the picture have.
-
-    Raises:
-        ConfigError: A setting is not known.
     """
     names = choose_settings(SETTINGS, settings)
 

@@ -59,11 +59,7 @@ class NoiseContrast:
     def __call__(
         self, pairs: Pairs, score: Scorer, generator: torch.Generator
     ) -> Float[Tensor, ""]:
-        """Draw negatives, score them and the positives, and return the mean loss.
-
-        Raises:
-            DataError: A positive has p_n = 0, and the loss needs its logarithm.
-        """
+        """Draw negatives, score them and the positives, and return the mean loss."""
         negatives = self.distribution.draw(pairs, generator)  # labels and log p_n: (batch, m)
         self._check(pairs, negatives)
         # -log sigma(r_y) + lambda c_y^2, of shape (batch, 1)

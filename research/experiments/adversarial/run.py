@@ -51,10 +51,6 @@ def run_task(
         runner: Of the task.
         settings: Some of `SETTINGS`; the tree is fitted for methods that draw from it too.
         num_seeds: Seeds 0 to this number less one.
-
-    Raises:
-        ConfigError: The loss of a method overflows, whatever its learning rate; or the folder
-            holds another experiment.
     """
     task = _Task(store, runner)
     if runner.task.true is not None:

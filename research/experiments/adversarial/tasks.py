@@ -79,10 +79,6 @@ def corpus_tasks(
         names: Of the tasks.
         dim: Of the vectors.
         num_judged: Documents of `tuning`, and of `measured`; half of all there are at most.
-
-    Raises:
-        ConfigError: The corpus has fewer documents or features than `dim`.
-        DataError: A task has too few documents to measure on.
     """
     shape = data.train.features.shape
     if dim > min(shape):

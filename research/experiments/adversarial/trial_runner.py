@@ -146,11 +146,7 @@ class TrialRunner:
         }
 
     def run_candidate(self, candidate: Candidate, seed: int) -> Values:
-        """Train, and return the curve, and the figures of its end on the tuning documents.
-
-        Raises:
-            ConfigError: The steps are too long.
-        """
+        """Train, and return the curve, and the figures of its end on the tuning documents."""
         if candidate.method in WITH_TREE and self._tree is None:
             self._tree = self._fit().tree
         self._warm_up()

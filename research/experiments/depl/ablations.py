@@ -130,9 +130,6 @@ def choose_ablations(
         requested: Names between commas; None for all that this corpus and configuration can have.
         base: The configuration.
         catalogue: The labels of the corpus.
-
-    Raises:
-        ConfigError: One is not known, or the corpus or the configuration can't have it.
     """
     chosen = choose_settings(BY_NAME, requested)
     there: set[str] = set(base.scorers)
@@ -162,9 +159,6 @@ def configured(base: TrainingConfig, name: str, seed: int) -> TrainingConfig:
         base: What it changes.
         name: One of `ABLATIONS`.
         seed: Of the run.
-
-    Raises:
-        ConfigError: The base configuration can't be changed so.
     """
     ablation, content = BY_NAME[name], base.model_dump(exclude_unset=True)
     for section, keys in ablation.changes.items():
@@ -197,9 +191,6 @@ def ablation_trials(names: Iterable[str], base: TrainingConfig, num_seeds: int) 
         names: Of the settings.
         base: The configuration; its seed is not used.
         num_seeds: Seeds 0 to this number less one.
-
-    Raises:
-        ConfigError: The base configuration can't be changed as a setting says.
     """
     kept = list(names)
     return [

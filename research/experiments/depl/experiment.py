@@ -73,10 +73,6 @@ def depl(
         settings: Names between commas; None for all that the corpus and the configuration can have.
         base: The run that settings change; its seed is not used.
         folder: Of the experiment, for rankings and stages that settings share.
-
-    Raises:
-        ConfigError: A setting is not known or can't be had, or the base trains no dual encoder.
-        DataError: The corpus has no dev split.
     """
     _check_base(base, dataset)
     names = choose_ablations(settings, base, dataset.labels)

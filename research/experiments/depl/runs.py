@@ -52,12 +52,7 @@ class AblationRuns:
     folder: Path
 
     def figures(self, trial: Trial) -> Values:
-        """Return the figures of a scorer, after training its setting if that was not done yet.
-
-        Raises:
-            ConfigError: The setting can't be trained.
-            DataError: The corpus can't be used.
-        """
+        """Return the figures of a scorer, after training its setting if that was not done yet."""
         path = self._figures(trial.setting, trial.seed)
         if not path.exists():
             self._measure(trial.setting, trial.seed, path)
@@ -145,9 +140,6 @@ def link_folder(source: Path, target: Path) -> None:
 
     They are hard links, which take no room, where the file system has those, else copies. The
     target is there whole or not at all; files of neither may be changed in place.
-
-    Raises:
-        OSError: The disk is full, or the folder can't be written to.
     """
     if not source.is_dir() or target.exists():
         return
