@@ -284,12 +284,12 @@ def search(
     """Return the best labels of some queries by rounds of `rank`, each four times as deep."""
     best = nothing(len(rows), k)
     depth = max(k, _FIRST_DEPTH)
-    while len(rows):
-        found, is_certified = _round(scorers, combine, rows, k, depth)
-        done = rows[is_certified]
+    places = np.arange(len(rows))  # in `rows` of those that are not done
+    while len(places):
+        found, is_certified = _round(scorers, combine, rows[places], k, depth)
+        done, places = places[is_certified], places[~is_certified]
         best.labels[done] = found.labels[is_certified]
         best.scores[done] = found.scores[is_certified]
-        rows = rows[~is_certified]
         depth *= 4
     return best
 
