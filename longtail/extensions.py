@@ -25,8 +25,7 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 
 BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
-    "feedback_report", "review", "budget",
-    "ray", "onnx",
+    "review", "budget", "ray", "onnx",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
 
 feedback_app = typer.Typer(
     no_args_is_help=True,
-    help="Import, export, report and delete what people said of labels.",
+    help="Import, export and delete what people said of labels.",
 )
 
 PlaceOption = Annotated[

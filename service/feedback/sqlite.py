@@ -127,13 +127,6 @@ class SqliteDatabase:
         with self._opened() as database:
             return work(database)
 
-    def check(self) -> None:
-        """Look whether all of it can be read."""
-        with self._opened() as database:
-            (state,) = database.execute("PRAGMA quick_check(1)").fetchone()
-        if state != "ok":
-            raise FeedbackStoreError(f"the feedback store {_DAMAGED}")
-
     def erase(self) -> bool:
         """Empty the write-ahead log; return whether nobody still reads what it held."""
         with self._opened() as database:

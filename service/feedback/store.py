@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -55,29 +54,6 @@ class Receipt:
 
     id: str
     is_new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How much a store holds.
-
-    Attributes:
-        entries: Entries that are not deleted.
-        deleted: Entries that were.
-        with_text: Entries whose text is kept.
-        accepted: Labels accepted, in all entries together; so with the others.
-        rejected: Labels rejected.
-        added: Labels added.
-        proposed: Labels proposed.
-    """
-
-    entries: int
-    deleted: int
-    with_text: int
-    accepted: int
-    rejected: int
-    added: int
-    proposed: int
 
 
 _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
@@ -183,20 +159,6 @@ class FeedbackStore:
     def page(self, after: int, limit: int) -> list[Record]:
         """Return the records that come after a sequence number, in their order."""
         return self._database.read(partial(_page, after=after, limit=limit))
-
-    def counts(self) -> Counts:
-        """Return how much there is, after a check of the whole database."""
-        self._database.check()
-        counts = Counter[str]()
-        for record in self.records():
-            if "deleted_at" in record.content:
-                counts["deleted"] += 1
-                continue
-            counts["entries"] += 1
-            counts["with_text"] += record.content["text"] is not None
-            for name in ("accepted", "rejected", "added", "proposed"):
-                counts[name] += len(record.content[name])
-        return Counts(**{each.name: counts[each.name] for each in fields(Counts)})
 
     def records(self) -> Iterator[Record]:
         """Yield all records in their order."""

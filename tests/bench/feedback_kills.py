@@ -69,7 +69,6 @@ def kill(place: str, num_kills: int, chance: random.Random, num_writers: int) ->
         acknowledged |= acknowledged_before_a_kill(place, names, chance)
         with FeedbackStore(place) as store:
             ids = Counter(all_ids(store))
-            assert store.counts().entries == ids.total()  # which checks the whole database
         lost += len(acknowledged - ids.keys())
         doubled += sum(number > 1 for number in ids.values())
         halves += sum(number != 2 for number in Counter(x.rpartition("-")[0] for x in ids).values())

@@ -71,7 +71,6 @@ ONCE = {
     "pull": [Line("pushed --registry pulled"), Line("hf://owner/name", extra("sharing"))],
     "feedback import": [Line("feedback.jsonl --feedback kept --registry registry")],
     "feedback export": [Line("exported.jsonl --feedback kept")],
-    "feedback report": [Line("--feedback kept")],
     "feedback delete": [Line(f"{UNKNOWN} --feedback kept", "no feedback with the id")],
     "mcp": [Line("", extra("mcp"))],
     "demo": [Line("--no-serve --registry demo --work demo-work --port PORT")],
