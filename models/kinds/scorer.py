@@ -50,6 +50,10 @@ class Scorer(ABC):
             tail_dial: tau, at least 0.
         """
 
+    def member_sources(self, batch: TextBatch) -> Sources:
+        """Return the sources of its scores in a blend: by default all, with its own correction."""
+        return self.sources(batch, self.correction, 0.0)
+
     def prepare(self, batch: TextBatch) -> None:
         """Read what it needs of the texts, but for what an encoder reads."""
         batch.prepare_features()

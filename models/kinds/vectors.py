@@ -21,7 +21,7 @@ from longtail.models.ranking.top_k import ListedSource, Source
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 
 NUM_LISTED = 100
-"""Labels of a text that an encoder scores that was not fine-tuned."""
+"""Labels of a text that a blend takes from an encoder that was not fine-tuned."""
 
 
 class VectorScorer(Scorer):
@@ -87,18 +87,18 @@ class VectorScorer(Scorer):
 
 
 class ListingScorer(VectorScorer):
-    """The same by an encoder that was not fine-tuned: it scores the `NUM_LISTED` best labels alone.
+    """The same by an encoder that was not fine-tuned: blends take the `NUM_LISTED` best labels.
 
-    Behind those, its scores say nothing; and blends of listed scores are ranked in one pass.
+    Behind those, its scores add nothing to a blend; and blends of listed scores are ranked in one
+    pass.
     """
 
-    def sources(self, batch: TextBatch, correction: CorrectionName, tail_dial: float) -> Sources:
-        """Return the inner products of the best labels (see `VectorScorer.sources`)."""
-        whole = super().sources(batch, correction, tail_dial)
+    def member_sources(self, batch: TextBatch) -> Sources:
+        """Return the inner products of the best labels."""
+        whole = super().member_sources(batch)
         if len(whole) > 1:
             return whole
-        key = f"listed {id(self)} {correction} {tail_dial}"
-        return [ListedSource(batch.once(key, lambda: self._listed(whole[0])))]
+        return [ListedSource(batch.once(f"listed {id(self)}", lambda: self._listed(whole[0])))]
 
     def _listed(self, source: Source) -> Float32[csr_array, "text label"]:
         rows = np.arange(source.num_queries, dtype=np.int64)

@@ -179,19 +179,20 @@ class ScorerSet:
     def score_by_all(
         self, batch: TextBatch, labels: Int64[np.ndarray, "text m"]
     ) -> dict[str, Float32[np.ndarray, "text m"]]:
-        """Return the result of `score` for each scorer, with its own correction."""
-        rows = np.arange(len(labels), dtype=np.int64)
-        found = {
-            name: combined_scores(
-                [scorer.sources(batch, scorer.correction, 0.0)], SUM, rows, labels
-            )
-            for name, scorer in self._scorers.items()
-        }
+        """Return the scores of blends, and of each scorer as a blend takes them."""
+        found = {name: self._member_scores(batch, labels, name) for name in self._scorers}
         for name, blend in self._blends.items():
             of_members = np.stack([found[member] for member in blend.members])
             found[name] = DialledBlend.of(blend, 0.0).combine(of_members, labels)
-        in_use = self._in_use[labels]
-        return {x: np.where(in_use, found[x], np.float32(-np.inf)) for x in self.names}
+        return {name: found[name] for name in self.names}
+
+    def _member_scores(
+        self, batch: TextBatch, labels: Int64[np.ndarray, "text m"], name: str
+    ) -> Float32[np.ndarray, "text m"]:
+        sources = self._scorers[name].member_sources(batch)
+        rows = np.arange(len(labels), dtype=np.int64)
+        scores = combined_scores([sources], SUM, rows, labels)
+        return np.where(self._in_use[labels], scores, np.float32(-np.inf))
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]
@@ -229,7 +230,7 @@ class ScorerSet:
         blend = self._blends.get(scorer)
         if not isinstance(blend, FittedBlend) or not labels.size:
             return {}
-        scores = [self.score(batch, labels, RankingOptions(scorer=x)) for x in blend.members]
+        scores = [self._member_scores(batch, labels, name) for name in blend.members]
         weights, added = blend.weights(labels), blend.evidence(np.stack(scores), labels)
         return {
             (text, int(labels[text, at])): tuple(
@@ -334,9 +335,8 @@ class ScorerSet:
         if blend is None:
             scorer = self._scorers[query.scorer]
             return [scorer.sources(batch, query.correction, query.tail_dial)], SUM
-        members = (self._scorers[name] for name in blend.members)
         # The tail dial is added to the blend, and not to its members.
-        sources = [scorer.sources(batch, scorer.correction, 0.0) for scorer in members]
+        sources = [self._scorers[name].member_sources(batch) for name in blend.members]
         return sources, DialledBlend.of(blend, query.tail_dial)
 
 

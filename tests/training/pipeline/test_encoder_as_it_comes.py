@@ -13,6 +13,7 @@ from longtail.ext.learn.learn import LearningRun, learn
 from longtail.models.edit.add_labels import add_labels
 from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label
+from longtail.models.labels.filters import LabelFilter
 from longtail.models.memory.vectors import ByteVectors
 from longtail.models.names import DENSE_NEIGHBOURS, LINEAR, RETRIEVAL
 from longtail.models.options import RankingOptions
@@ -120,6 +121,37 @@ def test_a_blend_with_listed_scores_ranks_as_all_labels_scored_one_by_one(predic
         best = np.take_along_axis(scores, order, axis=1)
         np.testing.assert_array_equal(ranked.scores, best)
         np.testing.assert_array_equal(ranked.labels, np.where(np.isneginf(best), NO_LABEL, order))
+
+
+@pytest.mark.parametrize("dial", [0.0, 2.0])
+def test_a_filter_leaves_the_best_of_all_selected_labels_not_of_those_that_a_blend_takes(
+    trained, parts, monkeypatch, dial
+):
+    monkeypatch.setattr("longtail.models.kinds.vectors.NUM_LISTED", 3)
+    predictor = Predictor.of_bundle(trained.bundle, device="cpu")
+    scores = predictor.read(TEXTS).vectors @ parts.dense.label_vectors.T
+    scores = scores * float(parts.dense.encoder.log_scale.detach().exp())
+    scores += float(parts.dense.encoder.score_bias.detach()) - dial * parts.catalogue.log_priors
+    chosen = np.arange(0, len(parts.catalogue), 2)
+    some = LabelFilter(include=tuple(parts.catalogue[int(label)].id for label in chosen))
+    found = predictor.predict(
+        TEXTS, k=len(chosen), scorer=RETRIEVAL, tail_dial=dial, label_filter=some
+    )
+    for row, prediction in enumerate(found):
+        order = chosen[np.argsort(-scores[row, chosen], kind="stable")]
+        assert [label.index for label in prediction.labels] == order.tolist()
+        got = [label.score for label in prediction.labels]
+        np.testing.assert_allclose(got, scores[row, order], rtol=1e-4, atol=1e-4)
+
+
+def test_a_blend_takes_the_nearest_labels_alone(trained, parts, monkeypatch):
+    monkeypatch.setattr("longtail.models.kinds.vectors.NUM_LISTED", 3)
+    predictor = Predictor.of_bundle(trained.bundle, device="cpu")
+    batch, options = predictor.read(TEXTS), RankingOptions(k=3, scorer=RETRIEVAL)
+    nearest = predictor.rank(batch, options).labels
+    labels = np.tile(np.arange(len(parts.catalogue), dtype=np.int64), (len(TEXTS), 1))
+    taken = ~np.isneginf(predictor.scorers.score_by_all(batch, labels)[RETRIEVAL])
+    assert [np.flatnonzero(row).tolist() for row in taken] == np.sort(nearest).tolist()
 
 
 def test_held_out_documents_join_the_memory(train_in, content, tiny_corpus, tmp_path):
