@@ -106,13 +106,10 @@ class ComputeEngine:
         name: Its name.
         fits_labels: Takes a number of workers and returns what fits the sparse model on them (a
             `longtail.training.sparse.fit.LabelEngine`).
-        answers_parts: Takes a number of workers, the threads and the device of each. Returns what
-            answers Parquet files on them (a `longtail.service.offline.parts.Answer`).
     """
 
     name: str
     fits_labels: Callable[[int], Any]
-    answers_parts: Callable[[int, int, str], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ class Extension:
         reviser: Returns what may change answers before they are sent, made of the settings and the
             telemetry of the service (see `longtail.service.http.deps.Reviser`).
         training: Its options of `longtail train`.
-        engine: Its engine of `longtail train` and `longtail predict`.
+        engine: Its engine of `longtail train`.
         precisions: Functions that load an encoder in a precision of its own, on the CPU, by the
             name of the precision. They take its folder and the number of threads, None for as many
             as PyTorch has, and return a transformer with an attribute `precision`.

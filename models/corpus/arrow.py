@@ -19,7 +19,7 @@ _CLASS_LABEL = "ClassLabel"
 
 def column_names(path: Path) -> list[str]:
     """Return the names of the columns of a file."""
-    with _reading(path) as source:
+    with reading(path) as source:
         return list(_schema(source).names)
 
 
@@ -34,7 +34,7 @@ def arrow_rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[Row]:
     """
     number = 0
     for path in paths:
-        with _reading(path) as source:
+        with reading(path) as source:
             schema = _schema(source)
             if missing := [name for name in columns if name not in schema.names]:
                 raise DataError(f"{path}: no column {missing[0]!r}, which other files have")
@@ -103,12 +103,8 @@ def _batches(source: Any, columns: Sequence[str]) -> Iterator[Any]:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[Any]:
-    """Give a reader of the file.
-
-    Yields:
-        pyarrow's reader of Parquet, or of a stream of Arrow batches.
-    """
+def reading(path: Path) -> Iterator[Any]:
+    """Yield pyarrow's reader of a Parquet file, or of a stream of Arrow batches."""
     require("parquet", f"{path}: reading Parquet and Arrow files", DataError)
     import pyarrow as pa
 

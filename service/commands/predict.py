@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.extensions import ComputeEngine, engine_named
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.options import MAX_TAIL_DIAL, default_k
 from longtail.service.commands.registry import (
@@ -25,6 +24,7 @@ from longtail.service.commands.registry import (
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.models.bundle.bundle import Bundle
     from longtail.models.corpus.columns import CorpusOptions
+    from longtail.models.corpus.raw import DocumentSource
     from longtail.service.engine.queries import LabelSets
     from longtail.service.wire.lines import Tally
 
@@ -35,7 +35,7 @@ def predict(
         typer.Option(
             "--input",
             help="File or folder in a form that 'longtail train' reads, with or without labels; or "
-            ".txt, a text a line. Of Parquet, path or URI, such as 's3://docs/*.parquet'.",
+            ".txt, a text a line.",
         ),
     ],
     target: Annotated[
@@ -43,7 +43,7 @@ def predict(
         typer.Option(
             "--output",
             help="File for the answers: .jsonl; or .csv or .tsv, the rows of the input with "
-            "columns for the labels; packed with .gz. Of Parquet: folder or URI; of one, .parquet.",
+            "columns for the labels; compressed with .gz. Of a .parquet file also .parquet.",
         ),
     ],
     registry: RegistryOption = DEFAULT_REGISTRY,
@@ -139,18 +139,11 @@ def predict(
     device: DeviceOption = None,
     num_threads: ThreadsOption = None,
     precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or onnx-int8.")] = "auto",
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="local; or of Parquet, ray: workers on a cluster (RAY_ADDRESS), or here."
-        ),
-    ] = "local",
-    workers: Annotated[int, typer.Option(min=1, help="With ray: processes with a model each.")] = 1,
 ) -> None:
-    """Label every text of a file, without a service; the same command resumes unfinished work.
+    """Label every text of a file, without a service.
 
     A line that can't be answered gets an error as its answer. The exit status is 0 if all lines
-    were answered, and 1 if one was not. Parquet files are answered one at a time.
+    were answered, and 1 if one was not. The output is written when all are there.
     """
     from longtail.models.bundle.registry import Registry
     from longtail.models.bundle.trained_on import read_trained_on
@@ -181,9 +174,7 @@ def predict(
         "explain": explain or None,
     }
     defaults, checked = checked_options(options), checked_precision(precision)
-    by = engine_named(engine)
-    is_parquet = source.lower().endswith(".parquet")
-    if not is_parquet and not Path(source).is_dir():
+    if not Path(source).is_dir():
         check_readable_file(Path(source), "--input")
     store, sets = Registry(registry), LabelSets(label_sets)
     number = store.resolve(version)
@@ -195,19 +186,20 @@ def predict(
     text = [name.strip() for name in (text_columns or "").split(",") if name.strip()]
     columns = (CorpusOptions(text_columns=tuple(text), id_column=id_column), trained)
     computing = {"device": device, "num_threads": num_threads, "precision": checked}
-    model = (registry, number, bundle)
+    parquet = Path(target).suffix.lower() == ".parquet"
     asked = _Asked(
-        source, target, *model, defaults, sets, *columns, computing, overwrite, by, workers
-    )
-    _report(_answer_parts(asked) if is_parquet else _answer_lines(asked), asked)
+        Path(source), Path(target), registry, number, bundle, defaults, sets, *columns, computing,
+        overwrite,
+    )  # fmt: skip
+    _report(_answer_parquet(asked) if parquet else _answer_lines(asked), asked)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """What the command line says, checked."""
 
-    source: str
-    target: str
+    source: Path
+    target: Path
     registry: Path
     version: int
     bundle: Bundle
@@ -217,30 +209,26 @@ class _Asked:
     trained_columns: tuple[str, ...]
     computing: dict[str, Any]
     overwrite: bool
-    engine: ComputeEngine | None
-    num_workers: int
+
+    def documents(self) -> DocumentSource:
+        """Return the documents, whose text is that of the training's columns."""
+        from longtail.models.corpus.files import find_unlabelled
+        from longtail.service.offline.documents import read_as_trained
+
+        return read_as_trained(find_unlabelled(self.source, self.columns), self.trained_columns)
 
 
 def _answer_lines(asked: _Asked) -> Tally:
-    from longtail.models.corpus.files import find_unlabelled
     from longtail.models.predict.predictor import Predictor
-    from longtail.service.offline.documents import check_source, read_as_trained
-    from longtail.service.offline.predict import check_answerable, check_task, predict_file
-    from longtail.service.offline.tables import Task
+    from longtail.service.offline.documents import check_source
+    from longtail.service.offline.predict import Task, check_answerable, check_task, predict_file
 
-    if asked.engine is not None:
-        raise ConfigError(
-            f"--engine {asked.engine.name}: --input {asked.source!r} is not Parquet, whose parts a "
-            "cluster can answer; convert it, or leave the engine out"
-        )
-    source = Path(asked.source)
-    documents = read_as_trained(find_unlabelled(source, asked.columns), asked.trained_columns)
+    documents = asked.documents()
     remarks, columns = check_source(documents), documents.options
     if columns != asked.columns:
         text = ", ".join(columns.text_columns)
         remarks.append(f"The text is that of {text}, as in the training.")
-    model = (asked.version, asked.bundle.manifest.digest)
-    task = Task(source, Path(asked.target), *model, asked.defaults, asked.sets, columns)
+    task = Task(documents, asked.target, asked.version, asked.defaults, asked.sets)
     check_task(task, asked.registry, overwrite=asked.overwrite)
     for remark in remarks:
         typer.echo(remark, err=True)
@@ -250,51 +238,34 @@ def _answer_lines(asked: _Asked) -> Tally:
         return predict_file(task, predictor, progress)
 
 
-def _answer_parts(asked: _Asked) -> Tally:
-    """Answer the rows of Parquet files, here or on some workers of an engine."""
-    from longtail.models.files.outputs import check_output_folder
+def _answer_parquet(asked: _Asked) -> Tally:
+    from longtail.models.corpus.documents import columns_of
+    from longtail.models.corpus.forms import PARQUET
+    from longtail.models.files.outputs import check_output_file
     from longtail.models.interface.arrow import ArrowPredictor
-    from longtail.service.offline.parts import Parts, check_alone, columns_in
+    from longtail.service.offline.parquet import predict_parquet
     from longtail.service.offline.predict import keywords_of
-    from longtail.service.offline.tables import form_of
 
-    computing, defaults = asked.computing, asked.defaults
-    if lacking := {"explain", "schemes"} & defaults.keys():
-        raise ConfigError(f"--{min(lacking)}: Parquet has no column for it; ask with JSON lines")
-    form, target = form_of(Path(asked.target)), asked.target
-    is_file = form == ".parquet" and not {*"*?["} & {*asked.source}
-    if not is_file and form in {".parquet", ".jsonl", ".ndjson", ".csv", ".tsv"}:
+    if lacking := {"explain", "schemes"} & asked.defaults.keys():
+        raise ConfigError(f"--{min(lacking)}: Parquet has no column for it; write .jsonl")
+    documents = asked.documents()
+    if documents.form is not PARQUET:
         raise ConfigError(
-            f"--output {target!r}: expected a folder, as --input is Parquet, or for one file "
-            "without wildcards a name that ends in '.parquet'"
+            f"--output {str(asked.target)!r}: only the answers to a Parquet file are written as "
+            f"Parquet, and --input {str(asked.source)!r} is not one; write .jsonl or .csv"
         )
-    if is_file:
-        check_alone(asked.source, target, asked.registry, overwrite=asked.overwrite)
-        target += ".parts"  # what a run that was cut off has left
-    if "://" not in target:
-        check_output_folder(Path(target), (), registry=asked.registry)
-    answer = None
-    if asked.engine is not None:
-        device, num_threads = computing["device"] or "cpu", computing["num_threads"] or 1
-        computing = {**computing, "device": device, "num_threads": num_threads}
-        answer = asked.engine.answers_parts(asked.num_workers, num_threads, device)
-    key = asked.columns.id_column
-    text = columns_in(asked.source, asked.columns, asked.trained_columns)
+    check_output_file(
+        asked.target, inputs=documents.paths, registry=asked.registry, overwrite=asked.overwrite
+    )
+    text, key = columns_of(documents).text, asked.columns.id_column
     if not asked.columns.text_columns:
         typer.echo(f"The text is that of {', '.join(text)}.", err=True)
-    options = {**keywords_of(defaults, asked.sets), "language": defaults.get("language")}
-    registry, version = asked.registry.resolve(), asked.version
-    predictor = ArrowPredictor(registry, text, key, version=version, **computing, **options)
-    same = {
-        "digest": predictor.digest,
-        "defaults": {**defaults, "text_columns": [*text], "id_column": key},
-        "label_sets": asked.sets.digest(),
-    }
-    parts = Parts(asked.source, target, predictor, same)
-    tally = parts.predict(answer, overwrite=asked.overwrite)
-    if is_file:
-        parts.move_to(asked.target)
-    return tally
+    options = keywords_of(asked.defaults, asked.sets)
+    options["language"] = asked.defaults.get("language")
+    predictor = ArrowPredictor(
+        asked.registry, text, key, version=asked.version, **asked.computing, **options
+    )
+    return predict_parquet(asked.source, asked.target, predictor)
 
 
 def _report(tally: Tally, asked: _Asked) -> None:
@@ -307,7 +278,7 @@ def _report(tally: Tally, asked: _Asked) -> None:
     if tally.num_errors:
         whole = "" if tally.num_results else "all "
         raise DataError(
-            f"{whole}{tally.num_errors} of {tally.num_lines} documents of {asked.source!r} "
+            f"{whole}{tally.num_errors} of {tally.num_lines} documents of {str(asked.source)!r} "
             f"could not be answered; the first: {tally.first_error}"
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
@@ -90,11 +89,6 @@ class LabelSets:
         if self._folder is None or not self._folder.is_dir():
             return []
         return sorted(path for path in self._folder.iterdir() if path.suffix in _SUFFIXES)
-
-    def digest(self) -> str:
-        """Return a hash that differs where any set does."""
-        content = {each.name: each.ids for each in self.all()}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def _path_of(self, name: str) -> Path | None:
         if self._folder is None or not _NAME.fullmatch(name):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any, cast, get_args
 from pydantic import ValidationError
 
 from longtail.models.bundle.bundle import Bundle
+from longtail.models.corpus.raw import DocumentSource
 from longtail.models.errors import (
     BundleNotFoundError,
     ConfigError,
@@ -19,24 +23,18 @@ from longtail.models.errors import (
     RequestError,
     ignore,
 )
+from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_output_file
 from longtail.models.files.text_files import BadLine
 from longtail.models.files.typed_json import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.names import OnnxPrecision, Precision
 from longtail.models.options import RankingKeywords, RankingOptions
+from longtail.models.platform import move, sync_file
 from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.queries import LabelSets, options_for
 from longtail.service.offline.documents import Document, as_question, documents_of
-from longtail.service.offline.tables import (
-    Task,
-    check_form,
-    check_left,
-    finish,
-    option_of,
-    resume,
-    working,
-)
+from longtail.service.offline.tables import TABLES, check_form, form_of, write_table
 from longtail.service.schemas.predict import BatchLine, BatchOptions
 from longtail.service.wire.lines import (
     LineError,
@@ -51,7 +49,27 @@ from longtail.service.wire.problems import INVALID, KINDS
 
 MAX_LINE_BYTES = 2**24
 CHUNK_LINES = 512
-"""Lines that are answered, and written, together."""
+"""Lines that are answered together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A file of documents to answer.
+
+    Attributes:
+        documents: Where they are, and how they are read.
+        target: File of the answers: JSON lines, or a table where its name ends in .csv or .tsv;
+            gzip-compressed where it ends in .gz.
+        version: Number of the model version; the only one that lines may name.
+        defaults: Options of lines that name none.
+        label_sets: The sets of labels that lines may name.
+    """
+
+    documents: DocumentSource
+    target: Path
+    version: int
+    defaults: dict[str, Any]
+    label_sets: LabelSets = field(default_factory=LabelSets)
 
 
 def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
@@ -63,6 +81,11 @@ def checked_options(given: Mapping[str, object]) -> dict[str, Any]:
         found = error.errors(include_url=False)[0]
         option = option_of(str(found["loc"][0])) if found["loc"] else "predict"  # of all of them
         raise ConfigError(f"{option}: {problem_in_words(found, repr)}") from error
+
+
+def option_of(name: str) -> str:
+    """Return the option of the command for a field of a line."""
+    return "-k" if name == "k" else f"--{name.replace('_', '-')}"
 
 
 def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -> None:
@@ -119,51 +142,57 @@ def check_task(task: Task, registry: Path | None = None, *, overwrite: bool = Fa
     """
     inputs = [*task.documents.paths, *task.label_sets.files()]
     check_output_file(task.target, inputs=inputs, registry=registry, overwrite=overwrite)
-    for path in (task.part, task.state):
-        check_output_file(path, inputs=inputs, registry=registry, overwrite=True)
     check_form(task.documents, task.target, has_explanations=bool(task.defaults.get("explain")))
-    check_left(task)
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Yield the path of a file that becomes the target once it is whole; an error removes it."""
+    incoming = target.with_name(f".incoming-{target.name}-{os.getpid()}")
+    with doing("writing the answers", target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield incoming
+            sync_file(incoming)
+            move(incoming, target)
+        except BaseException:
+            incoming.unlink(missing_ok=True)
+            raise
 
 
 def predict_file(
     task: Task, predictor: Predictor, progress: Callable[[int], object] = ignore
 ) -> Tally:
-    """Answer every line of a file; what an earlier run has answered is kept.
+    """Answer every line of a file, and return the counts of lines and answers.
 
     Args:
         task: What to do.
         predictor: The model of the task's version.
-        progress: Called with the bytes of the source, as it lies on disk, that were read since.
-
-    Returns:
-        What became of all lines, those of earlier runs among them.
+        progress: Called with the number of bytes read from the source since the last call.
     """
     tally = Tally()
-    with working(task):
-        num_kept = resume(task, tally)
-        with task.part.open("ab") as out:
-            for first, lines in _chunks_left(task, num_kept, progress):
-                for answer in _answers_to(predictor, task, first, lines):
-                    tally.note_answer(answer)
-                    out.write(answer)
-                out.flush()
-                os.fsync(out.fileno())
-        finish(task, tally)
+    answers = _answers(predictor, task, tally, progress)
+    with replacing(task.target) as incoming:
+        is_packed = task.target.suffix == ".gz"
+        with gzip.open(incoming, "wb") if is_packed else incoming.open("wb") as out:
+            if form_of(task.target) in TABLES:
+                asks = bool(task.defaults.get("accept"))
+                write_table(task.documents, task.target, answers, out, tally, has_accepted=asks)
+            else:
+                out.writelines(answers)
     return tally
 
 
-def _chunks_left(
-    task: Task, num_kept: int, progress: Callable[[int], object]
-) -> Iterator[tuple[int, Sequence[Document]]]:
-    """Yield the documents that have no answers yet, in chunks, with the number of the first one."""
-    wanted = documents_of(task.documents, MAX_LINE_BYTES, progress)
+def _answers(
+    predictor: Predictor, task: Task, tally: Tally, progress: Callable[[int], object]
+) -> Iterator[bytes]:
+    documents = documents_of(task.documents, MAX_LINE_BYTES, progress)
     for first in count(0, CHUNK_LINES):
-        chunk = list(islice(wanted, CHUNK_LINES))
-        if not chunk:
+        if not (chunk := list(islice(documents, CHUNK_LINES))):
             return
-        if first + len(chunk) > num_kept:
-            start = max(first, num_kept)
-            yield start, chunk[start - first :]
+        for answer in _answers_to(predictor, task, first, chunk):
+            tally.note_answer(answer)
+            yield answer
 
 
 def _answers_to(
@@ -190,7 +219,7 @@ def _parsed(content: Document, task: Task) -> BatchLine:
         raise too_long(MAX_LINE_BYTES)
     if isinstance(content, BadLine):
         raise LineError(INVALID, f"the document can't be read: {content.reason}")
-    adapt = partial(as_question, task.options) if isinstance(content, bytes) else dict
+    adapt = partial(as_question, task.documents.options) if isinstance(content, bytes) else dict
     line = parse_line(content, task.defaults, adapt)
     if line.version not in {None, "current", task.version}:
         raise LineError(

@@ -43,7 +43,6 @@ ONCE = {
     "predict": [
         Line("--input texts.txt --output labels.jsonl"),
         Line("--input docs.parquet --output labels.parquet", extra("parquet")),
-        Line("--input docs.parquet --output parts --engine ray", extra("parquet")),
     ],
     "threshold": [Line("data --recall 0.01 --bands all")],
     "review": [Line("data --reviewer cross-encoder --address folder", extra("cpu"))],

@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.corpus.columns import CorpusOptions
+from longtail.models.corpus.files import find_unlabelled
 from longtail.models.errors import LongtailError
 from longtail.models.kinds.storage import read_parts
 from longtail.models.options import RankingOptions
@@ -251,7 +252,7 @@ def check_file(
     source, target = folder / "in.jsonl", folder / "out.jsonl"
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
     k = min(3, len(bundle.catalogue))
-    task = Task(source, target, version, bundle.manifest.digest, {"k": k})
+    task = Task(find_unlabelled(source), target, version, {"k": k})
     summary = predict_file(task, predictor)
     assert (summary.num_lines, summary.num_errors) == (len(texts), 0), target.read_text("utf-8")
     answers = [json.loads(line) for line in target.read_text("utf-8").split("\n")[:-1]]

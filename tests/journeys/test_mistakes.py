@@ -23,8 +23,6 @@ MISTAKES = [
     ("predict --input docs.jsonl --output docs.jsonl", 1, "is the input 'docs.jsonl'"),
     ("predict --input link.jsonl --output docs.jsonl", 1, "is the input 'link.jsonl'"),
     ("predict --input docs.jsonl --output hard.jsonl --overwrite", 1, "is the input 'docs.jsonl'"),
-    ("predict --input o.part --output o", 1, "'o.part': is the input"),
-    ("predict --input o.part.json --output o", 1, "'o.part.json': is the input"),
     ("report data --output data/dev.jsonl --overwrite", 1, "is the input 'data/dev.jsonl'"),
     # ---- an output that is there, or is none
     ("report data --output full/letter.txt", 1, "already exists; pass --overwrite to replace it"),
@@ -73,8 +71,6 @@ def things(place):
     """What the mistakes above are made with."""
     (place / "link.jsonl").symlink_to("docs.jsonl")
     (place / "hard.jsonl").hardlink_to("docs.jsonl")
-    (place / "o.part").write_text((place / "docs.jsonl").read_text())
-    (place / "o.part.json").write_text((place / "docs.jsonl").read_text())
     (place / "bad.csv").write_bytes(bytes(range(256)))
     (place / "other.csv").write_text("name,tags\na,b\n")
     (place / "done").mkdir()

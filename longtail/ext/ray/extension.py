@@ -1,4 +1,4 @@
-"""Ray: `--engine ray` of `longtail train` and `longtail predict`; `serve` is for `serve run`."""
+"""Ray: `longtail train --engine ray`; `serve` is for `serve run`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,4 @@ def _fits_labels(num_workers: int) -> Any:
     return partial(fit_on_workers, num_workers)
 
 
-def _answers_parts(num_workers: int, num_threads: int, device: str) -> Any:
-    from longtail.ext.ray.answering import answer_on_workers
-
-    return partial(answer_on_workers, num_workers, num_threads, device)
-
-
-EXTENSION = Extension("ray", engine=ComputeEngine("ray", _fits_labels, _answers_parts))
+EXTENSION = Extension("ray", engine=ComputeEngine("ray", _fits_labels))

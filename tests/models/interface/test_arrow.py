@@ -4,6 +4,7 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from pyarrow import dataset, parquet
 
 import longtail
 from longtail.models.errors import BundleCorruptError, ConfigError, DataError, RequestError
@@ -48,6 +49,18 @@ def test_labels_are_those_of_predict_to_the_bit(label, trained):
     assert {row["version"] for row in found} == {trained.version}
     assert {row["digest"] for row in found} == {trained.bundle.manifest.digest}
     assert (second.num_rows, second.schema) == (0, first.schema)
+
+
+def test_the_files_of_a_folder_are_labelled_in_a_stream(label, tmp_path):
+    for name in ("a", "b"):
+        parquet.write_table(pa.Table.from_batches([batch_of(TEXTS, n=[1] * 6)]), tmp_path / name)
+    own = label(id="id")
+    documents = dataset.dataset(tmp_path, format="parquet")
+    answers = own(documents.to_batches(columns=["id", "text"]))
+    schema = own.schema(documents.schema)
+    dataset.write_dataset(answers, tmp_path / "out", schema=schema, format="parquet")
+    found = dataset.dataset(tmp_path / "out").to_table().sort_by("id")
+    assert found == own.table(documents.to_table()).sort_by("id")
 
 
 def test_a_table_keeps_its_columns_and_its_texts_may_be_several(label):
