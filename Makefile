@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One process for each core, but no more than four, as each takes up to 2 GiB.
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 QUICK := tests/contracts tests/ext tests/models tests/service tests/training
-TYPED := longtail.models,longtail.training,longtail.ext.budget,longtail.ext.editions,longtail.ext.learn,$\
+TYPED := longtail.models,longtail.training,longtail.ext.editions,longtail.ext.learn,$\
   longtail.ext.onnx,longtail.ext.ray,longtail.ext.review,longtail.ext.promotion.judge,$\
   longtail.ext.promotion.paired,research,beartype.beartype
 

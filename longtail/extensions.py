@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 
 BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
-    "review", "budget", "ray", "onnx",
+    "review", "ray", "onnx",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""
@@ -83,22 +83,6 @@ class Paths:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingOption:
-    """An option of `longtail train`: where it is given, the extension trains.
-
-    Attributes:
-        name: Its name, without dashes; the file NAME.json marks a work folder of such a training.
-        annotation: Its type and its help, as Typer reads them; None is its default.
-        trainer: Takes the option's value. Returns what trains a run and publishes it in a
-            registry, and returns the version to use (see `longtail.training.pipeline.train`).
-    """
-
-    name: str
-    annotation: Any
-    trainer: Callable[[Any], Callable[[Any, Any], int]]
-
-
-@dataclass(frozen=True, slots=True)
 class ComputeEngine:
     """Workers that compute in place of this process, where `--engine` names them.
 
@@ -127,7 +111,6 @@ class Extension:
             word.
         reviser: Returns what may change answers before they are sent, made of the settings and the
             telemetry of the service (see `longtail.service.http.deps.Reviser`).
-        training: Its options of `longtail train`.
         engine: Its engine of `longtail train`.
         precisions: Functions that load an encoder in a precision of its own, on the CPU, by the
             name of the precision. They take its folder and the number of threads, None for as many
@@ -140,7 +123,6 @@ class Extension:
     paths: Paths | None = None
     settings: Callable[[], type[BaseModel]] | None = None
     reviser: Callable[[Any, Any], Any] | None = None
-    training: Sequence[TrainingOption] = ()
     engine: ComputeEngine | None = None
     precisions: Mapping[str, Callable[[Path, int | None], Any]] = field(default_factory=dict)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from longtail.extensions import engine_named, extensions
+from longtail.extensions import engine_named
 from longtail.models.corpus.columns import RECOGNISED, CorpusOptions
 from longtail.training.commands.describe import describe, inspect_corpus
 from longtail.training.commands.evaluate import compare, evaluate, report
@@ -25,7 +24,6 @@ from longtail.training.commands.options import (
     WorkersOption,
     configure_logging,
     with_corpus_options,
-    with_training_options,
 )
 from longtail.training.commands.promises import threshold
 from longtail.training.commands.vocabulary import vocabulary_app
@@ -37,7 +35,7 @@ if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
 
 def add_commands(app: typer.Typer) -> None:
     """Register these commands on the command of the whole product."""
-    app.command("train")(with_training_options(train))
+    app.command("train")(train)
     app.command("inspect")(inspect_corpus)
     app.command("evaluate")(evaluate)
     app.command("report")(report)
@@ -70,7 +68,6 @@ def train(
             help="Train all that needs no encoder, and the ensemble of it: seconds to minutes.",
         ),
     ] = False,
-    trainer: Callable[..., int] | None = None,
     activate: Annotated[
         bool,
         typer.Option(
@@ -105,14 +102,12 @@ def train(
             return
         check_not_in_registry(work, registry, "--work")
         Registry(registry).check_writable()
-        markers = [f"{each.name}.json" for added in extensions() for each in added.training]
-        marker = next((name for name in markers if (work / name).is_file()), RUN_NAME)
-        check_own_folder(work, marker, "--work")
+        check_own_folder(work, RUN_NAME, "--work")
         dataset = open_dataset(data, replace(corpus, skip_bad=skip_bad))
         run = Run(settings, dataset, work, processes, fits_labels, activate)
         dataset.check()
         print(forecast(settings, dataset), flush=True)
-        version = (trainer or train_run)(run, Registry(registry))
+        version = train_run(run, Registry(registry))
     manifest = Registry(registry).open(version).manifest
     print(
         f"Version {version} of {str(registry)!r} is trained, in {time.monotonic() - started:.0f} s."

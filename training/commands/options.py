@@ -17,7 +17,6 @@ from typing import Annotated, Any
 
 import typer
 
-from longtail.extensions import extensions
 from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import ConfigError, DataError
 from longtail.training.runtime.run_log import show_progress
@@ -128,27 +127,6 @@ def with_read_option(command: Callable[..., None]) -> Callable[..., None]:
             raise
 
     return _with_signature(with_read, command, "corpus", {"read": _READ})
-
-
-def with_training_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `longtail train` with the options of extensions that train in their own way.
-
-    Args:
-        command: Has a parameter `trainer`: what trains and publishes; None: the core does.
-    """
-    options = {each.name: each for added in extensions() for each in added.training}
-
-    def with_trainer(*args: Any, **kwargs: Any) -> None:
-        given = {name: kwargs.pop(name, None) for name in options}
-        trainers = [options[x].trainer(value) for x, value in given.items() if value is not None]
-        if len(trainers) > 1:
-            raise ConfigError(
-                f"only one of --{', --'.join(options)} can train; leave out the others"
-            )
-        command(*args, trainer=trainers[0] if trainers else None, **kwargs)
-
-    described = {name: (each.annotation, None) for name, each in options.items()}
-    return _with_signature(with_trainer, command, "trainer", described)
 
 
 def advise(error: Any) -> None:

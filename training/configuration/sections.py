@@ -108,7 +108,7 @@ class StageConfig(Section):
     hours."""
     max_steps: Positive | None = None
     """Steps after which the stage ends, if its epochs have more; the rates fall to the last one.
-    None: all of the epochs. `longtail train --budget` chooses it."""
+    None: all of the epochs."""
     batch_size: Positive
     """Documents a step; with `batch_tokens`, at most."""
     batch_tokens: Positive | None = None

@@ -154,12 +154,12 @@ def train_stages(
         stages.train("classifier", model, step, config.classifier)
     start_scores(model.encoder, texts)
     with stage_cost(folder, "retrieval"):
-        step = make_retrieval_step(start, texts, inputs.subsets, config, folder)
+        step = _retrieval_step(start, texts, inputs.subsets, config, folder)
         stages.train("retrieval", model, step, config.retrieval)
     machine.processes.leave()
 
 
-def make_retrieval_step(
+def _retrieval_step(
     start: DenseStart,
     texts: TrainingTexts,
     subsets: LabelSubsets,

@@ -83,7 +83,7 @@ def train(run: Run, registry: Registry) -> int:
     run = replace(run, config=config)
     start = _start(run, corpus, surveyed.sample) if run.config.is_dense else None
     note = _note_of(run, start)
-    run = replace(run, folder=folder_of_run(run.folder, RUN_NAME, note))
+    run = replace(run, folder=folder_of_run(run.folder, note))
     run.folder.mkdir(parents=True, exist_ok=True)
     refusal = f"--work {str(run.folder)!r}: another run works in it; wait for it, or choose another"
     with doing("training", run.folder), held(run.folder / ".lock", refusal):

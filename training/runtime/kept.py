@@ -73,12 +73,12 @@ RUN_NAME = "run.json"
 """Name of the note of a training run."""
 
 
-def folder_of_run(work: Path, name: str, content: Mapping[str, Any]) -> Path:
+def folder_of_run(work: Path, content: Mapping[str, Any]) -> Path:
     """Return the folder of a run: the folder of work, or one in it where that holds another run.
 
     The one in it is named by what decides the run, which resumes there. Nothing is written.
     """
-    differing = _differing(work / name, content)
+    differing = _differing(work / RUN_NAME, content)
     if not differing:
         return work
     digest = sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

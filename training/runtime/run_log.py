@@ -5,8 +5,7 @@
 
 Nothing of it decides what is trained, and none of it is in a bundle.
 
-Commands show progress bars, Python programs only where they ask with `verbose=True`. Where work may
-take a limited time, the bars end it: each step that they count is a chance to stop.
+Commands show progress bars, Python programs only where they ask with `verbose=True`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import math
 import mmap
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
@@ -213,27 +212,6 @@ T = TypeVar("T")
 READING_DELAY_S = 2.0
 """Before a bar shows that a file is being read: most are read sooner."""
 _IS_SHOWN = ContextVar("is_shown", default=False)
-_IS_OVER: ContextVar[Callable[[], bool]] = ContextVar("is_over", default=bool)
-
-
-class OutOfTimeError(Exception):
-    """The time of some work is over; what it kept in its folder stays."""
-
-
-@contextmanager
-def until(is_over: Callable[[], bool]) -> Iterator[None]:
-    """End the body by an `OutOfTimeError` at the next step after the time is over."""
-    token = _IS_OVER.set(is_over)
-    try:
-        yield
-    finally:
-        _IS_OVER.reset(token)
-
-
-def check_time() -> None:
-    """End work whose time is over."""
-    if _IS_OVER.get()():
-        raise OutOfTimeError
 
 
 def show_progress() -> None:
@@ -255,12 +233,7 @@ def progress_bar(iterable: Any = None, **options: Any) -> tqdm[Any]:
     """Return a bar of tqdm, which shows itself at most once a second, or not at all."""
     from tqdm import tqdm
 
-    class Bar(tqdm):  # type: ignore[type-arg]  # not subscriptable at run time
-        def update(self, n: int | float | None = 1) -> bool | None:
-            check_time()
-            return super().update(n)
-
-    return Bar(iterable, mininterval=1.0, disable=not _IS_SHOWN.get(), **options)
+    return tqdm(iterable, mininterval=1.0, disable=not _IS_SHOWN.get(), **options)
 
 
 def counted(documents: Iterable[T], doing: str) -> Iterator[T]:
