@@ -27,7 +27,7 @@ RUN grep '^torch==' constraints.txt > torch.txt \
         -r torch.txt
 RUN pip --python /opt/venv/bin/python install --no-deps --require-hashes \
         --requirement service-cpu.lock
-# More packages, such as "onnx onnxruntime onnxscript" for LONGTAIL_PRECISION=onnx-int8, or "s3fs".
+# More packages, such as "s3fs".
 ARG EXTRA_PACKAGES=""
 RUN [ -z "${EXTRA_PACKAGES}" ] || pip --python /opt/venv/bin/python install \
         --constraint constraints.txt ${EXTRA_PACKAGES}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 
 BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
-    "review", "ray", "onnx",
+    "review", "ray",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""
@@ -112,9 +112,6 @@ class Extension:
         reviser: Returns what may change answers before they are sent, made of the settings and the
             telemetry of the service (see `longtail.service.http.deps.Reviser`).
         engine: Its engine of `longtail train`.
-        precisions: Functions that load an encoder in a precision of its own, on the CPU, by the
-            name of the precision. They take its folder and the number of threads, None for as many
-            as PyTorch has, and return a transformer with an attribute `precision`.
     """
 
     name: str
@@ -124,7 +121,6 @@ class Extension:
     settings: Callable[[], type[BaseModel]] | None = None
     reviser: Callable[[Any, Any], Any] | None = None
     engine: ComputeEngine | None = None
-    precisions: Mapping[str, Callable[[Path, int | None], Any]] = field(default_factory=dict)
 
 
 @cache
@@ -156,20 +152,6 @@ def engine_named(name: str) -> ComputeEngine | None:
     is_absent = name in BUILT_IN and name not in {each.name for each in extensions()}
     lack = f"; this installation lacks the extension {name!r}" if is_absent else ""
     raise ConfigError(f"--engine: got {name!r}; expected one of {(_LOCAL, *engines)}{lack}")
-
-
-def encoder_loader(precision: str) -> Callable[[Path, int | None], Any]:
-    """Return what loads an encoder in a precision that an extension has (see `Extension`).
-
-    Raises:
-        ConfigError: There is no such extension.
-    """
-    for each in extensions():
-        if precision in each.precisions:
-            return each.precisions[precision]
-    raise ConfigError(
-        f"precision {precision!r}: this installation lacks the extension for it; take another one"
-    )
 
 
 def _built_in(name: str) -> Extension | None:

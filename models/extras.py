@@ -10,7 +10,6 @@ PACKAGES = {
     "cpu": ("torch", "transformers"),
     "plots": ("matplotlib",),
     "sharing": ("huggingface_hub",),
-    "onnx": ("onnxruntime", "onnx", "onnxscript"),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),

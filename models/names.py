@@ -11,8 +11,6 @@ Activation = Literal["identity", "tanh"]
 """What a pooler's numbers go through."""
 Precision = Literal["auto", "float32", "bfloat16"]
 """Precision of an encoder's weights and activations; its vectors are always float32."""
-OnnxPrecision = Literal["onnx-int8"]
-"""What ONNX Runtime computes an encoder in; its vectors are float32."""
 IndexName = Literal["auto", "faiss", "torch"]
 CorrectionName = Literal["none", "prior", "tree"]
 """What is added to linear scores: nothing, log p_n of label frequencies, or that of a tree."""

@@ -102,9 +102,9 @@ class CoreSettings(BaseSettings):
     answered with 408; a connection with half a head, or none, is closed. A client must read its
     answer within the same time, or within `stream_idle_timeout_s` where that is longer; else its
     connection is aborted. Streams of `/v1/batch` have `stream_idle_timeout_s` instead."""
-    precision: Literal["auto", "float32", "bfloat16", "onnx-int8"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the encoder's computations. `auto` is bfloat16 where the processor or GPU
-    has it, else float32; `onnx-int8` computes by ONNX Runtime, on the CPU."""
+    has it, else float32."""
     device: Literal["cpu", "cuda"] | None = Field(None, json_schema_extra=_automatic)
     """Where the models compute; `cuda` is the first GPU."""
     index: Literal["auto", "faiss", "torch"] = "auto"

@@ -14,7 +14,7 @@ from longtail.models.errors import BundleCorruptError, DataError
 from longtail.models.extras import require
 from longtail.models.interface.given_texts import joined
 from longtail.models.interface.model import LoadedModel
-from longtail.models.names import OnnxPrecision, Precision
+from longtail.models.names import Precision
 from longtail.models.options import RankingKeywords, ranking_options
 from longtail.models.parts.texts import fault_of
 from longtail.models.predict.predictor import Predictor
@@ -42,7 +42,7 @@ class ArrowPredictor:
         version: int | str = CURRENT,
         device: str | None = None,
         num_threads: int | None = 1,
-        precision: Precision | OnnxPrecision = "float32",
+        precision: Precision = "float32",
         language: str | None = None,
         **options: Unpack[RankingKeywords],
     ) -> None:

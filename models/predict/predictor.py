@@ -17,18 +17,17 @@ from longtail.models.errors import ignore
 from longtail.models.explain import LabelDetails, LabelFacts
 from longtail.models.files.rows import garbage_collection_off
 from longtail.models.kinds.placement import Placement
+from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
-from longtail.models.names import NAMES, IndexName, OnnxPrecision, Precision
+from longtail.models.names import NAMES, IndexName, Precision
 from longtail.models.options import RankingKeywords, RankingOptions, ranking_options
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.texts import checked_texts
 from longtail.models.predict.explanation import explain
 from longtail.models.predict.loading import (
-    load_parts,
     padding_cost_of,
-    precision_of,
     set_threads,
     take_fastest_backend,
 )
@@ -93,7 +92,7 @@ class Predictor:
         *,
         device: str | None = None,
         num_threads: int | None = None,
-        precision: Precision | OnnxPrecision = "float32",
+        precision: Precision = "float32",
         index: IndexName = "torch",
     ) -> Predictor:
         """Load a bundle.
@@ -103,7 +102,7 @@ class Predictor:
             device: "cpu" or "cuda"; None: a GPU if there is one.
             num_threads: Threads of PyTorch and FAISS in the whole process, and of the sparse model;
                 None: theirs unchanged, and one per core.
-            precision: Precision of the encoder; those of ONNX Runtime need the CPU.
+            precision: Precision of the encoder.
             index: What searches label vectors: "faiss", "torch", or "auto" for the faster one.
 
         Raises:
@@ -112,13 +111,13 @@ class Predictor:
         """
         if bundle.manifest.encoder is not None:
             set_threads(num_threads)
-        parts, device, of_pytorch = load_parts(bundle, device, num_threads, precision)
+        parts = read_parts(bundle)
         predictor = cls(
             parts,
             default_scorer=bundle.manifest.default_scorer,
             device=device,
             num_threads=num_threads,
-            precision=of_pytorch,
+            precision=precision,
             index=index,
         )
         if parts.dense is not None and predictor.device == "cpu":
@@ -171,7 +170,9 @@ class Predictor:
     @property
     def encoder_precision(self) -> str | None:
         """Precision of the encoder, such as "bfloat16"; None without an encoder."""
-        return None if self.parts.dense is None else precision_of(self.parts.dense)
+        if self.parts.dense is None:
+            return None
+        return str(self.parts.dense.encoder.transformer.dtype).removeprefix("torch.")
 
     @property
     def batch_tokens(self) -> int:

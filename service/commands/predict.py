@@ -138,7 +138,7 @@ def predict(
     ] = False,
     device: DeviceOption = None,
     num_threads: ThreadsOption = None,
-    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or onnx-int8.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
 ) -> None:
     """Label every text of a file, without a service.
 

@@ -28,7 +28,7 @@ from longtail.models.files.outputs import check_output_file
 from longtail.models.files.text_files import BadLine
 from longtail.models.files.typed_json import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
-from longtail.models.names import OnnxPrecision, Precision
+from longtail.models.names import Precision
 from longtail.models.options import RankingKeywords, RankingOptions
 from longtail.models.platform import move, sync_file
 from longtail.models.predict.predictor import Predictor
@@ -124,12 +124,12 @@ def check_answerable(predictor: Predictor, task: Task) -> None:
         raise ConfigError(f"predict: {error}") from error
 
 
-def checked_precision(name: str) -> Precision | OnnxPrecision:
+def checked_precision(name: str) -> Precision:
     """Return a precision by its name."""
-    known = get_args(Precision) + get_args(OnnxPrecision)
+    known = get_args(Precision)
     if name not in known:
         raise ConfigError(f"--precision: got {name!r}; expected one of {known}")
-    return cast(Precision | OnnxPrecision, name)
+    return cast(Precision, name)
 
 
 def check_task(task: Task, registry: Path | None = None, *, overwrite: bool = False) -> None:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 BY_TARGET = {"torch", "faiss-gpu"}
-OPTIONAL = {"mcp", "onnx", "onnxruntime", "onnxscript", "pandas", "pyarrow", "pyoxigraph", "ray"}
+OPTIONAL = {"mcp", "pandas", "pyarrow", "pyoxigraph", "ray"}
 """Packages of the service that are not in its image: see EXTRA_PACKAGES."""
 PACKAGE_OF = {"sklearn": "scikit-learn", "faiss": "faiss-gpu", "opentelemetry": "opentelemetry-sdk",
               "Stemmer": "pystemmer"}  # fmt: skip
@@ -94,7 +94,7 @@ def imported_by(*packages: str) -> Iterator[str]:
 
 WITHOUT_TRAINING = """
 import sys
-for name in ("longtail.training", "matplotlib", "onnxscript", "ray"):
+for name in ("longtail.training", "matplotlib", "ray"):
     sys.modules[name] = None
 import longtail, longtail.service.app
 assert longtail.Model
