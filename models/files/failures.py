@@ -28,7 +28,7 @@ INTERRUPTED = 130
 READER_GONE = 141
 DEBUG_VARIABLE = "LONGTAIL_DEBUG"
 
-_RESUMED = frozenset({"train", "demo", "promote"})
+_RESUMED = frozenset({"train", "demo", "learn"})
 """Commands that go on where they were stopped."""
 _MAX_CHARACTERS = 500
 """Shown of an error of another library, which may hold a whole document."""

@@ -40,7 +40,6 @@ from longtail.service.client.calls import (
     RequestOptions,
     Retry,
     Version,
-    check_success,
     http_error,
     reader_of,
 )
@@ -68,9 +67,6 @@ Given = ParamSpec("Given")
 TIMEOUT_S = 60.0
 CHUNK_TEXTS = 32
 DEFAULT_RETRY = Retry()
-_NO_KEY = 401
-_LAST = 2**53
-"""Behind the `sequence` of all feedback."""
 
 
 class AsyncClient:
@@ -196,10 +192,6 @@ class AsyncClient:
             async for answers in found:
                 yield answers
 
-    async def metrics(self) -> str:
-        """Return the metrics in Prometheus' text format."""
-        return await self._ask("GET", "/metrics", _text_of)
-
     async def models(self) -> ModelList:
         """Return all versions of the registry."""
         return await self._ask("GET", "/v1/models", reader_of(ModelList))
@@ -231,11 +223,6 @@ class AsyncClient:
         except (ProblemError, ConnectionFailedError):
             return False
         return True
-
-    async def check_access(self) -> None:
-        """Do nothing if the key may change models, else raise `ProblemError`."""
-        query = {"after": _LAST, "limit": 1}  # changes nothing, and finds nothing
-        await self._ask("GET", "/v1/admin/feedback", _check_key, params=query)
 
     async def load(self, version: int) -> ModelChange:
         """Load a version beside the others."""
@@ -334,9 +321,7 @@ class Client:
     labels = _waiting(AsyncClient.labels)
     label = _waiting(AsyncClient.label)
     models = _waiting(AsyncClient.models)
-    metrics = _waiting(AsyncClient.metrics)
     is_ready = _waiting(AsyncClient.is_ready)
-    check_access = _waiting(AsyncClient.check_access)
     load = _waiting(AsyncClient.load)
     unload = _waiting(AsyncClient.unload)
     activate = _waiting(AsyncClient.activate)
@@ -400,14 +385,3 @@ async def _next(answers: AsyncIterator[Result]) -> Result | None:
 def _json(content: Mapping[str, Any]) -> dict[str, Any]:
     kind = {"Content-Type": "application/json"}
     return {"content": json_bytes(content), "headers": kind}
-
-
-def _text_of(response: httpx.Response) -> str:
-    check_success(response)
-    return response.text
-
-
-def _check_key(response: httpx.Response) -> None:
-    """Do nothing if the key lets in, though feedback be off."""
-    if response.status_code == _NO_KEY or "admin-off" in response.text:
-        check_success(response)

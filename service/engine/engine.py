@@ -250,23 +250,8 @@ class Engine:
         timeout_s: float | None,
         turn: float = math.inf,
     ) -> EngineAnswer:
-        """Return the answer of a model; count how a query that names no version ends for it.
-
-        Two versions that share the traffic can be compared by that: which of them a query gets
-        depends on nothing that it asks. A client that is gone, and a service that stops, say
-        nothing of a version.
-        """
-        started = time.monotonic()
-        try:
-            job = await self._done(model, query.texts, options, timeout_s, turn)
-        except NotReadyError:
-            raise
-        except Exception:
-            if query.asked.version is None:
-                self._telemetry.count_failure(model.version)
-            raise
-        if query.asked.version is None:
-            self._telemetry.observe_answer(model.version, time.monotonic() - started)
+        """Return the answer of a model."""
+        job = await self._done(model, query.texts, options, timeout_s, turn)
         self.num_answered += 1
         catalogue, language = model.predictor.catalogue, query.asked.language
         in_order = (job.predictions[number] for number in range(len(query.texts)))

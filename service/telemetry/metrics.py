@@ -251,24 +251,10 @@ class Telemetry:
             ("reason",),
             registry=self.registry,
         )
-        self._answer_seconds = Histogram(
-            "longtail_version_answer_duration_seconds",
-            "From the choice of a version, for a request or a line that names none, to its answer.",
-            ("version",),
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self._failures = Counter(
-            "longtail_version_failures",
-            "Requests and lines naming no version that got no answer from the one chosen for them.",
-            ("version",),
-            registry=self.registry,
-        )
         # The series of each set of label values, looked up once.
         self._requests_of = cache(self._request_seconds.labels)
         self._predictions_of = cache(self._predict_seconds.labels)
         self._phases_of = cache(self._phase_seconds.labels)
-        self._answers_of = cache(self._answer_seconds.labels)
         self.models = ModelMetrics(self.registry)
         self.feedback = FeedbackMetrics(self.registry)
 
@@ -281,14 +267,6 @@ class Telemetry:
     def observe_predict(self, scorer: str, version: int, seconds: float) -> None:
         """Count the model work of one request; only for scorers that the model has."""
         self._predictions_of(scorer, version).observe(seconds)
-
-    def observe_answer(self, version: int, seconds: float) -> None:
-        """Count an answer to what named no version, by the version that was chosen for it."""
-        self._answers_of(version).observe(seconds)
-
-    def count_failure(self, version: int) -> None:
-        """Count what named no version and got no answer from the version chosen for it."""
-        self._failures.labels(str(version)).inc()
 
     def observe_phase(self, phase: str, seconds: float) -> None:
         """Count one piece of work; phases are our own names."""

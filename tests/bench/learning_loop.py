@@ -10,8 +10,8 @@ for their labels, which measures the models that there are, and then learned fro
     never      the first model, which stays
     loop       a service answers; each answer is corrected by `POST /v1/feedback`: the best 5 labels
                are accepted or rejected, others added, labels that the model lacks proposed. Then
-               `longtail learn` makes a candidate, and `longtail promote` judges it, tries it as a
-               canary, and promotes it or not
+               `longtail learn` makes a candidate, and `longtail promote` judges it, and promotes
+               it or not
     retrained  is trained in full on all documents so far
 
 A label is known from its first document on that is learned from. Documents of the corpus's test
@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import resource
 import subprocess
@@ -65,11 +64,9 @@ from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.splits import Document
 
-KEY_VARIABLE = "BENCH_ADMIN_KEY"
 PARTS = ("asked", "learned", "trained", "done")
 """Parts of a step, whose figures are kept in files of their own."""
 ARMS = ("never", "loop", "retrained")
-RULES = ("require=not-worse", "min_requests=50", "max_slowdown=2")
 NOT_PROMOTED = "is not promoted, version"
 JUDGED = 5
 """Labels of an answer that somebody accepts or rejects."""
@@ -215,11 +212,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--year", default=CELEX, help="pattern of ids; its first group")
     parser.add_argument("--config", type=Path, help="YAML file of the trainings")
     parser.add_argument("--rate", type=float, default=15, help="requests a second of the load")
-    parser.add_argument("--share", type=float, default=0.5, help="of the requests, of a canary")
-    parser.add_argument("--minutes", type=float, default=0.2, help="of a canary")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="RULE=VALUE", help="of the promotion"
-    )
     parser.add_argument("--picture", type=Path, help="else WORK/learning-loop.png")
     add_json_option(parser)
     return begin(parser)
@@ -231,7 +223,7 @@ def check_plan(chosen: argparse.Namespace) -> None:
     Raises:
         ValueError: It is one.
     """
-    names = ("corpus", "steps", "start", "year", "config", "share", "minutes", "set")
+    names = ("corpus", "steps", "start", "year", "config")
     plan = json.dumps({name: str(getattr(chosen, name)) for name in names}, indent=1)
     path = chosen.work / "plan.json"
     if path.exists() and path.read_text(encoding="utf-8") != plan + "\n":
@@ -247,8 +239,7 @@ def asked(loop: Loop) -> Iterator[tuple[Served, Asking, str]]:
         The service, who asks, and an admin key.
     """
     key, entry = make_key("bench")
-    os.environ[KEY_VARIABLE] = key
-    words = ["--admin-keys", entry, "--watch-interval-s", "0", "--feedback-texts"]
+    words = ["--admin-keys", entry, "--watch-interval-s", "1", "--feedback-texts"]
     words += ["--feedback", str(loop.work / "feedback"), "--max-text-characters", "10000000"]
     texts = [each.text[:2000] for each in loop.steps[0].documents["test"][:500]]
     requests, rate = predict_requests(texts, k=5), loop.chosen.rate
@@ -378,16 +369,18 @@ def learn_and_promote(loop: Loop, place: int, url: str) -> dict[str, Any]:
     figures["learned"] = done.stdout.splitlines()[1:-1]
     if candidate == loop.registry.current():  # by a run that was stopped then
         return figures | {"candidate": "promoted"}
-    rules = [word for rule in (*RULES, *loop.chosen.set) for word in ("--set", rule)]
     done, seconds, _ = loop.command(
         "promote", "--candidate", candidate, "--registry", registry,
-        "--data", loop.judged_of(place), "--split", "test",
-        "--url", url, "--api-key-env", KEY_VARIABLE,
-        "--share", loop.chosen.share, "--minutes", loop.chosen.minutes, *rules,
+        "--data", loop.judged_of(place), "--split", "test", "--not-worse",
     )  # fmt: skip
     figures |= {"promote, s": seconds, "candidate": "refused" if done.returncode else "promoted"}
     figures["told"] = (done.stderr if done.returncode else done.stdout).strip().splitlines()[-1]
     loop.tell(f"version {candidate}: {figures['told']}")
+    with Client(url) as client:
+        while not any(
+            x.default and x.version == loop.registry.current() for x in client.models().models
+        ):
+            time.sleep(1)
     return figures
 
 

@@ -56,9 +56,7 @@ ONCE = {
         Line("concepts.ttl", extra("skos")),
     ],
     "learn": [Line("data --feedback feedback.jsonl")],
-    "promote": [
-        Line("--candidate 3 --data data --set min_documents=5", "version 3 is not promoted")
-    ],
+    "promote": [Line("--candidate 3 --data data", "expected at least 30; name another split")],
     "registry list": [Line("")],
     "registry show": [Line("")],
     "registry verify": [Line("")],

@@ -1,23 +1,19 @@
-"""A promotion from the first look to the end: judged, tried on a service if there is one, done.
-
-A candidate is judged by documents that neither version was trained on.
-"""
+"""A promotion: a candidate is judged by documents that neither version was trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 
 from longtail.ext.promotion.feedback import METRIC, new_feedback, shares_in_order, time_of
-from longtail.ext.promotion.log import PromotionLog
 from longtail.ext.promotion.paired import (
     NUM_TIMED,
     Answers,
     Numbering,
     PairedTest,
+    PromotionRules,
     Version,
     answer,
     milliseconds_a_text,
@@ -25,11 +21,9 @@ from longtail.ext.promotion.paired import (
     paired_test,
     quality_tests,
 )
-from longtail.ext.promotion.rules import PromotionRules
-from longtail.ext.promotion.verdict import Check, Decision, Pair, Verdict
-from longtail.models.bundle.bundle import read_manifest
+from longtail.ext.promotion.verdict import Check, Verdict
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import BundleError, ConfigError, DataError, LongtailError
+from longtail.models.errors import ConfigError, DataError, LongtailError
 from longtail.training.assessment.untrained import find_trained_on
 from longtail.training.calibration.reliability import calibration_error
 from longtail.training.data.dataset import Dataset
@@ -80,8 +74,7 @@ def judge(
     if matrix.shape[0] < rules.min_documents:
         raise DataError(
             f"{held_out.dataset.folder}: split {held_out.split_name!r} has {matrix.shape[0]} "
-            f"documents; expected at least {rules.min_documents}, by the rule min_documents; name "
-            "another split or corpus"
+            f"documents; expected at least {rules.min_documents}; name another split or corpus"
         )
     texts = list(split.texts())
     numbering = Numbering(held_out.dataset, [old.bundle.catalogue, new.bundle.catalogue])
@@ -104,18 +97,10 @@ def judge(
     checks = [
         *_checks_of_answers(before, after, rules),
         *_checks_of_costs([old, new], texts, rules),
-        _check_of_labels(old, new, rules),
+        _check_of_labels(old, new),
     ]
     found = [check.objection for check in checks if check.objection is not None]
-    data = {
-        "corpus": held_out.dataset.fingerprint,
-        "split": held_out.split_name,
-        "documents": len(texts),
-        "trained_on": left_out.to_json(),
-    }
-    return Verdict(
-        (*objections(tests, rules), *found), tuple(tests), tuple(checks), tuple(notes), data
-    )
+    return Verdict((*objections(tests, rules), *found), tuple(tests), tuple(checks), tuple(notes))
 
 
 def _feedback_tests(
@@ -135,7 +120,7 @@ def _feedback_tests(
         "or without both right and wrong labels that both versions know"
     )
     if len(feedback.documents) < rules.min_documents:
-        notes.append(f"feedback: not tested; the rules ask for {rules.min_documents} entries")
+        notes.append(f"feedback: not tested; expected at least {rules.min_documents} entries")
         return []
     values = [shares_in_order(version, feedback.documents) for version in (old, new)]
     return [paired_test("feedback", METRIC, "judged", values[0], values[1], rules.band_margin)]
@@ -195,98 +180,33 @@ def _check_of_ratio(name: str, figures: Sequence[float], most: float) -> Check:
     return Check(name, figures[0], figures[1], f"{most:g} times at most", objection)
 
 
-def _check_of_labels(old: Version, new: Version, rules: PromotionRules) -> Check:
+def _check_of_labels(old: Version, new: Version) -> Check:
     known = {label.id for label in new.bundle.catalogue}
     lost = [label.id for label in old.bundle.catalogue if label.id not in known]
     objection = None
-    if len(lost) > rules.max_lost_labels:
+    if lost:
         objection = f"{len(lost)} labels of the current version are gone, the first {lost[0]!r}"
-    limit = f"{rules.max_lost_labels} lost at most"
     sizes = (len(old.bundle.catalogue), len(new.bundle.catalogue))
-    return Check("labels", *sizes, limit, objection)
-
-
-_NUM_PROBES = 16
-_PROBE_CHARACTERS = 2000
-
-Rollout = Callable[[Pair, Sequence[str]], Decision]
-"""Tries a pair on a service, by some texts, and carries out what that comes to."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promotion:
-    """How a promotion ended.
-
-    Attributes:
-        pair: Both versions.
-        decision: What was decided and done.
-        verdict: Of the held-out documents; None where they were judged by a run before this one.
-    """
-
-    pair: Pair
-    decision: Decision
-    verdict: Verdict | None = None
+    return Check("labels", *sizes, "none lost", objection)
 
 
 def promote(
-    registry: Registry,
-    candidate: int,
-    held_out: HeldOut,
-    rules: PromotionRules,
-    log: PromotionLog,
-    rollout: Rollout | None = None,
-) -> Promotion:
-    """Judge a candidate, and let it take the place of the registry's current version if it may.
+    registry: Registry, candidate: int, held_out: HeldOut, rules: PromotionRules
+) -> Verdict:
+    """Judge a candidate; if nothing speaks against it, the registry's `current` names it.
 
     Args:
         registry: Has both versions.
         candidate: Number of the version on trial.
         held_out: What they are judged by.
         rules: What the candidate must show.
-        log: Where every step is written; a canary that was begun in it goes on.
-        rollout: Tries the candidate on a service; None: the registry's `current` is moved at once.
     """
-    pair = _pair_of(registry, candidate)
-    begun = log.unfinished(pair.candidate_digest)
-    if pair.candidate == pair.current:
-        return _already_done(pair, log)
-    probes = _probes(held_out)
-    if rollout is not None and begun and begun[0]["current_digest"] == pair.current_digest:
-        return Promotion(pair, rollout(pair, probes))
-    verdict = judge(registry, candidate, pair.current, held_out, rules)
-    log.append("judged", pair.to_json() | {"rules": rules.to_json()} | verdict.to_json())
-    if not verdict.has_passed:
-        return Promotion(pair, Decision(False, verdict.reasons), verdict)
-    if rollout is not None:
-        return Promotion(pair, rollout(pair, probes), verdict)
-    decision = Decision(True, ("nothing speaks against it; no service was watched",))
-    log.append("decided", pair.to_json() | decision.to_json())
-    registry.activate(candidate, action="promote")
-    log.append("done", pair.to_json() | {"verdict": "promote"})
-    return Promotion(pair, decision, verdict)
-
-
-def _already_done(pair: Pair, log: PromotionLog) -> Promotion:
-    """End a promotion whose run was killed after the candidate became current."""
-    begun = log.unfinished(pair.candidate_digest)
-    if not begun or begun[-1].get("verdict") != "promote":
+    current = registry.resolve()
+    if candidate == current:
         raise ConfigError(
-            f"--candidate {pair.candidate}: is the current version already; name another version"
+            f"--candidate {candidate}: is the current version already; name another version"
         )
-    log.append("done", pair.to_json() | {"verdict": "promote"})
-    return Promotion(pair, Decision.from_json(begun[-1]))
-
-
-def _pair_of(registry: Registry, candidate: int) -> Pair:
-    current, candidate = registry.resolve(), registry.resolve(candidate)
-    try:
-        candidate_digest = read_manifest(registry.folder_of(candidate)).digest
-    except BundleError:
-        candidate_digest = ""  # why not is found when it is judged
-    current_digest = read_manifest(registry.folder_of(current)).digest
-    return Pair(candidate, current, candidate_digest, current_digest)
-
-
-def _probes(held_out: HeldOut) -> list[str]:
-    texts = held_out.dataset.split(held_out.split_name).texts()
-    return [text[:_PROBE_CHARACTERS] for text in islice(texts, _NUM_PROBES)]
+    verdict = judge(registry, candidate, current, held_out, rules)
+    if verdict.has_passed:
+        registry.activate(candidate, action="promote")
+    return verdict

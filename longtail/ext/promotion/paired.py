@@ -19,7 +19,6 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from scipy import stats
 from scipy.sparse import csr_array
 
-from longtail.ext.promotion.rules import BETTER, PromotionRules
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.options import RankingOptions
@@ -42,6 +41,33 @@ BAND_METRIC = f"nDCG@{K}"
 """The metric for the labels of a frequency band."""
 
 Kind: TypeAlias = Literal["overall", "band", "feedback"]
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionRules:
+    """The conditions of a promotion; shares and metrics are fractions.
+
+    Attributes:
+        must_be_better: Whether it must be better in at least one metric or band.
+        significance: Largest error probability of each one-sided paired test.
+        margin: How much worse P@5, nDCG@5 and PSP@5 may be at most: a candidate must show that it
+            is not worse by so much.
+        band_margin: How much worse the labels of one frequency band, or the judged labels of the
+            feedback, may be before a significant loss is a reason to refuse.
+        min_documents: Documents that a test needs.
+        max_slowdown: Time a text, as a multiple of the current version's.
+        max_size_ratio: Bytes of the files, about the memory, as a multiple of the current one's.
+        max_calibration_rise: How much the calibration error of the best five labels may rise.
+    """
+
+    must_be_better: bool = True
+    significance: float = 0.025
+    margin: float = 0.01
+    band_margin: float = 0.02
+    min_documents: int = 30
+    max_slowdown: float = 1.5
+    max_size_ratio: float = 1.5
+    max_calibration_rise: float = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +235,13 @@ def objections(tests: Sequence[PairedTest], rules: PromotionRules) -> list[str]:
     for test, p in zip(others, holm([x.p_equal_or_better for x in others]), strict=True):
         if p <= rules.significance and test.difference < -rules.band_margin:
             reasons.append(f"{test.name} is worse: {_in_words(test)}, p = {p:.2g}")
-    if rules.require == BETTER:
+    if rules.must_be_better:
         candidates = [test for test in tests if test.kind != "feedback"]
         smallest = min(holm([x.p_equal_or_worse for x in candidates]), default=1.0)
         if smallest > rules.significance:
             reasons.append(
                 f"no metric is shown to be better (smallest p, by Holm: {smallest:.2g}); to "
-                "replace the current version by one that is as good: --set require=not-worse"
+                "replace the current version by one that is as good: --not-worse"
             )
     return reasons
 

@@ -1,10 +1,8 @@
-"""The verdict on a candidate by held-out documents: figures, reasons, a report, the decision."""
+"""The verdict on a candidate by held-out documents: figures, reasons, a report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from longtail.ext.promotion.paired import PairedTest
 from longtail.training.evaluation.record import NOT_MEASURED, markdown_table
@@ -38,23 +36,17 @@ class Verdict:
         tests: Metrics, paired.
         checks: Speed, size, calibration, labels.
         notes: What else to know of how it was measured.
-        data: What was measured on: the fingerprint of the corpus, its split, and the documents.
     """
 
     reasons: tuple[str, ...]
     tests: tuple[PairedTest, ...] = ()
     checks: tuple[Check, ...] = ()
     notes: tuple[str, ...] = ()
-    data: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_passed(self) -> bool:
         """Whether nothing speaks against the candidate."""
         return not self.reasons
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain dictionaries; metrics are fractions."""
-        return {"verdict": "passed" if self.has_passed else "refused", **asdict(self)}
 
     def to_markdown(self) -> str:
         """Return the figures as two tables, metrics in percent, then notes."""
@@ -86,50 +78,3 @@ def _row(test: PairedTest) -> list[str]:
 
 def _shown(figure: float | int | None) -> str:
     return NOT_MEASURED if figure is None else f"{figure:.4g}"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two versions of a registry.
-
-    Attributes:
-        candidate: Number of the version on trial.
-        current: Number of the one that it is to replace.
-        candidate_digest: Digest of the one; empty where its manifest can't be read.
-        current_digest: Digest of the other.
-    """
-
-    candidate: int
-    current: int
-    candidate_digest: str
-    current_digest: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields that every line of the log has."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a trial came to.
-
-    Attributes:
-        promote: Whether the candidate takes the place of the current version.
-        reasons: Why, in sentences.
-        figures: What was measured, plain.
-    """
-
-    promote: bool
-    reasons: tuple[str, ...]
-    figures: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields of a line of the log."""
-        verdict = "promote" if self.promote else "roll back"
-        return {"verdict": verdict, "reasons": list(self.reasons), "figures": dict(self.figures)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Decision:
-        """Read what `to_json` returned."""
-        reasons = tuple(content["reasons"])
-        return cls(content["verdict"] == "promote", reasons, content["figures"])

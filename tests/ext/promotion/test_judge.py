@@ -16,8 +16,7 @@ from longtail.ext.promotion.feedback import (
     time_of,
 )
 from longtail.ext.promotion.judge import HeldOut, judge
-from longtail.ext.promotion.paired import Version
-from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.paired import PromotionRules, Version
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import DataError
@@ -25,7 +24,7 @@ from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.data.dataset import open_dataset
 
 LENIENT = PromotionRules(
-    require="not-worse", min_documents=10, margin=0.1, max_slowdown=1e6, max_size_ratio=2.0
+    must_be_better=False, min_documents=10, margin=0.1, max_slowdown=1e6, max_size_ratio=2.0
 )
 
 
@@ -88,11 +87,9 @@ def test_a_copy_is_as_good_and_not_better(registry, held_out):
     verdict = judge(registry, copy, 1, held_out, LENIENT)
     assert verdict.has_passed, verdict.reasons
     assert {test.difference for test in verdict.tests} == {0.0}
-    assert verdict.data["documents"] == 60
-    refused = judge(registry, copy, 1, held_out, replace(LENIENT, require="better"))
+    assert verdict.tests[0].num_documents == 60
+    refused = judge(registry, copy, 1, held_out, replace(LENIENT, must_be_better=True))
     assert len(refused.reasons) == 1 and "no metric is shown to be better" in refused.reasons[0]
-    content = json.loads(json.dumps(refused.to_json()))
-    assert content["verdict"] == "refused" and len(content["tests"]) == len(verdict.tests)
     assert refused.to_markdown().splitlines()[2].split()[1:4] == ["P@5", "|", "60"]
 
 
@@ -126,8 +123,6 @@ def test_lost_labels_are_named(registry, held_out):
     verdict = judge(registry, other, 1, held_out, LENIENT)
     lost = source.catalogue[0].id
     assert f"1 labels of the current version are gone, the first {lost!r}" in verdict.reasons
-    allowed = judge(registry, other, 1, held_out, replace(LENIENT, max_lost_labels=1))
-    assert not any("are gone" in reason for reason in allowed.reasons)
 
 
 def test_documents_that_were_trained_on_judge_nothing(registry, held_out, tiny_corpus):
@@ -143,7 +138,8 @@ def test_documents_that_were_trained_on_judge_nothing(registry, held_out, tiny_c
     old = (tiny_corpus / "train.jsonl").read_text().splitlines()[:20]
     path.write_text(path.read_text() + "\n".join(old))
     verdict = judge(registry, copy, 1, HeldOut(open_dataset(path.parent), "train"), LENIENT)
-    assert verdict.data["documents"] == 60 and verdict.data["trained_on"]["trained_on"] == 20
+    assert verdict.tests[0].num_documents == 60
+    assert "20 of 80 documents were trained on and are left out" in verdict.notes[-1]
 
 
 def entry(given_at: str = "2030-01-01T00:00:00+00:00", **fields: object) -> dict[str, object]:
@@ -205,4 +201,4 @@ def test_feedback_that_a_candidate_contradicts_is_a_reason(registry, held_out, t
     old = replace(held_out, feedback=path)
     path.write_text(json.dumps(entry("2001-01-01T00:00:00Z")) + "\n")
     few = judge(registry, worse, 1, old, LENIENT)
-    assert few.notes[1] == "feedback: not tested; the rules ask for 10 entries"
+    assert few.notes[1] == "feedback: not tested; expected at least 10 entries"

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.ext.promotion.paired import holm, objections, quality_tests
-from longtail.ext.promotion.rules import PromotionRules
+from longtail.ext.promotion.paired import PromotionRules, holm, objections, quality_tests
 from longtail.training.evaluation.metrics import (
     RankedEvaluation,
     document_values_at,
@@ -20,7 +19,7 @@ NUM_PAIRS = 200
 NUM_LABELS = 60
 COUNTS = np.array([0] * 6 + [1] * 6 + [5] * 16 + [40] * 16 + [200] * 16)
 RULES = PromotionRules()
-AS_GOOD = PromotionRules(require="not-worse")
+AS_GOOD = PromotionRules(must_be_better=False)
 
 
 def ranked(scores: np.ndarray) -> np.ndarray:
@@ -78,7 +77,7 @@ def test_models_that_are_worse_by_the_margin_are_promoted_in_less_than_one_in_tw
     joined = pair_of_models(999, 40_000, (0.4, 0.41))
     (test, *_) = quality_tests(joined, COUNTS, 1000, RULES)
     assert 0.003 < -test.difference < 0.02
-    rules = PromotionRules(require="not-worse", margin=-test.difference)
+    rules = PromotionRules(must_be_better=False, margin=-test.difference)
     assert share_promoted(300, (0.4, 0.41), rules) < 0.05
 
 

@@ -5,13 +5,13 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.errors import NotReadyError, RequestError
+from longtail.models.errors import NotReadyError
 from longtail.service.engine.engine import Engine, Limits, Query
 from longtail.service.errors import DeadlineError, QueueFullError
 from longtail.service.schemas.base import Options
@@ -40,8 +40,6 @@ class Models:
 class Observed:
     batches: list[tuple[int, int]] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
-    answers: list[int] = field(default_factory=list)
-    failures: list[int] = field(default_factory=list)
 
     def observe_batch(self, num_texts, num_tokens):
         self.batches.append((num_texts, num_tokens))
@@ -49,13 +47,6 @@ class Observed:
     def observe_phase(self, phase, seconds):
         assert seconds >= 0
         self.phases.append(phase)
-
-    def observe_answer(self, version, seconds):
-        assert seconds >= 0
-        self.answers.append(version)
-
-    def count_failure(self, version):
-        self.failures.append(version)
 
 
 @pytest.fixture
@@ -338,24 +329,3 @@ def test_a_model_is_let_go_as_soon_as_its_last_answer_is_given(make_predictor):
     gc.collect()
     assert ref() is None
     engine.close()
-
-
-def test_only_queries_that_name_no_version_are_counted_by_the_one_that_they_get(make_predictor):
-    class Failing(make_predictor):
-        def predict_batch(self, batch, options):
-            if "bad" in batch.texts:
-                raise RequestError("no")
-            return super().predict_batch(batch, options)
-
-    observed = Observed()
-
-    async def play(engine):
-        for text in ("good", "bad", "good"):
-            for version in (None, 1):
-                with suppress(RequestError):
-                    await engine.predict(query_of([text], version=version))
-        await engine.predict_in_stream(query_of(["good"]))
-
-    with engine_of(Failing(), observer=observed) as engine:
-        asyncio.run(play(engine))
-    assert (observed.answers, observed.failures) == ([1, 1, 1], [1])
