@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 QUICK := tests/contracts tests/ext tests/models tests/service tests/training
 TYPED := longtail.models,longtail.training,longtail.ext.editions,longtail.ext.learn,$\
-  longtail.ext.ray,longtail.ext.review,longtail.ext.promotion.judge,$\
+  longtail.ext.ray,longtail.ext.promotion.judge,$\
   longtail.ext.promotion.paired,research,beartype.beartype
 
 .PHONY: bundles demo demo-loop serve test test-all sanitize check docs fuzz format clean formatting lint types layers

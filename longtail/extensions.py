@@ -21,11 +21,10 @@ if TYPE_CHECKING:  # `longtail --help` does without them
     from importlib.metadata import EntryPoint
 
     from fastapi import APIRouter
-    from pydantic import BaseModel
 
 BUILT_IN = (
     "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
-    "review", "ray",
+    "ray",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""
@@ -106,11 +105,6 @@ class Extension:
             imports must be light.
         routes: Returns its routes; called when the service is assembled.
         paths: The rules of its paths, if it has a prefix of its own.
-        settings: Returns the class of its settings, which are among those of the service: each
-            field is an option of `longtail serve` and a variable, and begins with the extension's
-            word.
-        reviser: Returns what may change answers before they are sent, made of the settings and the
-            telemetry of the service (see `longtail.service.http.deps.Reviser`).
         engine: Its engine of `longtail train`.
     """
 
@@ -118,8 +112,6 @@ class Extension:
     commands: Callable[[], Sequence[Command]] = field(default=tuple)
     routes: Callable[[], Sequence[Routes]] = field(default=tuple)
     paths: Paths | None = None
-    settings: Callable[[], type[BaseModel]] | None = None
-    reviser: Callable[[Any, Any], Any] | None = None
     engine: ComputeEngine | None = None
 
 

@@ -23,14 +23,6 @@ Abstention = Literal["no-known-word", "unlike-training", "below-threshold"]
 """Why no label of a text is accepted: the model knows none of its words; the text is unlike the
 documents of the corpus; or no label reaches the threshold of the promise."""
 
-ReviewFailure = Literal[
-    "busy", "daily-limit", "not-fitted", "request-limit", "reviewer-failed", "reviewer-paused",
-    "time-limit",
-]  # fmt: skip
-"""Why a text was not reviewed: too much work is waiting for its candidates; the reviews of the day
-or of the request are used up; the version was not fitted to the reviewer of the service, or for
-another scorer; the reviewer gave no usable scores, or none in time."""
-
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
     """Return a table in HTML; whatever stands in the cells is text and never markup.
@@ -241,12 +233,9 @@ class ScoredLabel(AnswerPart):
     """Probability that the label is right, where the scorer has one."""
     accepted: bool | None = None
     """Whether it goes through without a person, by the promise of the request; only where `accept`
-    names one. A review does not change it."""
+    names one."""
     scheme: str | None = None
     """The scheme that it was found in; only where the request has `schemes`."""
-    rank_before: int | None = None
-    """Its rank before the review, from 1; only in a reviewed answer, whose `score` and
-    `probability` are those after it."""
     explanation: LabelExplanation | None = None
     """Why it was found; only where `explain` was asked for."""
     index: Annotated[int, _UNSENT] = -1
@@ -316,20 +305,12 @@ class Prediction(AnswerPart):
     """Whether the text has more tokens than were read, so that its end was left out; in a blend,
     `sparse` still reads all of it."""
     exact: bool
-    """Whether it is certain that no other label has a better score; false after a review, which
-    orders the best labels only."""
+    """Whether it is certain that no other label has a better score."""
     abstained: bool | None = None
     """Whether none of the labels is accepted; only where the request has `accept`."""
     abstained_because: Abstention | None = None
     """Why: `no-known-word`, `unlike-training` (see `warnings`) or `below-threshold`; only where
     `abstained` is true."""
-    reviewed: bool | None = None
-    """Whether the reviewer's scores count; only where a review was asked for."""
-    review_failed: ReviewFailure | None = None
-    """Why not: `not-fitted` (the version knows nothing of this reviewer, or of it with this scorer
-    or so many labels), `reviewer-failed`, `reviewer-paused` (it gave no answer three times in a
-    row), `time-limit`, `request-limit` (texts of one request), `daily-limit`, or `busy`. The answer
-    is then the one without a review."""
     warnings: tuple[AnswerWarning, ...] = ()
     """What to know about labels before relying on them; absent where there is nothing."""
     correction: Annotated[CorrectionName, _UNSENT] = "none"

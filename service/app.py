@@ -173,7 +173,6 @@ def _assemble(
         tracing=tracing,
         self_check=SelfCheck(engine, settings.request_timeout_s),
         feedback=_feedback_writer(settings),
-        revisers={x.name: x.reviser(settings, telemetry) for x in extensions() if x.reviser},
     )
 
 
@@ -214,8 +213,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.redeployer.start(service.engine.run, service.telemetry.models)
     yield
     service.self_check.close()
-    for reviser in service.revisers.values():
-        await reviser.close()
     service.redeployer.close()
     service.engine.close()
     if service.feedback is not None:

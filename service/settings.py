@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -39,8 +39,8 @@ _automatic: Any = {_UNSET: "automatic"}
 _by_device: Any = {_UNSET: "by the device"}
 
 
-class CoreSettings(BaseSettings):
-    """Everything that an operator can choose, but for extensions (see `Settings`).
+class Settings(BaseSettings):
+    """Everything that an operator can choose.
 
     A field is all that is written of a setting: options of `longtail serve`, variables and the page
     `docs/reference/settings.md` are made from it (see `describe_settings`). The first sentence of
@@ -216,17 +216,6 @@ class CoreSettings(BaseSettings):
                 f"got {wrong[0]!r}; expected numbers from 1, or 'current', separated by commas"
             )
         return versions
-
-
-if TYPE_CHECKING:
-    Settings = CoreSettings
-else:
-    _of_extensions = (each.settings() for each in extensions() if each.settings is not None)
-    Settings = type(
-        "Settings",
-        (*_of_extensions, CoreSettings),  # whose fields come first
-        {"__module__": __name__, "__doc__": "Everything that an operator can choose."},
-    )
 
 
 @dataclass(frozen=True, slots=True)

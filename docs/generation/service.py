@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +65,7 @@ def metrics() -> str:
 
 def named_metrics() -> Iterator[tuple[str, MetricWrapperBase]]:
     """Yield the metrics by the names under which Prometheus sees them."""
-    service = create_app(Settings.model_construct()).state.service
-    owners = (service.telemetry, *service.revisers.values())
-    for metric in chain.from_iterable(map(_metrics, owners)):
+    for metric in _metrics(create_app(Settings.model_construct()).state.service.telemetry):
         yield f"{metric._name}_total" if metric._type == "counter" else metric._name, metric
 
 

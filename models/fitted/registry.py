@@ -14,11 +14,10 @@ from longtail.models.fitted.label_counts import LABEL_COUNTS
 from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.fitted.part import FittedPart, HasFitted
 from longtail.models.fitted.promises import PROMISES
-from longtail.models.fitted.review import REVIEW
 from longtail.models.parts.consistency import contradiction
 from longtail.models.parts.model_parts import ModelParts
 
-_PARTS = (AIMS, FAMILIAR_RANGE, LABEL_FIGURES, LABEL_COUNTS, PROMISES, REVIEW)
+_PARTS = (AIMS, FAMILIAR_RANGE, LABEL_FIGURES, LABEL_COUNTS, PROMISES)
 PARTS: dict[str, FittedPart[Any]] = {part.name: part for part in _PARTS}
 """By name, in the order in which they take part in answers."""
 

@@ -50,7 +50,6 @@ class RequestOptions(PredictOptions, total=False):
     """What to answer about the texts of one request, and how soon."""
 
     timeout_s: float
-    review: bool
 
 
 class ClientError(LongtailError):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import email.message
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from threading import BoundedSemaphore
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,14 +21,13 @@ from starlette.types import Message, Scope
 
 from longtail.extensions import Paths, extensions
 from longtail.models.bundle.registry import Author
-from longtail.service.engine.engine import Engine, EngineAnswer
+from longtail.service.engine.engine import Engine
 from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.traffic import Slots
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.http.api_keys import Keys
 from longtail.service.http.drift_metrics import DriftMetrics
 from longtail.service.process.compute_threads import ComputeSetup
-from longtail.service.schemas.predict import PredictRequest
 from longtail.service.settings import Settings
 from longtail.service.telemetry.logs import Tracing
 from longtail.service.telemetry.metrics import Telemetry
@@ -135,27 +134,6 @@ _WATCHED_FROM_S = 0.02
 _Result = TypeVar("_Result")
 
 
-class Reviser(Protocol):
-    """Changes answers of `/v1/predict` before they are sent; belongs to one event loop."""
-
-    def check(self, asked: PredictRequest) -> None:
-        """Refuse what can't be done, by RequestError."""
-        ...
-
-    def revised(
-        self, engine: Engine, asked: PredictRequest, answer: EngineAnswer, until: float
-    ) -> Awaitable[EngineAnswer] | None:
-        """Return the answer that is sent; None: the same one.
-
-        The request has to be answered at the time `until`, by `time.monotonic`.
-        """
-        ...
-
-    async def close(self) -> None:
-        """End when the service does."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Service:
     """The parts of one running service."""
@@ -173,8 +151,6 @@ class Service:
     tracing: Tracing | None
     self_check: SelfCheck
     feedback: FeedbackWriter | None
-    revisers: Mapping[str, Reviser]
-    """By the name of their extension."""
     feedback_readers: BoundedSemaphore = field(
         default_factory=lambda: BoundedSemaphore(MAX_READERS)
     )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
 from longtail.models.errors import RequestError
 from longtail.service.engine.engine import EngineAnswer
-from longtail.service.http.deps import require_known_query, service_of, while_connected
+from longtail.service.http.deps import require_known_query, service_of
 from longtail.service.http.json_body import JSON, JsonBody, answer_request, written_off_the_loop
 from longtail.service.http.problem_handlers import responses
 from longtail.service.schemas.predict import (
@@ -72,30 +70,14 @@ async def candidates(request: Request) -> Response:
 async def _answered(
     request: Request, most_texts: int | None = None
 ) -> tuple[PredictRequest, EngineAnswer]:
-    """Return what a request asks for, and its answer, as extensions have revised it."""
+    """Return what a request asks for, and its answer."""
     await require_known_query(request)
     body = await _read_body(request)
     if most_texts is not None and len(body.all_texts) > most_texts:
         raise RequestError(
             f"got {len(body.all_texts)} texts, expected {most_texts}; send one request for each"
         )
-    service = service_of(request)
-    for name in body.fields_of_extensions:
-        if not getattr(body, name):
-            continue
-        if name not in service.revisers:
-            raise RequestError(
-                f"{name} is true, and this service lacks the extension for it; leave it out"
-            )
-        service.revisers[name].check(body)
-    most_s = service.settings.request_timeout_s
-    until = time.monotonic() + min(body.timeout_s or most_s, most_s)
-    answer = await answer_request(request, service, body)
-    for reviser in service.revisers.values():
-        revised = reviser.revised(service.engine, body, answer, until)
-        if revised is not None:
-            answer = await while_connected(request, revised)
-    return body, answer
+    return body, await answer_request(request, service_of(request), body)
 
 
 def _content(answer: EngineAnswer, body: PredictRequest) -> bytes:

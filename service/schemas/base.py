@@ -204,8 +204,7 @@ class Options(BaseModel):
         | None
     ) = Field(None, examples=[{"topic": {"k": 5}, "genre": {"k": 2, "threshold": 0.5}}])
     """The best labels of each of these schemes, by its own `k`, `threshold` and `accept`, where a
-    label file has schemes. The answer is exact in each; every label says its `scheme`. Not together
-    with a review."""
+    label file has schemes. The answer is exact in each; every label says its `scheme`."""
     language: Annotated[str, Field(max_length=100)] | None = None
     """Language of the labels' names, one of the model's `languages`; a label that has no name in it
     keeps its own. Absent: the language that was chosen in training."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -63,30 +63,6 @@ class PredictRequest(Titled):
     timeout_s: float | None = Field(None, ge=0.001, le=86400, allow_inf_nan=False)
     """Seconds after which the answer is no longer needed, at least 0.001; the service's own limit
     where absent or longer."""
-
-    review: bool | None = None
-    """Whether the best labels of each text are sent to the reviewer of this service (a language
-    model or a cross-encoder), whose scores then count beside the model's; absent: as the operator
-    has set it, false: never. Not together with `aim`, `tail_dial`, `correction`, `explain` or
-    `schemes`."""
-
-    fields_of_extensions: ClassVar = ("review",)
-    """Fields that can be true only where the extension of this name is."""
-
-    @model_validator(mode="after")
-    def _review_of_plain_scores(self) -> Self:
-        if self.review and not self.can_be_reviewed:
-            raise PydanticCustomError(
-                "review",
-                "Leave out 'aim', 'tail_dial', 'correction', 'explain', 'schemes', or 'review'",
-            )
-        return self
-
-    @property
-    def can_be_reviewed(self) -> bool:
-        """Whether nothing else is asked for that a review does not know."""
-        is_other = self.tail_dial > 0 or self.aim is not None or self.correction is not None
-        return not (is_other or self.explain or self.schemes)
 
     @model_validator(mode="after")
     def _one_of_text_and_texts(self) -> Self:

@@ -182,8 +182,7 @@ def _total(verdicts: Verdicts, verdict: str) -> int:
     return sum(number for (name, _), number in verdicts.items() if name == verdict)
 
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-"""Upper bounds of the buckets of durations, extensions' too."""
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = tuple(2**power for power in range(18))
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -205,21 +204,21 @@ class Telemetry:
             "longtail_http_request_duration_seconds",
             "From the request's head to the end of the answer.",
             ("method", "route", "status_class"),
-            buckets=SECONDS,
+            buckets=_SECONDS,
             registry=self.registry,
         )
         self._predict_seconds = Histogram(
             "longtail_predict_duration_seconds",
             "Model work for one request, without waiting.",
             ("scorer", "version"),
-            buckets=SECONDS,
+            buckets=_SECONDS,
             registry=self.registry,
         )
         self._phase_seconds = Histogram(
             "longtail_phase_duration_seconds",
             "Work by phase: queue (of a request's texts), tokenise, encode, rank (of a batch).",
             ("phase",),
-            buckets=SECONDS,
+            buckets=_SECONDS,
             registry=self.registry,
         )
         self._batch_texts = Histogram(

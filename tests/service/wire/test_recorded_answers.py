@@ -32,7 +32,6 @@ WARNINGS = (
     AnswerWarning(UNLIKE_TRAINING, "unlike", ()),
 )
 ACCEPTED = (replace(OLIVE, accepted=True), replace(OIL, accepted=False))
-REVIEWED = tuple(replace(x, rank_before=2 - i) for i, x in enumerate(ACCEPTED))
 REJECTED = (replace(OLIVE, accepted=False),)
 ANSWERS = {
     "plain": PLAIN,
@@ -44,10 +43,6 @@ ANSWERS = {
     "abstained": replace(PLAIN, labels=REJECTED, abstained=True, abstained_because="no-known-word"),
     "abstained without labels": replace(
         PLAIN, labels=(), abstained=True, abstained_because="below-threshold"
-    ),
-    "reviewed": replace(PLAIN, labels=REVIEWED, exact=False, reviewed=True, abstained=False),
-    "not reviewed": replace(
-        PLAIN, reviewed=False, review_failed="time-limit", warnings=WARNINGS[:1]
     ),
 }
 NDJSON = {"Content-Type": "application/x-ndjson"}
