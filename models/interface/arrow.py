@@ -14,7 +14,7 @@ from longtail.models.errors import BundleCorruptError, DataError
 from longtail.models.extras import require
 from longtail.models.interface.given_texts import joined
 from longtail.models.interface.model import LoadedModel
-from longtail.models.names import Precision
+from longtail.models.names import IndexName, Precision
 from longtail.models.options import RankingKeywords, ranking_options
 from longtail.models.parts.texts import fault_of
 from longtail.models.predict.predictor import Predictor
@@ -43,6 +43,7 @@ class ArrowPredictor:
         device: str | None = None,
         num_threads: int | None = 1,
         precision: Precision = "float32",
+        index: IndexName = "torch",
         language: str | None = None,
         **options: Unpack[RankingKeywords],
     ) -> None:
@@ -56,6 +57,7 @@ class ArrowPredictor:
             device: "cpu" or "cuda"; None: a GPU if there is one.
             num_threads: Of each process (engines run one a core); None: one a core.
             precision: What the encoder computes in.
+            index: What searches label vectors (see `longtail.load`).
             language: Of the labels' names; None: the model's.
             **options: Those of `LoadedModel.predict`: k, scorer, threshold, ...
 
@@ -70,7 +72,9 @@ class ArrowPredictor:
         found = find_model(model, version)
         found.manifest.check_asked(ranking_options(options).scorer, options.get("k", 1))
         self.version, self.digest = found.version, found.manifest.digest
-        computing = {"device": device, "num_threads": num_threads, "precision": precision}
+        computing = {
+            "device": device, "num_threads": num_threads, "precision": precision, "index": index,
+        }  # fmt: skip
         self._load = partial(_loaded, str(model), self.version, self.digest, **computing)
         self._text = (text,) if isinstance(text, str) else tuple(text)
         self._id = id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from joblib import cpu_count
 
@@ -54,6 +54,8 @@ class Placement:
                 f"device {device!r}: PyTorch sees no GPU; use the device 'cpu', or a PyTorch with "
                 "CUDA on a machine with an NVIDIA GPU"
             )
+        if index not in (known := get_args(IndexName)):
+            raise ConfigError(f"index is {index!r}; expected one of {', '.join(known)}")
         chosen = device or ("cuda" if sees_gpu() else "cpu")
         return cls(chosen, device or "auto", num_threads or cpu_count(), index)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from longtail.models.errors import ConfigError, check_count
-from longtail.models.extras import has_faiss, require
+from longtail.models.extras import is_installed, require
 
 if TYPE_CHECKING:
     from longtail.models.encoders.dual_encoder import DualEncoder
@@ -24,7 +24,7 @@ def set_threads(num_threads: int | None) -> None:
     if num_threads is not None:
         check_count("num_threads", num_threads, ConfigError)
         torch.set_num_threads(num_threads)
-        if has_faiss():
+        if is_installed("faiss"):
             import faiss
 
             faiss.omp_set_num_threads(num_threads)

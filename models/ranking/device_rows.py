@@ -25,7 +25,7 @@ from jaxtyping import Float32, Float64, Int16, Int64
 from torch import Tensor, get_num_threads
 
 from longtail.models.errors import ConfigError
-from longtail.models.extras import has_faiss
+from longtail.models.extras import is_installed
 from longtail.models.names import IndexName
 from longtail.models.native.library import F32, I16, I64, INT, function
 from longtail.models.processor import sees_gpu
@@ -263,7 +263,7 @@ class DeviceRows:
             if index == "faiss" and (problem := faiss_problem(self.device)):
                 raise ConfigError(
                     f"index is 'faiss', and {problem}; expected 'auto' or 'torch', or "
-                    'pip install "longtail[gpu]" on a machine with an NVIDIA GPU, or faiss-cpu'
+                    'pip install "longtail[faiss]" (with an NVIDIA GPU: "longtail[gpu]")'
                 )
             return IndexChoice(index)
         if self.rows.numel() < _LEAST_TIMED or faiss_problem(self.device):
@@ -303,7 +303,7 @@ def has_kernels(device: torch.device) -> bool:
 
 def faiss_problem(device: torch.device) -> str | None:
     """Return why FAISS can't search on a device; None where it can."""
-    if not has_faiss():
+    if not is_installed("faiss"):
         return "FAISS is not installed"
     if device.type == "cpu":
         return None

@@ -138,6 +138,9 @@ def predict(
     ] = False,
     device: DeviceOption = None,
     num_threads: ThreadsOption = None,
+    index: Annotated[
+        str, typer.Option(help="What searches label vectors: torch, faiss, or auto for the faster.")
+    ] = "torch",
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
 ) -> None:
     """Label every text of a file, without a service.
@@ -185,7 +188,9 @@ def predict(
     trained = () if record is None else record.text_columns
     text = [name.strip() for name in (text_columns or "").split(",") if name.strip()]
     columns = (CorpusOptions(text_columns=tuple(text), id_column=id_column), trained)
-    computing = {"device": device, "num_threads": num_threads, "precision": checked}
+    computing = {
+        "device": device, "num_threads": num_threads, "precision": checked, "index": index,
+    }  # fmt: skip
     parquet = Path(target).suffix.lower() == ".parquet"
     asked = _Asked(
         Path(source), Path(target), registry, number, bundle, defaults, sets, *columns, computing,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from longtail.models.extras import has_faiss, require
+from longtail.models.extras import is_installed, require
 from longtail.models.platform import usable_cores
 from longtail.models.processor import sees_gpu
 
@@ -246,7 +246,7 @@ def limit_threads(num_threads: int | None, num_workers: int = 1) -> ComputeLibra
     """
     import torch
 
-    faiss = import_module("faiss") if has_faiss() else None
+    faiss = import_module("faiss") if is_installed("faiss") else None
 
     chosen = torch.get_num_threads()  # asked in any case: PyTorch sets a thread up when first asked
     count = max(1, (num_threads or chosen) // num_workers)

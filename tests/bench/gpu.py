@@ -40,7 +40,7 @@ from recording import add_json_option, keep
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import LongtailError
-from longtail.models.extras import has_faiss
+from longtail.models.extras import is_installed
 from longtail.models.label_tree.corrected_top_k import IndexCorrection, corrected_sources
 from longtail.models.label_tree.tree import LabelTree, depth_of, one_sided_biases
 from longtail.models.names import IndexName
@@ -102,7 +102,7 @@ class Device:
     def describe(self) -> str:
         """Return the hardware and the releases."""
         releases = f"PyTorch {torch.__version__}"
-        if has_faiss():
+        if is_installed("faiss"):
             releases += f", FAISS {import_module('faiss').__version__}"
         if self.is_gpu:
             return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, {releases}"

@@ -125,7 +125,7 @@ def test_every_extra_installs_the_packages_that_it_is_asked_for():
             if (top := module.split(".")[0]) in distributions:
                 names = {name.lower().replace("_", "-") for name in distributions[top]}
                 assert names & declared[extra] and not names & base, (extra, module)
-    assert declared["gpu"] == declared["cpu"] | {"faiss-gpu"}
+    assert declared["gpu"] == declared["cpu"] | {"faiss-gpu"}  # as "faiss" has it for a CPU
 
 
 def lazily_imported() -> list[str]:

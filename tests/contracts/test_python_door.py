@@ -25,6 +25,8 @@ def test_a_model_is_trained_loaded_and_evaluated(tmp_path, tiny_corpus):
         longtail.load(registry / "1", 7)
     with pytest.raises(LongtailError, match="num_threads is 0; expected a whole number from 1"):
         longtail.load(registry, num_threads=0)
+    with pytest.raises(LongtailError, match="index is 'hnsw'; expected one of auto, faiss, torch"):
+        longtail.load(registry, index="hnsw")
     assert len(prediction.labels) == 3
     found = longtail.evaluate(tiny_corpus, registry=registry)
     assert "sparse" in found.rankings

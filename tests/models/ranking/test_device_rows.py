@@ -186,7 +186,7 @@ def test_auto_takes_what_took_less_time_and_tells_by_how_much(monkeypatch, caplo
 
 def test_without_faiss_pytorch_serves(monkeypatch):
     monkeypatch.setattr(device_rows, "_LEAST_TIMED", 0)
-    monkeypatch.setattr(device_rows, "has_faiss", lambda: False)
+    monkeypatch.setattr(device_rows, "is_installed", lambda extra: False)
     assert index_of(random(0, 50, 8), index="auto").choice == IndexChoice("torch")
     with pytest.raises(ConfigError, match=r"index is 'faiss', and FAISS is not installed; .*pip"):
         index_of(random(0, 50, 8), index="faiss")
