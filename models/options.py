@@ -11,13 +11,11 @@ from typing import Any, Literal, TypedDict
 from longtail.models.errors import RequestError
 from longtail.models.labels.filters import LabelFilter
 
-AimName = Literal["precision", "rare_labels", "coverage", "propensity"]
-"""What an answer is to be good at: P@k, macro-F1@k on rare labels, coverage@k, or PSP@k."""
+AimName = Literal["precision", "propensity"]
+"""The measure that an answer is ranked for: P@k or PSP@k."""
 PRECISION: AimName = "precision"
-RARE_LABELS: AimName = "rare_labels"
-COVERAGE: AimName = "coverage"
 PROPENSITY: AimName = "propensity"
-AIM_NAMES: tuple[AimName, ...] = (PRECISION, RARE_LABELS, COVERAGE, PROPENSITY)
+AIM_NAMES: tuple[AimName, ...] = (PRECISION, PROPENSITY)
 
 DEFAULT_K = 5
 """Labels of a text where nobody says how many; of a model with fewer, all of them."""
@@ -45,10 +43,9 @@ class RankingOptions:
         tail_dial: tau, from 0 to `MAX_TAIL_DIAL`: tau times log pi_y is taken off the score of
             every label y, pi_y being its share of the training pairs (logit adjustment; Menon et
             al. 2021). Above 0, scores are no log-odds any more, and labels have no probabilities.
-        aim: What the answer is to be good at, one of `AIM_NAMES`: "precision" (P@k), "rare_labels"
-            (macro-F1@k), "coverage" (labels that are found for some text) or "propensity" (PSP@k).
-            With one of the last three, scores are gains (see `longtail.models.fitted.aims`) and
-            labels keep their probabilities. None: by score, which is what is best for precision.
+        aim: The measure to rank for: "precision" (P@k), the same as None, or "propensity" (PSP@k),
+            with which the score is the probability times the inverse propensity (see
+            `longtail.models.scorers.propensity`); labels keep their probabilities.
         accept: The promise by which labels are marked as accepted: a number, the precision; its
             name, such as "recall 0.9"; or true, the default one of the model. None or false: no
             label is marked. Not with an aim, which ranks labels by something else.

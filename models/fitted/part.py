@@ -21,7 +21,6 @@ from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.consistency import reading
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.ranking.threshold_algorithm import Combination
 from longtail.models.results import Prediction
 
 Value = TypeVar("Value")
@@ -35,31 +34,6 @@ class HasFitted(Protocol):
     def fitted(self) -> Mapping[str, Any]:
         """Values by the name of the part."""
         ...
-
-
-@runtime_checkable
-class Gain(Protocol):
-    """What labels are ranked by instead of the score of one scorer."""
-
-    def of(
-        self, inner: Combination, threshold: float | None, calibration: Calibration | None = None
-    ) -> Combination:
-        """Return what ranks by the gains.
-
-        Args:
-            inner: What makes the score of the scorer.
-            threshold: Least probability of a label that may be ranked; None: any.
-            calibration: Of the texts; None: that of documents.
-        """
-        ...
-
-
-AskedGain = Callable[[RankingOptions, str, bool], Gain | None]
-"""Returns the gain that a query asks for, or None where it ranks by score.
-
-It is given the options, the scorer that ranks, and whether its scores have the correction that it
-was trained with. It raises RequestError where the model has no such gain for the scorer.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +136,6 @@ class FittedPart(Generic[Value]):
         """Return how a value contradicts the other parts of its model; empty where it does not."""
         del value, parts
         return ""
-
-    def gains(self, value: Value, parts: ModelParts) -> AskedGain | None:
-        """Return what finds the gains of a model's queries; by default there are none."""
-        del value, parts
-        return None
 
     def prepared(self, value: Value, asked: Asked) -> Asked:
         """Return what the part makes of a query before labels are ranked; by default the same."""

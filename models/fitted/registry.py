@@ -8,7 +8,6 @@ from typing import Any
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import BundleCorruptError, ConfigError
-from longtail.models.fitted.aims import AIMS
 from longtail.models.fitted.familiar_range import FAMILIAR_RANGE
 from longtail.models.fitted.label_counts import LABEL_COUNTS
 from longtail.models.fitted.label_figures import LABEL_FIGURES
@@ -17,7 +16,7 @@ from longtail.models.fitted.promises import PROMISES
 from longtail.models.parts.consistency import contradiction
 from longtail.models.parts.model_parts import ModelParts
 
-_PARTS = (AIMS, FAMILIAR_RANGE, LABEL_FIGURES, LABEL_COUNTS, PROMISES)
+_PARTS = (FAMILIAR_RANGE, LABEL_FIGURES, LABEL_COUNTS, PROMISES)
 PARTS: dict[str, FittedPart[Any]] = {part.name: part for part in _PARTS}
 """By name, in the order in which they take part in answers."""
 

@@ -104,6 +104,7 @@ def read_parts(bundle: Bundle) -> ModelParts:
             blends=manifest.blends,
             fitted=read_fitted(bundle),
             is_confidential=manifest.is_confidential,
+            num_training_documents=manifest.training_document_count,
         )
         check_parts(bundle, parts)
         check_fitted(bundle, parts)

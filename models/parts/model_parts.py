@@ -73,6 +73,7 @@ class ModelParts:
         fitted: What a dev split or a command has fitted, by the name of the part (see
             `longtail.models.fitted.part.FittedPart.of`).
         is_confidential: Whether words of the training documents are not shown.
+        num_training_documents: Of a bundle that was read; the aim "propensity" needs it.
     """
 
     catalogue: LabelCatalogue
@@ -84,6 +85,7 @@ class ModelParts:
     blends: Mapping[str, RarityBlend] = field(default_factory=dict)
     fitted: Mapping[str, Any] = field(default_factory=dict)
     is_confidential: bool = False
+    num_training_documents: int | None = None
 
     @property
     def scorers(self) -> tuple[str, ...]:

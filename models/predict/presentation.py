@@ -59,10 +59,10 @@ class Presenter:
             asked = prepared(value, asked)
         if not batch.texts:
             return []
-        if query.gain is None or not any(asked.of_texts):
+        if not query.is_weighed or not any(asked.of_texts):
             return self._predictions(asked, query)
         found = []
-        for row, own in enumerate(asked.of_texts):  # gains are of each text's own probabilities
+        for row, own in enumerate(asked.of_texts):  # each text has probabilities of its own
             alone = replace(asked, batch=batch.take([row]), of_texts=[own])
             found += self._predictions(alone, replace(query, calibration=own))
         return found
@@ -106,9 +106,9 @@ class Presenter:
         log_odds = probabilities = None
         if asked.calibration is not None:
             scores = ranking.scores
-            if query.gain is not None:  # else they are scores
+            if query.is_weighed:  # else they are scores
                 scores = self._scorers.score(
-                    asked.batch, ranking.labels, options, replace(query, gain=None)
+                    asked.batch, ranking.labels, options, replace(query, is_weighed=False)
                 )
             log_odds = log_odds_of(asked.calibration, scores)
             for row, own in enumerate(asked.of_texts):
@@ -116,7 +116,7 @@ class Presenter:
                     log_odds[row] = log_odds_of(own, scores[row])
             counts = asked.training_counts[ranking.labels]
             probabilities = expit(by_rarity(asked.calibration, log_odds, counts))
-            if query.gain is None and self._may_lack(asked, log_odds, probabilities):
+            if not query.is_weighed and self._may_lack(asked, log_odds, probabilities):
                 deeper = min(2 * asked.depth, self._scorers.num_labels)
                 return self._answered(replace(asked, depth=deeper), query)
         num_texts, threshold = len(ranking.labels), options.threshold

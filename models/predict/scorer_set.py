@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,12 @@ from jaxtyping import Float32, Int64
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
-from longtail.models.fitted.part import Gain
-from longtail.models.fitted.registry import PARTS
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.registry import KINDS
 from longtail.models.kinds.scorer import Scorer
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.names import HYBRID, HYBRID_OF, CorrectionName
-from longtail.models.options import RankingOptions
+from longtail.models.options import PROPENSITY, RankingOptions
 from longtail.models.parts.batches import Extent, TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import (
@@ -33,6 +32,7 @@ from longtail.models.ranking.top_k import NO_LABEL, IndexChoice, Ranking
 from longtail.models.results import BlendedScorer, Evidence, TokenExplanation
 from longtail.models.scorers.blending import Blend, DialledBlend, FittedBlend, MeanBlend
 from longtail.models.scorers.calibration import IDENTITY
+from longtail.models.scorers.propensity import WeighedCombination, propensity_weights
 from longtail.models.scorers.scan import scan
 
 
@@ -44,14 +44,14 @@ class Resolved:
         scorer: Name of the scorer.
         correction: The correction that is added to its scores.
         tail_dial: tau, the strength of logit adjustment.
-        gain: The gain that ranks labels instead of the score; None: the score ranks.
-        calibration: The calibration behind the gain, if not the scorer's: that of a short text.
+        is_weighed: Whether probability times inverse propensity ranks, and not the score.
+        calibration: For the probability, if not the scorer's: that of a short text.
     """
 
     scorer: str
     correction: CorrectionName
     tail_dial: float
-    gain: Gain | None = None
+    is_weighed: bool = False
     calibration: Calibration | None = None
 
 
@@ -101,7 +101,8 @@ class ScorerSet:
             if (model := kind.model_of(parts)) is not None
         }
         self._blends = _blends(parts)
-        self._take_gains(parts)
+        self._counts = parts.catalogue.training_counts
+        self._num_documents = parts.num_training_documents
         assert {*self._scorers, *self._blends} == {*self.names}
 
     def with_blending(self, parts: ModelParts) -> ScorerSet:
@@ -114,12 +115,7 @@ class ScorerSet:
         other._calibrations = parts.calibrations
         other.names = parts.scorers
         other._blends = _blends(parts)
-        other._take_gains(parts)
         return other
-
-    def _take_gains(self, parts: ModelParts) -> None:
-        gains = ((part.option, part.gains(part.of(parts), parts)) for part in PARTS.values())
-        self._gains = [(option, asked, None) for option, asked in gains if asked is not None]
 
     @property
     def index_choices(self) -> dict[str, IndexChoice]:
@@ -131,18 +127,26 @@ class ScorerSet:
         """Return the options of a query, resolved for this model."""
         scorer = self.default if options.scorer is None else options.scorer
         correction = self.correction_of(scorer, options.correction)
-        is_as_trained = options.correction is None or correction == self.correction_of(scorer)
-        hooks = concerned(self._gains, options)
-        gains = (asked(options, scorer, is_as_trained) for asked, _ in hooks)
-        gain = next(filter(None, gains), None)
-        return Resolved(scorer, correction, options.tail_dial, gain)
+        is_weighed = options.aim == PROPENSITY
+        if is_weighed and correction != self.correction_of(scorer):
+            raise RequestError(
+                f"aim is {PROPENSITY!r} without the correction of scorer {scorer!r}, which leaves "
+                "no probabilities to weigh; leave out one of the two"
+            )
+        if is_weighed and (scorer not in self._calibrations or not self._num_documents):
+            raise RequestError(
+                f"aim is {PROPENSITY!r}, and scorer {scorer!r} has no probabilities that were "
+                "fitted on a dev split; leave the aim out, or use another scorer"
+            )
+        return Resolved(scorer, correction, options.tail_dial, is_weighed)
 
     def rank(
         self, batch: TextBatch, options: RankingOptions, query: Resolved | None = None
     ) -> Ranking:
         """Return the exact k best labels of each text.
 
-        With a gain only labels that pass the threshold are ranked; else the threshold is ignored.
+        With the aim "propensity" only labels that pass the threshold are ranked; else it is
+        ignored.
 
         Args:
             batch: The texts.
@@ -323,11 +327,20 @@ class ScorerSet:
     def _scored(
         self, batch: TextBatch, query: Resolved, threshold: float | None = None
     ) -> tuple[Sequence[Sources], Combination]:
-        """Return what a query is ranked by, with gains only labels that pass the threshold."""
+        """Return what a query is ranked by; if weighed, only labels that pass the threshold."""
         scorers, combine = self._by_score(batch, query)
-        if query.gain is None:
+        if not query.is_weighed:
             return scorers, combine
-        return scorers, query.gain.of(combine, threshold, query.calibration)
+        calibration = query.calibration or self._calibrations[query.scorer]
+        weights = self._propensities
+        return scorers, WeighedCombination(
+            combine, calibration, self._counts, weights, threshold or 0.0, float(weights.max())
+        )
+
+    @cached_property
+    def _propensities(self) -> Float32[np.ndarray, label]:
+        assert self._num_documents
+        return propensity_weights(self._counts, self._num_documents).astype(np.float32)
 
     def _by_score(self, batch: TextBatch, query: Resolved) -> tuple[Sequence[Sources], Combination]:
         """Return what makes the scores; scorers in a blend have their own corrections."""

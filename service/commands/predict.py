@@ -88,8 +88,7 @@ def predict(
     aim: Annotated[
         str | None,
         typer.Option(
-            help="What the answers are to be good at: precision, rare_labels, coverage or "
-            "propensity. Not with --tail-dial.",
+            help="Measure to rank for: precision, or propensity (PSP@k). Not with --tail-dial.",
             show_default="precision",
         ),
     ] = None,

@@ -14,9 +14,7 @@ const METHODS = {
 };
 const AIMS = {
   precision: "most labels right",
-  rare_labels: "rare labels",
-  coverage: "many different labels",
-  propensity: "labels often forgotten",
+  propensity: "rare labels, often forgotten",
 };
 
 /** Return scorers as choices: what each looks at, and its name. */

@@ -16,6 +16,7 @@ from longtail.models.bundle.registry import EMPTY_STATE, RegistryState
 from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.fitted.registry import listed_fields
 from longtail.models.names import CorrectionName
+from longtail.models.options import AIM_NAMES, PRECISION, AimName
 from longtail.service.engine.queries import MAX_EXPLAINED_LABELS
 from longtail.service.http.deps import Service, ServiceDep, require_known_query
 from longtail.service.http.feedback import MAX_ENTRIES
@@ -92,6 +93,7 @@ def _model_summary(
         current=version == registry_state.current,
         published_at=registry_state.published_at.get(str(version)),
         corrections=_corrections(manifest) if manifest else {},
+        aims=_aims(manifest) if manifest else {},
         example=model.example if model else None,
         languages=list(model.predictor.catalogue.languages) if model else [],
         has_hierarchy=model is not None and model.predictor.catalogue.has_hierarchy,
@@ -133,6 +135,11 @@ def _corrections(manifest: Manifest) -> dict[str, list[CorrectionName]]:
     if trained_with is not None and trained_with != "none":
         corrections["linear"] = [trained_with, "none"]  # the only scorer that is trained with one
     return corrections
+
+
+def _aims(manifest: Manifest) -> dict[str, list[AimName]]:
+    weighed = manifest.calibrations
+    return {x: [*AIM_NAMES] if x in weighed else [PRECISION] for x in manifest.scorers}
 
 
 def _limits(settings: Settings) -> ServiceLimits:

@@ -171,12 +171,11 @@ class Options(BaseModel):
     training data is subtracted from its score, so that more of it favours rare labels. Above 0,
     labels have no probabilities."""
     aim: AimName | None = None
-    """What the answer is to be good at: `precision` (most labels right), `rare_labels` (macro-F1 of
-    labels with few training documents), `coverage` (many different labels found) or `propensity`
-    (propensity-scored precision). With one of the last three, `score` is the gain that labels are
-    ordered by, `probability` stays what it is without an aim, and `threshold` leaves only labels of
-    that probability to choose from. Not together with `tail_dial`; for scorers that have it
-    (`GET /v1/models`). Absent: by score, as for `precision`."""
+    """The measure to rank for: `precision` (most labels right; the default), or `propensity`
+    (propensity-scored precision, which favours rare labels). With the latter, `score` is the
+    probability times the label's inverse propensity, `probability` stays as it is, and `threshold`
+    leaves only labels of that probability to choose from. Not together with `tail_dial`; for
+    scorers with probabilities fitted on a dev split (`GET /v1/models`)."""
     accept: Accept | None = None
     """Mark each label as `accepted` or not, by a promise that the model keeps: a number, the
     precision; its name, such as `recall 0.9`; or true, the model's default promise

@@ -18,10 +18,9 @@ from recording import Table, add_json_option, keep
 
 from longtail.models.bundle.manifest import RarityBlend
 from longtail.models.bundle.registry import Registry
-from longtail.models.fitted.aims import AIMS, names_of
 from longtail.models.kinds.storage import read_parts
 from longtail.models.names import ENSEMBLE, NAMES
-from longtail.models.options import RankingOptions
+from longtail.models.options import PROPENSITY, RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.assessment.assess import split_batches
@@ -58,8 +57,7 @@ def rows_of(
     """
     own = RankingOptions(k=10, scorer=ENSEMBLE)
     yield ENSEMBLE, predictor, own
-    for aim in names_of(AIMS.of(predictor.parts), ENSEMBLE)[1:]:
-        yield f"aim {aim}", predictor, replace(own, aim=aim)
+    yield f"aim {PROPENSITY}", predictor, replace(own, aim=PROPENSITY)
     for dial in DIALS:
         yield f"tail dial {dial}", predictor, replace(own, tail_dial=dial)
     for added in ADDED:

@@ -68,7 +68,7 @@ def test_no_name_is_in_a_confidential_bundle_nor_in_an_answer(here, run):
     # A file that is new here: what does it reveal? docs/how-to/confidential.md has to say so.
     assert {path.name for path in bundle.iterdir()} <= {
         "manifest.json", "labels.jsonl", "sparse.json", "sparse.safetensors", "names.json",
-        "names.jsonl", "names.safetensors", "aims.json", "familiar.json", "trained_on.json",
+        "names.jsonl", "names.safetensors", "familiar.json", "trained_on.json",
         "label_counts.json", "label_figures.json",
     }  # fmt: skip
     audited = run("registry", "verify", "1", "--words", "all.txt")

@@ -39,7 +39,7 @@ MISTAKES = [
     (f"{PREDICT} -k 5000", 1, "k is 5000; expected 1 to 310"),
     (f"{PREDICT} --exclude 99999", 1, "--exclude: got '99999', expected the id of a label"),
     (f"{PREDICT} --threshold 0.5 --tail-dial 1", 1, "leaves no probabilities to compare with it"),
-    (f"{PREDICT} --aim coverage --tail-dial 1", 1, "predict: Give only one of 'aim' and 'tail"),
+    (f"{PREDICT} --aim propensity --tail-dial 1", 1, "predict: Give only one of 'aim' and 'tail"),
     (f"{PREDICT} --include-set none", 1, "label set 'none' is not stored"),
     (f"{PREDICT} -k 0", 2, "'--k'"),
     # ---- inputs that are none

@@ -93,7 +93,7 @@ def test_what_a_scheme_leaves_out_is_that_of_the_query(model):
     with pytest.raises(RequestError, match=r"no label of 'gnre'; expected some of 'genre', 'top"):
         model.predict(TEXTS[0], schemes={"gnre": {}})
     with pytest.raises(RequestError, match="'topic' has 'aim'; expected some of k, threshold, ac"):
-        model.predict(TEXTS[0], schemes={"topic": {"aim": "coverage"}})
+        model.predict(TEXTS[0], schemes={"topic": {"aim": "propensity"}})
 
 
 def test_a_text_abstains_where_no_scheme_with_a_promise_accepts_a_label():

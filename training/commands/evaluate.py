@@ -63,8 +63,8 @@ def evaluate(
     aim: Annotated[
         str | None,
         typer.Option(
-            help="What to rank for: precision, rare_labels, coverage or propensity; of the scorers "
-            "that have it. Not with --tail-dial."
+            help="Measure to rank for: precision, or propensity (PSP@k), by the scorers that have "
+            "probabilities. Not with --tail-dial."
         ),
     ] = None,
     show_all: Annotated[

@@ -26,6 +26,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
+from longtail.models.scorers.propensity import propensity_weights
 from longtail.training.evaluation.record import Table
 
 
@@ -156,24 +157,10 @@ def _true_pairs(truth: Float32[csr_array, "document label"]) -> Int64[np.ndarray
     return pairs
 
 
-PROPENSITY_A, PROPENSITY_B = 0.55, 1.5
-"""A and B of the propensities of all sets but those of Wikipedia and Amazon."""
-
-
-def propensity_scale(num_training_documents: int) -> float:
-    """Return (ln N - 1) (B + 1)^A, at least 0 (see `inverse_propensities`)."""
-    factor = (PROPENSITY_B + 1) ** PROPENSITY_A
-    return float(max(np.log(num_training_documents) - 1, 0.0) * factor)
-
-
 def inverse_propensities(
     training_counts: Int64[np.ndarray, label], num_training_documents: int
 ) -> Float64[np.ndarray, label]:
-    """Inverse propensity of each label (Jain et al. 2016, section 4).
-
-    w_l = 1 + (ln N - 1) (B + 1)^A (N_l + B)^-A. Fewer than three training documents make ln N - 1
-    negative; all weights are 1 then. A label without training documents has the largest weight,
-    1 + (ln N - 1) (1 + 1/B)^A.
+    """Inverse propensity of each label (Jain et al. 2016, section 4; see `propensity_weights`).
 
     Args:
         training_counts: N_l, the number of training documents that carry each label; 0 is allowed.
@@ -191,9 +178,7 @@ def inverse_propensities(
             f"{training_counts.max()}, expected 0 to {num_training_documents} (the number of "
             "training documents); count each label once a training document"
         )
-    powers = (training_counts + PROPENSITY_B) ** -PROPENSITY_A
-    weights: Float64[np.ndarray, label] = 1 + propensity_scale(num_training_documents) * powers
-    return weights
+    return propensity_weights(training_counts, num_training_documents)
 
 
 def precision_at(joined: RankedEvaluation, k: int) -> float:

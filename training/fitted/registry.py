@@ -15,7 +15,6 @@ from longtail.models.fitted.registry import PARTS
 from longtail.models.fitted.registry import register as register_part
 from longtail.models.parts.model_parts import ModelParts
 from longtail.training.calibration.ensemble import Blending
-from longtail.training.fitted.aims import AimsFitting
 from longtail.training.fitted.familiar_range import FamiliarRangeFitting
 from longtail.training.fitted.fitting import PartFitting, RankedDevDocuments
 from longtail.training.fitted.promises import PromisesFitting
@@ -48,7 +47,7 @@ class LabelFiguresFitting(PartFitting[LabelFigures | None]):
 
 
 _FITTINGS = (
-    AimsFitting(), FamiliarRangeFitting(), LabelFiguresFitting(), LabelCountsFitting(),
+    FamiliarRangeFitting(), LabelFiguresFitting(), LabelCountsFitting(),
     PromisesFitting(),
 )  # fmt: skip
 FITTINGS: dict[str, PartFitting[Any]] = {each.part.name: each for each in _FITTINGS}

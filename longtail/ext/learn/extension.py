@@ -128,8 +128,8 @@ def in_words(learned: LearnedFrom) -> Iterator[str]:
     )
     if not learned.is_calibrated:
         yield (
-            "Probabilities, blends and aims stay those of before: few documents changed, or the "
-            "corpus has no dev documents that the model was not trained on."
+            "Probabilities and blends stay those of before: few documents changed, or the corpus "
+            "has no dev documents that the model was not trained on."
         )
     share = (
         f"{learned.unknown_words:.1%} of the words that several new documents have are not in the "

@@ -65,7 +65,7 @@ def test_a_text_gets_the_labels_above_its_own_threshold_whatever_k_is(predictor)
         assert one.labels == some.labels[:1]
 
 
-@pytest.mark.parametrize("options", [{"scorer": "retrieval"}, {"aim": "coverage"}])
+@pytest.mark.parametrize("options", [{"scorer": "retrieval"}, {"aim": "propensity"}])
 def test_auto_is_refused_where_it_has_no_threshold_or_beside_an_aim(predictor, options) -> None:
     with pytest.raises(RequestError, match="auto"):
         predictor.predict(["river law"], threshold="auto", **{"scorer": "sparse"} | options)

@@ -107,7 +107,7 @@ def test_labels_are_marked_and_ranked_as_without_a_promise(predictor):
     assert (empty.labels, empty.abstained_because) == ((), "below-threshold")
 
 
-@pytest.mark.parametrize("options", [{"aim": "coverage"}, {"tail_dial": 0.5}, {"accept": 0.5}])
+@pytest.mark.parametrize("options", [{"aim": "propensity"}, {"tail_dial": 0.5}, {"accept": 0.5}])
 def test_a_promise_of_other_scores_or_that_nobody_made_is_refused(predictor, options):
     with pytest.raises(RequestError, match="accept"):
         predictor.predict(["river law"], **{"scorer": "sparse", "accept": True} | options)

@@ -56,7 +56,7 @@ def test_texts_by_whether_a_label_reaches_the_threshold(drift, value):
     "query",
     [
         Query(("a",), Options(tail_dial=0.5)),
-        Query(("a",), Options(aim="coverage")),
+        Query(("a",), Options(aim="propensity")),
         Query(("a",), Options(threshold=0.6)),
         Query(("a",), Options(include=["L1"])),
     ],

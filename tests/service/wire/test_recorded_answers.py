@@ -46,10 +46,10 @@ ANSWERS = {
     ),
 }
 NDJSON = {"Content-Type": "application/x-ndjson"}
-LINES = (BatchLine(text="x", tail_dial=1), BatchLine(text="x", id="ä", aim="coverage"))
+LINES = (BatchLine(text="x", tail_dial=1), BatchLine(text="x", id="ä", aim="propensity"))
 REQUESTS = (
     ("/v1/predict", {"text": "olive oil unknown", "k": 2}),
-    ("/v1/predict", {"texts": ["a", "b c"], "k": 1, "explain": True, "aim": "rare_labels"}),
+    ("/v1/predict", {"texts": ["a", "b c"], "k": 1, "explain": True, "aim": "propensity"}),
     ("/v1/candidates", {"text": "olive oil", "k": 2}),
     ("/v1/labels?limit=2", None),
     ("/v1/labels/L1", None),

@@ -86,13 +86,13 @@ def test_an_aim_ranks_as_the_predictor_does_and_stands_in_the_names(predictor, d
         dataset,
         "dev",
         num_training_documents=60,
-        query=RankingOptions(aim="rare_labels"),
+        query=RankingOptions(aim="propensity"),
     )
-    assert list(found.rankings) == [f"{name}, aim rare_labels" for name in predictor.scorers.names]
+    assert list(found.rankings) == [f"{name}, aim propensity" for name in predictor.scorers.names]
     batch = predictor.read(list(dataset.split("dev").texts()))
     for scorer in predictor.scorers.names:
-        wanted = predictor.rank(batch, RankingOptions(k=10, scorer=scorer, aim="rare_labels"))
-        ranked = found.rankings[f"{scorer}, aim rare_labels"]
+        wanted = predictor.rank(batch, RankingOptions(k=10, scorer=scorer, aim="propensity"))
+        ranked = found.rankings[f"{scorer}, aim propensity"]
         assert np.array_equal(ranked.labels, wanted.labels)
 
 

@@ -83,7 +83,11 @@ MOMENTS = {
         "write_json_durably",
         1,
     ),
-    "aims fitted but not kept": ("longtail.training.runtime.kept", "write_lines_durably", 1),
+    "part fitted but not kept": (
+        "longtail.training.runtime.kept",
+        "write_lines_durably",
+        1,
+    ),
     "bundle half written": ("longtail.models.files.durable", "sync_tree", 1),
     "bundle not yet numbered": ("longtail.models.bundle.registry", "open_bundle", 1),
     "bundle not yet in the registry's file": (
@@ -409,7 +413,7 @@ def test_without_an_encoder_the_same_sparse_model_is_published(trained, trained_
     files = trained_sparse.bundle.manifest.files
     assert files[name] == trained.bundle.manifest.files[name]
     told = {"trained_on.json", "trained_on.safetensors"}
-    on_dev = {"aims.json", "label_counts.json", "label_figures.json"}
+    on_dev = {"label_counts.json", "label_figures.json"}
     assert set(files) == {"labels.jsonl", "sparse.json", "probes.jsonl", name} | on_dev | told
     assert list(trained_sparse.bundle.catalogue) == list(trained.bundle.catalogue)
 

@@ -1,4 +1,4 @@
-"""Aims ranked by the Threshold Algorithm, against a full sort of the gains of all labels."""
+"""Weighed labels ranked by the Threshold Algorithm, against a full sort of all gains."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
-from longtail.models.fitted.aims import Aim, AimedRanking
 from longtail.models.labels.selection import Selection
 from longtail.models.ranking.threshold_algorithm import SUM, Combination, Sources, rank
 from longtail.models.ranking.top_k import NO_LABEL, Ranking, top_of_scores
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.calibration import IDENTITY, log_odds_of, probabilities_of
+from longtail.models.scorers.propensity import WeighedCombination, propensity_weights
 
 BENT = Calibration(knots=(-0.5, 1.0), slopes=(0.5, 2.0, 1.0), intercept=-1.0)
 BY_RARITY = replace(BENT, counts=(0, 1, 9), shifts=(-0.5, 2.0, 0.5), factors=(1.5, 0.5, 1.0))
@@ -30,12 +30,10 @@ BLEND = RarityBlend(
 )
 TIED = st.sampled_from([-1.0, 0.0, 0.5, 60.0])
 SPREAD = st.floats(-20, 20, width=16).map(float)
-AIMS = (
-    Aim(base=0.0, scale=1.0, offset=1.0, exponent=0.0, pivot=0.0),
-    Aim(base=0.0, scale=1.0, offset=1.0, exponent=0.6, pivot=0.0),
-    Aim(base=0.0, scale=1.0, offset=1.0, exponent=1.0, pivot=0.2),
-    Aim(base=1.0, scale=11.6, offset=1.5, exponent=0.55, pivot=0.0),
-    Aim(base=0.0, scale=1e6, offset=0.01, exponent=3.0, pivot=0.02),
+WEIGHTS = (
+    lambda counts: propensity_weights(counts, 1),
+    lambda counts: propensity_weights(counts, 45_000),
+    lambda counts: 1e9 * (counts + 0.01) ** -3.0,
 )
 
 
@@ -86,12 +84,24 @@ def draw_scorers(data: st.DataObject) -> tuple[list[Sources], Combination, int]:
     return scorers, DialledBlend.of(blend, dial), num_labels
 
 
+def weighed(inner, calibration, counts, weights, threshold) -> WeighedCombination:
+    weights = weights.astype(np.float32)
+    return WeighedCombination(inner, calibration, counts, weights, threshold, float(weights.max()))
+
+
+def test_weights_are_those_of_jain_et_al():
+    expected = [1 + (np.log(1000) - 1) * 2.5**0.55 * (n + 1.5) ** -0.55 for n in (0, 1, 500)]
+    found = propensity_weights(np.array([0, 1, 500]), 1000)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert propensity_weights(np.array([0, 1]), 2).tolist() == [1, 1]
+
+
 def wanted(
     scorers: list[Sources],
     inner: Combination,
-    aim: Aim,
     calibration: Calibration,
     counts: np.ndarray,
+    weights: np.ndarray,
     threshold: float,
     is_selected: np.ndarray,
     k: int,
@@ -103,33 +113,30 @@ def wanted(
     gains = np.full(scores.shape, -np.inf)
     for row, label in np.argwhere(~np.isneginf(scores)):
         p = float(probabilities_of(calibration, scores[row, label][None], counts[label][None])[0])
-        weight = float(
-            np.float32(aim.base + aim.scale * (counts[label] + aim.offset) ** -aim.exponent)
-        )
-        above = float(expit(log_odds_of(calibration, scores[row, label][None]))[0]) - aim.pivot
-        gain = weight * above if above > 0 else above
+        of_all = float(expit(log_odds_of(calibration, scores[row, label][None]))[0])
         if is_selected[label] and p >= threshold:
-            gains[row, label] = gain
+            gains[row, label] = float(weights[label]) * of_all
     return top_of_scores(gains.astype(np.float32), k)
 
 
 @settings(max_examples=60)
 @given(
     data=st.data(),
-    aim=st.sampled_from(AIMS),
+    weights_of=st.sampled_from(WEIGHTS),
     calibration=st.sampled_from([IDENTITY, BENT, STEEP, BY_RARITY]),
     threshold=st.sampled_from([None, 0.0, 0.3, 0.99]),
 )
-def test_gains_are_ranked_as_a_full_sort_ranks_them(data, aim, calibration, threshold):
+def test_gains_are_ranked_as_a_full_sort_ranks_them(data, weights_of, calibration, threshold):
     scorers, inner, num_labels = draw_scorers(data)
     counts = np.array(data.draw(st.lists(st.sampled_from([0, 1, 2, 9, 4000]),
         min_size=num_labels, max_size=num_labels)), dtype=np.int64)  # fmt: skip
     is_selected = data.draw(arrays(np.bool_, num_labels))
     selection = data.draw(st.sampled_from([None, Selection(is_selected)]))
     k = data.draw(st.integers(1, num_labels + 2))
-    combine = AimedRanking(aim, calibration, counts).of(inner, threshold)
+    combine = weighed(inner, calibration, counts, weights_of(counts), threshold or 0.0)
     may_be = np.ones(num_labels, dtype=bool) if selection is None else is_selected
-    right = wanted(scorers, inner, aim, calibration, counts, threshold or 0.0, may_be, k)
+    given = (calibration, counts, combine.weights, threshold or 0.0, may_be, k)
+    right = wanted(scorers, inner, *given)
     with shallow():
         found = rank(scorers, combine, k, num_labels, selection)
     np.testing.assert_array_equal(found.labels, right.labels)
@@ -144,7 +151,7 @@ def test_a_rare_label_overtakes_a_frequent_one_and_is_found_without_reading_all(
     counts = np.full(5000, 1000, dtype=np.int64)
     counts[2] = 1
     source = DenseSource(scores)
-    combine = AimedRanking(AIMS[1], IDENTITY, counts).of(SUM, None)
+    combine = weighed(SUM, IDENTITY, counts, propensity_weights(counts, 10_000), 0.0)
     found = rank([[source]], combine, 1, 5000)
     assert found.labels.tolist() == [[2]]
     assert source.num_read < 1000
