@@ -113,7 +113,7 @@ Sources: TypeAlias = Sequence[Source]
 _FIRST_DEPTH = 64
 """Labels that each source names in the first round, at least.
 
-A round costs more than labels do: see tests/bench/corrected_ranking.py and blended_ranking.py.
+A round costs more than labels do.
 """
 
 

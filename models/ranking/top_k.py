@@ -159,11 +159,11 @@ def top_of_scores(scores: Float32[np.ndarray, "row label"], k: int) -> Ranking:
 
 
 _ALWAYS_UP_TO = 1024
-"""So few candidates are all scored; see tests/bench/blended_ranking.py and labels.py."""
+"""So few candidates are all scored."""
 _SHARE = 64
 """And no more than the catalogue's labels divided by this."""
 _BY_MATRIX_UP_TO = 5000
-"""So few labels are all scored where one matrix product does; tests/bench/corrected_ranking.py."""
+"""So few labels are all scored where one matrix product does."""
 MAX_SCORES = 2**18
 """Scores of one scorer that are held at a time."""
 MAX_PRODUCTS = 2**22

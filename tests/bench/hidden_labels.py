@@ -1,6 +1,6 @@
 """How well labels are found that no training document carries: labels are hidden, fold by fold.
 
-    python -m tests.bench.hidden_labels CORPUS WORK [--config RUN.yaml] [--json FILE]
+    python tests/bench/hidden_labels.py CORPUS WORK [--config RUN.yaml] [--json FILE]
 
 Few corpora have many documents of labels without training documents. So 5 % of the labels that
 training documents carry are hidden, five times others: taken out of what each scorer learned, their
@@ -18,15 +18,17 @@ difference from the blend of all scorers. WORK keeps what is trained, as in a ru
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from jaxtyping import Bool, Float32, Int64
+from machine import begin
+from recording import add_json_option, keep
 from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
@@ -43,7 +45,6 @@ from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import with_splits_apart
 from longtail.training.data.survey import survey
 from longtail.training.evaluation.metrics import document_values_at
-from longtail.training.evaluation.record import deliver, markdown_table
 from longtail.training.pipeline.encoder_free import (
     EncoderFree,
     fit_encoder_free,
@@ -149,27 +150,28 @@ def _values(
     return {f"R@{K} (hidden)": 100 * recall, **{name: 100 * values[name] for name in OF_ALL}}
 
 
-def main(
-    corpus: Path,
-    work: Path,
-    config: Annotated[Path | None, typer.Option(help="of the training")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json")] = None,
-    seed: int = 0,
-) -> None:
+def main() -> None:
     """Print what each scorer and the blend find of hidden labels, and of all."""
-    found, dev = trained(open_dataset(corpus), read_config(config), work)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--config", type=Path, help="YAML file of the training")
+    parser.add_argument("--seed", type=int, default=0)
+    add_json_option(parser)
+    chosen = begin(parser)
+    found, dev = trained(open_dataset(chosen.corpus), read_config(chosen.config), chosen.work)
     folds: dict[str, list[Values]] = {}
     num_hidden = 0
-    for is_hidden in hidden_folds(found.catalogue.training_counts, seed):
+    for is_hidden in hidden_folds(found.catalogue.training_counts, chosen.seed):
         num_hidden += int(is_hidden.sum())
         parts = without_hidden(found, is_hidden)
         for name, values in measured(parts, dev, is_hidden, found.truth.shape[0]).items():
             folds.setdefault(name, []).append(values)
     table = table_of(folds)
+    for name, *cells in table["rows"]:
+        print(name, *(f"{x['mean']:.2f} ± {x['standard_error']:.2f}" for x in cells), sep=" | ")
     figures = {"hidden": table, "labels": num_hidden, "documents": len(dev.texts)}
-    names = [column["name"] for column in table["columns"]]
-    rows = [[_shown(cell) for cell in row] for row in table["rows"]]
-    print(deliver(json_file, figures, markdown_table(names, rows), seeds=[seed]))
+    keep(chosen.json, figures, seeds=[chosen.seed])
 
 
 def trained(corpus: Dataset, config: TrainingConfig, work: Path) -> tuple[EncoderFree, DevTexts]:
@@ -214,9 +216,5 @@ def table_of(folds: Mapping[str, Sequence[Values]]) -> dict[str, Any]:
     return {"columns": columns, "rows": rows}
 
 
-def _shown(cell: Any) -> str:
-    return cell if isinstance(cell, str) else f"{cell['mean']:.2f} ± {cell['standard_error']:.2f}"
-
-
 if __name__ == "__main__":
-    typer.run(main)
+    main()

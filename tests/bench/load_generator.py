@@ -1,21 +1,16 @@
 """A small load generator: raw HTTP/1.1 over asyncio protocols; it takes little of the machine.
 
-Closed loop (`saturate`): so many connections, each asking again as soon as it is answered.
-Open loop (`at_rate`): requests begin at given times whether or not others are answered, so that
-waiting is seen in the latencies and not hidden by a client that waits too. They go over
-connections that stay open, as from a proxy in front of the service, and a share over new ones;
-where all are busy, one more is opened.
-
-The seconds of an answer are from the moment when its request was handed to the system up to the
-answer's first byte. What the generator itself was late by, with what it meant to send, stands apart
-(`Load.lateness`): it shares the machine with the service, and a generator that is late sees answers
-late too.
+Closed loop (`saturate`): each connection asks again as soon as it is answered. Open loop
+(`at_rate`): requests begin at random times whether or not others are answered, so that waiting is
+seen in the latencies; where all connections are busy, one more is opened. The seconds of an answer
+are from the moment when its request was handed to the system up to the answer's first byte.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import itertools
 import json
 import random
@@ -23,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any, TypeVar, cast
 
@@ -39,18 +35,14 @@ class Load:
     Attributes:
         statuses: Answers by status; 0: none.
         latencies: Seconds of every answer, by status.
-        lateness: Seconds that each request was sent after its time; open loop only.
         connections: That were opened.
         seconds: From the first request to the last answer.
-        sending_s: From the first request to the last request.
     """
 
     statuses: Counter[int] = field(default_factory=Counter)
     latencies: dict[int, list[float]] = field(default_factory=dict)
-    lateness: list[float] = field(default_factory=list)
     connections: int = 0
     seconds: float = 0.0
-    sending_s: float = 0.0
 
     def note(self, status: int, seconds: float) -> None:
         self.statuses[status] += 1
@@ -61,19 +53,10 @@ class Load:
         found = self.latencies.get(status)
         return float(np.percentile(found, percent)) if found else float("nan")
 
-    def late(self, percent: float) -> float:
-        """Return a percentile of the seconds that the generator was late by."""
-        return float(np.percentile(self.lateness, percent)) if self.lateness else float("nan")
-
     @property
     def rate(self) -> float:
         """Good answers a second."""
         return self.statuses[200] / self.seconds
-
-    @property
-    def sent_rate(self) -> float:
-        """Requests a second that were sent."""
-        return len(self.lateness) / self.sending_s
 
 
 class Connection(asyncio.Protocol):
@@ -133,10 +116,10 @@ class Pool:
         self._tasks: set[asyncio.Task[None]] = set()
         self.num_waiting = 0
 
-    def ask(self, request: bytes, *, is_fresh: bool = False) -> None:
+    def ask(self, request: bytes) -> None:
         """Send a request over a free connection, or a new one."""
         self.num_waiting += 1
-        while self._free and not is_fresh:
+        while self._free:
             connection = self._free.pop()
             if connection.is_open:
                 connection.ask(request, self._take_answer)
@@ -230,6 +213,13 @@ class Asking:
             self.statuses += run(self.next_load()).statuses
 
 
+def demo_titles(count: int) -> list[str]:
+    """Return titles of the demo's test split, again from the first after the last."""
+    path = Path(__file__).parents[2] / "training" / "demo_data" / "tst.json.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return list(itertools.islice(itertools.cycle(json.loads(x)["title"] for x in file), count))
+
+
 def predict_requests(texts: Sequence[str], **options: object) -> list[bytes]:
     """Return one request for each text."""
     bodies = [json.dumps({"text": text, **options}).encode() for text in texts]
@@ -243,14 +233,6 @@ def post(path: str, body: bytes, media_type: str = "application/json") -> bytes:
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
-
-
-def closing(request: bytes) -> bytes:
-    """Return a request after whose answer the connection is closed."""
-    return request.replace(b"\r\nHost: ", b"\r\nConnection: close\r\nHost: ", 1)
-
-
-GET = "GET {} HTTP/1.1\r\nHost: bench\r\n\r\n"
 
 
 async def saturate(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Load:
@@ -281,47 +263,30 @@ async def asked(
 
 
 async def at_rate(
-    port: int,
-    requests: Sequence[bytes],
-    rate: float,
-    seconds: float,
-    *,
-    connections: int = 0,
-    fresh_share: float = 0.0,
-    even: bool = False,
-    seed: int = 7,
+    port: int, requests: Sequence[bytes], rate: float, seconds: float, *, connections: int = 0
 ) -> Load:
-    """Begin so many requests a second for so long.
+    """Begin requests at random times (a Poisson process).
 
     Args:
-        port: Of the service.
+        port: The service's.
         requests: Asked in turn.
         rate: Requests a second.
         seconds: For how long; answers are waited for a minute longer.
-        connections: That are open in advance.
-        fresh_share: Of the requests, each over a new connection that is closed after it.
-        even: Whether they begin at even distances; else at random times (a Poisson process).
-        seed: Of the random times. One draw decides the p99 of a few hundred requests: use several.
+        connections: Opened in advance.
     """
     load = Load()
     pool = Pool(port, load, lambda _: None)
     await pool.open(connections)
     loop, done = asyncio.get_running_loop(), asyncio.Event()
-    turns = itertools.cycle(requests)
-    moments = arrivals(rate, seconds, seed, even=even)
-    chance = random.Random(11)  # noqa: S311
+    turns, moments = itertools.cycle(requests), arrivals(rate, seconds)
     started = time.perf_counter()
     planned = next(moments)
 
     def send_due() -> None:
         nonlocal planned
         while (now := time.perf_counter() - started) >= planned:
-            is_fresh = fresh_share > 0 and chance.random() < fresh_share
-            request = next(turns)
-            pool.ask(closing(request) if is_fresh else request, is_fresh=is_fresh)
-            load.lateness.append(now - planned)
+            pool.ask(next(turns))
             if (planned := next(moments, -1.0)) < 0:
-                load.sending_s = now
                 done.set()
                 return
         loop.call_later(max(planned - now, 0.001), send_due)  # less would be a busy loop
@@ -333,22 +298,8 @@ async def at_rate(
     return load
 
 
-def arrivals(rate: float, seconds: float, seed: int = 7, *, even: bool = False) -> Iterator[float]:
+def arrivals(rate: float, seconds: float) -> Iterator[float]:
     """Yield the times at which requests begin."""
-    rng, moment = random.Random(seed), 0.0  # noqa: S311
-    while (moment := moment + (1 / rate if even else rng.expovariate(rate))) < seconds:
+    rng, moment = random.Random(7), 0.0  # noqa: S311
+    while (moment := moment + rng.expovariate(rate)) < seconds:
         yield moment
-
-
-async def probe(port: int, path: str, every_s: float, seconds: float) -> Load:
-    """Ask for a page again and again, each time over a new connection, as Kubernetes does."""
-    load = Load()
-    pool = Pool(port, load, lambda _: None)
-    request = closing(GET.format(path).encode())
-    started = time.perf_counter()
-    while time.perf_counter() < started + seconds:
-        pool.ask(request, is_fresh=True)
-        await asyncio.sleep(every_s)
-    await pool.drain(60)
-    load.seconds = time.perf_counter() - started
-    return load

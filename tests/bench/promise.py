@@ -1,40 +1,32 @@
 """Are promises kept on new documents, and what does rarity gain? Random halves of a split.
 
-For each of many draws the split is halved: promises are found on one half and measured on the
-other, with thresholds by band (`by band`), and with one rule for all labels, which keeps the
-promise over all of them (`one`). That one is also raised until the precision of every band on the
-first half is not below the promise (`one, all bands`), which guarantees nothing. With `by label` a
-label of enough documents has a threshold of its own, which is safe for it alone, and the bands hold
-the other labels; these and those share the error equally, and so do the labels.
+    python tests/bench/promise.py REGISTRY DATA [--split dev] [--draws 200] [--json FILE]
+    python tests/bench/promise.py REGISTRY DATA --measured test [--json FILE]
 
-`made` is the share of draws with accepted labels, `broken` that of draws in which fewer of them are
-right than promised (the guarantee is about this one), `kept` the share of the others among `made`.
-
-    python -m tests.bench.promise REGISTRY DATA [--split dev] [--draws 200] [--json FILE]
-
-With `--measured test` promises are found on the whole split and measured on another one, once.
-
-    python -m tests.bench.promise REGISTRY DATA --measured test [--json FILE]
+For each draw the split is halved: promises are found on one half and measured on the other, with
+thresholds by band (`by band`), and with one rule for all labels (`one`), which keeps the promise
+over all of them. `broken` is the share of draws in which fewer of the accepted labels are right
+than promised. With `--measured` promises are found on the whole split and measured on another one.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
+from machine import begin
+from recording import Table, add_json_option, keep
 
 from longtail.models.bundle.registry import Registry
 from longtail.models.corpus.columns import RECOGNISED
-from longtail.models.fitted.promises import BandRule, Promise
 from longtail.training.assessment.promised import answer_split
 from longtail.training.assessment.untrained import open_as_trained
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS
-from longtail.training.evaluation.record import deliver, markdown_table
 from longtail.training.fitted.fitting import AnsweredDocuments
 from longtail.training.fitted.promises import (
     BAND_STARTS,
@@ -42,11 +34,9 @@ from longtail.training.fitted.promises import (
     accepted_labels,
     fit_promise,
     measure_promise,
-    safe_thresholds,
 )
 
-BY_BAND, BY_LABEL, ONE, ONE_FOR_ALL = "by band", "by label", "one", "one, all bands"
-RULES = (BY_BAND, BY_LABEL, ONE, ONE_FOR_ALL)
+BY_BAND, ONE = "by band", "one"
 NAMES = (*FREQUENCY_BINS, "all")
 
 
@@ -80,93 +70,35 @@ class Draws:
             }
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, object]:
-    """Return a table: of each promise and rule the worst band, and what is accepted in all."""
-    found = []
+def summary(rows: list[dict[str, Any]]) -> Table:
+    """Print and return a table: for each promise and rule the worst band, and what is accepted."""
+    shares = dict.fromkeys(("broken, %", "right, %", "found, %"), ".1f")
+    table = Table({"promise": "", "rule": "", "worst band": "", **shares})
     for (level, rule), some in groupby(rows, lambda row: (row["level"], row["rule"])):
         bands = list(some)
         worst = max(bands[:-1], key=lambda row: float(row["broken"]))
-        figures = [worst["broken"], bands[-1]["precision"], bands[-1]["found"]]
-        shares = [None if each is None else round(100 * each, 2) for each in figures]
-        found.append([f"{100 * level:g} %", rule, worst["band"] if shares[0] else None, *shares])
-    names = {"broken, %": 1, "right, %": 1, "found, %": 1}
-    columns: list[dict[str, object]] = [{"name": x} for x in ("promise", "rule", "worst band")]
-    columns += [{"name": name, "digits": digits} for name, digits in names.items()]
-    return {"columns": columns, "rows": found}
+        cells = (worst["broken"], bands[-1]["precision"], bands[-1]["found"])
+        percent = [None if each is None else 100 * each for each in cells]
+        table.add(f"{100 * level:g} %", rule, worst["band"] if worst["broken"] else None, *percent)
+    return table
 
 
-def kept_table(kept: list[KeptPromise]) -> dict[str, object]:
-    """Return a table: what each promise lets through, by band."""
-    rows = []
+def kept_table(kept: list[KeptPromise]) -> Table:
+    """Print and return a table: what each promise lets through, by band."""
+    columns = {"promise": "", "training documents": "", "accepted": ""}
+    columns |= {"found, %": ".1f", "right, %": ".1f", "95 %": "", "kept": "", "texts, %": ".1f"}
+    table = Table(columns)
     for each in kept:
+        served = 100 * each.num_served / each.num_documents
         for name, band in each.bands.items():
             if band.share is None:
                 continue
-            found = round(100 * band.num_right / max(1, band.num_true), 2)
-            served = 100 * each.num_served / each.num_documents
-            bounds = f"{100 * band.lower:.1f} to {100 * band.upper:.1f}"
-            rows.append([
-                each.promise, name, band.num_accepted, found, round(100 * band.share, 2), bounds,
-                band.verdict(each.level), round(served, 2) if name == "all" else None,
-            ])  # fmt: skip
-    names = ("promise", "training documents", "accepted", "found, %", "right, %", "95 %", "kept")
-    columns: list[dict[str, object]] = [{"name": x} for x in (*names, "texts, %")]
-    for place in (3, 4, 7):
-        columns[place]["digits"] = 1
-    return {"columns": columns, "rows": rows}
-
-
-def one_rule(promise: Promise, numbers: np.ndarray, documents: AnsweredDocuments) -> Promise:
-    """Return the rule of one band raised until every band of rarity keeps the promise."""
-    (rule,) = promise.bands
-    for rise in np.arange(0, 8, 0.2):
-        odds = np.array(rule.thresholds) / (1 - np.array(rule.thresholds)) * np.exp(rise)
-        raised = replace(rule, thresholds=tuple((odds / (1 + odds)).tolist()))
-        found = replace(promise, bands=(raised,))
-        right, accepted, _ = measured(accepted_labels(documents, found), numbers, documents)
-        if (right >= promise.level * accepted).all():
-            return found
-    return replace(promise, bands=(BandRule(0, (), refusal="no threshold"),))
-
-
-def own_thresholds(documents: AnsweredDocuments, level: float, error: float) -> dict[int, float]:
-    """Return safe thresholds of single labels, by label; 2 where none is safe.
-
-    The labels are those that twice as many documents are expected to carry, by the documents of
-    the training, as a threshold needs where all are right.
-    """
-    expected = documents.counts * (len(documents.labels) / documents.num_training_documents)
-    most = np.sort(expected)[::-1]
-    needed = 2 * np.log(error / np.arange(1, 1 + len(most))) / np.log(level)
-    own = np.flatnonzero(expected >= needed[max(0, (most >= needed).sum() - 1)])
-    found = {}
-    for label in own.tolist():
-        is_it = (documents.labels == label) & documents.is_like[:, None]
-        of_label = documents.probabilities[is_it], documents.is_right[is_it]
-        found[label] = min(safe_thresholds(*of_label, level, error / len(own)), default=2.0)
-    return found
-
-
-def accepted_by_label(
-    first: AnsweredDocuments,
-    second: AnsweredDocuments,
-    numbers: np.ndarray,
-    level: float,
-    confidence: float,
-) -> np.ndarray:
-    """Return which labels of the second half are accepted with thresholds by label."""
-    error = (1 - confidence) / 2
-    own = own_thresholds(first, level, error)
-    thresholds = np.full(len(numbers), 2.0)
-    thresholds[list(own)] = list(own.values())
-    others = [
-        replace(half, labels=np.where(np.isin(half.labels, list(own)), -1, half.labels))
-        for half in (first, second)
-    ]
-    of_bands = fit_promise(others[0], "", "precision", level, 1 - error)
-    is_own = second.probabilities >= thresholds[second.labels]
-    is_own &= (second.labels >= 0) & second.is_like[:, None]
-    return is_own | accepted_labels(others[1], of_bands)
+            table.add(
+                each.promise, name, band.num_accepted, 100 * band.num_right / max(1, band.num_true),
+                100 * band.share, f"{100 * band.lower:.1f} to {100 * band.upper:.1f}",
+                band.verdict(each.level), served if name == "all" else None,
+            )  # fmt: skip
+    return table
 
 
 def measured(
@@ -195,73 +127,58 @@ def draw(
     rng = np.random.default_rng(0)
     size = len(documents.labels)
     numbers = np.searchsorted(BAND_STARTS, documents.counts, side="right") - 1
-    found: dict[str, list[tuple[np.ndarray, ...]]] = {name: [] for name in RULES}
+    found: dict[str, list[tuple[np.ndarray, ...]]] = {name: [] for name in (BY_BAND, ONE)}
     for _ in range(num_draws):
         order = rng.permutation(size)
         first, second = (of_documents(documents, np.sort(x)) for x in np.split(order, [size // 2]))
         by_band = fit_promise(first, scorer, "precision", level, confidence)
         one = fit_promise(first, scorer, "precision", level, confidence, band_starts=[0])
-        marks = {
-            name: accepted_labels(second, rule)
-            for name, rule in [
-                (BY_BAND, by_band), (ONE, one), (ONE_FOR_ALL, one_rule(one, numbers, first)),
-            ]
-        }  # fmt: skip
-        marks[BY_LABEL] = accepted_by_label(first, second, numbers, level, confidence)
-        for name in RULES:
-            found[name].append(measured(marks[name], numbers, second))
+        for name, rule in ((BY_BAND, by_band), (ONE, one)):
+            found[name].append(measured(accepted_labels(second, rule), numbers, second))
     return {
         name: Draws(*(np.stack(each) for each in zip(*rows, strict=True)))
         for name, rows in found.items()
     }
 
 
-def main(
-    registry: Path,
-    data: Path,
-    split: str = "dev",
-    version: str = "current",
-    draws: int = 200,
-    confidence: float = 0.9,
-    levels: Annotated[list[float], typer.Option("--level")] = [0.8, 0.9, 0.95],  # noqa: B006
-    measured_on: Annotated[str | None, typer.Option("--measured")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json")] = None,
-) -> None:
-    """Print how often each band keeps each promise on the other half, and what is accepted."""
-    bundle = Registry(registry).open(version)
-    dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
+def main() -> None:
+    """Print how often each promise is kept on the other half, and what is accepted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("registry", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--split", default="dev")
+    parser.add_argument("--version", default="current")
+    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--confidence", type=float, default=0.9)
+    parser.add_argument("--levels", type=float, nargs="+", default=[0.8, 0.9, 0.95])
+    parser.add_argument("--measured", metavar="SPLIT")
+    add_json_option(parser)
+    chosen = begin(parser)
+    bundle = Registry(chosen.registry).open(chosen.version)
+    dataset = open_as_trained(chosen.data, RECOGNISED, [bundle], bundle.catalogue)
     scorer = bundle.manifest.default_scorer
-    documents = answer_split(bundle, dataset, split, scorer)
-    if measured_on is not None:
-        others = answer_split(bundle, dataset, measured_on, scorer)
-        found = [fit_promise(documents, scorer, "precision", x, confidence) for x in levels]
-        kept = [measure_promise(others, each) for each in found if each.can_accept]
-        table = kept_table(kept)
-        figures = {
-            "model": bundle.manifest.digest, "data": dataset.fingerprint, "split": measured_on,
-            "scorer": scorer, "documents": len(others.labels), "found_on": split, "promises": table,
-        }  # fmt: skip
-        print(deliver(json_file, figures, "\n".join(map(str, kept))))
+    documents = answer_split(bundle, dataset, chosen.split, scorer)
+    about = {"model": bundle.manifest.digest, "data": dataset.fingerprint, "scorer": scorer}
+    if chosen.measured is not None:
+        others = answer_split(bundle, dataset, chosen.measured, scorer)
+        promises = [
+            fit_promise(documents, scorer, "precision", level, chosen.confidence)
+            for level in chosen.levels
+        ]
+        table = kept_table([measure_promise(others, x) for x in promises if x.can_accept])
+        splits = {"split": chosen.measured, "found_on": chosen.split}
+        keep(chosen.json, {**about, **splits, "documents": len(others.labels), "promises": table})
         return
     results = []
-    for level in levels:
-        for rule, each in draw(documents, scorer, level, confidence, draws).items():
+    for level in chosen.levels:
+        for rule, each in draw(documents, scorer, level, chosen.confidence, chosen.draws).items():
             results += [{"level": level, "rule": rule, **row} for row in each.rows(level)]
-    header = ["promise", "rule", "band", "made", "broken", "kept", "precision", "accepted", "found"]
-    rows = [[_cell(value) for value in row.values()] for row in results]
     figures = {
-        "model": bundle.manifest.digest, "data": dataset.fingerprint, "split": split,
-        "scorer": scorer, "documents": len(documents.labels), "draws": draws,
-        "confidence": confidence, "rows": results, "summary": summary(results),
+        **about, "split": chosen.split, "documents": len(documents.labels), "draws": chosen.draws,
+        "confidence": chosen.confidence, "rows": results, "summary": summary(results),
     }  # fmt: skip
-    print(deliver(json_file, figures, markdown_table(header, rows), seeds=[0]))
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}" if value <= 1 else f"{value:.0f}"
-    return "-" if value is None else str(value)
+    keep(chosen.json, figures, seeds=[0])
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

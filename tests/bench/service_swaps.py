@@ -24,10 +24,10 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from load_generator import demo_titles
 from machine import begin
 from recording import add_json_option, keep
 from served_process import Served, served
-from service_throughput import read_texts
 
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle
 from longtail.models.bundle.manifest import Manifest
@@ -211,7 +211,7 @@ async def until_freed(http: httpx.AsyncClient) -> None:
 
 async def measure(service: Served, key: str, chosen: argparse.Namespace) -> None:
     """Load the service, swap, and print what came of it."""
-    texts = read_texts("titles", 2000)
+    texts = demo_titles(2000)
     clients = Clients(service.port, texts, chosen.scorer)
     started = time.perf_counter()
     load = asyncio.create_task(clients.run(chosen.singles, chosen.batches, chosen.streams))

@@ -36,12 +36,11 @@ from typing import Any
 
 import httpx
 import numpy as np
-from load_generator import Connection, post
+from load_generator import Connection, demo_titles, post
 from machine import begin
 from recording import add_json_option, keep
 from served_process import Served, free_port, wait_until_ready
 from service_swaps import make_versions
-from service_throughput import read_texts
 
 from longtail.models.bundle.registry import Registry
 from longtail.service.http.api_keys import make_key
@@ -197,7 +196,7 @@ class Soak:
         self, service: Served, faults: Faults, tally: Tally, key: str, seconds: float
     ) -> None:
         self._service, self._faults, self._tally = service, faults, tally
-        self._texts = read_texts("titles", 2000)
+        self._texts = demo_titles(2000)
         self._started = time.perf_counter()
         self._end = self._started + seconds
         self._turns = itertools.count()

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import evaluated_runs as runs
 import pytest
-
-
-@pytest.fixture
-def runs(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import evaluated_runs
-
-    return evaluated_runs
 
 
 def make_run(folder: Path, **texts: str) -> Path:
@@ -22,7 +15,7 @@ def make_run(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def test_scorers_of_all_runs_are_found(runs, tmp_path):
+def test_scorers_of_all_runs_are_found(tmp_path):
     first = make_run(tmp_path / "a", sparse="1", names="2", linear="3")
     second = make_run(tmp_path / "b", sparse="4", names="2")
     found = runs.prediction_files([first, second])
@@ -30,7 +23,7 @@ def test_scorers_of_all_runs_are_found(runs, tmp_path):
     assert found["sparse"] == [x / "predictions" / "sparse.txt" for x in (first, second)]
 
 
-def test_one_run_given_twice_is_refused(runs, tmp_path):
+def test_one_run_given_twice_is_refused(tmp_path):
     first = make_run(tmp_path / "a", sparse="1", names="2")
     second = make_run(tmp_path / "b", sparse="1", names="3")
     copy = make_run(tmp_path / "c", sparse="1", names="2", linear="4")
@@ -40,7 +33,7 @@ def test_one_run_given_twice_is_refused(runs, tmp_path):
             runs.prediction_files(folders)
 
 
-def test_folders_without_predictions_are_refused(runs, tmp_path):
+def test_folders_without_predictions_are_refused(tmp_path):
     first, second = make_run(tmp_path / "a", sparse="1"), make_run(tmp_path / "b", names="1")
     for folders, words in (
         ([first, make_run(tmp_path / "c")], "c: has no predictions"),
@@ -51,7 +44,7 @@ def test_folders_without_predictions_are_refused(runs, tmp_path):
             runs.prediction_files(folders)
 
 
-def test_every_run_has_a_seed_of_its_own(runs, tmp_path):
+def test_every_run_has_a_seed_of_its_own(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     assert runs.seeds_of(folders, None) == [0, 1]
     assert runs.seeds_of(folders, [7, 3]) == [7, 3]

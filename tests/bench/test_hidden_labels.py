@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hidden_labels as bench
 import numpy as np
 import pytest
 
@@ -10,7 +11,6 @@ from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
-from tests.bench import hidden_labels as bench
 
 SCORERS = ("sparse", "names", "neighbours")
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-SPEC = importlib.util.spec_from_file_location("recording", Path(__file__).with_name("recording.py"))
-assert SPEC is not None
-assert SPEC.loader is not None
-recording = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(recording)
+import recording
 
 
 def test_a_table_is_printed_as_it_grows_and_keeps_numbers_in_full(capsys):

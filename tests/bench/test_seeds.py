@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+import seeds
 
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.assessment.compare import write_predictions
 from longtail.training.data.dataset import open_dataset
-
-
-@pytest.fixture
-def seeds(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import seeds
-
-    return seeds
 
 
 def right_and_wrong(dataset):
@@ -33,7 +24,7 @@ def right_and_wrong(dataset):
     return right, wrong
 
 
-def test_means_and_intervals_are_of_seeds_and_documents(seeds, tiny_corpus, tmp_path):
+def test_means_and_intervals_are_of_seeds_and_documents(tiny_corpus, tmp_path):
     dataset = open_dataset(tiny_corpus)
     judge = seeds.Judge(dataset)
     joined = []
@@ -54,7 +45,7 @@ def test_means_and_intervals_are_of_seeds_and_documents(seeds, tiny_corpus, tmp_
     assert set(np.unique(drawn["P@1"].round(9))) == {0.0, 0.5, 1.0}  # the seeds that were drawn
 
 
-def test_too_few_labels_of_a_text_are_refused(seeds, tiny_corpus, tmp_path):
+def test_too_few_labels_of_a_text_are_refused(tiny_corpus, tmp_path):
     dataset = open_dataset(tiny_corpus)
     labels = right_and_wrong(dataset)[0][:, :5]
     scores = np.zeros(labels.shape, dtype=np.float32)

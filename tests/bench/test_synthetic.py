@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+import synthetic
 from scipy.sparse import vstack
+from synthetic import SyntheticCorpus
 
 from longtail.training.data.dataset import open_dataset
 from tests.closeness import assert_all_close
 
-_path = Path(__file__).with_name("synthetic.py")
-_spec = importlib.util.spec_from_file_location(_path.stem, _path)
-assert _spec is not None and _spec.loader is not None
-synthetic = importlib.util.module_from_spec(_spec)
-sys.modules[_path.stem] = synthetic  # where its dataclass looks for itself
-_spec.loader.exec_module(synthetic)
-SyntheticCorpus = synthetic.SyntheticCorpus
 CORPUS = SyntheticCorpus(2000, 300, 500, seed=3)
 
 

@@ -76,7 +76,7 @@ def test_the_names_that_scripts_import_are_there():
         if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("longtail.")
         for alias in statement.names
     }
-    assert len(imported) > 300
+    assert len(imported) > 150
     missing = [each for each in sorted(imported) if not is_there(*each[:2])]
     assert not missing
 
