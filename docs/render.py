@@ -21,8 +21,10 @@ A cell is text, a number, null, or `{"mean": 1.2, "standard_error": 0.1}`; `digi
 cell's object hold for it alone. A row of the first form may be taken from another table:
 `{"from": "FILE.json NAME", "row": "its first cell", "title": "another first cell"}`.
 
-`leaderboard/SET NAME` asks for a table of the records in that folder (`generation/leaderboard.py`),
-and `claims all` for the one that is counted from all tested findings (`generation/claims.py`).
+`leaderboard.json SET` asks for the table of a set (`generation/leaderboard.py`), and `claims all`
+for the one that is counted from all tested findings (`generation/claims.py`).
+
+A line below the table names commit and date of its records, unless it has a column `code`.
 
 Options behind NAME: ` %` multiplies by 100; ` [a; b]` keeps the rows that have such a cell;
 `: P@1; P@5` chooses columns, in this order. ` + ` between two directives puts the rows of the
@@ -33,6 +35,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -47,12 +50,13 @@ from docs.generation.claims import claims_table  # noqa: E402
 
 RESULTS = ROOT / "docs" / "results"
 BOARD = RESULTS / "leaderboard-table.html"
+CODE = "code"
 KEYS = {"command", "commit", "date", "processor", "seeds", "figures"}
 """Required keys of a record; `transcribed` and `note` are optional."""
 
 _BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _DIRECTIVE = re.compile(
-    r"(?P<file>\S+\.json|leaderboard/\S+|claims) (?P<name>[^:%[]+?)"
+    r"(?P<file>\S+\.json|claims) (?P<name>[^:%[]+?)"
     r"(?P<percent> %)?( \[(?P<rows>.+?)\])?(: (?P<columns>.+))?"
 )
 TITLES = {
@@ -70,18 +74,26 @@ def pages() -> list[Path]:
     return [path for path in found if "<!-- table: " in path.read_text(encoding="utf-8")]
 
 
-def render_page(text: str, folder: Path = RESULTS) -> str:
-    """Return a page with its tables filled.
-
-    Args:
-        text: The page.
-        folder: Of the records.
-    """
+def render_page(path: Path) -> str:
+    """Return the text of a page with its tables filled."""
 
     def fill(block: re.Match[str]) -> str:
-        return f"{block[1]}\n{markdown_of(find_table(block[2], folder))}\n\n{block[3]}"
+        table = find_table(block[2])
+        has_code = block[2].startswith("claims") or table["columns"][-1]["name"] == CODE
+        code = "" if has_code else f"\n{code_of(block[2], path)}\n"
+        return f"{block[1]}\n{markdown_of(table)}\n{code}\n{block[3]}"
 
-    return _BLOCK.sub(fill, text)
+    return _BLOCK.sub(fill, path.read_text(encoding="utf-8"))
+
+
+def code_of(directive: str, page: Path) -> str:
+    """Return the line of a page that says which records a table is of, and of which code."""
+    found = []
+    for file in dict.fromkeys(each.split()[0] for each in directive.split(" + ")):
+        record = json.loads((RESULTS / file).read_text(encoding="utf-8"))
+        link = os.path.relpath(RESULTS / file, page.parent)
+        found.append(f"[{record['commit'] or 'not noted'}]({link}), {record['date']}")
+    return f"Code: {'; '.join(found)}."
 
 
 def find_table(directive: str, folder: Path = RESULTS) -> Table:
@@ -110,7 +122,7 @@ def _find_one(directive: str, folder: Path) -> Table:
     ]
     if asked["rows"]:
         kept = set(asked["rows"].split("; "))
-        rows = [row for row in rows if kept & {cell for cell in row if isinstance(cell, str)}]
+        rows = [row for row in rows if kept & {_text(cell, {}) for cell in row}]
     table = {"columns": table["columns"], "rows": rows}
     if asked["percent"]:
         table = _in_percent(table)
@@ -121,7 +133,7 @@ def _figures_of(file: str, folder: Path) -> dict[str, Any]:
     """Return the figures of a record, or the tables that are made of several."""
     if file == "claims":
         return {"all": claims_table(folder)}
-    if file.startswith("leaderboard/"):
+    if file == leaderboard.FILE:
         return leaderboard.tables_of(folder / file)
     figures: dict[str, Any] = json.loads((folder / file).read_text(encoding="utf-8"))["figures"]
     return figures
@@ -263,8 +275,8 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page is stale")
     is_check = parser.parse_args().check
     stale = []
-    made = {path: render_page(path.read_text(encoding="utf-8")) for path in pages()}
-    made[BOARD] = leaderboard_page.page(RESULTS / "leaderboard")
+    made = {path: render_page(path) for path in pages()}
+    made[BOARD] = leaderboard_page.page(RESULTS / leaderboard.FILE)
     for path, filled in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != filled:
             stale.append(str(path.relative_to(ROOT)))

@@ -89,34 +89,8 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Untested:
-    """What a paper claims and no test was made of: two cells of a record.
-
-    Attributes:
-        words: The claim.
-        place: The paper, and where it makes it.
-        record: The file.
-        set_name: Of the corpus, as pages name it.
-        better: First cell of the row that should be higher.
-        other: Of the row that should be lower.
-        column: The figure.
-    """
-
-    words: str
-    place: str
-    record: str
-    set_name: str
-    better: str
-    other: str
-    column: str
-
-
-UNTESTED = (
-    Untested("Logit adjustment is slightly better on Tail than \"tail\" weights", "Rawat et al. 2021, section 5.1", "sampling-bias-tate.json", "`tate`", "logit_adjustment", "within_batch-tail", "R@10 Tail"),
-)  # fmt: skip
 _ADVERSARIAL = "Bamler & Mandt 2020"
-NAMES = ("claim", "paper, place", "here", "effect [95 % interval] by set")
+NAMES = ("claim", "paper, place", "here", "effect by set")
 
 
 def claims_table(folder: Path) -> dict[str, Any]:
@@ -130,16 +104,13 @@ def claims_table(folder: Path) -> dict[str, Any]:
         for paper, claims in CLAIMS.items()
         for claim in claims
     ]
-    rows += [_untested_row(claim, folder) for claim in UNTESTED]
-    rows += [_sooner_row(folder), *_end_rows(folder)]
+    rows.append(_sooner_row(folder))
     return {"columns": [{"name": name} for name in NAMES], "rows": rows}
 
 
 def sources(folder: Path) -> set[str]:
     """Return the names of the records that the table is made of."""
-    found = {path.name for path in folder.glob("findings-*.json")}
-    found |= {claim.record for claim in UNTESTED}
-    return found | {"adversarial.json"}
+    return {path.name for path in folder.glob("findings-*.json")}
 
 
 def _order(path: Path) -> int:
@@ -164,10 +135,8 @@ def _row(paper: str, claim: Claim, paths: Sequence[Path]) -> list[str]:
         name = path.stem.removeprefix(f"findings-{claim.experiment}-")
         here = [row["here"] for row in rows if row["p, corrected"] is not None]
         tested += here
-        counted = _counted(here, shown["p, corrected"])
-        size = f" {shown['by'].split(', ')[0]}" if shown["by"].startswith("B=") else ""
-        effect = f"{_link(name, path)}{size} {_effect(shown, claim.unit)}"
-        effects.append(f"{effect}, {_seeds(shown['seeds'])}, {counted}")
+        effect = _effect(shown, claim.unit)
+        effects.append(f"{_link(name, path)} {effect}{_mark(here)} ({shown['seeds']})")
     by = claim.shown.rpartition(", ")[2].replace("_", " ")
     return [claim.words, f"{paper}, {claim.place}", verdict(tested), f"{by}: {'; '.join(effects)}"]
 
@@ -177,19 +146,14 @@ def _link(name: str, path: Path) -> str:
     return f"[{_SETS.get(name, name)}]({path.name})"
 
 
-def _seeds(number: int) -> str:
-    return f"{number} seed{'s' if number > 1 else ''}"
-
-
-def _counted(here: Sequence[str], shown: float | str | None) -> str:
-    """Return how many of several tests hold, or the corrected p-value of a single one."""
-    if len(here) > 1:
-        contrary = f", {number} contrary" if (number := here.count("contrary")) else ""
-        return f"{here.count('holds')} of {len(here)} tests hold{contrary}"
-    if "contrary" in here:
-        return f"contrary, p below {SIGNIFICANT:g}"
-    p = f"{shown:.3f}" if isinstance(shown, float) else shown
-    return f"p {p}" if here else "not tested"
+def _mark(here: Sequence[str]) -> str:
+    """Return a mark of tests that hold, and one of tests that say the contrary, with how many."""
+    marks = ""
+    for word, mark in (("holds", "*"), ("contrary", "†")):
+        number = here.count(word)
+        if number:
+            marks += mark if number == len(here) == 1 else f" {number}/{len(here)}{mark}"
+    return marks or ("" if here else "?")
 
 
 def _shown(rows: Sequence[dict[str, Any]], by: str) -> dict[str, Any]:
@@ -218,31 +182,9 @@ def verdict(tested: Sequence[str]) -> str:
     return "not decided"
 
 
-def interval(mean: float, error: float, num_seeds: int) -> str:
-    """Return a 95 % interval of the mean over seeds, by Student's t; empty for one seed."""
-    if num_seeds < 2 or math.isnan(error):
-        return ""
-    half = float(stats.t.ppf(0.975, num_seeds - 1)) * error
-    return f" [{mean - half:.1f}, {mean + half:.1f}]"
-
-
 def _effect(row: dict[str, Any], unit: str = "") -> str:
-    found = row["advantage"]
     scale, tail = (0.01, f" {unit}") if unit == "nats" else (1.0, "")
-    mean, error = scale * found["mean"], found.get("standard_error")
-    bounds = "" if error is None else interval(mean, scale * error, row["seeds"])
-    return f"{mean:+.2f}{bounds}{tail}"
-
-
-def _untested_row(claim: Untested, folder: Path) -> list[str]:
-    record = json.loads((folder / claim.record).read_text(encoding="utf-8"))
-    table = record["figures"]["settings"]
-    place = [column["name"] for column in table["columns"]].index(claim.column)
-    value_of = {row[0]: float(row[place]) for row in table["rows"]}
-    difference = value_of[claim.better] - value_of[claim.other]
-    seeds = _seeds(len(record["seeds"]))
-    effect = f"{claim.column}: [{claim.set_name}]({claim.record}) {difference:+.1f}, {seeds}"
-    return [claim.words, claim.place, verdict([]), f"{effect}, not tested"]
+    return f"{scale * row['advantage']['mean']:+.2f}{tail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,11 +234,10 @@ def _sooner_row(folder: Path) -> list[str]:
     for name in dict.fromkeys(each.set_name for each in ratios):
         own = [each for each in ratios if each.set_name == name]
         best = max(own, key=lambda each: each.mean)
-        bounds = interval(best.mean, best.standard_error, best.num_seeds)
         low = min(each.mean for each in own)
         effects.append(
-            f"{name} {low:.1f} to {best.mean:.1f}{bounds} times as soon at {len(own)} levels, "
-            f"{_seeds(best.num_seeds)}"
+            f"{name} {low:.1f} to {best.mean:.1f} times as soon at {len(own)} levels "
+            f"({best.num_seeds})"
         )
     some = f"doesn't hold in {num_below} of {len(ratios)} tests, else not decided"
     return [
@@ -305,36 +246,3 @@ def _sooner_row(folder: Path) -> list[str]:
         "doesn't hold" if num_below == len(ratios) else some,
         "; ".join(effects),
     ]
-
-
-def _end_rows(folder: Path) -> list[list[str]]:
-    """Return the rows of how training ends on sets where it was not tested."""
-    rows = json.loads((folder / "adversarial.json").read_text(encoding="utf-8"))["figures"][
-        "tasks"
-    ]["rows"]
-    paths = folder.glob("findings-adversarial-*.json")
-    tested = tuple(_SETS[path.stem.removeprefix("findings-adversarial-")] for path in paths)
-    found: dict[str, list[str]] = {"accuracy": [], "log likelihood": []}
-    task = by = ""
-    ours: list[Any] = []
-    for row in rows:
-        task, by = row[0] or task, "" if row[0] else row[2] or by
-        if row[3] == "`adversarial`":
-            ours = row
-        if row[3] == "`uniform`" and by and "not tuned" not in task and not task.startswith(tested):
-            column, unit = (11, "points") if by == "accuracy" else (10, "nats")
-            difference = f"{_mean(ours[column]) - _mean(row[column]):+.1f} {unit}"
-            found[by].append(f"{task} {difference}, {_seeds(min(ours[6], row[6]))}")
-    words = {
-        "accuracy": "They end with a better accuracy on other sets",
-        "log likelihood": "and with a better log likelihood there",
-    }
-    return [
-        [words[by], f"{_ADVERSARIAL}, Figure 1", "not decided", f"[not tested](adversarial.json): {'; '.join(found[by])}"]
-        for by in words
-        if found[by]
-    ]  # fmt: skip
-
-
-def _mean(cell: Any) -> float:
-    return float(cell["mean"] if isinstance(cell, dict) else cell)

@@ -15,35 +15,21 @@ from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.vocabulary.reading import read_vocabulary
 from longtail.training.assessment.compare import read_predictions, write_predictions
 from longtail.training.data.dataset import open_dataset
-from longtail.training.evaluation.by_frequency import evaluate
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-from docs.generation.leaderboard import read_rows, tables_of  # noqa: E402 - not installed
+FOLDER = Path(__file__).parent / "leaderboard"
+sys.path += [str(FOLDER), str(FOLDER / "programs")]
+import annif_row  # noqa: E402 - scripts, which find each other in their folder
+import columns  # noqa: E402
+import differences  # noqa: E402
+import peers  # noqa: E402
+import row  # noqa: E402
+import writing  # noqa: E402
+from board import read_board  # noqa: E402
+
+from docs.generation.leaderboard import tables_of  # noqa: E402
 from docs.render import markdown_of  # noqa: E402
 
-DEMO, BOARD = ROOT / "training" / "demo_data", ROOT / "docs" / "results" / "leaderboard"
-MODULES = ("columns", "row", "features", "peers", "differences", "annif_row", "evaluation_rows")
-
-
-@pytest.fixture
-def board(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "leaderboard"))
-    for name in MODULES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    import annif_row
-    import columns
-    import differences
-    import evaluation_rows
-    import peers
-    import row
-
-    yield {
-        "annif_row": annif_row, "columns": columns, "differences": differences, "peers": peers,
-        "evaluation_rows": evaluation_rows, "row": row,
-    }  # fmt: skip
-    for name in MODULES:
-        sys.modules.pop(name, None)
+DEMO = Path(__file__).parents[2] / "training" / "demo_data"
 
 
 def made_up(seed: int, num_documents: int = 40, num_labels: int = 12, width: int = 12):
@@ -56,15 +42,15 @@ def made_up(seed: int, num_documents: int = 40, num_labels: int = 12, width: int
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_threshold_is_the_best_of_all_and_micro_f1_is_counted(board, seed):
-    columns, (ranking, truth) = board["columns"], made_up(seed)
+def test_the_threshold_is_the_best_of_all_and_micro_f1_is_counted(seed):
+    ranking, truth = made_up(seed)
     dense = truth.toarray()
 
     def f1(threshold: float) -> float:
         answered = [
-            (row, label)
-            for row in range(len(dense))
-            for label, score in zip(ranking.labels[row], ranking.scores[row], strict=True)
+            (place, label)
+            for place in range(len(dense))
+            for label, score in zip(ranking.labels[place], ranking.scores[place], strict=True)
             if score >= threshold
         ]
         hits = sum(dense[pair] for pair in answered)
@@ -75,8 +61,8 @@ def test_the_threshold_is_the_best_of_all_and_micro_f1_is_counted(board, seed):
     assert f1(threshold) == pytest.approx(max(map(f1, np.unique(ranking.scores))))
 
 
-def test_scores_that_are_no_probabilities_have_no_ece_until_dev_fits_them(board):
-    columns, (ranking, truth) = board["columns"], made_up(1, num_documents=400)
+def test_scores_that_are_no_probabilities_have_no_ece_until_dev_fits_them():
+    ranking, truth = made_up(1, num_documents=400)
     far = Ranking(ranking.labels, 10 * ranking.scores)
     alone = columns.probability_columns(far, truth, None, None)
     assert alone == {"ECE@5": None, "ECE@5, fitted on dev": None, "micro-F1": None}
@@ -90,42 +76,40 @@ def test_scores_that_are_no_probabilities_have_no_ece_until_dev_fits_them(board)
         assert fitted[name] == pytest.approx(same[name])
 
 
-def test_padding_is_no_answer(board):
-    columns, (ranking, truth) = board["columns"], made_up(3)
+def test_padding_is_no_answer():
+    ranking, truth = made_up(3)
     labels, scores = ranking.labels.copy(), ranking.scores.copy()
     labels[:, 1:], scores[:, 1:] = NO_LABEL, -np.inf
     found, is_true = columns.first_pairs(Ranking(labels, scores), truth, 5)
     assert len(found) == len(is_true) == len(labels)
 
 
-def judged_of(board, truth):
+def judged_of(truth):
     counts = np.arange(truth.shape[1], dtype=np.int64)
-    return board["columns"].Judged(truth, counts, 50, None)
+    return columns.Judged(truth, counts, 50, None)
 
 
-def test_the_same_ranking_does_not_differ_and_a_worse_one_does(board):
+def test_the_same_ranking_does_not_differ_and_a_worse_one_does():
     ranking, truth = made_up(4, num_documents=200)
     worse = Ranking(ranking.labels[:, ::-1].copy(), ranking.scores)
     none = np.zeros(200, dtype=bool)
-    found = board["differences"].differences(
-        {"a": ranking, "b": ranking, "c": worse}, "a", judged_of(board, truth), none
+    found = differences.differences(
+        {"a": ranking, "b": ranking, "c": worse}, "a", judged_of(truth), none
     )
-    rows = {(row[0], row[1]): row for row in found["rows"]}
-    assert [rows["b", "P@5"][x] for x in (2, 3, 4, 5, 6)] == [0, 0, 0, "1.000", "no"]
-    assert rows["c", "P@5"][6] == "yes"
+    rows = {(each[0], each[1]): each for each in found}
+    assert rows["b", "P@5"][2:] == [0, 0, 0, 1]
+    assert rows["c", "P@5"][5] < 0.05
     assert rows["c", "P@5"][3] < rows["c", "P@5"][2] < rows["c", "P@5"][4] < 0
 
 
-def test_documents_that_repeat_another_do_not_count(board):
+def test_documents_that_repeat_another_do_not_count():
     ranking, truth = made_up(5, num_documents=100)
     worse = Ranking(ranking.labels[:, ::-1].copy(), ranking.scores)
     mixed = Ranking(ranking.labels.copy(), ranking.scores)
     mixed.labels[50:] = worse.labels[50:]
     is_repeat = np.arange(100) >= 50
-    found = board["differences"].differences(
-        {"a": ranking, "b": mixed}, "a", judged_of(board, truth), is_repeat
-    )
-    assert all(row[2] == 0 for row in found["rows"])
+    found = differences.differences({"a": ranking, "b": mixed}, "a", judged_of(truth), is_repeat)
+    assert all(each[2] == 0 for each in found)
 
 
 @pytest.fixture(scope="module")
@@ -148,23 +132,23 @@ def oracle(tmp_path_factory):
     return dataset, files
 
 
-def write_oracle(board, oracle, path, *, costs=None, **changes):
+def write_oracle(oracle, path, *, costs=None, **changes):
     dataset, files = oracle
-    board["row"].write_row(
+    row.write_row(
         path, dataset, changes.pop("test", files["test"]), changes.pop("dev", files["dev"]),
         about={"name": "oracle", "version": "1", "settings": "none", **changes},
-        costs=dict.fromkeys(board["row"].COSTS) | (costs or {}), command="python x",
+        costs=dict.fromkeys(row.COSTS) | (costs or {}), command="python x",
     )  # fmt: skip
 
 
-def test_a_row_is_a_record_of_everything(board, oracle, tmp_path):
-    path = tmp_path / "oracle.json"
-    write_oracle(board, oracle, path)
-    record = json.loads(path.read_text())
+def test_a_row_is_a_record_of_everything(oracle, tmp_path):
+    path = tmp_path / "board.json"
+    write_oracle(oracle, path)
+    (record,) = read_board(path)["rows"]
     figures = record["figures"]
-    assert record["command"] == "python x"
+    assert (record["command"], record["set"]) == ("python x", "demo_data")
     assert figures["bands"]["all"]["P@1"] == 1
-    assert figures["hierarchical"]["hP@1"] == 1 > figures["hierarchical"]["hR@1"] > 0
+    assert figures["hierarchical"]["hP@5"] == 1 > figures["hierarchical"]["hR@5"] > 0
     assert figures["intervals"]["P@1"] == [1, 1]
     assert figures["probabilities"]["ECE@5"] == pytest.approx(0.25)
     assert figures["probabilities"]["ECE@5, fitted on dev"] == pytest.approx(0)
@@ -183,66 +167,55 @@ def test_a_row_is_a_record_of_everything(board, oracle, tmp_path):
         ({"costs": {"milliseconds": float("inf")}}, "--milliseconds: got inf"),
     ],
 )
-def test_what_cannot_stand_in_a_table_is_refused(board, oracle, tmp_path, changes, words):
+def test_what_cannot_stand_in_a_table_is_refused(oracle, tmp_path, changes, words):
     with pytest.raises(ConfigError, match=words):
-        write_oracle(board, oracle, tmp_path / "row.json", **changes)
+        write_oracle(oracle, tmp_path / "row.json", **changes)
     assert not (tmp_path / "row.json").exists()
 
 
-def test_a_folder_has_rows_of_one_corpus_each_under_its_own_name(board, oracle, tmp_path):
-    write_oracle(board, oracle, tmp_path / "one.json")
-    write_oracle(board, oracle, tmp_path / "one.json", settings="again")  # its own row
-    with pytest.raises(ConfigError, match=r"one.json: holds the row 'oracle', and this one is 'x'"):
-        write_oracle(board, oracle, tmp_path / "one.json", name="x")
-    with pytest.raises(ConfigError, match=r"one.json: holds the row 'oracle'.* --json or --name"):
-        write_oracle(board, oracle, tmp_path / "two.json")
-    record = json.loads((tmp_path / "one.json").read_text())
-    record["figures"] |= {"data": "another", "name": "other"}
-    (tmp_path / "three.json").write_text(json.dumps(record))
-    with pytest.raises(ConfigError, match=r"three.json: is of another corpus than .*demo_data"):
-        write_oracle(board, oracle, tmp_path / "one.json")
+def test_a_row_replaces_that_of_its_name_and_a_set_is_of_one_corpus(oracle, tmp_path):
+    path = tmp_path / "board.json"
+    for settings in ("none", "again"):
+        write_oracle(oracle, path, settings=settings)
+    write_oracle(oracle, path, name="other")
+    rows = read_board(path)["rows"]
+    assert [(x["figures"]["name"], x["figures"]["settings"]) for x in rows] == [
+        ("oracle", "again"),
+        ("other", "none"),
+    ]
+    path.write_text(path.read_text().replace(oracle[0].fingerprint, "another"))
+    with pytest.raises(ConfigError, match=r"board.json: .*'demo_data' are of another corpus"):
+        write_oracle(oracle, path)
 
 
-def test_too_few_labels_and_another_scale_are_refused(board, oracle, tmp_path):
+def test_names_stand_in_tables_as_they_are(oracle, tmp_path):
+    path = tmp_path / "board.json"
+    write_oracle(oracle, path, name="a|b `c` <i>")
+    cells = markdown_of(tables_of(path)["demo_data"]).splitlines()[-1]
+    assert cells.startswith(r"| a\|b \`c\` &lt;i> |")
+
+
+def test_too_few_labels_and_another_scale_are_refused(oracle, tmp_path):
     dataset, files = oracle
     ranking = read_predictions(files["test"], *dataset.split("test").scan().labels.shape)
     few, far = tmp_path / "few.txt", tmp_path / "far.txt"
     write_predictions(few, ranking.first(4), len(dataset.labels))
     write_predictions(far, Ranking(ranking.labels, ranking.scores - 5), len(dataset.labels))
     with pytest.raises(DataError, match=r"few.txt: at most 4 labels a document; expected 10"):
-        write_oracle(board, oracle, tmp_path / "row.json", test=few)
+        write_oracle(oracle, tmp_path / "row.json", test=few)
     with pytest.raises(DataError, match=r"far.txt: 100% of the scores are outside of 0.75 to 0.75"):
-        write_oracle(board, oracle, tmp_path / "row.json", test=far)
+        write_oracle(oracle, tmp_path / "row.json", test=far)
 
 
-def test_a_person_is_told_in_a_line(board, tmp_path, monkeypatch, capsys):
+def test_a_person_is_told_in_a_line(tmp_path, monkeypatch):
     options = ["--test", "no.txt", "--name", "x", "--command", "c", "--version", "1"]
-    monkeypatch.setattr(sys, "argv", ["row.py", str(DEMO), *options, "--json", str(tmp_path)])
-    with pytest.raises(SystemExit, match="Error: --json"):
-        board["row"].main()
-    file = str(tmp_path / "row.json")
+    file = str(tmp_path / "board.json")
     monkeypatch.setattr(sys, "argv", ["row.py", str(DEMO), *options, "--json", file])
     with pytest.raises(SystemExit, match=r"Error: no.txt: can't be read: there is no such file"):
-        board["row"].main()
+        row.main()
 
 
-def test_names_stand_in_tables_as_they_are(tmp_path):
-    figures = json.loads((BOARD / "demo" / "omikuji-bonsai.json").read_text())
-    figures["figures"] |= {"name": "a|b `c` <i>"}
-    (tmp_path / "row.json").write_text(json.dumps(figures))
-    cells = markdown_of(tables_of(tmp_path)["overall"]).splitlines()[-1]
-    assert cells.startswith(r"| a\|b \`c\` &lt;i> |")
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"figures": {"bands": {}}}'])
-def test_what_is_no_row_is_named(tmp_path, text):
-    (tmp_path / "odd.json").write_text(text)
-    with pytest.raises(ValueError, match=r"odd.json: no record of a row"):
-        read_rows(tmp_path)
-
-
-def test_a_grid_is_every_setting_with_every_kind_of_features(board):
-    peers = board["peers"]
+def test_a_grid_is_every_setting_with_every_kind_of_features():
     peer = peers.PEERS["omikuji-bonsai"]
     grid = peers.grid_of(peer, ["words", "phrases"])
     assert len(grid) == 2 * 5 * 2
@@ -255,21 +228,20 @@ def test_a_grid_is_every_setting_with_every_kind_of_features(board):
             peers.fixed(peer, [fix])
 
 
-def test_each_setting_has_a_file_of_its_own_for_each_split(board):
-    peers = board["peers"]
+def test_each_setting_has_a_file_of_its_own_for_each_split():
     grid = peers.grid_of(peers.PEERS["xr-linear"], ["words", "phrases"])
     names = {peers.file_name(split, *each) for split in ("dev", "test") for each in grid}
     assert len(names) == 2 * len(grid)
 
 
-def test_annif_reads_every_name_and_every_document(board, tmp_path):
+def test_annif_reads_every_name_and_every_document(tmp_path):
     dataset = open_dataset(DEMO)
-    board["annif_row"].write_forms(dataset, tmp_path, [1])
+    annif_row.write_forms(dataset, tmp_path, [1])
     concepts = read_vocabulary(tmp_path / "vocabulary.ttl").concepts
     assert len(concepts) == len(dataset.labels)
     of_id = {concept.id: concept for concept in concepts}
-    for row, label in enumerate(dataset.labels):
-        concept = of_id[f"http://example.org/label/{row}"]
+    for place, label in enumerate(dataset.labels):
+        concept = of_id[f"http://example.org/label/{place}"]
         assert concept.names == {"en": label.name}
         assert {*concept.other_names.get("en", ()), label.name} == {
             *label.alternative_names, label.name,
@@ -280,28 +252,7 @@ def test_annif_reads_every_name_and_every_document(board, tmp_path):
     assert sum(line.count("<http://example.org/label/") for line in lines) == truth.nnz
 
 
-def test_a_row_of_a_record_is_that_of_the_ranking(board):
-    ranking, truth = made_up(6)
-    judged = judged_of(board, truth)
-    found = board["columns"].columns_of(ranking, judged)
-    evaluation = evaluate({"fast": ranking}, truth, judged.training_counts, 50)
-    trusted = {
-        "after": {"fast": {"top_calibration_error": 0.25}}, "micro_f1": {"fast": {"micro_f1": 0.5}},
-    }  # fmt: skip
-    figures = {**evaluation.to_json(), "data": "x", "split": "test", "probabilities": trusted}
-    record = json.loads(json.dumps({"figures": figures}))
-    row = board["evaluation_rows"].figures_of(record, "fast", "Longtail")
-    assert row["name"] == "Longtail: fast"
-    assert row["bands"] == found["bands"]
-    assert row["documents"] == found["documents"]
-    assert row["probabilities"]["ECE@5"] == 0.25
-    assert row["probabilities"]["micro-F1"] == 0.5
-
-
-def test_what_a_peer_writes_is_what_compare_reads(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "leaderboard" / "programs"))
-    import writing
-
+def test_what_a_peer_writes_is_what_compare_reads(tmp_path):
     truth = made_up(7)[1]
     for name in ("X", "Y", "judged"):
         save_npz(tmp_path / f"{name}.npz", truth)
@@ -314,8 +265,8 @@ def test_what_a_peer_writes_is_what_compare_reads(tmp_path, monkeypatch):
     rows = [[(label, 1e-7 * (label + 1)) for label, _ in row] for row in writing.pairs_of(labels)]
     writing.write_predictions(output, rows, labels.shape[1])
     found = read_predictions(Path(output), *labels.shape)
-    for row, ranked, scores in zip(rows, found.labels, found.scores, strict=True):
+    for written, ranked, scores in zip(rows, found.labels, found.scores, strict=True):
         is_there = ranked != NO_LABEL
-        assert ranked[is_there].tolist() == [label for label, _ in reversed(row)]
-        expected = np.array([score for _, score in reversed(row)], dtype=np.float32)
+        assert ranked[is_there].tolist() == [label for label, _ in reversed(written)]
+        expected = np.array([score for _, score in reversed(written)], dtype=np.float32)
         assert scores[is_there].tolist() == expected.tolist()

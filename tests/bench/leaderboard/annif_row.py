@@ -2,7 +2,7 @@
 
     python -m venv A; A/bin/pip install annif==1.4.3 omikuji==0.5.2
     python tests/bench/leaderboard/annif_row.py training/demo_data --python A/bin/python \
-        --work WORK --json docs/results/leaderboard/demo/annif.json
+        --work WORK
 
 The texts are Annif's to read (Snowball stems, words or phrases of two), with the vocabulary's other
 names and broader labels, which MLLM matches.
@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from row import name_of, with_dev, write_row
+from row import BOARD, name_of, with_dev, write_row
 
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.training.data.dataset import Dataset, open_dataset
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--python", type=Path, required=True, help="with annif and omikuji")
     parser.add_argument("--ngrams", type=int, nargs="+", default=_NGRAMS)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--json", type=Path, default=BOARD, help="the leaderboard's file")
     chosen = parser.parse_args()
     dataset, folder = open_dataset(chosen.data), chosen.work / "annif"
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,14 +69,13 @@ def main() -> None:
         "name": "Annif, ensemble with MLLM",
         "version": "annif==1.4.3 omikuji==0.5.2",
         "settings": f"{ngram}-grams, Snowball stems; Parabel, Bonsai, MLLM weighted {weights}",
-        "tried": found.pop("tried"),
         "seeds": [],
     }
     fewer = "" if chosen.ngrams == _NGRAMS else f" --ngrams {' '.join(map(str, chosen.ngrams))}"
     write_row(
         chosen.json, dataset, folder / "test.txt", folder / "dev.txt", about=about, costs=found,
         command=f"python tests/bench/leaderboard/annif_row.py {name_of(chosen.data)} "
-        f"--python PYTHON --work WORK --json {chosen.json}{fewer}",
+        f"--python PYTHON --work WORK{fewer}",
     )  # fmt: skip
 
 

@@ -30,8 +30,11 @@ from longtail.training.evaluation.metrics import (
 
 KS = (1, 3, 5, 10)
 _PLACES = 5
-BANDS = (ALL_LABELS, *FREQUENCY_BINS, TAIL_BIN)
-"""The subsets of the labels that a row is measured on."""
+OVERALL = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10", "macro-F1@5")
+OF_BANDS = ("P@5", "R@10", "nDCG@10", "PSP@5", "macro-F1@5")
+MEASURES = dict.fromkeys((*FREQUENCY_BINS, TAIL_BIN), OF_BANDS) | {ALL_LABELS: OVERALL}
+"""What a row has of each subset of the labels."""
+HIERARCHICAL = ("hP@5", "hR@5")
 _NUM_RESAMPLES = 1000
 _INTERVAL = (2.5, 97.5)
 
@@ -85,10 +88,12 @@ def columns_of(
     hierarchical = None
     if judged.ancestors is not None:
         found = measure_hierarchical({"row": first}, judged.truth, judged.ancestors, KS)
-        hierarchical = found["row"]
+        hierarchical = {name: found["row"][name] for name in HIERARCHICAL}
     return {
-        "bands": {name: dict(scorer[name].values) for name in BANDS},
-        "documents": {name: scorer[name].num_documents for name in BANDS},
+        "bands": {
+            subset: {name: scorer[subset].values.get(name) for name in names}
+            for subset, names in MEASURES.items()
+        },
         "hierarchical": hierarchical,
         "intervals": document_intervals(first, judged),
         "probabilities": probability_columns(ranking, judged.truth, dev, threshold),

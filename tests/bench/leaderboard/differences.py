@@ -1,10 +1,11 @@
 """Which rows of the leaderboard differ from a reference by more than chance.
 
-    python tests/bench/leaderboard/differences.py DATA/eurlex57k --reference longtail-ensemble \
-        --rankings longtail-ensemble=WORK/leaderboard/longtail-ensemble.txt \
-        omikuji-parabel=WORK/rankings/omikuji-parabel/test-SETTING.txt \
-        --json docs/results/leaderboard/eurlex57k/differences.json
+    python tests/bench/leaderboard/differences.py DATA/eurlex57k \
+        --reference "Longtail: ensemble" --rankings \
+        "Longtail: ensemble=WORK/leaderboard/longtail-ensemble.txt" \
+        "omikuji, Parabel=WORK/rankings/omikuji-parabel/test-SETTING.txt"
 
+Rows have the names that they have on the leaderboard, whose file the tests are written to.
 P@1, P@5, nDCG@5 and PSP@5 are means over documents, whose paired differences are resampled 10,000
 times; documents whose text an earlier one has are left out. All tests of a set are two-sided and
 corrected for their number by Holm's method. One model each: another seed may tell otherwise.
@@ -13,21 +14,22 @@ corrected for their number by Holm's method. One model each: another seed may te
 from __future__ import annotations
 
 import argparse
-import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from board import put_differences
 from columns import KS, Judged, as_wide, document_values
 from jaxtyping import Bool, Float64
-from row import name_of
+from row import BOARD, name_of
 
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.assessment.compare import read_predictions, repeated_texts
 from longtail.training.data.dataset import open_dataset
-from longtail.training.evaluation.record import make_record, write_record
+from longtail.training.evaluation.record import make_record
 from longtail.training.evaluation.significance import holm
 
 METRICS = ("P@1", "P@5", "nDCG@5", "PSP@5")
@@ -41,7 +43,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--reference", required=True)
     parser.add_argument("--rankings", nargs="+", required=True, metavar="ROW=FILE")
-    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--json", type=Path, default=BOARD, help="the leaderboard's file")
     chosen = parser.parse_args()
     dataset = open_dataset(chosen.data)
     judged = Judged.of(dataset, "test")
@@ -51,16 +53,14 @@ def main() -> None:
         for name, path in paths.items()
     }
     is_repeat = repeated_texts(dataset.split("test").texts())
-    table = differences(rankings, chosen.reference, judged, is_repeat)
-    for row in table["rows"]:  # as the other tables call them
-        row[0] = json.loads((chosen.json.parent / f"{row[0]}.json").read_text())["figures"]["name"]
-    command = (
-        f"python tests/bench/leaderboard/differences.py {name_of(chosen.data)} "
-        f"--reference {chosen.reference} --rankings "
-        f"{' '.join(f'{name}=RANKING' for name in paths)} --json {chosen.json}"
-    )
-    figures = {"tests": table, "left_out": int(is_repeat.sum())}
-    write_record(chosen.json, make_record(figures, command=command, seeds=[0]))
+    words = ["--reference", chosen.reference, "--rankings", *(f"{name}=RANKING" for name in paths)]
+    script = f"python tests/bench/leaderboard/differences.py {name_of(chosen.data)}"
+    figures = {
+        "left_out": int(is_repeat.sum()),
+        "tests": differences(rankings, chosen.reference, judged, is_repeat),
+    }
+    record = make_record(figures, command=f"{script} {shlex.join(words)}", seeds=[0])
+    put_differences(chosen.json, dataset.folder.name, record)
 
 
 def differences(
@@ -68,8 +68,8 @@ def differences(
     reference: str,
     judged: Judged,
     is_repeat: Bool[np.ndarray, document],
-) -> dict[str, Any]:
-    """Return a table of the differences from a ranking, in points, with intervals and tests.
+) -> list[list[Any]]:
+    """Return the differences from a ranking, in points: row, metric, difference, interval, p.
 
     Args:
         rankings: Of the documents of the truth, by the name of the row.
@@ -91,17 +91,13 @@ def differences(
     ])  # fmt: skip
     lows, highs, p_values = resampled(apart)
     corrected = [x for x in holm(p_values) if x is not None]
-    columns = [{"name": "row"}, {"name": "metric"}, {"name": "difference", "digits": 2},
-               {"name": "from", "digits": 2}, {"name": "to", "digits": 2},
-               {"name": "p, corrected"}, {"name": "beyond chance"}]  # fmt: skip
     pairs = [(name, metric) for name in others for metric in METRICS]
-    rows = [
-        [name, metric, float(mean), low, high, f"{p:.3f}", "yes" if p < 0.05 else "no"]
+    return [
+        [name, metric, float(mean), low, high, p]
         for (name, metric), mean, low, high, p in zip(
             pairs, apart.mean(axis=1), lows, highs, corrected, strict=True
         )
     ]
-    return {"columns": columns, "rows": rows}
 
 
 def resampled(

@@ -2,12 +2,12 @@
 
     longtail train DATA/eurlex57k --without-encoder --registry REGISTRY --work WORK
     python tests/bench/leaderboard/longtail_rows.py DATA/eurlex57k --registry REGISTRY --work WORK \
-        --title "Longtail, no encoder" --json docs/results/leaderboard/eurlex57k/longtail.json \
+        --title "Longtail, no encoder" \
         --trained-with "longtail train DATA/eurlex57k --without-encoder"
 
-A row a scorer (`longtail-fast.json` ...); training costs are those of the whole run, which trains
-all scorers, from the `stages.jsonl` of its folder. Scores become the probabilities of the bundle,
-and the threshold of micro-F1 is the one that it brings along, both fitted on dev.
+A row a scorer; training costs are those of the whole run, which trains all scorers, from the
+`stages.jsonl` of its folder. Scores become the probabilities of the bundle, and the threshold of
+micro-F1 is the bundle's own, both fitted on dev.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from row import name_of, with_dev, write_row
+from row import BOARD, name_of, with_dev, write_row
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--trained-with", required=True, help="the command that trained it")
     parser.add_argument("--scorers", nargs="*", help="by default all of the bundle")
     parser.add_argument("--baselines", action="store_true", help="label names and neighbours too")
-    parser.add_argument("--json", type=Path, required=True, help="-SCORER stands behind its name")
+    parser.add_argument("--json", type=Path, default=BOARD, help="the leaderboard's file")
     chosen = parser.parse_args()
     bundle = Registry(chosen.registry).open(chosen.version)
     dataset = open_dataset(chosen.data, known=bundle.catalogue)
@@ -61,14 +61,14 @@ def main() -> None:
     rankings = chosen.work / "leaderboard"
     rankings.mkdir(parents=True, exist_ok=True)
     for scorer in chosen.scorers or predictor.scorers.names:
-        test = rankings / f"{chosen.json.stem}-{scorer}.txt"
+        test = rankings / f"longtail-{scorer}.txt"
         milliseconds = write_ranking(predictor, bundle, dataset, scorer, test)
         is_default = " (default)" if scorer == predictor.scorers.default else ""
         about = {"name": f"{chosen.title}: {scorer}", "version": f"longtail {version}",
                  "settings": f"chosen on dev by the run{is_default}", "seeds": [0]}  # fmt: skip
         costs = training_costs(chosen.work) | {"milliseconds": milliseconds}
         write_row(
-            chosen.json.with_stem(f"{chosen.json.stem}-{scorer}"), dataset, test, None,
+            chosen.json, dataset, test, None,
             about=about, costs=costs, command=command,
             threshold=bundle.manifest.thresholds.get(scorer),
         )  # fmt: skip
@@ -84,7 +84,7 @@ def command_of(chosen: argparse.Namespace) -> str:
     return (
         f"{chosen.trained_with} --registry REGISTRY --work WORK; "
         f"python tests/bench/leaderboard/longtail_rows.py {name_of(chosen.data)} "
-        f"--registry REGISTRY --work WORK --json {chosen.json} {shlex.join(words)}"
+        f"--registry REGISTRY --work WORK {shlex.join(words)}"
     )
 
 
@@ -166,15 +166,14 @@ def write_baselines(
     for name, settings, found, learning, ranking in baseline_rankings(tfidf, dataset, "test"):
         files = {}
         for split, each in (("dev", dev[name]), ("test", found)):
-            files[split] = folder / f"{path.stem}-{name.replace(' ', '-')}-{split}.txt"
+            files[split] = folder / f"{name.replace(' ', '-')}-{split}.txt"
             write_predictions(files[split], each, len(dataset.labels))
         costs = {"training_seconds": learning, "tuning_seconds": None, "memory_gib": None,
                  "milliseconds": 1000 * ranking / len(found.labels)}  # fmt: skip
         about = {"name": name, "version": f"longtail {version}",
                  "settings": settings, "seeds": []}  # fmt: skip
-        row = path.parent / f"{name.replace(' ', '-')}.json"
         write_row(
-            row, dataset, files["test"], files["dev"], about=about, costs=costs, command=command
+            path, dataset, files["test"], files["dev"], about=about, costs=costs, command=command
         )
 
 

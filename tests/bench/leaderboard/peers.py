@@ -2,7 +2,7 @@
 
     python -m venv O; O/bin/pip install omikuji==0.5.2 numpy scipy
     python tests/bench/leaderboard/peers.py DATA/eurlex57k omikuji-parabel --python O/bin/python \
-        --work WORK --json docs/results/leaderboard/eurlex57k/omikuji-parabel.json
+        --work WORK
 
 Every setting of the grid is trained on the training documents and ranked on dev; the one with the
 highest P@5 there is trained for the test split, which is looked at once. All with one thread, on
@@ -21,7 +21,7 @@ from typing import Any
 
 from columns import KS, as_wide
 from features import FEATURES, write_features
-from row import name_of, with_dev, write_row
+from row import BOARD, name_of, with_dev, write_row
 
 from longtail.training.assessment.compare import read_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--features", nargs="*", default=list(FEATURES), choices=FEATURES)
     parser.add_argument("--fix", nargs="*", default=[], metavar="NAME=VALUE,VALUE",
                         help="settings of the grid that keep some of their values")  # fmt: skip
-    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--json", type=Path, default=BOARD, help="the leaderboard's file")
     chosen = parser.parse_args()
     peer, dataset = fixed(PEERS[chosen.peer], chosen.fix), open_dataset(chosen.data)
     tried = [
@@ -93,7 +93,6 @@ def main() -> None:
         "name": peer.title,
         "version": peer.version,
         "settings": f"{best['features']}; {describe(best['settings'], peer)}",
-        "tried": [{name: each[name] for name in ("features", "settings", "P@5")} for each in tried],
         "seeds": [0],
     }
     write_row(
@@ -110,7 +109,7 @@ def command_of(chosen: argparse.Namespace) -> str:
     features += f" --fix {' '.join(chosen.fix)}" if chosen.fix else ""
     return (
         f"python tests/bench/leaderboard/peers.py {name_of(chosen.data)} {chosen.peer} "
-        f"--python PYTHON --work WORK --json {chosen.json}{features}"
+        f"--python PYTHON --work WORK{features}"
     )
 
 

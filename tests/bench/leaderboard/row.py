@@ -1,22 +1,20 @@
 """A row of the leaderboard from a file of predictions, whichever program wrote it.
 
     python tests/bench/leaderboard/row.py DATA/eurlex57k --name "X-Transformer" \
-        --test test.txt --dev dev.txt --command "..." --version "..." \
-        --json docs/results/leaderboard/eurlex57k/x-transformer.json
+        --test test.txt --dev dev.txt --command "..." --version "..."
     python docs/render.py
 
 The files are in the score-matrix form that `longtail compare` reads: a header "N L", then for each
 document of the split `label:score` pairs, labels numbered as the corpus lists them. Twenty labels a
 document are enough, ten are needed. With `--dev`, the same of the dev split, the row has
 probabilities and micro-F1 too. Costs are what `--training-seconds` and its like say: seconds of
-CPU, all cores added. A folder has the rows of one corpus, each under a name of its own; a file that
-holds another row is not replaced.
+CPU, all cores added. The row is written to `docs/results/leaderboard.json` in place of the one of
+this corpus, which is known by the name of its folder, and of this name.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Mapping
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from board import put_row
 from columns import KS, Judged, columns_of
 
 from longtail.models.errors import ConfigError, DataError, LongtailError
@@ -32,8 +31,9 @@ from longtail.training.assessment.compare import read_predictions
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.evaluation.metrics import join_truth, precision_at
-from longtail.training.evaluation.record import check_record_file, make_record, write_record
+from longtail.training.evaluation.record import make_record
 
+BOARD = Path(__file__).parents[3] / "docs" / "results" / "leaderboard.json"
 HELD_OUT_SHARE = 0.1
 """Share of training documents held out where a corpus has no dev split."""
 _LONGEST = {"name": 80, "version": 200, "settings": 500, "command": 1000}
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--settings", default="", help="what was tuned, and how")
     for name, meaning in COSTS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=meaning)
-    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--json", type=Path, default=BOARD, help="the leaderboard's file")
     chosen = parser.parse_args()
     costs = {name: getattr(chosen, name) for name in COSTS}
     about = {"name": chosen.name, "version": chosen.version, "settings": chosen.settings}
@@ -94,10 +94,10 @@ def write_row(
     command: str | None = None,
     threshold: float | None = None,
 ) -> None:
-    """Measure predictions and write the record of a row.
+    """Measure predictions and write the row.
 
     Args:
-        path: The record.
+        path: The leaderboard's file.
         dataset: The corpus, with a test split.
         test: Predictions of the test split.
         dev: Of the dev split; None: no probabilities are fitted.
@@ -107,14 +107,11 @@ def write_row(
         threshold: The probability that the method chose on dev for micro-F1, if it did.
 
     Raises:
-        ConfigError: What is said of the row can't stand in a table, or the folder or the file has
-            other rows.
+        ConfigError: What is said of the row can't be in a table, or the set is another corpus.
         DataError: Predictions are of other documents, too few, or dev's on another scale.
     """
-    check_record_file(path, inputs=[x for x in (test, dev) if x is not None], overwrite=True)
     check_words({**about, "command": command})
     check_costs(costs)
-    check_place(path, about["name"], dataset)
     judged = Judged.of(dataset, "test")
     ranking = ranking_of(test, judged.truth)
     ranked = None
@@ -124,7 +121,8 @@ def write_row(
         check_scale(test, ranking, dev, ranked[0])
     found = columns_of(ranking, judged, ranked, threshold)
     figures = {**about, "data": dataset.fingerprint, "split": "test", "costs": costs, **found}
-    write_record(path, make_record(figures, command=command, seeds=about.get("seeds", ())))
+    record = make_record(figures, command=command, seeds=about.get("seeds", ()))
+    put_row(path, {"set": dataset.folder.name, **record})
     values = found["bands"]["all"]
     print(f"{about['name']}: P@1 {100 * values['P@1']:.2f}, P@5 {100 * values['P@5']:.2f}: {path}")
 
@@ -175,27 +173,6 @@ def check_costs(costs: Mapping[str, float | None]) -> None:
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise ConfigError(
                 f"--{name.replace('_', '-')}: got {value}, expected a number of at least 0"
-            )
-
-
-def check_place(path: Path, name: str, dataset: Dataset) -> None:
-    """Refuse to replace another row, to give two one name, or to mix corpora in a folder.
-
-    Raises:
-        ConfigError: The folder or the file has other rows.
-    """
-    for other in sorted(path.parent.glob("*.json")) if path.parent.is_dir() else ():
-        figures = json.loads(other.read_text(encoding="utf-8")).get("figures", {})
-        if "name" not in figures:
-            continue
-        if (other == path) != (figures["name"] == name):
-            raise ConfigError(
-                f"{other}: holds the row {figures['name']!r}, and this one is {name!r}; give "
-                "another --json or --name"
-            )
-        if figures["data"] != dataset.fingerprint:
-            raise ConfigError(
-                f"{other}: is of another corpus than {dataset.folder}; give a folder of its own"
             )
 
 

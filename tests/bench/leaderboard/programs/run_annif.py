@@ -116,10 +116,6 @@ def main():
         write("test.txt", averaged(sources, [w for w in weights if w]), column_of, subjects)
     peaks = (resource.getrusage(who).ru_maxrss for who in (_SELF, resource.RUSAGE_CHILDREN))
     print(json.dumps({
-        "tried": [
-            {"features": f"{n}-grams", "settings": list(weights), "P@5": p}
-            for p, n, weights, _ in tried
-        ],
         "chosen": [n, list(weights)],
         "training_seconds": sum(trained[name] for name in kept),
         "tuning_seconds": sum(trained.values()),
