@@ -25,7 +25,7 @@ from longtail.models.labels.cells import listed_labels
 TEXT_SUFFIX = ".txt"
 SUBJECT_SUFFIXES = (".tsv", ".key")
 """Suffixes of files with the subjects of a full text; the first existing file is read."""
-_NO_HEADER = re.compile(r"[^\t]*\S\s\S[^\t]*\t|[^\t]+\t\s*<[^<>\s]+>")
+_SEVERAL_WORDS = re.compile(r"\S\s\S")
 _KNOWN_NAMES = frozenset({*TEXT_NAMES, *LABEL_NAMES, *ID_NAMES, UID})
 
 
@@ -41,7 +41,9 @@ def is_short_text(source: DocumentSource) -> bool:
     first = next((line for _, line in islice(lines(path), 1)), b"").decode(errors="replace")
     cells = {cell.strip().strip('"').lower() for cell in first.split("\t")}
     if not source.reads_labels:
-        return bool(_NO_HEADER.match(first)) and cells.isdisjoint(_KNOWN_NAMES)
+        text, _, labels = first.rpartition("\t")
+        is_text = _SEVERAL_WORDS.search(text) or (text and BRACKETED.match(labels.lstrip()))
+        return bool(is_text) and cells.isdisjoint(_KNOWN_NAMES)
     has_header = not cells.isdisjoint(LABEL_NAMES) and not cells.isdisjoint(TEXT_NAMES)
     return "\t" in first and not has_header
 

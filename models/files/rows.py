@@ -153,7 +153,6 @@ _MAX_PROBLEMS = 20
 """Listed of a file."""
 _MAX_BAD_SHARE = 0.01
 """Lines of a UTF-8 file that may be damaged, as a share of all."""
-_SPREAD_OUT = re.compile(rb"\s*(\[\s*(\{.*)?|\{)\s*", re.DOTALL)
 
 
 def json_rows(path: Path, *, keep_blank: bool = False) -> Iterator[Row]:
@@ -178,10 +177,10 @@ def json_rows(path: Path, *, keep_blank: bool = False) -> Iterator[Row]:
 
 
 def _check_not_spread_out(path: Path, number: int, line: bytes) -> None:
-    found = _SPREAD_OUT.fullmatch(line)
-    if found is None:
+    start, rest = line.strip()[:1], line.strip()[1:].lstrip()
+    is_array = start == b"[" and rest[:1] in {b"", b"{"}
+    if not is_array and (start != b"{" or rest):
         return
-    is_array = found.group(1).startswith(b"[")
     what = "a JSON array" if is_array else "a JSON object over several lines"
     advice = "write each object on a line of its own, as Python's json.dumps(document) does"
     if is_array:

@@ -19,7 +19,7 @@ from longtail.models.lexical.words import NameWords, pieces
 MAX_WORDS = 16
 """Most words of a term; further words of a longer name are not compared."""
 _CODE = re.compile(r"(?=.*\d)(?=.*[^\W\d_])[\w.]{3,}")
-_BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*")
+_BRACKETS = re.compile(r"((?<!\s)\s++)?[(\[][^()\[\]]*+[)\]]\s*")
 
 
 @dataclass(frozen=True)

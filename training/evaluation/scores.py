@@ -28,7 +28,7 @@ from longtail.models.files.text_files import BadLine, lines
 _MAX_LABELS = 2**31 - 1  # column indices are 32 bits wide
 _FLOAT_FORMAT = "%d:%.9g"  # nine digits tell every float32 from its neighbours
 _INDEX = re.compile(rb"[0-9]+")
-_DECIMAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DECIMAL = re.compile(rb"[+-]?([0-9]++(\.[0-9]*+)?|\.[0-9]++)([eE][+-]?[0-9]++)?")
 
 
 @dataclass(frozen=True, slots=True)
