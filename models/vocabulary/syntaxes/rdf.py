@@ -43,7 +43,7 @@ def read_rdf(path: Path, form: str, facts: Facts, max_problems: int) -> None:
 
     if form == "RDF_XML":
         with _opened(path, form) as file:
-            check_entities(path, file)
+            check_xml(path, file)
     try:
         with _opened(path, form) as file:
             _add(pyoxigraph, _statements(pyoxigraph, file, form), facts)
@@ -148,6 +148,7 @@ _DECLARATION = re.compile(rb"\s*<\?xml\b[^>]*\?>")
 _ENCODING = re.compile(rb"encoding\s*=\s*[\"']([\w.\-]+)[\"']")
 _IS_UTF_8 = re.compile(r"utf-?(8|16|16le|16be)", re.IGNORECASE)  # UTF-16 has been decoded
 _LONGEST_ENTITY = 256
+_MAX_DEPTH = 100
 _BLOCK_BYTES = 2**16
 
 
@@ -167,33 +168,48 @@ def xml_as_utf8(path: Path, file: ByteFile) -> ByteFile:
         raise DataError(f"{path}: unknown encoding {name!r}; save the file as UTF-8") from error
 
 
-def check_entities(path: Path, file: ByteFile) -> None:
-    """Refuse entities that lie elsewhere, hold others or are long: small files that grow.
+def check_xml(path: Path, file: ByteFile) -> None:
+    """Refuse XML that is cut off, nested deeply, or grows by its entities.
 
     Args:
         path: For messages.
-        file: What `xml_as_utf8` gives; read up to the block in which the first element begins.
+        file: What `xml_as_utf8` gives; read to its end.
     """
     parser = expat.ParserCreate("utf-8")
-    begun: list[str] = []
+    opened: list[str] = []
 
-    def check(name: str, is_parameter: int, value: str | None, *_: str | None) -> None:
-        problem = None
+    def refuse(problem: str) -> None:
+        raise DataError(f"{path}, line {parser.CurrentLineNumber}: {problem}")
+
+    def declare(name: str, is_parameter: int, value: str | None, *_: str | None) -> None:
         if is_parameter or value is None:
-            problem = "lies elsewhere or is a parameter, and nothing is fetched"
-        elif "&" in value or len(value) > _LONGEST_ENTITY:
-            problem = f"holds another one or more than {_LONGEST_ENTITY} characters"
-        if problem:
-            raise DataError(
-                f"{path}, line {parser.CurrentLineNumber}: the entity {name!r} {problem}; "
+            refuse(
+                f"the entity {name!r} lies elsewhere or is a parameter, and nothing is fetched; "
                 "write its text in full"
             )
+        elif "&" in value or len(value) > _LONGEST_ENTITY:
+            refuse(
+                f"the entity {name!r} holds another one or more than {_LONGEST_ENTITY} "
+                "characters; write its text in full"
+            )
 
-    parser.EntityDeclHandler = check
-    parser.StartElementHandler = lambda name, _: begun.append(name)
+    def begin(name: str, _: object) -> None:
+        opened.append(name)
+        if len(opened) > _MAX_DEPTH:
+            refuse(f"more than {_MAX_DEPTH} elements within each other; write them one by one")
+
+    parser.EntityDeclHandler, parser.StartElementHandler = declare, begin
+    parser.EndElementHandler = lambda _: opened.pop()
+    _parse(parser, path, file)
+
+
+def _parse(parser: expat.XMLParserType, path: Path, file: ByteFile) -> None:
     try:
-        while not begun and (block := file.read(_BLOCK_BYTES)):
+        while block := file.read(_BLOCK_BYTES):
             parser.Parse(block)
+        parser.Parse(b"", True)
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
-        raise DataError(f"{path}, line {error.lineno}: not XML ({reason}); correct it") from error
+        raise DataError(
+            f"{path}, line {error.lineno}: not XML ({reason}); is it whole? Correct it there"
+        ) from error

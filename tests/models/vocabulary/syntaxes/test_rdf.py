@@ -35,6 +35,7 @@ BAD = {
 def test_what_is_wrong_is_told_with_its_line(tmp_path, form, bad):
     head = {".ttl": TURTLE, ".rdf": f"\n{RDF}>\n", ".jsonld": "[\n\n"}[form].encode()
     content = head + (bad if isinstance(bad, bytes) else bad.encode()) + b"\n" * 4000
+    content += b"</rdf:RDF>" if form == ".rdf" else b""
     assert f"v{form}, line 3: " in refusal(written(tmp_path, content, f"v{form}"))
 
 
@@ -52,3 +53,12 @@ def test_a_bad_line_of_ntriples_is_told_alone(tmp_path, line):
     lines = [good, line if isinstance(line, bytes) else line.encode(), good]
     message = refusal(written(tmp_path, b"\n".join(lines), "v.nt"))
     assert "1 lines are no N-Triples" in message and "v.nt, line 2: " in message
+
+
+@pytest.mark.parametrize("depth", [100, 101])
+def test_xml_of_more_than_100_levels_is_refused(tmp_path, depth):
+    inner = depth - 1  # the root is one
+    content = f"{RDF}>{'<ex:A><ex:p>' * (inner // 2)}{'<ex:A>' * (inner % 2)}"
+    content += f"{'</ex:A>' * (inner % 2)}{'</ex:p></ex:A>' * (inner // 2)}</rdf:RDF>"
+    message = refusal(written(tmp_path, content, "v.rdf"))
+    assert ("more than 100 elements" in message) == (depth > 100)
