@@ -12,6 +12,7 @@ from longtail.commands.changed_version import (
     ActivateOption,
     ForceOption,
     MeasureOption,
+    MeasureSplitOption,
     check_can_measure,
     publish_changed,
 )
@@ -46,6 +47,7 @@ def add_label(
     ] = None,
     activate: ActivateOption = False,
     data: MeasureOption = None,
+    split: MeasureSplitOption = "dev",
     force: ForceOption = False,
     registry: RegistryOption = DEFAULT_REGISTRY,
     as_json: JsonOption = False,
@@ -77,7 +79,7 @@ def add_label(
     with tqdm(total=len(labels), desc="new labels", unit="label") as bar:
         write = add_labels(bundle, labels, bar.update)
     made = publish_changed(
-        store, bundle, write, data, activate=activate, force=force, action="add-label"
+        store, bundle, write, data, split, activate=activate, force=force, action="add-label"
     )
     manifest = read_manifest(store.folder_of(made))
     if as_json:

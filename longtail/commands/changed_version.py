@@ -20,11 +20,10 @@ ActivateOption = Annotated[
     bool, typer.Option("--activate", help="Let 'current' name the new version.")
 ]
 MeasureOption = Annotated[
-    Path | None, typer.Option(help="Measure on the dev split of this corpus: a folder or file.")
+    Path | None, typer.Option(help="Measure on a split of this corpus: a folder or file.")
 ]
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Publish whatever share of first places it takes.")
-]
+MeasureSplitOption = Annotated[str, typer.Option("--split", help="That of --data: dev or test.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Publish however much it changes.")]
 
 
 def check_can_measure(data: Path | None) -> None:
@@ -40,6 +39,7 @@ def publish_changed(
     bundle: Bundle,
     write: Callable[[Path], Manifest],
     data: Path | None,
+    split: str,
     *,
     activate: bool,
     force: bool,
@@ -51,7 +51,8 @@ def publish_changed(
         store: The registry.
         bundle: The version it is made from.
         write: Writes the new version.
-        data: A corpus on whose dev split it is measured; None: it is not measured.
+        data: A corpus on which it is measured; None: it is not measured.
+        split: The split of the corpus.
         activate: Whether `current` shall name it.
         force: Whether to publish it however many first ranks the new labels take.
         action: The word for it in the log of changes.
@@ -62,6 +63,6 @@ def publish_changed(
     if data is not None:
         from longtail.training.assessment.untrained import held_out
 
-        on = held_out(data, bundle)
+        on = held_out(data, bundle, split)
     write = measured(write, bundle, on, partial(print, file=sys.stderr), force=force)
     return store.publish(write, activate=activate, action=action)

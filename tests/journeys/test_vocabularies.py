@@ -92,3 +92,23 @@ def answers(run, place) -> list[dict]:
     assert done.status == 0, done
     lines = (place / "out.jsonl").read_text().splitlines()
     return [label for line in lines for label in json.loads(line)["labels"]]
+
+
+def test_a_vocabulary_of_which_much_is_gone_is_applied_by_force_alone(run, place):
+    lines = (place / "data" / "labels.jsonl").read_text().splitlines()
+    (place / "cut.jsonl").write_text("\n".join(lines[: len(lines) // 2]))
+    refused = run("vocabulary", "apply", "cut.jsonl")
+    assert refused.status == 1 and "labels are gone" in refused.last_line
+    assert "--force" in refused.last_line and not (place / "registry" / "2").exists()
+    told = json.loads(run("vocabulary", "apply", "cut.jsonl", "--json", "--force").out)
+    assert told["num_retired"] == len(lines) - len(lines) // 2
+
+
+@pytest.mark.usefixtures("editions")
+def test_changes_are_measured_on_the_test_split_of_a_corpus_without_dev(run, place):
+    (place / "data" / "dev.jsonl").unlink()
+    words = ("vocabulary", "apply", "next.jsonl", "--force", "--data", "data")
+    refused = run(*words)
+    assert refused.status == 1 and "--split test" in refused.last_line
+    done = run(*words, "--split", "test")
+    assert done.status == 0 and "P@1" in done.err

@@ -175,12 +175,13 @@ def open_as_trained(
     return dataset
 
 
-def held_out(data: Path, bundle: Bundle) -> MeasuredOn:
-    """Return documents of the split "dev" that a version was not trained on, at most 1,000."""
+def held_out(data: Path, bundle: Bundle, split_name: str = DEV) -> MeasuredOn:
+    """Return documents of a split that a version was not trained on, at most 1,000."""
     from longtail.models.edit.rewriting import MeasuredOn
 
     dataset = open_as_trained(data, RECOGNISED, [bundle], bundle.catalogue)
-    split = find_trained_on([bundle], dataset, DEV).view(dataset, DEV).split(DEV)
+    left_out = find_trained_on([bundle], dataset, split_name)
+    split = left_out.view(dataset, split_name).split(split_name)
     num_documents = split.scan().labels.shape[0]
     split = split.part(np.arange(num_documents) % ceil(num_documents / _MOST_HELD_OUT) == 0)
     rows = np.split(split.scan().labels.indices, split.scan().labels.indptr[1:-1])

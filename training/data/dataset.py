@@ -34,10 +34,6 @@ __all__ = ["SPLIT_NAMES", "Dataset", "Document", "Split", "SplitScan", "open_dat
 logger = logging.getLogger(__name__)
 
 _OF_THE_MODEL = "the model"
-_NO_DEV = (
-    "measure on one of these (documents that 'longtail train' held out for want of a dev split are "
-    "no dev split of the model: in the end it was trained on them too)"
-)
 
 
 class Dataset:
@@ -181,10 +177,14 @@ class Dataset:
 
     def _advice_for(self, name: str) -> str:
         """Return what to do for want of a split."""
-        if name == "dev":
-            return _NO_DEV
-        other = next(iter(self.split_names), "train")
         file = next(iter(self._files.form.split_files.get(name, (name,))))
+        if name == "dev":
+            other = "use --split test, or " if "test" in self.split_names else ""
+            return (
+                f"{other}keep a tenth of the training documents as {file!r} and train again (on "
+                "those that 'longtail train' held out the model was trained in the end)"
+            )
+        other = next(iter(self.split_names), "train")
         seen = ", on which the model may have been trained" if other == "train" else ""
         how = "give a folder with" if self.folder.is_file() else "add"
         return f"measure on another with --split {other}{seen}, or {how} documents as {file!r}"

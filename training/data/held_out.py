@@ -61,7 +61,8 @@ def with_held_out_dev(dataset: Dataset, share: float) -> Dataset | None:
     logger.log(
         logging.INFO if dataset.is_given else logging.WARNING,
         "%s: no dev split, so %d of %d training documents are held out: all is chosen and "
-        "calibrated on them", dataset.folder, num_held_out, num_documents,
+        "calibrated on them; keep a tenth as a file of its own, dev: promises, learning and "
+        "vocabulary changes need it", dataset.folder, num_held_out, num_documents,
     )  # fmt: skip
     return dataset.with_splits({"train": kept, "dev": held_out})
 

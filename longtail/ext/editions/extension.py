@@ -13,6 +13,7 @@ from longtail.commands.changed_version import (
     ActivateOption,
     ForceOption,
     MeasureOption,
+    MeasureSplitOption,
     publish_changed,
 )
 from longtail.extensions import Command, Extension
@@ -25,6 +26,8 @@ if TYPE_CHECKING:  # imported inside the commands, so that --help stays fast
 
 DEFAULT_REGISTRY = Path("registry")
 _MAX_IDS = 5
+_MOST_GONE, _FEW_GONE = 0.1, 5
+"""Share of the labels that may be gone without being forced; so few may, whatever the share."""
 _STATE = "A vocabulary or label file, the folder of a version, or a registry (its current version)."
 LanguageOption = Annotated[
     str | None,
@@ -85,6 +88,7 @@ def apply(
     language: LanguageOption = None,
     activate: ActivateOption = False,
     data: MeasureOption = None,
+    split: MeasureSplitOption = "dev",
     force: ForceOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -106,10 +110,12 @@ def apply(
         if as_json:
             print(json.dumps({"version": number, "from_version": number}, indent=2))
         return
+    if not force:
+        _check_gone(changes, bundle)
     with tqdm(desc="labels", unit="label", disable=bundle.manifest.encoder is None) as bar:
         write, applied = apply_changes(bundle, changes, fitting_as(bundle.manifest), bar.update)
     made = publish_changed(
-        store, bundle, write, data, activate=activate, force=force, action="vocabulary"
+        store, bundle, write, data, split, activate=activate, force=force, action="vocabulary"
     )
     if as_json:
         told = {"version": made, "from_version": number, "current": store.current()}
@@ -140,6 +146,19 @@ def _changes(
         )
     check_readable_file(source, "CHANGES")
     return VocabularyChanges.from_json(b"".join(raw_blocks(source)), str(source))
+
+
+def _check_gone(changes: VocabularyChanges, bundle: Bundle) -> None:
+    """Refuse changes by which many labels are gone: a file that was cut off looks like that."""
+    from longtail.models.errors import DataError
+
+    num_gone = sum(each.is_gone for each in changes.deprecated)
+    num_labels = int(bundle.catalogue.in_use.sum())
+    if num_gone > max(_FEW_GONE, _MOST_GONE * num_labels):
+        raise DataError(
+            f"CHANGES: {num_gone:,} of {num_labels:,} labels are gone; expected at most "
+            f"{_MOST_GONE:.0%}; was the vocabulary read whole? If so, retire them with --force"
+        )
 
 
 def _merges(path: Path | None) -> dict[str, tuple[str, ...]]:
