@@ -1,4 +1,4 @@
-"""What the READMEs say, in their order, from an empty folder: every step works and says so."""
+"""What the pages say, in their order, from an empty folder: every step works and says so."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ from pyarrow import parquet
 from longtail.models.bundle.registry import Registry
 
 RANKED = "runs/evaluation/predictions"
-# Of the README, training/README.md, models/README.md and service/README.md, with a small corpus.
+# Of the README and the pages, with a small corpus.
 STEPS = [
     ("train data --config sparse --work runs/mine", "Version 1 of 'registry' is trained"),
     ("train data --config sparse --work runs/mine", "Version 1 of 'registry' is trained"),  # again
