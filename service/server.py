@@ -53,6 +53,7 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
         "http": protocol_with(
             settings.read_timeout_s,
             write_timeout_s=max(settings.read_timeout_s, settings.stream_idle_timeout_s),
+            max_connections=settings.max_connections,
         ),
         "ws": "none",
         "proxy_headers": bool(settings.trusted_proxies),

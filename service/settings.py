@@ -97,6 +97,9 @@ class Settings(BaseSettings):
     keep_alive_s: int = Field(75, ge=0)
     """Seconds that an idle connection stays open. It must be longer than a proxy in front keeps its
     own (60 in most), or else the proxy sends requests over connections that are being closed."""
+    max_connections: int = Field(512, ge=10)
+    """Most open connections. Beyond them, the one whose client has been silent for longest is
+    closed, unless its request is being answered."""
     read_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
     """Seconds within which a request's head, and then its body, must arrive. A late body is
     answered with 408; a connection with half a head, or none, is closed. A client must read its

@@ -6,6 +6,7 @@ Time passes when a test says so.
 import asyncio
 import http.client
 import json
+import re
 import socket
 import threading
 from contextlib import ExitStack, suppress
@@ -176,6 +177,77 @@ def test_what_is_no_http_is_a_problem_document(impatient, sent):
     assert (status, problem["type"]) == (400, "urn:longtail:problem:not-http")
 
 
+LIVE = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+CHUNK = b"%x\r\n%b\r\n" % (len(BODY), BODY)
+REFUSED = {
+    "garbage": ([b"hello\r\n\r\n"], [400]),
+    "garbage behind two": ([(LIVE + b"\r\n") * 2 + b"hello\r\n\r\n"], [200, 200, 400]),
+    "garbage in a chunk behind one": ([WHOLE + CHUNKED + b"x\r\n"], [200, 400]),
+    "too many requests": ([(LIVE + b"\r\n") * 18], [200] * 17 + [400]),
+    "too many fields": ([LIVE + b"a: b\r\n" * 201], [431]),
+    "too many trailers": ([CHUNKED + CHUNK + b"0\r\n" + b"a: b\r\n" * 200], [400]),
+    "long trailer": ([CHUNKED + CHUNK + b"0\r\na: ", b"b" * (2**16 + 1)], [400]),
+    "long extension": ([CHUNKED + b"1;", b"a" * (2**16 + 1)], [400]),
+    "unknown coding": ([HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n"], [501]),
+    "two codings": ([HEAD + b"Transfer-Encoding: gzip\r\n" + CHUNKED[len(HEAD) :]], [501]),
+    "chunked in HTTP/1.0": ([CHUNKED.replace(b"1.1", b"1.0")], [400]),
+}
+
+
+def statuses_in(answers):
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", answers)]
+
+
+@pytest.mark.parametrize(("parts", "statuses"), REFUSED.values(), ids=REFUSED)
+def test_requests_are_answered_in_order_up_to_the_one_that_is_refused(server, parts, statuses):
+    with connect(server) as connection:
+        for part in parts:
+            connection.sendall(part)
+            assert httpx.get(f"{server}/livez").status_code == 200  # so the part was read
+        assert statuses_in(read_to_end(connection)) == statuses
+
+
+@pytest.mark.parametrize("sent", [CHUNKED + CHUNK + b"0\r\nHost: y\r\na: b\r\n\r\n" + LIVE])
+def test_trailers_are_dropped(server, sent):
+    with connect(server) as connection:
+        connection.sendall(sent + b"Connection: close\r\n\r\n")
+        assert statuses_in(read_to_end(connection)) == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("sent", "statuses"),
+    [(WHOLE, [200]), (WHOLE * 3, [200] * 3), (WHOLE[:-1], []), (LIVE, [])],
+    ids=["one", "three", "half a body", "half a head"],
+)
+def test_a_client_that_stops_sending_gets_the_answers_to_what_came_whole(server, sent, statuses):
+    with connect(server) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        assert statuses_in(read_to_end(connection)) == statuses
+
+
+def test_a_request_that_was_answered_before_its_end_has_a_little_time_to_end(impatient, clock):
+    with connect(impatient) as connection:
+        connection.sendall(UNREAD)
+        assert read_answer(connection) == 404
+        clock.move(connections._LINGER_S)
+        assert read_to_end(connection) == b""
+
+
+def test_beyond_the_limit_the_connection_that_was_silent_for_longest_is_closed(clock, open_server):
+    with open_server(max_connections=10) as url, ExitStack() as stack:
+        first, *others = (stack.enter_context(connect(url)) for _ in range(10))
+        for connection in (*others, first):
+            connection.sendall(LIVE)
+            clock.move(1)
+        assert httpx.get(f"{url}/livez").status_code == 200
+        assert read_to_end(others[0]) == b""
+        for connection in (first, *others[1:]):
+            connection.sendall(b"Connection: close\r\n\r\n")
+            assert statuses_in(read_to_end(connection)) == [200]
+
+
 @pytest.mark.parametrize(
     "rest",
     [b"Content-Length: %d\r\n\r\n" % len(SMUGGLED), b"Transfer-Encoding: chunked\r\n\r\n"],
@@ -224,11 +296,10 @@ def ask_without_reading(impatient, paused):
         yield ask
 
 
-DOCUMENT = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
 UNREAD_ANSWERS = {
     "one": (b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 1),
     "last": (b"GET /long HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 1),
-    "many": (DOCUMENT, 200),
+    "many": (b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", 9),
 }
 
 
