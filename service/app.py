@@ -23,7 +23,6 @@ from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.http.api_keys import KeyRing, Keys
 from longtail.service.http.deps import MAX_SEARCHES, MAX_STREAMS, Service
-from longtail.service.http.drift_metrics import DriftMetrics
 from longtail.service.http.feedback import MAX_ENTRIES
 from longtail.service.http.front import Front
 from longtail.service.http.json_body import describe_bodies
@@ -156,7 +155,6 @@ def _assemble(
         manager=manager,
         engine=engine,
         telemetry=telemetry,
-        drift=DriftMetrics(telemetry.registry),
         streams=Slots(MAX_STREAMS, "batches"),
         label_searches=Slots(MAX_SEARCHES, "label searches"),
         redeployer=_redeployer(

@@ -26,7 +26,6 @@ from longtail.service.engine.self_check import SelfCheck
 from longtail.service.engine.traffic import Slots
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.http.api_keys import Keys
-from longtail.service.http.drift_metrics import DriftMetrics
 from longtail.service.process.compute_threads import ComputeSetup
 from longtail.service.settings import Settings
 from longtail.service.telemetry.logs import Tracing
@@ -142,7 +141,6 @@ class Service:
     manager: ModelManager
     engine: Engine
     telemetry: Telemetry
-    drift: DriftMetrics
     streams: Slots
     label_searches: Slots
     redeployer: Redeployer

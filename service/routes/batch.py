@@ -292,7 +292,6 @@ class BatchResponse(Response):
                 raise line
             query = Query((line.whole_text,), line)
             answer = await self._service.engine.predict_in_stream(query)
-            self._service.drift.observe(query, answer)
             (prediction,) = answer.predictions
             write = partial(
                 result_line, index, line, answer.model.version, answer.scorer, prediction

@@ -223,11 +223,6 @@ class Options(BaseModel):
         named = self.exclude or self.include_set or self.exclude_set or self.under
         return self.include is not None or bool(named)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether all labels are ranked, by nothing but their scores."""
-        return not self.filters_labels and self.aim is None and self.tail_dial == 0
-
     @model_validator(mode="after")
     def _aim_or_tail_dial(self) -> Self:
         if self.aim is not None and self.tail_dial > 0:

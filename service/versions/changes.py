@@ -69,7 +69,7 @@ class DrainingModel:
     def __init__(self, model: ServedModel) -> None:
         self.version = model.version
         self._digest = model.digest
-        self._rest = model.thresholds, model.example, model.languages
+        self._rest = model.example, model.languages
         self._predictor = weakref.ref(model.predictor)
         self._freed: queue.SimpleQueue[None] = queue.SimpleQueue()
         weakref.finalize(model.predictor, self._freed.put, None).atexit = False

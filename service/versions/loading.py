@@ -306,9 +306,7 @@ class ModelLoader:
         logger.info("loaded version=%d digest=%s seconds=%.1f", number, digest, seconds)
         example = next(iter(read_probes(bundle)), None)
         languages = tuple(bundle.manifest.training.get("languages") or ())
-        return ServedModel(
-            number, digest, predictor, bundle.manifest.thresholds, example, languages
-        )
+        return ServedModel(number, digest, predictor, example, languages)
 
     def verify(self, number: int, metrics: ModelMetrics) -> None:
         """Fetch a version if necessary, and read every byte of it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from longtail.models.bundle.registry import Registry
@@ -29,8 +29,6 @@ class ServedModel:
         version: Its number.
         digest: Of its bundle.
         predictor: That answers.
-        thresholds: Of its scorers that have one: the probability from which their labels are best
-            taken for right (see `Manifest`).
         example: The first warm-up text that its bundle brings along; None: it brings none.
         languages: Of its training documents, where these were recognised.
     """
@@ -38,7 +36,6 @@ class ServedModel:
     version: int
     digest: str
     predictor: Predictor
-    thresholds: Mapping[str, float] = field(default_factory=dict)
     example: str | None = None
     languages: tuple[str, ...] = ()
 

@@ -12,11 +12,6 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from longtail.models.feedback import Entry
-from longtail.models.results import Familiarity, Prediction, ScoredLabel
-from longtail.service.engine.batching import Seconds
-from longtail.service.engine.engine import EngineAnswer
-from longtail.service.engine.queries import Query
-from longtail.service.http.drift_metrics import DriftMetrics
 from longtail.service.server import _GRACE_S
 from longtail.service.settings import PREFIX, Settings
 from longtail.service.telemetry.metrics import Telemetry
@@ -63,17 +58,13 @@ def samples():
     telemetry.observe_batch(1, 10)
     telemetry.count_line("result")
     telemetry.count_problem("overloaded")
-    predictor = SimpleNamespace(catalogue=["a label"])
-    model = ServedModel(1, "digest", predictor)  # type: ignore[arg-type]
+    model = ServedModel(1, "digest", SimpleNamespace())  # type: ignore[arg-type]
     serving = Serving({1: model}, default=1, current=1, canary=Canary(2, 0.1))
     telemetry.models.set_models(serving.models, serving.shares, {3: 1})
     telemetry.models.observe_load("loaded", 1)
     telemetry.models.count_change("activate", "failed")
     telemetry.models.set_overlap(1, 0.5)
     telemetry.models.set_registry_problem(True)
-    drift = DriftMetrics(telemetry.registry)
-    for known in (0, 1):
-        drift.observe(Query(("a",)), answer_of(model, Familiarity(1, known, 0.5)))
     said = {("accepted", "1"): 1, ("rejected", "1"): 1}
     entry = Entry(version=1, accepted=("a",), promised=("a",), promised_precision=0.95)
     telemetry.feedback.count(entry, Counter(said), is_new=True)
@@ -84,15 +75,6 @@ def samples():
             for name, value in sample.labels.items():
                 labels[name].add(value)
     return found
-
-
-def answer_of(model: ServedModel, familiarity: Familiarity) -> EngineAnswer:
-    label = ScoredLabel("L0", "a label", score=1.0, probability=0.5, index=0)
-    prediction = Prediction(
-        (label,), 1, num_text_tokens=1, known_tokens=1, truncated=False, exact=True,
-        familiarity=familiarity,
-    )  # fmt: skip
-    return EngineAnswer(model, "sparse", [prediction], Seconds())
 
 
 @pytest.fixture(scope="session")
