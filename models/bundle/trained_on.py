@@ -2,8 +2,8 @@
 
 A text is recorded as a digest: BLAKE2b, of 8 bytes, of its UTF-8 bytes with white space normalised.
 Whoever has a text can tell whether the model was trained on it, and who tries many finds texts that
-can be guessed: titles, names, numbers. So ids of documents are not recorded; bundles of earlier
-releases have digests of them, by which edited texts are recognised, too.
+can be guessed: titles, names, numbers. So ids of documents are not recorded, and an edited text is
+a new one.
 
 `read_probes` reads the warm-up texts of a bundle: a service tries a model on them before it lets it
 answer.
@@ -28,10 +28,8 @@ from longtail.models.files.typed_json import json_forms
 
 RECORD_NAME = "trained_on.json"
 DIGESTS_NAME = "trained_on.safetensors"
-TRAIN, DEV, TEST = "train", "dev", "test"
-NO_DIGEST = 0
-"""Stands for the id of a document that has none; no digest is 0."""
-_NAMES = tuple(f"{split}_{what}" for split in (TRAIN, DEV, TEST) for what in ("texts", "ids"))
+TRAIN, DEV = "train", "dev"
+_NAMES = (f"{TRAIN}_texts", f"{DEV}_texts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +42,8 @@ class TrainedOn:
         options: The options of the corpus that were given (see `CorpusOptions.to_json`).
         divided_by: What the splits of a corpus in one file follow from: "id" or "text"; None: the
             corpus has files for its splits, or only a training split.
-        digests: "train_texts", "train_ids", and so for dev and test, each rising, each once. Dev
-            documents are those that the model was calibrated on, test documents those that were
-            set apart. Those of ids are empty but in bundles of earlier releases. No arrays are in
-            a bundle that is to reveal none of them.
+        digests: Of texts: "train_texts", and "dev_texts" of the documents that the model was
+            calibrated on, each rising, each once; none in a bundle that is to reveal none.
     """
 
     text_columns: tuple[str, ...] = ()
@@ -55,36 +51,18 @@ class TrainedOn:
     divided_by: str | None = None
     digests: Mapping[str, UInt64[np.ndarray, _]] = field(default_factory=dict)
 
-    def knows(
-        self,
-        split: str,
-        texts: UInt64[np.ndarray, document],
-        ids: UInt64[np.ndarray, document],
-    ) -> Bool[np.ndarray, document]:
-        """Return which documents are among those of a split, by their text or by their id.
-
-        Args:
-            split: "train", "dev" or "test".
-            texts: Digest of each document's text.
-            ids: Digest of each document's id; `NO_DIGEST` where it has none.
-        """
-        by_id = np.isin(ids, self.digests[f"{split}_ids"]) & (ids != NO_DIGEST)
-        found: Bool[np.ndarray, document] = np.isin(texts, self.digests[f"{split}_texts"]) | by_id
+    def knows(self, split: str, texts: UInt64[np.ndarray, document]) -> Bool[np.ndarray, document]:
+        """Return which documents are among those of a split, "train" or "dev", by their texts."""
+        found: Bool[np.ndarray, document] = np.isin(texts, self.digests[f"{split}_texts"])
         return found
 
-    @property
-    def has_ids(self) -> bool:
-        """Whether documents are recognised by their ids, too."""
-        return bool(self.digests) and len(self.digests[f"{TRAIN}_ids"]) > 0
-
     def with_documents(self, split: str, texts: Iterable[str]) -> TrainedOn:
-        """Return the record with more documents and no ids; the same where it holds no digests."""
+        """Return the record with more documents; the same where it holds no digests."""
         if not self.digests:
             return self
-        name, none = f"{split}_texts", np.array([], dtype=np.uint64)
-        grown = {name: np.union1d(self.digests[name], digests_of(texts))}
-        ids = {f"{each}_ids": none for each in (TRAIN, DEV, TEST)}
-        return replace(self, digests={**self.digests, **grown, **ids})
+        name = f"{split}_texts"
+        grown = np.union1d(self.digests[name], digests_of(texts))
+        return replace(self, digests={**self.digests, name: grown})
 
     def texts(self) -> dict[str, str]:
         """Return the text file of a bundle that holds this, by its name."""
@@ -110,10 +88,10 @@ class _Stored:
 _, _read = json_forms(_Stored)
 
 
-def read_trained_on(bundle: Bundle) -> TrainedOn | None:
-    """Return the record of a bundle; None for a bundle of a release that wrote none."""
+def read_trained_on(bundle: Bundle) -> TrainedOn:
+    """Return the record of a bundle; an empty one where it has none."""
     if RECORD_NAME not in bundle.manifest.files:
-        return None
+        return TrainedOn()
     try:
         stored: _Stored = _read(bundle.text(RECORD_NAME))
         digests = bundle.tensors(DIGESTS_NAME) if DIGESTS_NAME in bundle.manifest.tensors else {}
@@ -127,17 +105,16 @@ def read_trained_on(bundle: Bundle) -> TrainedOn | None:
     return record
 
 
-def digest_of(text: str, *, is_id: bool = False) -> int:
-    """Return the digest of a text, or of an id."""
+def digest_of(text: str) -> int:
+    """Return the digest of a text."""
     content = " ".join(text.split()).encode("utf-8", "surrogatepass")
-    person = b"longtail id" if is_id else b"longtail text"
-    found = hashlib.blake2b(content, digest_size=8, person=person).digest()
+    found = hashlib.blake2b(content, digest_size=8, person=b"longtail text").digest()
     return int.from_bytes(found, "big") or 1
 
 
-def digests_of(texts: Iterable[str], *, is_id: bool = False) -> UInt64[np.ndarray, _]:
-    """Return the digests of texts, or of ids, in their order."""
-    return np.fromiter((digest_of(each, is_id=is_id) for each in texts), dtype=np.uint64)
+def digests_of(texts: Iterable[str]) -> UInt64[np.ndarray, _]:
+    """Return the digests of texts, in their order."""
+    return np.fromiter(map(digest_of, texts), dtype=np.uint64)
 
 
 def _check(record: TrainedOn) -> None:

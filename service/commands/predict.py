@@ -183,8 +183,7 @@ def predict(
     bundle = store.open(number)
     defaults.setdefault("k", default_k(defaults.get("threshold"), bundle.manifest.label_count))
     check_options(bundle, defaults, sets)
-    record = read_trained_on(bundle)
-    trained = () if record is None else record.text_columns
+    trained = read_trained_on(bundle).text_columns
     text = [name.strip() for name in (text_columns or "").split(",") if name.strip()]
     columns = (CorpusOptions(text_columns=tuple(text), id_column=id_column), trained)
     computing = {

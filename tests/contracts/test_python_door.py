@@ -42,7 +42,7 @@ def test_documents_in_memory_are_trained_on_and_measured(tmp_path, tiny_corpus, 
     assert longtail.train(data, scorers=["sparse"], **folders) == 1
     assert longtail.train(data, scorers=["sparse"], **folders) == 1
     model = longtail.load(folders["registry"])
-    with pytest.raises(LongtailError, match="the documents, split 'test': of 60 documents got 60"):
+    with pytest.raises(LongtailError, match="the documents, split 'test': got 60 of 60"):
         model.evaluate(data)
     new = [f"{text} again" for text in data[0]], data[1]
     assert model.evaluate(new).metrics["sparse"]["P@1"] > 0.9
@@ -61,8 +61,6 @@ def test_documents_in_memory_are_trained_on_and_measured(tmp_path, tiny_corpus, 
     assert unseen["P@5"] == known["P@5"] and unseen["R@5"] < known["R@5"]
     found = model.evaluate(frame).to_frame()
     assert found["P@1"][0] == model.evaluate(new).metrics["sparse"]["P@1"]
-    edited = longtail.load(folders["registry"]).evaluate(frame.assign(text=data[0]))
-    assert "texts that were edited after the training can't be told" in repr(edited)
     assert (
         "sparse"
         in longtail.evaluate(

@@ -17,14 +17,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.trained_on import (
-    DEV,
-    NO_DIGEST,
-    TEST,
-    TRAIN,
-    TrainedOn,
-    read_trained_on,
-)
+from longtail.models.bundle.trained_on import DEV, TRAIN, TrainedOn, read_trained_on
 from longtail.models.corpus.columns import RECOGNISED, TEXT, TEXT_NAMES, CorpusOptions
 from longtail.models.corpus.raw import Division
 from longtail.models.errors import DataError
@@ -53,29 +46,18 @@ class LeftOut:
 
     Attributes:
         is_left_out: Whether each document of the split is.
-        num_unrecognised: How many of these are left out because nothing tells whether they were
-            trained on: a text that is new or edited, in a file that is divided by texts.
         num_calibrated_on: Of the others, those that a version was calibrated on.
-        num_untold: Of the others, those that may be edited texts of the training: the split is the
-            user's own, and nothing tells.
-        unknown: Names of versions of which it can't be known.
+        unknown: Names of versions whose training documents are not recorded.
     """
 
     is_left_out: Bool[np.ndarray, document]
-    num_unrecognised: int = 0
     num_calibrated_on: int = 0
-    num_untold: int = 0
     unknown: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
         """How many are left out."""
         return int(np.count_nonzero(self.is_left_out))
-
-    @property
-    def num_trained_on(self) -> int:
-        """How many of them were trained on."""
-        return self.count - self.num_unrecognised
 
     def view(self, dataset: Dataset, split_name: str) -> Dataset:
         """Return the corpus without them."""
@@ -90,46 +72,27 @@ class LeftOut:
         least = max(ceil((1 - MOST_TRAINED_ON) * total), few)
         if not self.count or total - self.count >= least:
             return
-        got, advice = [f"{self.num_trained_on} that {who} was trained on"], list[str]()
-        if split_name != TEST:
-            advice.append("use --split test")
-        if self.num_unrecognised:
-            got.append(f"{self.num_unrecognised} new or edited without an id")
-            advice.append("give the ids that the training had, if it had any")
-            advice.append("a folder of their own for new documents, as test.csv")
+        others = "use --split test, or " if split_name != "test" else ""
         raise DataError(
-            f"{where}, split {split_name!r}: of {total} documents got {', '.join(got)}; expected "
-            f"at least {least} others; {', or '.join(advice or ['give other documents'])}"
+            f"{where}, split {split_name!r}: got {self.count} of {total} documents that {who} was "
+            f"trained on; expected at least {least} others; {others}give other documents"
         )
 
     def __str__(self) -> str:
         """Describe the documents left out in a few sentences; empty where there are none."""
         total = len(self.is_left_out)
         said = []
-        if self.num_trained_on:
-            said.append(
-                f"{self.num_trained_on} of {total} documents were trained on and are left out."
-            )
-        if self.num_unrecognised:
-            said.append(
-                f"{self.num_unrecognised} of {total} documents are new or edited, have no ids that "
-                "tell which, and are left out."
-            )
+        if self.count:
+            said.append(f"{self.count} of {total} documents were trained on and are left out.")
         if self.num_calibrated_on:
             said.append(
                 f"{self.num_calibrated_on} of {total - self.count} documents are those that the "
                 "version was chosen and calibrated on."
             )
-        if self.num_untold:
-            said.append(
-                f"{self.num_untold} of {total - self.count} documents are measured on as new ones: "
-                "texts that were edited after the training can't be told from these, and figures "
-                "on them are too high."
-            )
         if self.unknown:
             said.append(
                 f"Whether documents were trained on can't be known: {', '.join(self.unknown)} has "
-                "no record of its training documents that tells."
+                "no record of the texts."
             )
         return " ".join(said)
 
@@ -137,10 +100,8 @@ class LeftOut:
         """Return the counts."""
         return {
             "documents": len(self.is_left_out),
-            "trained_on": self.num_trained_on,
-            "unrecognised": self.num_unrecognised,
+            "trained_on": self.count,
             "calibrated_on": self.num_calibrated_on,
-            "untold": self.num_untold,
             "unknown_to": list(self.unknown),
         }
 
@@ -151,7 +112,7 @@ def open_as_trained(
     bundles: Sequence[Bundle],
     known: LabelCatalogue | None = None,
 ) -> Dataset:
-    """Open a corpus as the first of some versions that has a record read its own.
+    """Open a corpus as the first of some versions read its own.
 
     Args:
         data: Folder of the corpus, or one file.
@@ -160,17 +121,13 @@ def open_as_trained(
         bundles: The versions.
         known: As in `open_dataset`.
     """
-    records = [record for bundle in bundles if (record := read_trained_on(bundle)) is not None]
     if not bundles:
         return open_dataset(data, options, known)
-    if not records:  # releases without records divided by texts
-        return open_dataset(data, options, known, division="text")
-    division = division_named(records[0].divided_by)
-    dataset = open_read_as(data, options, records[0].options, division, known)
-    if (
-        records[0].text_columns == (TEXT,) == dataset.text_columns[1:]
-    ):  # beside a title, unread then
-        before = {"text_columns": (TEXT,), **records[0].options}
+    record = read_trained_on(bundles[0])
+    division = division_named(record.divided_by)
+    dataset = open_read_as(data, options, record.options, division, known)
+    if record.text_columns == (TEXT,) == dataset.text_columns[1:]:  # it has a title, unread then
+        before = {"text_columns": (TEXT,), **record.options}
         return open_read_as(data, options, before, division, known)
     return dataset
 
@@ -229,12 +186,6 @@ def with_options_of(before: Mapping[str, Any], options: CorpusOptions) -> Corpus
     return replace(options, **missing)
 
 
-def division_as_trained(bundle: Bundle) -> Division | None:
-    """Return what a version's corpus was divided by, by its record."""
-    record = read_trained_on(bundle)
-    return "text" if record is None else division_named(record.divided_by)
-
-
 def division_named(name: str | None) -> Division | None:
     """Return the division of this name."""
     return name if name in {"id", "text"} else None  # type: ignore[return-value]
@@ -244,29 +195,22 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
     """Return which documents of a split are left out, as one of some versions was trained on them.
 
     Those that a version was calibrated on are left out as well, but for the split "dev", which is
-    for that. So are, of a file that is divided into splits by texts, those that were neither
-    trained on nor set apart: edited texts are in any split.
+    for that.
 
     Args:
         bundles: The versions that are measured.
         dataset: What they are measured on, read as they were trained (see `open_as_trained`).
         split_name: Its split.
     """
-    found = dataset.split(split_name).scan()
-    trained, has_ids = np.zeros(len(found.texts), dtype=np.bool_), found.ids != NO_DIGEST
-    calibrated, is_told, unknown = trained.copy(), ~trained, []
+    texts = dataset.split(split_name).scan().texts
+    trained, calibrated = np.zeros((2, len(texts)), dtype=np.bool_)
+    unknown = []
     for bundle in bundles:
         record = read_trained_on(bundle)
-        if record is not None:
-            _check_columns(bundle, record, dataset)
-        if record is not None and record.digests:
-            trained |= record.knows(TRAIN, found.texts, found.ids)
-            of_dev = record.knows(DEV, found.texts, found.ids)
-            calibrated |= of_dev
-            # The hash of an id says in which split the document was at training, too.
-            is_by_id = record.divided_by == dataset.division == "id" and split_name != TRAIN
-            has_id = (record.has_ids or is_by_id) & has_ids
-            is_told &= of_dev | has_id | record.knows(TEST, found.texts, found.ids)
+        _check_columns(bundle, record, dataset)
+        if record.digests:
+            trained |= record.knows(TRAIN, texts)
+            calibrated |= record.knows(DEV, texts)
         elif _is_own_corpus(bundle, dataset):
             trained |= split_name == TRAIN
             calibrated |= split_name == DEV
@@ -274,18 +218,8 @@ def find_trained_on(bundles: Sequence[Bundle], dataset: Dataset, split_name: str
             unknown.append(f"version {bundle.folder.name}")
     if split_name != DEV:
         trained |= calibrated
-    lacking = ~(is_told | trained)
-    # They are measured on where a person made the test split, or the division keeps edited texts.
-    untold = lacking & (dataset.division is None or (dataset.division == "id") & has_ids)
-    lacking &= ~untold
     num_calibrated = int(np.count_nonzero(calibrated & ~trained))
-    left_out = LeftOut(
-        trained | lacking,
-        int(np.count_nonzero(lacking)),
-        num_calibrated,
-        int(np.count_nonzero(untold)),
-        tuple(unknown),
-    )
+    left_out = LeftOut(trained, num_calibrated, tuple(unknown))
     who = " and ".join(f"version {bundle.folder.name}" for bundle in bundles)
     left_out.check(dataset.folder, split_name, who)
     if said := str(left_out):
@@ -329,7 +263,7 @@ def _share_known(record: TrainedOn, dataset: Dataset) -> float:
     if not record.digests:
         return 0.0
     scans = [dataset.split(name).scan() for name in dataset.split_names]
-    known = [record.knows(name, x.texts, x.ids).mean() for x in scans for name in (TRAIN, DEV)]
+    known = [record.knows(name, x.texts).mean() for x in scans for name in (TRAIN, DEV)]
     return float(max(known))
 
 

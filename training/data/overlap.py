@@ -7,10 +7,11 @@ train too, or of test whose text is in dev, would be known before it is measured
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 
-from longtail.models.bundle.trained_on import TrainedOn
+from longtail.models.bundle.trained_on import DEV, TRAIN, TrainedOn
 from longtail.models.corpus.forms import SPLIT_NAMES
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import Dataset
@@ -73,11 +74,9 @@ def record_of(dataset: Dataset, *, has_digests: bool = True) -> TrainedOn:
     record = TrainedOn(dataset.text_columns, dataset.options.to_json(), dataset.division)
     if not has_digests:
         return record
-    scans = {name: split.scan() for name, split in dataset.splits.items()}
-    none = np.array([], dtype=np.uint64)
-    digests = {}
-    for name in SPLIT_NAMES:
-        found = scans.get(name)
-        digests[f"{name}_texts"] = none if found is None else np.unique(found.texts)
-        digests[f"{name}_ids"] = none
-    return TrainedOn(record.text_columns, record.options, record.divided_by, digests)
+    none, splits = np.array([], dtype=np.uint64), dataset.splits
+    digests = {
+        f"{name}_texts": np.unique(splits[name].scan().texts) if name in splits else none
+        for name in (TRAIN, DEV)
+    }
+    return replace(record, digests=digests)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64, UInt64
 from scipy.sparse import csr_array
 
-from longtail.models.bundle.trained_on import NO_DIGEST, digest_of
+from longtail.models.bundle.trained_on import digest_of
 from longtail.models.corpus.documents import read_documents, recognised
 from longtail.models.corpus.raw import DocumentSource, RawDocument
 from longtail.models.errors import DataError
@@ -96,7 +96,6 @@ class SplitScan:
         num_unlabelled: Good lines without labels.
         lengths: Characters of the text of each good line.
         texts: Digest of the text of each good line (see `longtail.models.bundle.trained_on`).
-        ids: Digest of the id of each; `NO_DIGEST` where the file gives none.
         num_repeated_ids: Good lines whose document id occurs on an earlier one.
         num_repeats: Good lines whose text occurs on an earlier one.
         num_wordless: Good lines whose text has no letter and no digit.
@@ -110,7 +109,6 @@ class SplitScan:
     num_unlabelled: int
     lengths: Int64[np.ndarray, document]
     texts: UInt64[np.ndarray, document]
-    ids: UInt64[np.ndarray, document]
     num_repeated_ids: int = 0
     num_repeats: int = 0
     num_wordless: int = 0
@@ -170,7 +168,7 @@ class Split:
         if self._is_in is not None:
             part._is_in = self._is_in.copy()
             part._is_in[self._is_in] = is_in
-        found = (whole.lengths[is_in], whole.texts[is_in], whole.ids[is_in])
+        found = (whole.lengths[is_in], whole.texts[is_in])
         part.found = SplitScan(labels, 0, (), num_empty_rows(labels), *found)
         return part
 
@@ -246,7 +244,7 @@ class Split:
         problems = ProblemList(self.path, self._max_problems)
         unknown = ProblemList(self.path, self._max_problems)
         labels, lengths = SparseRows(), array("q")
-        ids, texts, names = array("Q"), array("Q"), array("q")  # their digests; hashes of all ids
+        texts, names = array("Q"), array("q")  # digests, and hashes of the ids
         num_wordless = 0
         is_good = bytearray()
         for item in self.lines_counted():
@@ -254,7 +252,6 @@ class Split:
                 is_good.append(isinstance(item, Document))
             if isinstance(item, Document):
                 labels.add(item.labels)
-                ids.append(digest_of(item.id, is_id=True) if item.has_id else NO_DIGEST)
                 names.append(hash(item.id))
                 texts.append(digest_of(item.text))
                 lengths.append(len(item.text))
@@ -272,7 +269,6 @@ class Split:
             num_unlabelled=num_empty_rows(matrix),
             lengths=np.array(lengths, dtype=np.int64),
             texts=np.array(texts, dtype=np.uint64),
-            ids=np.array(ids, dtype=np.uint64),
             num_repeated_ids=num_repeats(np.array(names, dtype=np.int64)),
             num_repeats=num_repeats(np.array(texts, dtype=np.uint64)),
             num_wordless=num_wordless,

@@ -31,7 +31,7 @@ from longtail.models.interface.model import LoadedModel
 from longtail.models.names import NAMES
 from longtail.training.assessment.assess import Assessment, assess
 from longtail.training.assessment.untrained import (
-    division_as_trained,
+    division_named,
     find_trained_on,
     open_as_trained,
     with_options_of,
@@ -77,7 +77,7 @@ def documents_as_trained(data: Any, options: CorpusOptions, bundle: Bundle) -> D
     Arguments and errors are those of `documents_of`; `bundle` has the record of the training.
     """
     record = read_trained_on(bundle)
-    if is_frame(data) and record is not None:
+    if is_frame(data):
         names = {str(name) for name in data.columns}
         before = {name: x for name, x in record.options.items() if name in OF_FRAMES}
         is_alone = record.text_columns == (TEXT,) and TITLE in names
@@ -105,7 +105,7 @@ def written(documents: Documents, bundle: Bundle, name: str) -> Iterator[Dataset
     """
     with TemporaryDirectory(prefix="longtail-") as folder:
         write_corpus(Path(folder), documents, name=name)
-        division = division_as_trained(bundle)
+        division = division_named(read_trained_on(bundle).divided_by)
         dataset = open_dataset(
             Path(folder), known=bundle.catalogue, division=division, called=documents.name
         )

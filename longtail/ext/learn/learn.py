@@ -195,8 +195,6 @@ def _record(
 ) -> dict[str, dict[str, np.ndarray]]:
     """Return the digests of the version's documents and of documents that it learned from."""
     record = read_trained_on(bundle)
-    if record is None:
-        return {}
     of_dev = {each.text for each in changed.dev}
     train = [each for each in verdicts.texts if each.text not in of_dev]
     for split, documents in ((TRAIN, train), (DEV, changed.dev)):

@@ -127,7 +127,7 @@ def test_lost_labels_are_named(registry, held_out):
 
 def test_documents_that_were_trained_on_judge_nothing(registry, held_out, tiny_corpus):
     copy = republish(registry.open(1), registry)
-    with pytest.raises(DataError, match="split 'train': of 60 documents got 60 that"):
+    with pytest.raises(DataError, match="split 'train': got 60 of 60 documents that"):
         judge(registry, copy, 1, HeldOut(open_dataset(tiny_corpus), "train"), LENIENT)
     on_dev = judge(registry, copy, 1, HeldOut(open_dataset(tiny_corpus), "dev"), LENIENT)
     assert (

@@ -9,7 +9,6 @@ import pytest
 from longtail.models.bundle.bundle import open_bundle, write_bundle
 from longtail.models.bundle.manifest import FileInfo
 from longtail.models.bundle.trained_on import (
-    NO_DIGEST,
     PROBES_NAME,
     TrainedOn,
     digest_of,
@@ -21,7 +20,7 @@ from longtail.models.bundle.trained_on import (
 from longtail.models.errors import BundleCorruptError
 from longtail.models.kinds.storage import read_parts, write_parts
 
-NAMES = [f"{split}_{what}" for split in ("train", "dev", "test") for what in ("texts", "ids")]
+NAMES = ["train_texts", "dev_texts"]
 NONE = np.array([], dtype=np.uint64)
 
 
@@ -29,21 +28,15 @@ def record_with(**digests: np.ndarray) -> TrainedOn:
     return TrainedOn(("a", "b"), {"label_column": "c"}, "id", dict.fromkeys(NAMES, NONE) | digests)
 
 
-def test_white_space_makes_no_other_text_and_ids_are_no_texts():
+def test_white_space_makes_no_other_text():
     assert digest_of(" a\n b ") == digest_of("a b") != digest_of("ab")
-    assert digest_of("a") != digest_of("a", is_id=True)
 
 
-def test_a_document_is_known_by_its_text_or_its_id():
-    record = record_with(
-        train_texts=np.sort(digests_of(["one", "two"])), train_ids=digests_of(["1"], is_id=True)
-    )
-    ids = np.array([NO_DIGEST, digest_of("1", is_id=True), NO_DIGEST], dtype=np.uint64)
-    found = record.knows("train", digests_of(["two", "edited", "new"]), ids)
-    assert found.tolist() == [True, True, False]
+def test_a_document_is_known_by_its_text():
+    record = record_with(train_texts=np.sort(digests_of(["one", "two"])))
+    assert record.knows("train", digests_of(["two", "edited"])).tolist() == [True, False]
     grown = record.with_documents("train", ["new"])
-    assert not any(len(grown.digests[name]) for name in NAMES if name.endswith("ids"))
-    assert grown.knows("train", digests_of(["new"]), ids[:1]).all()
+    assert grown.knows("train", digests_of(["new"])).all()
     assert TrainedOn().with_documents("train", ["new"]) == TrainedOn()
 
 
@@ -58,7 +51,6 @@ def written(tmp_path, bundle, record: TrainedOn):
 def test_what_is_written_is_read(tmp_path, sparse_bundle):
     record = record_with(train_texts=np.sort(digests_of(["one", "two"])))
     found = read_trained_on(written(tmp_path, sparse_bundle, record))
-    assert found is not None
     assert replace(found, digests={}) == replace(record, digests={})
     for name in NAMES:
         assert np.array_equal(found.digests[name], record.digests[name])
