@@ -9,7 +9,7 @@ A class with `register` above it is all that a new loss needs. The built-in form
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import cache, partial, reduce
+from functools import cache, reduce
 from itertools import pairwise
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -89,9 +89,6 @@ class LossOverSubset(Loss):
             raise ValueError(
                 f"loss '{self.kind}' is taken over the batch's label subset; drop 'negatives'"
             )
-
-    def refuse_size(self, label_subset_size: int) -> None:
-        """Refuse a subset that is too small."""
 
     @abstractmethod
     def formula(self) -> SubsetLoss:
@@ -248,56 +245,8 @@ class DeplLossConfig(LossOverSubset):
         return depl_loss
 
 
-@register
-class DecoupledSoftmaxLossConfig(LossOverSubset):
-    """DEXML's decoupled softmax over the batch's label subset."""
-
-    kind: Literal["decoupled_softmax"] = "decoupled_softmax"
-
-    def formula(self) -> SubsetLoss:
-        """Return the decoupled softmax."""
-        from longtail.training.losses import decoupled_softmax_loss
-
-        return decoupled_softmax_loss
-
-
-@register
-class SoftTopKLossConfig(LossOverSubset):
-    """DEXML's soft top-k over the batch's label subset."""
-
-    kind: Literal["soft_top_k"] = "soft_top_k"
-    k: Positive = 5
-    """Labels that the top has room for."""
-
-    def refuse_size(self, label_subset_size: int) -> None:
-        """Refuse a top of all labels of a step."""
-        if self.k >= label_subset_size:
-            raise ValueError(
-                f"loss 'soft_top_k': k is {self.k}, with label_subset_size "
-                f"{label_subset_size}; expected fewer than are scored"
-            )
-
-    def check(self, num_labels: int) -> None:
-        """Refuse a top of all labels."""
-        if self.k >= num_labels:
-            raise ConfigError(
-                f"loss 'soft_top_k': k is {self.k}, of {num_labels} labels; expected fewer than all"
-            )
-
-    def formula(self) -> SubsetLoss:
-        """Return the soft top-k loss."""
-        from longtail.training.losses import soft_top_k_loss
-
-        return partial(soft_top_k_loss, k=self.k)
-
-
 _BuiltIn = Annotated[
-    SoftmaxLossConfig
-    | DecoupledLossConfig
-    | OrderedLossConfig
-    | DeplLossConfig
-    | DecoupledSoftmaxLossConfig
-    | SoftTopKLossConfig,
+    SoftmaxLossConfig | DecoupledLossConfig | OrderedLossConfig | DeplLossConfig,
     Field(discriminator="kind"),
 ]
 LossConfig = Annotated[
@@ -313,7 +262,7 @@ class LearningConfig(Section):
     negatives: NegativesConfig | None = None
     """Negatives of losses over pairs; losses over the batch's label subset have none."""
     loss: LossConfig = DeplLossConfig()
-    """Over pairs: softmax, decoupled, ordered. Over the label subset: the others."""
+    """Over pairs: softmax, decoupled, ordered. Over the label subset: depl."""
 
     @model_validator(mode="after")
     def _refuse_impossible(self) -> LearningConfig:

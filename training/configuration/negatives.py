@@ -69,12 +69,6 @@ class SoftmaxConfig(Section):
     kind: Literal["softmax"] = "softmax"
 
 
-class ClusterConfig(Section):
-    """Its approximation by clusters of labels."""
-
-    kind: Literal["clusters"] = "clusters"
-
-
 class TreeFitConfig(Section):
     """How a label tree is fitted (Bamler & Mandt 2020, section 3)."""
 
@@ -96,7 +90,6 @@ DistributionConfig = Annotated[
     | AllLabelsConfig
     | HardConfig
     | SoftmaxConfig
-    | ClusterConfig
     | TreeConfig,
     Field(discriminator="kind"),
 ]

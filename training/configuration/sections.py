@@ -12,7 +12,6 @@ from longtail.training.configuration.learning import (
     DeplLossConfig,
     LearningConfig,
     LossConfig,
-    LossOverSubset,
     SoftmaxLossConfig,
 )
 from longtail.training.configuration.negatives import (
@@ -147,8 +146,8 @@ class RetrievalConfig(StageConfig):
     """Labels a step: positives, hard negatives, and uniform draws up to this number; the paper has
     300-500. With `negatives`, the most that a step encodes: pairs beyond are left out at random."""
     loss: LossConfig = DeplLossConfig()
-    """What scores cost: those of the label subset (depl, decoupled_softmax, soft_top_k), or those
-    of pairs and their negatives (softmax, decoupled, ordered)."""
+    """What scores cost: those of the label subset (depl), or those of pairs and their negatives
+    (softmax, decoupled, ordered)."""
     negatives: NegativesConfig | None = None
     """Negatives of a loss over pairs."""
     label_pooling: Pooling | None = None
@@ -159,8 +158,6 @@ class RetrievalConfig(StageConfig):
 
     @model_validator(mode="after")
     def _refuse_impossible_parts(self) -> RetrievalConfig:
-        if isinstance(self.loss, LossOverSubset):
-            self.loss.refuse_size(self.label_subset_size)
         self.loss.refuse(self.negatives)
         if self.negatives is None:
             return self
@@ -218,8 +215,6 @@ class LinearConfig(Section):
     """Pairs of a document and a label, a step."""
     epochs: Positive = 10
     """Passes over all pairs."""
-    storage: Literal["float32", "bfloat16"] = "float32"
-    """Type of weights and Adagrad's sums in training; bfloat16 is rounded stochastically."""
 
     @model_validator(mode="after")
     def _refuse_impossible_parts(self) -> LinearConfig:

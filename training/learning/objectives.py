@@ -7,7 +7,7 @@ The dual encoder, the dense classifier and the linear scorers differ in their `S
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -24,7 +24,6 @@ from longtail.training.configuration.learning import (
 )
 from longtail.training.configuration.negatives import (
     AllLabelsConfig,
-    ClusterConfig,
     FrequencyConfig,
     HardConfig,
     NegativesConfig,
@@ -45,10 +44,7 @@ from longtail.training.learning.distributions import (
     log_frequencies,
 )
 from longtail.training.learning.document_distributions import (
-    ClusterNegatives,
     HardNegatives,
-    LabelWeights,
-    RefreshedClusters,
     SoftmaxNegatives,
     TreeNegatives,
     TreeSampler,
@@ -120,9 +116,6 @@ class SamplerInputs:
         device: Where to draw.
         hard: Hard negatives of every training document, padded with `NO_LABEL`.
         score_all: Current scores of all labels for each pair.
-        clusters: Label clusters, with the number of draws in them.
-        label_weights: Current vectors and biases of all labels, to draw by clusters as they are
-            now; None: as they were.
         tree: The label tree.
     """
 
@@ -130,8 +123,6 @@ class SamplerInputs:
     device: str
     hard: Int64[Tensor, "document hard"] | None = None
     score_all: Callable[[Pairs], Float[Tensor, "batch label"]] | None = None
-    clusters: ClusterNegatives | None = None
-    label_weights: LabelWeights | None = None
     tree: TreeSampler | None = None
 
     def log_prior(self) -> Float32[Tensor, label]:
@@ -181,11 +172,6 @@ def make_distribution(config: NegativesConfig, inputs: SamplerInputs) -> Distrib
             return HardNegatives(_needed(inputs.hard, "hard"), share, num_labels, num_draws)
         case SoftmaxConfig():
             return SoftmaxNegatives(_needed(inputs.score_all, "score_all"), num_draws)
-        case ClusterConfig():
-            clusters = replace(_needed(inputs.clusters, "clusters"), num_draws=num_draws)
-            if inputs.label_weights is None:
-                return clusters
-            return RefreshedClusters(clusters, inputs.label_weights)
         case TreeConfig():
             return TreeNegatives(_needed(inputs.tree, "tree"), num_draws)
     fixed = _fixed_distribution(config.distribution, num_draws, inputs)

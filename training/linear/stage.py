@@ -48,7 +48,6 @@ def train_linear_scorer(
         learning_rate=config.learning_rate,
         batch_size=config.batch_size,
         epochs=config.epochs,
-        storage=config.storage,
         exclude=config.negatives.exclude,
         seed=seed,
         device=device,

@@ -8,9 +8,6 @@ Everything random in a step is drawn from (seed, step), so a run that was stoppe
 the same steps as one that was not. On a GPU, sums over a label that occurs more than once in a
 batch have no fixed order, unless `torch.use_deterministic_algorithms` asks for one.
 
-Weights are stored in float32 or in bfloat16. Half precision would lose an addend that is small
-against its sum, the usual case both for weights late in training and for Adagrad's sums, so it is
-rounded up or down at random, in proportion to the distance: right on average.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import BFloat16, Float, Float32, Int64
+from jaxtyping import Float, Float32, Int64
 from safetensors.torch import load_file
 from scipy.sparse import csr_array
 from torch import Tensor
@@ -41,8 +38,6 @@ _FIRST_SQUARE = 1e-8
 """Where the sums start. From 0, the first step would be a whole one however small the gradient:
 of a gradient of 0, one in the direction of rounding errors."""
 
-_LOW_BITS = 2**16  # what bfloat16 lacks of float32
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdagradRows:
@@ -50,30 +45,27 @@ class AdagradRows:
 
     Attributes:
         values: The matrix; changed in place.
-        squares: The sums, in the same type.
+        squares: The sums.
     """
 
-    values: Float[Tensor, "row dim"]
-    squares: Float[Tensor, "row dim"]
+    values: Float32[Tensor, "row dim"]
+    squares: Float32[Tensor, "row dim"]
 
     @classmethod
-    def zeros(
-        cls, shape: tuple[int, int], dtype: torch.dtype, device: torch.device | str
-    ) -> AdagradRows:
+    def zeros(cls, shape: tuple[int, int], device: torch.device | str) -> AdagradRows:
         """Start at zero, and the sums at 1e-8, as Bamler & Mandt's published code has it."""
-        values = torch.zeros(shape, dtype=dtype, device=device)
+        values = torch.zeros(shape, device=device)
         return cls(values, torch.full_like(values, _FIRST_SQUARE))
 
     def take(self, rows: Int64[Tensor, taken]) -> Float32[Tensor, "taken dim"]:
         """Return a copy of rows."""
-        return self.values.index_select(0, rows).float()
+        return self.values.index_select(0, rows)
 
     def step(
         self,
         rows: Int64[Tensor, changed],
         gradient: Float32[Tensor, "changed dim"],
         learning_rate: float,
-        generator: torch.Generator,
     ) -> None:
         """Take a step (Duchi, Hazan & Singer 2011, diagonal form).
 
@@ -81,46 +73,17 @@ class AdagradRows:
             rows: What to change; distinct.
             gradient: Of each row.
             learning_rate: rho: at most so much the first step changes an entry.
-            generator: Rounds bfloat16; unused with float32.
         """
-        squares = self.squares.index_select(0, rows).float().addcmul_(gradient, gradient)
+        squares = self.squares.index_select(0, rows).addcmul_(gradient, gradient)
         change = gradient / squares.sqrt()
-        values = self.take(rows).sub_(change, alpha=learning_rate)
-        for matrix, changed in ((self.squares, squares), (self.values, values)):
-            if matrix.dtype == torch.bfloat16:
-                matrix.index_copy_(0, rows, round_to_bfloat16(changed, generator))
-            else:
-                matrix.index_copy_(0, rows, changed)
-
-
-def round_to_bfloat16(
-    values: Float32[Tensor, "row dim"], generator: torch.Generator
-) -> BFloat16[Tensor, "row dim"]:
-    """Return one of the two neighbours of each value, by chance so that the mean is the value.
-
-    The chances of a row's entries are not independent: drawing them one by one would cost more
-    than the rest of a step. What bfloat16 holds exactly stays as it is.
-
-    Args:
-        values: Finite.
-        generator: On their device.
-    """
-    device = values.device
-    # A uniform number plus any other is uniform modulo 2^16: so is the sum of two.
-    of_row, of_column = (
-        torch.randint(_LOW_BITS, shape, generator=generator, device=device, dtype=torch.int32)
-        for shape in ((len(values), 1), (1, values.shape[1]))
-    )
-    noise = (of_row + of_column).bitwise_and_(_LOW_BITS - 1)
-    bits = noise.add_(values.view(torch.int32)).bitwise_and_(-_LOW_BITS)
-    return bits.view(torch.float32).to(torch.bfloat16)
+        self.squares.index_copy_(0, rows, squares)
+        self.values.index_copy_(0, rows, self.take(rows).sub_(change, alpha=learning_rate))
 
 
 _STATE_NAME = "linear.safetensors"
 _CHECKPOINT_EVERY_S = 60.0
 _ORDER, _STEP = 1, 2  # what a seed is for: the order of an epoch, or the draws of a step
 _ROWS_AT_A_TIME = 2**14  # of document vectors that are looked through
-_STORAGE = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +94,6 @@ class LinearOptions:
         learning_rate: rho of Adagrad.
         batch_size: Pairs a step.
         epochs: Passes over all pairs.
-        storage: Of weights and of Adagrad's sums.
         exclude: Labels that may not be negatives of a pair.
         prior_variance: sigma_0^2 of a Gaussian prior on weights and biases; it pulls, by a share
             batch / (pairs x sigma_0^2), the rows that a step changes, as in the published
@@ -143,7 +105,6 @@ class LinearOptions:
     learning_rate: float = 0.01
     batch_size: int = 1000
     epochs: int = 10
-    storage: Literal["float32", "bfloat16"] = "float32"
     exclude: Exclude = "none"
     prior_variance: float | None = None
     seed: int = 0
@@ -189,7 +150,7 @@ class LinearTrainer:
         self._objective, self._options = objective, options
         # The bias is the weight of one more entry of every vector, which is 1.
         shape = (truth.shape[1], vectors.shape[1] + 1)
-        self._rows = AdagradRows.zeros(shape, _STORAGE[options.storage], options.device)
+        self._rows = AdagradRows.zeros(shape, options.device)
         self._per_epoch = math.ceil(truth.nnz / options.batch_size)
         self.num_steps = options.epochs * self._per_epoch
         self._order = (-1, np.empty(0, dtype=np.int64))  # an epoch and its order
@@ -216,7 +177,7 @@ class LinearTrainer:
         if options.prior_variance is not None:
             share = len(labels) / (self._truth.nnz * options.prior_variance)
             gradient.add_(self._rows.take(changed), alpha=share)
-        self._rows.step(changed, gradient, options.learning_rate, generator)
+        self._rows.step(changed, gradient, options.learning_rate)
         self.steps_done += 1
         return mean_loss
 
@@ -230,7 +191,7 @@ class LinearTrainer:
 
     def model(self) -> LinearModel:
         """Return a copy of the scorers as they are now."""
-        values = self._rows.values.float().cpu().numpy()
+        values = self._rows.values.cpu().numpy()
         return LinearModel(
             weight=values[:, :-1].copy(),
             bias=values[:, -1].copy(),

@@ -20,12 +20,11 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from longtail.models.encoders.dual_encoder import DualEncoder, Role, encode_all
-from longtail.training.configuration.negatives import ClusterConfig, TreeConfig
+from longtail.training.configuration.negatives import TreeConfig
 from longtail.training.configuration.sections import RetrievalConfig
 from longtail.training.label_tree.fit import kept_tree
 from longtail.training.learning.document_distributions import (
     UNIFORM_SHARE,
-    ClusterNegatives,
     PartlyUniform,
 )
 from longtail.training.learning.objectives import PairObjective, SamplerInputs, Scorer
@@ -228,13 +227,8 @@ def encoder_inputs(
         folder: For the document vectors that a label tree is fitted to.
     """
     distribution = None if config.negatives is None else config.negatives.distribution
-    weight, bias = model.classifier.weight, model.classifier.bias
-    clusters, tree = None, None
-    if isinstance(distribution, ClusterConfig):
-        rng = np.random.default_rng(seed)
-        clusters = ClusterNegatives.of(weight.detach(), bias.detach(), 1, rng)
-        clusters = replace(clusters, uniform_share=UNIFORM_SHARE)
-    elif isinstance(distribution, TreeConfig):
+    tree = None
+    if isinstance(distribution, TreeConfig):
         encode = partial(
             encode_documents, model.encoder, texts.documents,
             pad_id=texts.pad_id, device=machine.device, folder=folder,
@@ -249,8 +243,6 @@ def encoder_inputs(
         device=machine.device,
         hard=torch.from_numpy(hard).to(machine.device),
         score_all=lambda pairs: model.classifier_scores(pairs.document_vectors()),
-        clusters=clusters,
-        label_weights=lambda: (weight, bias),
         tree=tree,
     )
 

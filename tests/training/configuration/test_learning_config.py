@@ -60,7 +60,6 @@ def test_impossible_combinations_are_refused_by_name(negatives, loss, message):
             {"kind": "softmax"},
             "num_negatives is 4, but distribution 'hard' has 3 labels",
         ),
-        (None, {"kind": "soft_top_k", "k": 7}, "k is 7, of 7 labels"),
         (
             {"distribution": {"kind": "all"}},
             {"kind": "ordered", "rank_weights": 7},

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from longtail.training.configuration.learning import LearningConfig
-from longtail.training.learning.document_distributions import ClusterNegatives
 from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.learning.sampling import Pairs
 
@@ -22,7 +21,6 @@ DISTRIBUTIONS = [
     {"kind": "all"},
     {"kind": "hard"},
     {"kind": "softmax"},
-    {"kind": "clusters"},
     {"kind": "tree"},
 ]
 DRAWN = [q for q in DISTRIBUTIONS if q["kind"] not in {"within_batch", "all"}]
@@ -62,14 +60,12 @@ def pairs_of(scorer: LinearScorer) -> Pairs:
 
 def material_of(scorer: LinearScorer) -> SamplerInputs:
     weight = scorer.vectors.weight
-    biases = torch.zeros(L, device=weight.device)
     hard = torch.randint(8, 20, (BATCH, 5), generator=torch.Generator().manual_seed(1))
     return SamplerInputs(
         counts=COUNTS,
         device=str(weight.device),
         hard=hard.to(weight.device),
         score_all=lambda pairs: scorer.documents @ weight.T,
-        clusters=ClusterNegatives.of(weight, biases, 1, np.random.default_rng(0)),
         tree=UniformTree(),
     )
 

@@ -1,7 +1,5 @@
 """Every distribution: what it draws against its log q, with and without excluded labels."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -21,7 +19,6 @@ from longtail.training.learning.distributions import (
     log_frequencies,
 )
 from longtail.training.learning.document_distributions import (
-    ClusterNegatives,
     HardNegatives,
     PartlyUniform,
     SoftmaxNegatives,
@@ -53,10 +50,6 @@ class TableTree:
         return torch.multinomial(p, num, replacement=True, generator=generator)
 
 
-def clusters(num_draws: int = 20) -> ClusterNegatives:
-    return ClusterNegatives.of(VECTORS, BIASES, num_draws, np.random.default_rng(0))
-
-
 def score_all(pairs: Pairs) -> Tensor:
     return pairs.document_vectors() @ VECTORS.T + BIASES
 
@@ -70,10 +63,8 @@ EACH = {
     "hard": lambda: HardNegatives(HARD, 0.6, NUM_LABELS, 20),
     "hard_alone": lambda: HardNegatives(HARD, 1.0, NUM_LABELS, 20),
     "softmax": lambda: SoftmaxNegatives(score_all, 20),
-    "clusters": clusters,
     "tree": lambda: TreeNegatives(TableTree(), 20),
     "tree_partly_uniform": lambda: TreeNegatives(PartlyUniform(TableTree(), 0.3, NUM_LABELS), 20),
-    "clusters_partly_uniform": lambda: replace(clusters(), uniform_share=0.3),
 }
 SHARED = {
     "uniform": lambda: Shared(Uniform(NUM_LABELS, 8000)),
@@ -202,36 +193,6 @@ def test_hard_negatives_are_those_of_the_pairs_document():
     assert q[1].tolist() == pytest.approx([0.05, 0.3, 0.3] + [0.05] * 7)
     assert q[2].tolist() == pytest.approx([0.05] * 3 + [0.55] + [0.05] * 6)
     assert len(distribution.draw(pairs, seeded()).labels[0].unique()) == 10
-
-
-def test_clusters_hold_every_label_once_and_alike_ones_together():
-    ends = torch.tensor([[5.0, 0.0], [-5.0, 0.0], [0.0, 5.0], [0.0, -5.0]]).repeat(4, 1)
-    vectors = ends + 0.1 * torch.randn(16, 2, generator=seeded())
-    found = ClusterNegatives.of(vectors, torch.zeros(16), 5, np.random.default_rng(0))
-    assert found.sizes.tolist() == [4] * 4
-    assert sorted(found.members.flatten().tolist()) == list(range(16))
-    assert all(len({label % 4 for label in group}) == 1 for group in found.members.tolist())
-
-
-def test_clusters_of_labels_that_score_alike_give_the_softmax():
-    vectors = torch.randn(4, 3, generator=seeded()).repeat_interleave(4, dim=0)
-    found = ClusterNegatives.of(vectors, torch.zeros(16), 5, np.random.default_rng(0))
-    log_q = found.log_q(pairs_of(), torch.arange(16).unsqueeze(0))[0]
-    torch.testing.assert_close(log_q, (vectors @ DOCUMENT).log_softmax(dim=0))
-
-
-def test_clusters_come_closer_to_the_softmax_than_uniform_draws():
-    vectors = torch.randn(1000, 8, generator=seeded()) + 2 * torch.randn(
-        10, 8, generator=seeded(1)
-    ).repeat(100, 1)
-    found = ClusterNegatives.of(vectors, torch.zeros(1000), 5, np.random.default_rng(0))
-    x = 0.5 * torch.randn(1, 8, generator=seeded(2))
-    pairs = Pairs(torch.zeros(1).long(), torch.zeros(1).long(), NOTHING[:1], x)
-    log_p = (x @ vectors.T).log_softmax(dim=1)
-    log_q = found.log_q(pairs, torch.arange(1000).unsqueeze(0))
-    divergence = float((log_p.exp() * (log_p - log_q)).sum())
-    uniform = float((log_p.exp() * (log_p + np.log(1000))).sum())
-    assert divergence < 0.5 * uniform
 
 
 @pytest.mark.parametrize("num_labels", [8, 9, 40])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from longtail.training.losses import decoupled_softmax_loss, soft_top_k_loss
+from longtail.training.losses import depl_loss
 from longtail.training.neural.loop import encoding_in_parts
 from longtail.training.neural.model import DeplModel, checkpoint_gradients
 from longtail.training.neural.steps import classifier_step, retrieval_step
@@ -71,12 +71,7 @@ def bytes_kept(model: DeplModel, step, num_parts: int) -> int:
 
 @pytest.mark.parametrize(
     ("loss", "num_parts"),
-    [
-        (None, 2),
-        (None, 40),
-        (decoupled_softmax_loss, 3),
-        (lambda *args: soft_top_k_loss(*args, k=3), 5),
-    ],
+    [(None, 2), (None, 40), (depl_loss, 3), (depl_loss, 5)],
 )
 def test_in_parts_a_step_has_the_loss_and_the_gradients_of_the_whole(
     new_still_model, steps, loss, num_parts

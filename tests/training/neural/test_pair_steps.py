@@ -45,7 +45,6 @@ DISTRIBUTIONS: dict[str, dict[str, Any]] = {
     "all": {"distribution": {"kind": "all"}},
     "hard": {"distribution": {"kind": "hard"}, "num_negatives": 5},
     "softmax": {"distribution": {"kind": "softmax"}, "num_negatives": 5},
-    "clusters": {"distribution": {"kind": "clusters"}, "num_negatives": 5},
     "tree": {
         "distribution": {"kind": "tree", "regulariser": 1.0},
         "num_negatives": 5,

@@ -20,7 +20,7 @@ from torch import nn
 from longtail.models.bundle.registry import Registry
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import ClassifierConfig
-from longtail.training.losses import decoupled_softmax_loss
+from longtail.training.losses import depl_loss
 from longtail.training.neural import loop as stages
 from longtail.training.neural.loop import Stages
 from longtail.training.neural.model import DeplModel
@@ -155,7 +155,7 @@ def train_on(on_ranks, new_model, texts, subsets, monkeypatch):
             if processes.rank:
                 nn.init.zeros_(model.encoder.label_pooler.weight)
             inner = retrieval_step(
-                model, texts, subsets, machine, loss=decoupled_softmax_loss, keep_classifier=True
+                model, texts, subsets, machine, loss=depl_loss, keep_classifier=True
             )
             taken = itertools.count()
 
