@@ -25,7 +25,7 @@ from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear, scaled_dot_product_attention
 
-from longtail.models.encoders.check import check_last_layer
+from longtail.models.encoders.check import check_finite
 from longtail.models.encoders.families import (
     BERT_LIKE,
     LastLayer,
@@ -310,7 +310,7 @@ def load_encoder(folder: Path) -> Transformer:
 
         return load_transformer(folder)
     found = cast("Transformer", bert)
-    check_last_layer(found, folder)
+    check_finite(found, folder)
     return found
 
 

@@ -57,6 +57,11 @@ def auto_class_of(config: Any, folder: Path) -> AutoClass:
     from transformers import AutoModel, AutoModelForTextEncoding
     from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
+    if config.model_type == "fnet":
+        raise ConfigError(
+            f"encoder in {str(folder)!r}: FNet reads padding as text, so that an answer would "
+            "depend on the texts beside it; use an encoder such as BERT, or 'packaged'"
+        )
     if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:  # others than T5: the same as below
         return AutoModelForTextEncoding
     if not getattr(config, "is_encoder_decoder", False):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from longtail.models.bundle.bundle import file_info
-from longtail.models.encoders.check import check_last_layer, check_size, check_weights, is_causal
+from longtail.models.encoders.check import check_finite, check_size, check_weights, is_causal
 from longtail.models.encoders.families import (
     Tokenizer,
     Transformer,
@@ -117,7 +117,7 @@ def load_transformer(folder: Path) -> Transformer:
     )
     transformer.train(mode=False)
     check_weights(transformer, found["missing_keys"], folder)
-    check_last_layer(transformer, folder)
+    check_finite(transformer, folder)
     if is_causal(transformer):
         transformer.config.use_cache = False  # of what only the next token of a sentence needs
     return transformer

@@ -63,7 +63,6 @@ class Placement:
         """Move an encoder to the device and turn it into a precision."""
         import torch
 
-        from longtail.models.encoders.check import usable_dtype
         from longtail.models.encoders.pretrained import dtype_for
 
         dtype = dtype_for(precision, self.device)
@@ -73,8 +72,7 @@ class Placement:
                 "slow as float32: take 'auto'"
             )
         try:
-            encoder = dense.encoder.to(self.device)
-            encoder.to(usable_dtype(encoder.transformer, dtype, is_chosen=precision == "auto"))
+            dense.encoder.to(self.device, dtype)
         except torch.OutOfMemoryError as error:
             raise ConfigError(
                 f"device {self.device!r}: the GPU's memory is too small for the encoder "

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float32
 from safetensors.numpy import load_file
 
-from longtail.models.encoders.check import usable_dtype
 from longtail.models.encoders.dual_encoder import DualEncoder, encode_all
 from longtail.models.encoders.tokens import TokenizedTexts
 from longtail.models.names import Precision
@@ -28,7 +27,7 @@ _PART_SIZE = 2**14  # documents whose vectors lie in one file
 def inference_copy(encoder: DualEncoder, machine: Machine) -> DualEncoder:
     """Return a copy of a trained encoder that computes as a service does: as fast as it can."""
     twin = copy.deepcopy(encoder).eval()
-    twin.to(usable_dtype(twin.transformer, machine.dtype, is_chosen=True))
+    twin.to(machine.dtype)
     if machine.device == "cpu":
         take_fastest_backend(twin)
     return twin

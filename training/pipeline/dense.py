@@ -42,7 +42,6 @@ from longtail.training.neural.model import (
     checkpoint_gradients,
     freeze_layers,
 )
-from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder, usable_machine
 from longtail.training.pipeline.encoder_start import load_encoder
 from longtail.training.runtime.distributed import ALONE, Machine, Processes, find_machine
 from longtail.training.runtime.run_log import progress_bar, stage_cost
@@ -114,21 +113,7 @@ def start_dense(
     if config.gradient_checkpointing:
         checkpoint_gradients(encoder)
     model = DeplModel(encoder, _priors(truth)).to(machine.device)
-    machine = usable_machine(EncoderTrial(source, encoder, tokenizer, machine, config))
     return DenseStart(source, machine, tokenizer, model, found.prefixes)
-
-
-def check_start(start: DenseStart, config: TrainingConfig, sample: Sequence[str]) -> None:
-    """Try the encoder on training documents before anything is trained.
-
-    Args:
-        start: What the dense half starts from; left as it is.
-        config: Of the run.
-        sample: Training texts from all over the corpus, none of them blank.
-    """
-    encoder, tokenizer = start.model.encoder, start.tokenizer
-    trial = EncoderTrial(start.source, encoder, tokenizer, start.machine, config)
-    check_encoder(trial, sample)
 
 
 def read_training_texts(

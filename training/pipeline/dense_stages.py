@@ -32,12 +32,12 @@ from longtail.training.neural.steps import (
 )
 from longtail.training.pipeline.dense import (
     DenseStart,
-    check_start,
     find_label_subsets,
     finish_dense,
     read_training_texts,
     start_dense,
 )
+from longtail.training.pipeline.encoder_check import check_encoder
 from longtail.training.pipeline.encoder_free import EncoderFree
 from longtail.training.pipeline.encoder_start import keep_embeddings, kept_pieces, tokenizer_of
 from longtail.training.runtime.distributed import ALONE, Machine, Processes
@@ -72,7 +72,7 @@ def tried_start(
     """
     with Machine.reproducible():
         start = start_dense(config, corpus.split("train").scan().labels, processes or ALONE)
-        check_start(start, config, sample)
+        check_encoder(start.source.name, start.tokenizer, config, sample)
     return start
 
 

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Int64
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel, TokenizersBackend
 
-from longtail.models.encoders.check import check_pooling, is_causal, reason_of
+from longtail.models.encoders.check import check_pooling, is_causal
 from longtail.models.encoders.dual_encoder import DualEncoder
 from longtail.models.encoders.families import VectorHead
 from longtail.models.encoders.pretrained import (
@@ -76,10 +76,11 @@ def load_encoder(source: EncoderSource, config: TrainingConfig) -> StartingEncod
     except Exception as error:  # the libraries raise whatever they meet in foreign files
         if isinstance(error, LongtailError):  # says what it is already
             raise
+        reason = str(error).strip().partition("\n")[0][:200]
         raise ConfigError(
             f"encoder {source.name!r}: its files in {str(source.folder)!r} can't be loaded "
-            f"({reason_of(error)}); expected a text encoder that Transformers knows, with "
-            "config.json, *.safetensors and tokenizer.json"
+            f"({type(error).__name__}: {reason}); expected a text encoder that Transformers knows, "
+            "with config.json, *.safetensors and tokenizer.json"
         ) from error
 
 

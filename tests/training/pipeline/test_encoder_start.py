@@ -30,9 +30,8 @@ from longtail.models.labels.text import pseudo_description
 from longtail.models.predict.predictor import Predictor
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.languages import function_words
-from longtail.training.pipeline.encoder_check import EncoderTrial, check_encoder
+from longtail.training.pipeline.encoder_check import check_encoder
 from longtail.training.pipeline.encoder_start import StartingEncoder, load_encoder
-from longtail.training.runtime.distributed import find_machine
 from tests.conftest import SPECIAL_TOKENS, tokenizer_of
 
 DIM = 8
@@ -210,8 +209,8 @@ def test_the_multilingual_encoder_of_the_hub_has_its_prefixes_under_all_of_its_n
 
 
 @pytest.fixture
-def english_trial(tiny_content, tmp_path):
-    """An encoder with a tokenizer that has the words of English."""
+def check_english(tiny_content, tmp_path):
+    """Checks texts for an encoder with a tokenizer that has the words of English."""
     vocabulary = [*SPECIAL_TOKENS, *string.ascii_lowercase, *(f"##{x}" for x in "abcdefghijklmn")]
     vocabulary += [*function_words("en"), *(f"word{number}" for number in range(5000))]
     tokenizer_of(vocabulary).save_pretrained(tmp_path)
@@ -220,14 +219,12 @@ def english_trial(tiny_content, tmp_path):
     BertModel(config).save_pretrained(tmp_path)
     source = EncoderSource("english", tmp_path, "0" * 64)
 
-    def trial(**changes: Any) -> EncoderTrial:
+    def check(sample: list[str], **changes: Any) -> None:
         content = tiny_content | {"encoder": str(tmp_path)} | changes
         config = TrainingConfig.model_validate(content)
-        found = load_encoder(source, config)
-        machine = find_machine("float32")
-        return EncoderTrial(source, found.encoder, found.tokenizer, machine, config)
+        check_encoder("english", load_encoder(source, config).tokenizer, config, sample)
 
-    return trial
+    return check
 
 
 ENGLISH = "This is the law of the sea, and the trade of each river is for all"
@@ -235,14 +232,14 @@ GERMAN = "Das ist ein Gesetz, und der Handel auf dem Fluss ist nicht der von ein
 
 
 def test_an_encoder_that_does_not_know_the_language_is_refused_and_a_better_one_named(
-    english_trial, caplog
+    check_english, caplog
 ):
-    check_encoder(english_trial(), [ENGLISH] * 9)
+    check_english([ENGLISH] * 9)
     assert not caplog.records
-    check_encoder(english_trial(), [ENGLISH] * 6 + [GERMAN] * 3)
+    check_english([ENGLISH] * 6 + [GERMAN] * 3)
     assert "33% of the training texts are in German" in caplog.text
     with pytest.raises(
         ConfigError, match=r"67% of the training texts are in German.* multilingual"
     ):
-        check_encoder(english_trial(), [ENGLISH] * 3 + [GERMAN] * 6)
-    check_encoder(english_trial(languages=[]), [GERMAN] * 9)
+        check_english([ENGLISH] * 3 + [GERMAN] * 6)
+    check_english([GERMAN] * 9, languages=[])
