@@ -27,8 +27,7 @@ from longtail.models.extras import is_packaged_installed
 from longtail.models.names import ENSEMBLE
 from longtail.models.platform import peak_memory_bytes
 from longtail.models.results import ScoredLabel
-from longtail.service.client.calls import NEVER, ClientError
-from longtail.service.client.client import Client
+from longtail.service.client import NEVER, Client, ClientError
 from longtail.service.commands.serve import check_address
 from longtail.training.assessment.assess import Assessment, assess_bundle
 from longtail.training.assessment.summary import Summary

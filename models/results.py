@@ -16,9 +16,6 @@ from pydantic import ConfigDict, Field
 from longtail.models.extras import require
 from longtail.models.names import CorrectionName
 
-WarningCode = Literal["unreliable-probabilities", "unlike-training"]
-"""What an answer warns of: too high probabilities of labels, or a text of another kind."""
-
 Abstention = Literal["no-known-word", "unlike-training", "below-threshold"]
 """Why no label of a text is accepted: the model knows none of its words; the text is unlike the
 documents of the corpus; or no label reaches the threshold of the promise."""
@@ -259,16 +256,17 @@ class Familiarity:
     nearest_similarity: float | None
 
 
-UNRELIABLE_PROBABILITIES: WarningCode = "unreliable-probabilities"
-UNLIKE_TRAINING: WarningCode = "unlike-training"
+UNRELIABLE_PROBABILITIES = "unreliable-probabilities"
+UNLIKE_TRAINING = "unlike-training"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerWarning(AnswerPart):
     """What to know about an answer before relying on it."""
 
-    code: WarningCode
-    """The kind of warning; programs should compare this, not the words.
+    code: str
+    """The kind of warning; programs should compare this, not the words. Fitted parts of other
+    packages may have kinds of their own.
 
     `unreliable-probabilities`: the labels have at most one training document, and the
     probabilities that this scorer gives to such labels are often far too high. It concerns the

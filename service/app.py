@@ -39,7 +39,7 @@ from longtail.service.routes.page import read_page
 from longtail.service.routes.page import router as page_router
 from longtail.service.routes.predict import router as predict_router
 from longtail.service.schemas.base import schemas_of
-from longtail.service.schemas.predict import PredictRequest, batch_schemas
+from longtail.service.schemas.requests import PredictRequest, batch_schemas
 from longtail.service.settings import Settings, load_settings
 from longtail.service.telemetry.logs import Tracing, make_tracing
 from longtail.service.telemetry.metrics import Telemetry

@@ -16,7 +16,7 @@ from longtail.service.commands.sharing import pull, push
 def add_commands(app: typer.Typer) -> None:
     """Register `serve` and `registry` on the command of the whole product."""
     app.command("serve", context_settings=PASSED_ON, add_help_option=False)(serve)
-    app.command("predict")(predict)
+    app.command("predict", context_settings=PASSED_ON, add_help_option=False)(predict)
     app.command("key")(key)
     app.command("push")(push)
     app.command("pull")(pull)

@@ -24,13 +24,13 @@ _PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Predict in this process", ("longtail.models.predict.predictor.Predictor", "longtail.models.results")),
     ("Registry", ("longtail.models.bundle.registry.Registry",)),
     ("Ask a service", (
-        "longtail.service.client.client.Client",
-        "longtail.service.client.client.AsyncClient",
-        "longtail.service.client.calls.Retry",
-        "longtail.service.client.calls.ClientError",
-        "longtail.service.client.calls.ConnectionFailedError",
-        "longtail.service.client.calls.NoAnswerError",
-        "longtail.service.client.calls.ProblemError",
+        "longtail.service.client.Client",
+        "longtail.service.client.AsyncClient",
+        "longtail.service.client.Retry",
+        "longtail.service.client.ClientError",
+        "longtail.service.client.ConnectionFailedError",
+        "longtail.service.client.NoAnswerError",
+        "longtail.service.client.ProblemError",
     )),
 )  # fmt: skip
 """Headings, and the classes, functions and modules to show."""

@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import typer
-
-import longtail
-from docs.generation.commands import commands_of
+from docs.generation.commands import commands_of, whole_command
 from docs.generation.configuration import parts_of, schemas
 from docs.generation.service import named_metrics, operations
 from longtail.models.kinds.registry import scorer_names
@@ -31,7 +28,7 @@ The options of `longtail serve` are the settings.
 
 def render() -> str:
     """Return the page."""
-    whole = typer.main.get_command(longtail.app)
+    whole = whole_command()
     options = {
         name: [*_options(command)]
         for name, command in [("longtail", whole), *commands_of(whole, "longtail")]

@@ -55,7 +55,6 @@ class LabelCountsPart(FittedPart[LabelCounts]):
     """Answers with as many labels as each text needs, where the threshold is "auto"."""
 
     name = "label_counts"
-    option = "threshold"
     forms = json_forms(dict[str, PlaceThreshold])
     lacking = MappingProxyType({})
 

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Calibration, Manifest
-from longtail.models.options import RankingOptions
+from longtail.models.options import Option, RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.consistency import reading
 from longtail.models.parts.model_parts import ModelParts
@@ -88,8 +88,9 @@ class FittedPart(Generic[Value]):
         name: Its key in `ModelParts.fitted`; its file is NAME.json.
         forms: What writes its values as JSON, and what reads them (see `json_forms`).
         lacking: The value where a model does not have the part.
-        option: The option (see `RankingOptions`) without which a query has nothing to do with the
-            part; empty: the part sees every query.
+        option: What it adds to the options of requests: without a value of it, a query has nothing
+            to do with the part. None: the part sees every query.
+        remedy: What to do where a query has the option and the model lacks the part.
         if_lost: The warning where a new version of other labels or scores can't keep the part;
             empty: every version keeps it.
     """
@@ -97,7 +98,8 @@ class FittedPart(Generic[Value]):
     name: str
     forms: tuple[Callable[[Any], str], Callable[[str | bytes], Any]]
     lacking: Any = None
-    option: str = ""
+    option: Option | None = None
+    remedy: str = "train the model again, or leave the option out"
     if_lost: str = ""
 
     @property

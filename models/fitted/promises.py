@@ -8,17 +8,19 @@ labels with a threshold that people have set are accepted from it on, and are in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
 from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, Asked, FittedPart, HasFitted
+from longtail.models.options import PROPENSITY, CoreOptions, Option, as_one_error
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.models.results import UNLIKE_TRAINING, Abstention, Prediction
@@ -166,6 +168,41 @@ def promise_of(promises: Sequence[Promise], scorer: str, accept: Accept) -> Prom
     )
 
 
+def _accept_of(value: object) -> object:
+    """Return what a string means: a query and a command line have nothing else."""
+    if not isinstance(value, str):
+        return value
+    with suppress(ValueError):
+        return float(value)
+    return {"true": True, "false": False}.get(value, value)
+
+
+def _refused(asked: CoreOptions) -> str:
+    accept = getattr(asked, ACCEPT.name)
+    if accept is False or asked.aim != PROPENSITY:
+        return ""
+    return "Give only one of 'aim' and 'accept', which goes by probability"
+
+
+ACCEPT = Option(
+    "accept",
+    Annotated[
+        bool | float | Annotated[str, Field(max_length=100)],
+        BeforeValidator(_accept_of),
+        as_one_error(
+            "accept", "Give true, a precision such as 0.95, or a name such as 'recall 0.9'"
+        ),
+    ],
+    "Mark each label as `accepted` or not, by a promise that the model keeps: a number, the "
+    "precision; its name, such as `recall 0.9`; or true, the model's default promise "
+    "(`GET /v1/models` lists them). The ranking stays as it is. The promise is about all labels: "
+    "of those that a filter leaves, nothing is promised. Not together with `aim`, `tail_dial` or "
+    "another `correction`.",
+    is_of_scheme=True,
+    refused=_refused,
+)
+
+
 class PromisesPart(FittedPart[tuple[Promise, ...]]):
     """Marks which labels of an answer are accepted; the first promise of a scorer is its default.
 
@@ -173,7 +210,8 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
     """
 
     name = "promises"
-    option = "accept"
+    option = ACCEPT
+    remedy = "store a promise with 'longtail threshold'"
     forms = json_forms(tuple[Promise, ...])
     lacking = ()
     if_lost = (
@@ -191,8 +229,8 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
 
     def prepared(self, value: tuple[Promise, ...], asked: Asked) -> Asked:
         """Return the same query."""
-        accept = asked.options.accept
-        if accept is None or accept is False:
+        accept = asked.options.of_part(ACCEPT.name)
+        if accept is False:
             return asked
         promise_of(value, asked.scorer, accept)
         if asked.calibration is None:
@@ -204,8 +242,8 @@ class PromisesPart(FittedPart[tuple[Promise, ...]]):
 
     def annotated(self, value: tuple[Promise, ...], answered: Answered) -> Answered:
         """Return the labels, marked where the promise accepts them."""
-        accept = answered.asked.options.accept
-        if accept is None or accept is False:
+        accept = answered.asked.options.of_part(ACCEPT.name)
+        if accept is False:
             return answered
         assert answered.probabilities is not None  # as was checked
         promise = promise_of(value, answered.asked.scorer, accept)

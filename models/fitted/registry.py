@@ -13,12 +13,23 @@ from longtail.models.fitted.label_counts import LABEL_COUNTS
 from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.fitted.part import FittedPart, HasFitted
 from longtail.models.fitted.promises import PROMISES
+from longtail.models.options import CoreOptions, options_class, register_option
 from longtail.models.parts.consistency import contradiction
 from longtail.models.parts.model_parts import ModelParts
 
 _PARTS = (FAMILIAR_RANGE, LABEL_FIGURES, LABEL_COUNTS, PROMISES)
 PARTS: dict[str, FittedPart[Any]] = {part.name: part for part in _PARTS}
 """By name, in the order in which they take part in answers."""
+
+
+for _part in _PARTS:
+    if _part.option is not None:
+        register_option(_part.option)
+
+
+def request_options() -> type[CoreOptions]:
+    """Return the class of the options of requests, those of all parts among them."""
+    return options_class()
 
 
 def register(part: FittedPart[Any]) -> None:
@@ -28,6 +39,8 @@ def register(part: FittedPart[Any]) -> None:
             f"fitted part {part.name!r}: expected a name of letters, digits and _ that no other "
             f"part has; there are {', '.join(PARTS)}"
         )
+    if part.option is not None:
+        register_option(part.option)
     PARTS[part.name] = part
 
 

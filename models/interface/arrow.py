@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Unpack
+from typing import Any
 
 from longtail.models.bundle.registry import CURRENT
 from longtail.models.errors import BundleCorruptError, DataError
@@ -15,7 +15,7 @@ from longtail.models.extras import require
 from longtail.models.interface.given_texts import joined
 from longtail.models.interface.model import LoadedModel
 from longtail.models.names import IndexName, Precision
-from longtail.models.options import RankingKeywords, ranking_options
+from longtail.models.options import options_of
 from longtail.models.parts.texts import fault_of
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import Prediction
@@ -44,8 +44,7 @@ class ArrowPredictor:
         num_threads: int | None = 1,
         precision: Precision = "float32",
         index: IndexName = "torch",
-        language: str | None = None,
-        **options: Unpack[RankingKeywords],
+        **options: Any,
     ) -> None:
         """Find the model, and check the options.
 
@@ -58,8 +57,7 @@ class ArrowPredictor:
             num_threads: Of each process (engines run one a core); None: one a core.
             precision: What the encoder computes in.
             index: What searches label vectors (see `longtail.load`).
-            language: Of the labels' names; None: the model's.
-            **options: Those of `LoadedModel.predict`: k, scorer, threshold, ...
+            **options: Those of `LoadedModel.predict`: k, scorer, threshold, language, ...
 
         Raises:
             ConfigError: pyarrow is not installed, or the model has no such scorer or fewer labels.
@@ -70,7 +68,8 @@ class ArrowPredictor:
         import pyarrow as pa
 
         found = find_model(model, version)
-        found.manifest.check_asked(ranking_options(options).scorer, options.get("k", 1))
+        given = {name: x for name, x in options.items() if name != "label_filter"}
+        found.manifest.check_asked(options_of(given).scorer, options.get("k", 1))
         self.version, self.digest = found.version, found.manifest.digest
         computing = {
             "device": device, "num_threads": num_threads, "precision": precision, "index": index,
@@ -78,7 +77,7 @@ class ArrowPredictor:
         self._load = partial(_loaded, str(model), self.version, self.digest, **computing)
         self._text = (text,) if isinstance(text, str) else tuple(text)
         self._id = id
-        self._options: Any = {**options, "language": language}
+        self._options = options
         names, numbers = pa.list_(pa.string()), pa.list_(pa.float64())
         self._added = pa.schema({
             "label_ids": names, "label_names": names, "probabilities": numbers, "scores": numbers,

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, NoReturn, Unpack, overload
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, overload
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.explain import LabelDetails
 from longtail.models.interface.given_texts import names_of_rows, texts_of
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.labels.filters import LabelFilter
-from longtail.models.options import (
-    RankingKeywords,
-    RankingOptions,
-    default_k,
-    ranking_options,
-    with_schemes,
-)
+from longtail.models.options import RankingOptions, asked_of
 from longtail.models.predict.predictor import Predictor
 from longtail.models.results import (
     LABEL_COLUMNS,
@@ -131,47 +123,21 @@ class LoadedModel:
         return self.predictor.scorers.default
 
     @overload
-    def predict(
-        self,
-        texts: str,
-        *,
-        under: Sequence[str] = ...,
-        language: str | None = ...,
-        schemes: Mapping[str, Mapping[str, Any]] = ...,
-        **options: Unpack[RankingKeywords],
-    ) -> Prediction: ...
+    def predict(self, texts: str, **options: Any) -> Prediction: ...
 
     @overload
-    def predict(
-        self,
-        texts: Any,
-        *,
-        under: Sequence[str] = ...,
-        language: str | None = ...,
-        schemes: Mapping[str, Mapping[str, Any]] = ...,
-        **options: Unpack[RankingKeywords],
-    ) -> Predictions: ...
+    def predict(self, texts: Any, **options: Any) -> Predictions: ...
 
-    def predict(
-        self,
-        texts: Any,
-        *,
-        under: Sequence[str] = (),
-        language: str | None = None,
-        schemes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
-        **options: Unpack[RankingKeywords],
-    ) -> Prediction | Predictions:
+    def predict(self, texts: Any, **options: Any) -> Prediction | Predictions:
         """Return the best labels of a text, or of each of several.
 
         Args:
             texts: One text; or a list, array or series of texts, or a data frame with the columns
                 `text` or `content`, and `title`, or a list of such mappings. None of them blank.
-            under: Ids of labels: only these and those below them in the vocabulary.
-            language: Language of the labels' names, where there are such; None: the model's.
-            schemes: Return the best labels of each of these schemes instead, by its own `k`,
-                `threshold` and `accept`, else those below: `{"topic": {"k": 3}, "genre": {}}`.
-            **options: The fields of `RankingOptions`; k is 5 by default, 50 with the threshold
-                "auto", or all of fewer.
+            **options: Those of requests: `k`, `scorer`, `threshold`, `correction`, `tail_dial`,
+                `aim`, `accept`, `include`, `exclude`, `under`, `schemes`, `language`, `explain`
+                (`longtail.models.options.CoreOptions` describes them), and `label_filter`, a
+                `LabelFilter`. k is 5 by default, 50 with the threshold "auto", or all of fewer.
 
         Returns:
             A prediction for one text, else as many as there are texts, in their order.
@@ -180,15 +146,10 @@ class LoadedModel:
             RequestError: A text or an option is not valid, there is no such label or language, or
                 there are no probabilities to compare with the threshold.
         """
-        check_language(self.labels, language)
-        options.setdefault("k", default_k(options.get("threshold"), len(self.labels)))
-        asked = ranking_options(options)
-        if isinstance(under, str):
-            under = (under,)
-        if under:
-            chosen = replace(asked.label_filter or LabelFilter(), under=tuple(under))
-            asked = replace(asked, label_filter=chosen)
-        asked = with_schemes(asked, schemes)
+        language = options.get("language")
+        if language is not None:
+            check_language(self.labels, language)
+        asked = asked_of(options, len(self.labels))
         if isinstance(texts, str):
             return in_language(self._ranked(texts_of([texts]), asked)[0], self.labels, language)
         found = texts_of(texts)

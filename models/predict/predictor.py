@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Unpack
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -21,7 +21,7 @@ from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.search import LabelSearch
 from longtail.models.names import NAMES, IndexName, Precision
-from longtail.models.options import RankingKeywords, RankingOptions, ranking_options
+from longtail.models.options import RankingOptions, asked_of
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.parts.texts import checked_texts
@@ -263,18 +263,19 @@ class Predictor:
         """
         return self.scorers.score(batch, labels, options)
 
-    def predict(self, texts: Sequence[str], **options: Unpack[RankingKeywords]) -> list[Prediction]:
+    def predict(self, texts: Sequence[str], **options: Any) -> list[Prediction]:
         """Return the best labels of each text.
 
         Args:
             texts: The texts; none of them may be blank.
-            **options: The fields of `RankingOptions`.
+            **options: Those of requests (`longtail.models.options.CoreOptions`), and
+                `label_filter`, a `LabelFilter`.
 
         Raises:
             RequestError: A text or an option is not valid, or there are no probabilities to
                 compare with the threshold.
         """
-        return self.predict_batch(self.read(texts), ranking_options(options))
+        return self.predict_batch(self.read(texts), asked_of(options, len(self.catalogue)))
 
     def predict_batch(
         self, batch: TextBatch, options: RankingOptions | None = None

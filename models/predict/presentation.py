@@ -14,9 +14,10 @@ from scipy.special import expit
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import LongtailError, RequestError
 from longtail.models.fitted.part import Answered, Asked, FittedPart
+from longtail.models.fitted.promises import ACCEPT
 from longtail.models.fitted.registry import PARTS
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.options import RankingOptions
+from longtail.models.options import Option, RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.scorer_set import Resolved, ScorerSet, concerned
@@ -33,6 +34,9 @@ class Presenter:
         self._scorers = scorers
         self._catalogue = catalogue
         fitted = [(part, part.of(parts)) for part in PARTS.values()]
+        self._lacking = [
+            part for part, _ in fitted if part.option and part.name not in parts.fitted
+        ]
         self._prepared = _overridden(fitted, "prepared")
         self._annotated = _overridden(fitted, "annotated")
         self._concluded = _overridden(fitted, "concluded")
@@ -47,6 +51,7 @@ class Presenter:
         if options.schemes:
             parts = [self.predict(batch, each) for each in options.schemes]
             return [_joined(options.schemes, found) for found in zip(*parts, strict=True)]
+        self._check_parts(options)
         query = self._scorers.resolve(options)
         calibration = self._calibration(query)
         if options.threshold is not None and calibration is None:
@@ -66,6 +71,17 @@ class Presenter:
             alone = replace(asked, batch=batch.take([row]), of_texts=[own])
             found += self._predictions(alone, replace(query, calibration=own))
         return found
+
+    def _check_parts(self, options: RankingOptions) -> None:
+        """Refuse options of parts that the model lacks."""
+        for part in self._lacking:
+            assert part.option is not None
+            value = options.of_part(part.option.name)
+            if value is not None and value is not False:
+                raise RequestError(
+                    f"{part.option.name} is {value!r}, and the model has no {part.name}; "
+                    f"{part.remedy}"
+                )
 
     def _predictions(self, asked: Asked, query: Resolved) -> list[Prediction]:
         """Return the predictions of a prepared query."""
@@ -222,7 +238,7 @@ class Presenter:
 
 def _overridden(
     fitted: Sequence[tuple[FittedPart[Any], Any]], name: str
-) -> list[tuple[str, Callable[..., Any], Any]]:
+) -> list[tuple[Option | None, Callable[..., Any], Any]]:
     """Return option, method and value of each part that has this method of its own."""
     default = getattr(FittedPart, name)
     return [
@@ -239,7 +255,8 @@ def _joined(schemes: Sequence[RankingOptions], found: Sequence[Prediction]) -> P
         for each, of_scheme in zip(schemes, found, strict=True)
         for label in of_scheme.labels
     ]
-    reasons = [x.abstained_because for each, x in zip(schemes, found, strict=True) if each.accept]
+    answered = zip(schemes, found, strict=True)
+    reasons = [x.abstained_because for each, x in answered if each.of_part(ACCEPT.name)]
     return replace(
         found[0],
         labels=tuple(sorted(labels, key=lambda x: (-x.score, x.index))),

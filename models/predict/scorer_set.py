@@ -18,7 +18,7 @@ from longtail.models.kinds.registry import KINDS
 from longtail.models.kinds.scorer import Scorer
 from longtail.models.labels.selection import LabelSelector
 from longtail.models.names import HYBRID, HYBRID_OF, CorrectionName
-from longtail.models.options import PROPENSITY, RankingOptions
+from longtail.models.options import PROPENSITY, Option, RankingOptions
 from longtail.models.parts.batches import Extent, TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.ranking.threshold_algorithm import (
@@ -56,7 +56,7 @@ class Resolved:
 
 
 def concerned(
-    hooks: Iterable[tuple[str, Callable[..., Any], Any]], options: RankingOptions
+    hooks: Iterable[tuple[Option | None, Callable[..., Any], Any]], options: RankingOptions
 ) -> list[tuple[Callable[..., Any], Any]]:
     """Return the hooks of the fitted parts that a query uses, each with the value of the part.
 
@@ -67,7 +67,7 @@ def concerned(
     return [
         (hook, value)
         for option, hook, value in hooks
-        if not option or getattr(options, option) is not None
+        if option is None or options.of_part(option.name) is not None
     ]
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.options import MAX_TAIL_DIAL, default_k
+from longtail.models.labels.filters import LabelFilter
+from longtail.models.options import default_k
 from longtail.service.commands.registry import (
     DEFAULT_REGISTRY,
     DeviceOption,
@@ -22,6 +25,8 @@ from longtail.service.commands.registry import (
 )
 
 if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
+    from pydantic.fields import FieldInfo
+
     from longtail.models.bundle.bundle import Bundle
     from longtail.models.corpus.columns import CorpusOptions
     from longtail.models.corpus.raw import DocumentSource
@@ -29,7 +34,48 @@ if TYPE_CHECKING:  # imported inside the command, so that --help stays fast
     from longtail.service.wire.lines import Tally
 
 
-def predict(
+def predict(ctx: typer.Context) -> None:
+    """Label every text of a file, without a service.
+
+    A line that can't be answered gets an error as its answer. The exit status is 0 if all lines
+    were answered, and 1 if one was not. The output is written when all are there.
+    """
+    predict_command()(args=ctx.args, prog_name=ctx.command_path, standalone_mode=False)
+
+
+def predict_command() -> typer.Typer:
+    """Return the command with an option for each option of a request."""
+    from longtail.models.fitted.registry import request_options
+
+    def run(**given: Any) -> None:
+        _predict(**given)
+
+    signature = inspect.signature(_predict, eval_str=True)
+    parameters = [x for x in signature.parameters.values() if x.kind is not x.VAR_KEYWORD]
+    fields = request_options().model_fields
+    parameters += [_option(name, field) for name, field in fields.items() if name != "version"]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(help=inspect.getdoc(predict))(run)
+    return app
+
+
+def _option(name: str, field: FieldInfo) -> inspect.Parameter:
+    """Return the option of the command for an option of a request."""
+    kinds = {get_origin(x) or x for x in get_args(field.annotation) or (field.annotation,)}
+    if get_origin(field.annotation) is list or list in kinds:
+        kind: Any = list[str]
+    else:
+        kind = next((x for x in (bool, int, float) if kinds <= {x, NoneType}), str)
+    names = ("--k", "-k") if name == "k" else (f"--{name.replace('_', '-')}",)
+    text = (field.description or "").split(". ")[0].replace("`", "'").removesuffix(".")
+    option = typer.Option(None, *names, help=f"{text}.", show_default=False)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None
+    )
+
+
+def _predict(
     source: Annotated[
         str,
         typer.Option(
@@ -51,102 +97,20 @@ def predict(
         bool, typer.Option("--overwrite", help="Replace answers that are there already.")
     ] = False,
     version: Annotated[str, typer.Option(help="A version's number, or 'current'.")] = "current",
-    k: Annotated[
-        int | None,
-        typer.Option(
-            "--k", "-k", min=1, help="Labels for each text.", show_default="5, or all of fewer"
-        ),
-    ] = None,
-    scorer: Annotated[
-        str | None,
-        typer.Option(
-            help="How to score labels; one of the model's scorers.",
-            show_default="the model's default",
-        ),
-    ] = None,
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            help="Least probability of a label; or auto: as many labels as the text needs."
-        ),
-    ] = None,
-    correction: Annotated[
-        str | None,
-        typer.Option(
-            help="Correction of the scores: none, prior or tree.",
-            show_default="what the scorer was trained with",
-        ),
-    ] = None,
-    tail_dial: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=MAX_TAIL_DIAL,
-            help="Strength of logit adjustment at query time: more of it favours rare labels.",
-        ),
-    ] = 0.0,
-    aim: Annotated[
-        str | None,
-        typer.Option(
-            help="Measure to rank for: precision, or propensity (PSP@k). Not with --tail-dial.",
-            show_default="precision",
-        ),
-    ] = None,
-    accept: Annotated[
-        str | None,
-        typer.Option(
-            help="Mark labels as accepted by a promise of the model: a precision such as 0.95, a "
-            "name such as 'recall 0.9', or true for its default promise."
-        ),
-    ] = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option(help="Id of a label to return, and no others; repeat it for more."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="Id of a label not to return; repeat it for more.")
-    ] = None,
-    include_set: Annotated[
-        str | None, typer.Option(help="Stored set of labels to return as well.")
-    ] = None,
-    exclude_set: Annotated[
-        str | None, typer.Option(help="Stored set of labels not to return either.")
-    ] = None,
-    under: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Id of a label: only it and the labels below it are returned; repeat it for more."
-        ),
-    ] = None,
-    schemes: Annotated[
-        str | None,
-        typer.Option(help='Best labels by scheme: {"topic": {"k": 5}, "genre": {"k": 2}}.'),
-    ] = None,
-    language: Annotated[
-        str | None,
-        typer.Option(help="Of the labels' names, where the vocabulary has it."),
-    ] = None,
     text_columns: TextColumnsOption = None,
     id_column: IdColumnOption = None,
     label_sets: Annotated[
         Path | None,
         typer.Option(envvar="LONGTAIL_LABEL_SETS", help="Folder of the stored sets."),
     ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Explain why each label was found.")
-    ] = False,
     device: DeviceOption = None,
     num_threads: ThreadsOption = None,
     index: Annotated[
         str, typer.Option(help="What searches label vectors: torch, faiss, or auto for the faster.")
     ] = "torch",
     precision: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
+    **options: Any,
 ) -> None:
-    """Label every text of a file, without a service.
-
-    A line that can't be answered gets an error as its answer. The exit status is 0 if all lines
-    were answered, and 1 if one was not. The output is written when all are there.
-    """
     from longtail.models.bundle.registry import Registry
     from longtail.models.bundle.trained_on import read_trained_on
     from longtail.models.corpus.columns import CorpusOptions
@@ -158,24 +122,8 @@ def predict(
         checked_precision,
     )
 
-    options = {
-        "k": k,
-        "scorer": scorer,
-        "threshold": threshold,
-        "correction": correction,
-        "tail_dial": tail_dial,
-        "aim": aim,
-        "accept": accept,
-        "include": include or None,
-        "exclude": exclude or None,
-        "include_set": include_set,
-        "exclude_set": exclude_set,
-        "under": under or None,
-        "schemes": schemes,
-        "language": language,
-        "explain": explain or None,
-    }
-    defaults, checked = checked_options(options), checked_precision(precision)
+    given = {x: value for x, value in options.items() if value is not False and value != []}
+    defaults, checked = checked_options(given), checked_precision(precision)
     if not Path(source).is_dir():
         check_readable_file(Path(source), "--input")
     store, sets = Registry(registry), LabelSets(label_sets)
@@ -195,6 +143,9 @@ def predict(
         overwrite,
     )  # fmt: skip
     _report(_answer_parquet(asked) if parquet else _answer_lines(asked), asked)
+
+
+_SETS = ("include_set", "exclude_set")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +198,6 @@ def _answer_parquet(asked: _Asked) -> Tally:
     from longtail.models.files.outputs import check_output_file
     from longtail.models.interface.arrow import ArrowPredictor
     from longtail.service.offline.parquet import predict_parquet
-    from longtail.service.offline.predict import keywords_of
 
     if lacking := {"explain", "schemes"} & asked.defaults.keys():
         raise ConfigError(f"--{min(lacking)}: Parquet has no column for it; write .jsonl")
@@ -263,8 +213,12 @@ def _answer_parquet(asked: _Asked) -> Tally:
     text, key = columns_of(documents).text, asked.columns.id_column
     if not asked.columns.text_columns:
         typer.echo(f"The text is that of {', '.join(text)}.", err=True)
-    options = keywords_of(asked.defaults, asked.sets)
-    options["language"] = asked.defaults.get("language")
+    options = dict(asked.defaults)
+    sets: dict[str, Any] = {
+        name: asked.sets.get(options.pop(name)) for name in _SETS if name in options
+    }
+    if sets:
+        options["label_filter"] = LabelFilter(**sets)
     predictor = ArrowPredictor(
         asked.registry, text, key, version=asked.version, **asked.computing, **options
     )

@@ -42,7 +42,7 @@ from longtail.service.engine.worker import (
     tokenise_jobs,
 )
 from longtail.service.errors import DeadlineError
-from longtail.service.schemas.base import Options
+from longtail.service.schemas.requests import Options
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.serving import ModelManager, ServedModel
 

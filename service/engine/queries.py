@@ -6,15 +6,15 @@ import json
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from longtail.models.errors import ConfigError, RequestError
-from longtail.models.labels.filters import LabelFilter, LabelSet
-from longtail.models.options import RankingKeywords, RankingOptions, default_k, with_schemes
+from longtail.models.labels.filters import LabelSet
+from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.service.process.reloading_file import ReloadingFile
-from longtail.service.schemas.base import Options
+from longtail.service.schemas.requests import Options
 
 logger = logging.getLogger(__name__)
 
@@ -56,20 +56,6 @@ class LabelSets:
         if name not in self._files:
             raise RequestError(self._unknown(name))
         return self._files[name].content
-
-    def filter_of(self, asked: Options) -> LabelFilter:
-        """Return the filter of the labels that a request names."""
-        include_set, exclude_set = (
-            None if name is None else self.get(name)
-            for name in (asked.include_set, asked.exclude_set)
-        )
-        return LabelFilter(
-            None if asked.include is None else tuple(asked.include),
-            tuple(asked.exclude),
-            include_set,
-            exclude_set,
-            tuple(asked.under),
-        )
 
     def all(self) -> list[LabelSet]:
         """Return all sets as their files are now, by name."""
@@ -181,24 +167,14 @@ class Query:
     timeout_s: float | None = None
 
 
-_TAKEN_OVER = RankingKeywords.__annotations__.keys() & Options.model_fields.keys() - {"k", "scorer"}
-"""Fields of a request that are options of a ranking as they are."""
-
-
 def options_for(asked: Options, predictor: Predictor, label_sets: LabelSets) -> RankingOptions:
-    """Return what a request asks of a model: the only place where the API's fields become that."""
-    has_own_k = "k" in asked.model_fields_set
-    label_filter = label_sets.filter_of(asked) if asked.filters_labels else None
-    options = RankingOptions(
-        k=asked.k if has_own_k else default_k(asked.threshold, len(predictor.catalogue)),
-        scorer=predictor.scorers.default if asked.scorer is None else asked.scorer,
-        label_filter=label_filter,
-        **{name: getattr(asked, name) for name in _TAKEN_OVER},
-    )
-    if not asked.schemes:
-        return options
-    schemes = {name: scheme.model_dump(exclude_none=True) for name, scheme in asked.schemes.items()}
-    return with_schemes(options, schemes)
+    """Return what a request asks of a model; of the default scorer where it names none."""
+    found = asked.ranking(len(predictor.catalogue), label_sets.get)
+    if found.scorer is not None:
+        return found
+    default = predictor.scorers.default
+    schemes = tuple(replace(scheme, scorer=default) for scheme in found.schemes)
+    return replace(found, scorer=default, schemes=schemes)
 
 
 def check_query(query: Query, limits: Limits) -> None:

@@ -26,7 +26,7 @@ from longtail.service.engine.engine import EngineAnswer
 from longtail.service.engine.queries import Query
 from longtail.service.http.deps import Service, add_log_fields, media_type_of, while_connected
 from longtail.service.schemas.base import schemas_of
-from longtail.service.schemas.predict import PredictRequest
+from longtail.service.schemas.requests import PredictRequest
 from longtail.service.wire.lines import INLINE_BYTES, check_elements, in_utf_8
 from longtail.service.wire.problems import faults_of
 

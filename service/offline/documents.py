@@ -27,7 +27,7 @@ from longtail.models.errors import ConfigError, DataError, ignore
 from longtail.models.files.rows import check_encoding
 from longtail.models.files.text_files import MAX_LINE_BYTES, BadLine, LongLineError, bounded_lines
 from longtail.models.interface.given_texts import joined
-from longtail.service.schemas.predict import BatchLine
+from longtail.service.schemas.requests import BatchLine
 
 Document: TypeAlias = bytes | dict[str, Any] | BadLine | None
 """A line of JSON, its text and id, why it can't be read, or None where it is too long."""

@@ -29,13 +29,13 @@ from longtail.models.files.text_files import BadLine
 from longtail.models.files.typed_json import problem_in_words
 from longtail.models.interface.languages import check_language, in_language
 from longtail.models.names import Precision
-from longtail.models.options import RankingKeywords, RankingOptions
+from longtail.models.options import RankingOptions
 from longtail.models.platform import move, sync_file
 from longtail.models.predict.predictor import Predictor
 from longtail.service.engine.queries import LabelSets, options_for
 from longtail.service.offline.documents import Document, as_question, documents_of
 from longtail.service.offline.tables import TABLES, check_form, form_of, write_table
-from longtail.service.schemas.predict import BatchLine, BatchOptions
+from longtail.service.schemas.requests import BatchLine, BatchOptions
 from longtail.service.wire.lines import (
     LineError,
     Tally,
@@ -102,15 +102,6 @@ def check_options(bundle: Bundle, options: Mapping[str, Any], sets: LabelSets) -
                 f"{option_of(name)}: got {unknown[0]!r}, expected the id of a label of the model; "
                 "'longtail describe NAME' tells ids"
             )
-
-
-def keywords_of(options: Mapping[str, Any], sets: LabelSets) -> dict[str, Any]:
-    """Return what `checked_options` returned as keyword arguments of `RankingOptions`."""
-    asked = BatchLine(text="text", **options)
-    label_filter = sets.filter_of(asked)
-    names = RankingKeywords.__annotations__.keys() & options.keys()
-    found = {name: getattr(asked, name) for name in names}
-    return found if label_filter.is_empty else {**found, "label_filter": label_filter}
 
 
 def check_answerable(predictor: Predictor, task: Task) -> None:

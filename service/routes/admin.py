@@ -9,10 +9,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path
 
 from longtail.models.errors import NotReadyError
+from longtail.models.options import MAX_VERSION
 from longtail.service.http.deps import AuthorDep, ServiceDep, require_known_query
 from longtail.service.http.json_body import JsonBody
 from longtail.service.http.problem_handlers import responses
-from longtail.service.schemas.base import MAX_VERSION
 from longtail.service.schemas.models import CanaryRequest, ModelChange
 from longtail.service.versions.changes import Change
 from longtail.service.versions.serving import Canary

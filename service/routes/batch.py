@@ -36,7 +36,7 @@ from longtail.service.http.deps import (
 from longtail.service.http.json_body import off_the_loop
 from longtail.service.http.problem_handlers import HTTP_KINDS, accepts_gzip, inflater_for, responses
 from longtail.service.schemas.base import Problem
-from longtail.service.schemas.predict import BatchLine, BatchOptions
+from longtail.service.schemas.requests import BatchLine, BatchOptions
 from longtail.service.wire.lines import (
     LineError,
     LineSplitter,

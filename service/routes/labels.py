@@ -14,10 +14,11 @@ from longtail.models.errors import LabelNotFoundError, RequestError
 from longtail.models.explain import LabelDetails
 from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.interface.languages import check_language
+from longtail.models.options import Version
 from longtail.models.predict.predictor import Predictor
 from longtail.service.http.deps import ServiceDep, add_log_fields, require_known_query
 from longtail.service.http.problem_handlers import responses
-from longtail.service.schemas.base import ModelReference, Version
+from longtail.service.schemas.base import ModelReference
 from longtail.service.schemas.labels import (
     LabelDetail,
     LabelList,

@@ -11,12 +11,8 @@ from longtail.service.engine.engine import EngineAnswer
 from longtail.service.http.deps import require_known_query, service_of
 from longtail.service.http.json_body import JSON, JsonBody, answer_request, written_off_the_loop
 from longtail.service.http.problem_handlers import responses
-from longtail.service.schemas.predict import (
-    CandidateSchema,
-    PredictRequest,
-    PredictResponse,
-    schema_of,
-)
+from longtail.service.schemas.predict import CandidateSchema, PredictResponse, schema_of
+from longtail.service.schemas.requests import PredictRequest
 from longtail.service.wire.lines import asked_fields, text_json
 
 router = APIRouter()

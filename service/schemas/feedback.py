@@ -8,16 +8,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import PydanticCustomError
 
 from longtail.models.feedback import ProposedLabel
+from longtail.models.options import Listed, Version
 from longtail.models.parts.texts import joined_text
-from longtail.service.schemas.base import (
-    SURROGATE,
-    Answer,
-    Listed,
-    ModelReference,
-    Text,
-    Title,
-    Version,
-)
+from longtail.service.schemas.base import SURROGATE, Answer, ModelReference, Text, Title
 
 MAX_LABELS = 1000
 """Label ids in one list of an entry."""

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from longtail.models.options import AimName
-from longtail.service.schemas.base import Answer, VersionNumber
+from longtail.models.options import AimName, VersionNumber
+from longtail.service.schemas.base import Answer
 
 
 class ModelSummary(Answer):

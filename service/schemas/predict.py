@@ -1,84 +1,17 @@
-"""Requests and answers about texts: one or several, lines of a batch, a JSON schema of labels."""
+"""Answers about texts: one or several, lines of a batch, a JSON schema of labels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter, model_validator
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema
 
 from longtail.models.names import CorrectionName
 from longtail.models.options import AimName
-from longtail.models.parts.texts import joined_text
 from longtail.models.results import Prediction
-from longtail.service.schemas.base import (
-    Answer,
-    Listed,
-    ModelReference,
-    Options,
-    Problem,
-    Text,
-    Title,
-    WholeNumber,
-    as_one_error,
-    schemas_of,
-)
-
-
-class Titled(Options):
-    """What to answer about a text that may have a title."""
-
-    title: Title = None
-    """Title of `text`. Both are labelled as one text, the title, a line feed, and `text`: what an
-    explanation quotes stands there, and feedback on it must name that text."""
-
-
-class PredictRequest(Titled):
-    """One text or several, and what to answer about each."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [
-                {"required": ["text"]},
-                {"required": ["texts"], "not": {"required": ["title"]}},
-            ],
-            "examples": [
-                {"text": "Imports of olive oil from third countries", "k": 5},
-                {
-                    "texts": ["Imports of olive oil", "Fishing quotas"],
-                    "k": 3,
-                    "scorer": "sparse",
-                    "tail_dial": 0.5,
-                    "explain": True,
-                },
-            ],
-        },
-    )
-
-    text: Text = Field("", validate_default=False)
-    """The text to label; give either this or `texts`."""
-    texts: Listed[Text] = Field(default_factory=list, min_length=1)
-    """Texts to label, answered in this order; give either this or `text`."""
-    timeout_s: float | None = Field(None, ge=0.001, le=86400, allow_inf_nan=False)
-    """Seconds after which the answer is no longer needed, at least 0.001; the service's own limit
-    where absent or longer."""
-
-    @model_validator(mode="after")
-    def _one_of_text_and_texts(self) -> Self:
-        if len({"text", "texts"} & self.model_fields_set) != 1:
-            raise PydanticCustomError("text_or_texts", "Give exactly one of 'text' and 'texts'")
-        if self.texts and "title" in self.model_fields_set:
-            raise PydanticCustomError(
-                "title_of_texts",
-                "Give 'title' with 'text' only; each of 'texts' begins with its own",
-            )
-        return self
-
-    @property
-    def all_texts(self) -> tuple[str, ...]:
-        """The texts, of either field, a title joined."""
-        return tuple(self.texts) or (joined_text(self.title, self.text),)
+from longtail.service.schemas.base import Answer, ModelReference, Problem
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -146,31 +79,6 @@ def schema_of(prediction: Prediction, version: int) -> CandidateSchema:
     return CandidateSchema(description=description, content=content)
 
 
-_ONE_ERROR = as_one_error(
-    "line_id", "Give the id as a string of at most 1000 characters or a number"
-)
-
-
-class BatchOptions(Options):
-    """Defaults for the lines of a batch, from the query."""
-
-    model_config = ConfigDict(strict=False)  # a query has strings only
-
-
-class BatchLine(Titled):
-    """One line of a batch: a text, and what to answer about it."""
-
-    text: Text
-    """The text to label."""
-    id: Annotated[Annotated[str, Field(max_length=1000)] | WholeNumber | None, _ONE_ERROR] = None
-    """Returned with the answer to this line."""
-
-    @property
-    def whole_text(self) -> str:
-        """The text, its title joined."""
-        return joined_text(self.title, self.text)
-
-
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class BatchResult(TextResult):
     """The answer to one line of a batch."""
@@ -216,8 +124,3 @@ class BatchEnd(Answer):
     """The last line of the answer to a batch; where it is missing, the answer is incomplete."""
 
     summary: BatchSummary
-
-
-def batch_schemas() -> dict[str, Any]:
-    """Return the OpenAPI schemas of the lines of a batch, which no route refers to."""
-    return schemas_of(BatchLine, BatchResult, BatchError, BatchEnd)

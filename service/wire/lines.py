@@ -18,8 +18,9 @@ from pydantic_core import to_json
 from longtail.models.errors import DataError, LongtailError
 from longtail.models.files.typed_json import without_text
 from longtail.models.results import Prediction
-from longtail.service.schemas.base import SURROGATE, Options, Problem, ProblemDetail
-from longtail.service.schemas.predict import BatchEnd, BatchError, BatchLine, BatchSummary
+from longtail.service.schemas.base import SURROGATE, Problem, ProblemDetail
+from longtail.service.schemas.predict import BatchEnd, BatchError, BatchSummary
+from longtail.service.schemas.requests import BatchLine, Options
 from longtail.service.wire.problems import (
     INVALID,
     MALFORMED,

@@ -58,7 +58,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.registry import Registry
 from longtail.models.files.durable import write_lines_durably
 from longtail.models.predict.predictor import Predictor
-from longtail.service.client.client import Client
+from longtail.service.client import Client
 from longtail.service.http.api_keys import make_key
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset

@@ -95,7 +95,7 @@ def is_there(module: str, name: str) -> bool:
         "longtail.models.bundle.bundle, longtail.models.bundle.registry",
         "longtail.models.labels.catalogue, longtail.models.errors",
         "longtail",
-        "longtail.service.client.client",
+        "longtail.service.client",
     ],
 )
 def test_importing_these_loads_nothing_heavy(modules):

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-import longtail
 from longtail.service.http.problem_handlers import HTTP_KINDS
 from longtail.service.http.security import ADMIN_OFF, NO_KEY
 from longtail.service.settings import describe_settings
@@ -18,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 from docs import generate  # noqa: E402
 from docs.generation import surface  # noqa: E402
-from docs.generation.commands import commands_of  # noqa: E402
+from docs.generation.commands import commands_of, whole_command  # noqa: E402
 from docs.generation.configuration import keys_of, meaning_of, schemas  # noqa: E402
 from docs.generation.service import named_metrics, openapi, operations  # noqa: E402
 
@@ -87,4 +85,4 @@ def test_every_name_is_described():
 
 
 def commands() -> list[tuple[str, Any]]:
-    return [*commands_of(typer.main.get_command(longtail.app), "longtail")]
+    return [*commands_of(whole_command(), "longtail")]

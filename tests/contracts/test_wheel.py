@@ -114,7 +114,7 @@ def test_it_trains_predicts_and_serves_beside_modules_of_others(run, tmp_path, t
 
 SERVE = """
 import socket, subprocess, sys, time
-from longtail.service.client.client import Client
+from longtail.service.client import Client
 with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
     port = probe.getsockname()[1]

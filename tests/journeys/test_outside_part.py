@@ -2,14 +2,17 @@
 
 import importlib
 import json
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from longtail.models import options
 from longtail.models.bundle.registry import Registry
 from longtail.models.edit.rewriting import publish_texts, rewrite
-from longtail.models.errors import BundleCorruptError, ConfigError
+from longtail.models.errors import BundleCorruptError, ConfigError, RequestError
 from longtail.models.fitted import registry as parts
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
@@ -19,15 +22,20 @@ from longtail.training.data.dataset import open_dataset
 from longtail.training.fitted import registry as fittings
 
 NAME = "usual_length"
+FOLDER = Path(__file__).parent / "outside_part"
 
 
 @pytest.fixture(scope="module")
 def package():
     """The file of the package, imported as its users import it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parent / "outside_part")
-        yield importlib.import_module(NAME)
+        patch.syspath_prepend(FOLDER)
+        options.options_class.cache_clear()  # other tests have read requests
+        found = importlib.import_module(NAME)
+        yield found
         del sys.modules[NAME], parts.PARTS[NAME], fittings.FITTINGS[NAME]
+        del options._OF_PARTS[found.LENGTH.name]
+        options.options_class.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +55,42 @@ def test_it_is_fitted_stored_and_read(package, own, most):
 
 def test_it_is_shown_in_answers_and_in_the_card(own, most):
     known = own.bundle.catalogue[0].name
-    short, long = Predictor.of_bundle(own.bundle).predict([known, f"{known} " * (most + 1)])
+    predictor, texts = Predictor.of_bundle(own.bundle), [known, f"{known} " * (most + 1)]
+    assert not any(
+        each.code == "long-text" for x in predictor.predict(texts) for each in x.warnings
+    )
+    short, long = predictor.predict(texts, length=True)
     assert f"more than {most} words" not in [each.detail for each in short.warnings]
     assert f"more than {most} words" in [each.detail for each in long.warnings]
     card = model_card(own.bundle, Publication(), (), parts.card_lines(own.bundle))
     assert f"- It was made for texts of up to {most} words." in card
+
+
+def test_a_model_without_it_refuses_its_option(own, package):
+    lacking = replace(read_parts(own.bundle), fitted={})
+    with pytest.raises(RequestError, match=f"length is True, and the model has no {NAME}"):
+        Predictor(lacking, device="cpu").predict(["a text"], length=True)
+    with pytest.raises(RequestError, match="length"):
+        Predictor(lacking, device="cpu").predict(["a text"], length="long")
+
+
+def test_every_door_has_its_option():
+    doors = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import usual_length, typer
+from longtail.service.commands.predict import predict_command
+from longtail.service.schemas.requests import BatchLine, PredictRequest
+schemas = [each.model_json_schema()["properties"]["length"] for each in (PredictRequest, BatchLine)]
+command = typer.main.get_command(predict_command())
+helped = [each.help for each in command.params if "--length" in each.opts]
+print(*{each["description"] for each in schemas}, *helped, sep="|")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", doors, str(FOLDER)], capture_output=True, text=True, check=True
+    )
+    text = "Warn of texts that are longer than all documents."
+    assert done.stdout.strip() == f"{text}|{text}"
 
 
 def test_it_is_measured(own, tiny_corpus, tmp_path):

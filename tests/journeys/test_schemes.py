@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 import longtail
 from longtail.models.errors import RequestError
 from longtail.models.labels.filters import LabelFilter
-from longtail.models.options import RankingOptions, with_schemes
+from longtail.models.options import RankingOptions, asked_of
 from longtail.models.predict.presentation import _joined
 from longtail.models.results import Prediction, ScoredLabel
 from longtail.service.app import create_app
@@ -92,7 +92,7 @@ def test_what_a_scheme_leaves_out_is_that_of_the_query(model):
     assert excluded not in {label.id for label in again.labels} and len(again.labels) == 4
     with pytest.raises(RequestError, match=r"no label of 'gnre'; expected some of 'genre', 'top"):
         model.predict(TEXTS[0], schemes={"gnre": {}})
-    with pytest.raises(RequestError, match="'topic' has 'aim'; expected some of k, threshold, ac"):
+    with pytest.raises(RequestError, match=r"schemes\.topic\.aim: unknown"):
         model.predict(TEXTS[0], schemes={"topic": {"aim": "propensity"}})
 
 
@@ -104,11 +104,11 @@ def test_a_text_abstains_where_no_scheme_with_a_promise_accepts_a_label():
             abstained=None if accepted is None else reason is not None, abstained_because=reason,
         )  # fmt: skip
 
-    asked = with_schemes(RankingOptions(), {"topic": {"accept": 0.9}, "genre": {"accept": 0.8}})
+    asked = asked_of({"schemes": {"topic": {"accept": 0.9}, "genre": {"accept": 0.8}}}, 5)
     low = found("topic", False, "below-threshold")
     assert _joined(asked.schemes, [low, found("genre", True, None)]).abstained_because is None
     assert _joined(asked.schemes, [low, low]).abstained_because == "below-threshold"
-    plain = (asked.schemes[0], replace(asked.schemes[1], accept=None))
+    plain = (asked.schemes[0], replace(asked.schemes[1], of_parts=()))
     joined = _joined(plain, [low, found("genre", None, None)])
     assert (joined.abstained, joined.abstained_because) == (True, "below-threshold")
     assert [(x.scheme, x.accepted) for x in joined.labels] == [("topic", False), ("genre", None)]

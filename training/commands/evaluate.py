@@ -80,13 +80,13 @@ def evaluate(
     from longtail.models.bundle.registry import Registry
     from longtail.models.files.failures import doing
     from longtail.models.files.outputs import check_output_file, check_output_folder
-    from longtail.models.options import RankingOptions
+    from longtail.models.options import asked_of
     from longtail.training.assessment.assess import MAX_K, assess_bundle, result_names
     from longtail.training.assessment.compare import PREDICTIONS_NAME
     from longtail.training.assessment.untrained import open_as_trained
     from longtail.training.evaluation.record import check_record_file, deliver
 
-    query = RankingOptions(tail_dial=tail_dial, aim=aim)  # refuses what there isn't
+    query = asked_of({"k": 1, "tail_dial": tail_dial, "aim": aim}, 1)  # refuses other aims
     names = [*result_names(), *[PREDICTIONS_NAME] * predictions]
     check_output_folder(output, names, registry=registry, overwrite=overwrite)
     bundle = Registry(registry).open(version)

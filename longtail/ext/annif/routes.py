@@ -48,7 +48,7 @@ from longtail.service.http.json_body import (
 )
 from longtail.service.http.problem_handlers import BodyError, responses
 from longtail.service.schemas.feedback import FeedbackEntry
-from longtail.service.schemas.predict import PredictRequest
+from longtail.service.schemas.requests import PredictRequest
 from longtail.service.versions.serving import ServedModel, Serving
 from longtail.service.wire.problems import Kind, KindError
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
-from longtail.service.schemas.base import Answer, Listed, Text, check_text
+from longtail.models.options import Listed
+from longtail.service.schemas.base import Answer, Text, check_text
 from longtail.service.schemas.feedback import MAX_LABELS, EntryId, LabelId
 
 MAX_DOCUMENTS = 32

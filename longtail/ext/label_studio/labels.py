@@ -15,8 +15,9 @@ from longtail.models.errors import DataError, LabelNotFoundError, RequestError
 from longtail.models.files.typed_json import problem_in_words
 from longtail.models.labels.browsing import MAX_SHOWN, LabelBrowser, Node
 from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.options import Listed
 from longtail.models.predict.predictor import Predictor
-from longtail.service.schemas.base import Listed, Text
+from longtail.service.schemas.base import Text
 from longtail.service.schemas.feedback import MAX_LABELS
 from longtail.service.versions.serving import ServedModel
 

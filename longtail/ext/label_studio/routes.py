@@ -38,6 +38,7 @@ from longtail.ext.label_studio.schemas import (
 )
 from longtail.models.errors import RequestError
 from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.options import Version
 from longtail.models.results import Prediction, ScoredLabel
 from longtail.service.engine.queries import Query as EngineQuery
 from longtail.service.http.deps import Service, ServiceDep, require_known_query
@@ -50,9 +51,9 @@ from longtail.service.http.json_body import (
     score_of,
 )
 from longtail.service.http.problem_handlers import responses
-from longtail.service.schemas.base import Version, schemas_of
+from longtail.service.schemas.base import schemas_of
 from longtail.service.schemas.feedback import FeedbackEntry, NewLabel
-from longtail.service.schemas.predict import PredictRequest
+from longtail.service.schemas.requests import PredictRequest
 from longtail.service.versions.serving import ServedModel
 
 logger = logging.getLogger(__name__)

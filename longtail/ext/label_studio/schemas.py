@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from longtail.service.schemas.base import Answer, Item
+from longtail.models.options import Item
+from longtail.service.schemas.base import Answer
 
 MAX_TASKS = 1000
 _MAX_ID = 2**63 - 1

@@ -29,7 +29,7 @@ def mcp(
     if api_key_env is not None and not key:
         raise ConfigError(f"--api-key-env {api_key_env!r}: no such environment variable; set it")
     from longtail.ext.mcp.server import make_server, mend_surrogates
-    from longtail.service.client.client import AsyncClient
+    from longtail.service.client import AsyncClient
 
     server = make_server(AsyncClient(url, key=key), read_only=read_only)
     mend_surrogates()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field
 
 from longtail.models.errors import LongtailError
-from longtail.service.client.client import AsyncClient
+from longtail.service.client import AsyncClient
 
 if TYPE_CHECKING:  # of the extra `mcp`
     from mcp.server import MCPServer

@@ -32,7 +32,7 @@ from longtail.service.http.json_body import (
 )
 from longtail.service.http.problem_handlers import accepts_gzip, responses
 from longtail.service.schemas.base import Answer
-from longtail.service.schemas.predict import PredictRequest
+from longtail.service.schemas.requests import PredictRequest
 from longtail.service.versions.serving import ServedModel
 from longtail.service.wire.problems import Kind, KindError
 

@@ -15,11 +15,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from longtail.models.errors import RequestError
+from longtail.models.options import Listed, WholeNumber
 from longtail.models.results import UNLIKE_TRAINING, Prediction
 from longtail.service.engine.engine import EngineAnswer
 from longtail.service.http.json_body import parse_json_body
 from longtail.service.http.problem_handlers import BodyError
-from longtail.service.schemas.base import Answer, Listed, Options, WholeNumber
+from longtail.service.schemas.base import Answer
+from longtail.service.schemas.requests import Options
 
 NO_SCORE = float(np.finfo(np.float32).min)
 """Fills scores where a text has fewer labels than asked for: JSON has no infinity."""

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import longtail
 from longtail.models.errors import ConfigError
-from longtail.service.client.client import AsyncClient
+from longtail.service.client import AsyncClient
 
 
 def test_agents_suggest_search_explain_and_give_feedback(start_server, two_versions, tmp_path):

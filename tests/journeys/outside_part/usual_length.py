@@ -1,12 +1,13 @@
-"""A fitted part in one file: how many words documents have; answers to longer texts say so."""
+"""A fitted part in one file: how many words documents have; answers say which texts are longer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, FittedPart
+from longtail.models.options import Option
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Prediction
+from longtail.models.results import AnswerWarning, Prediction
 from longtail.training.calibration.ensemble import Blending
 from longtail.training.evaluation.record import Table
 from longtail.training.fitted.fitting import (
@@ -25,10 +26,15 @@ class UsualLength:
     most: int
 
 
+LENGTH = Option("length", bool, "Warn of texts that are longer than all documents.")
+LONG_TEXT = "long-text"
+
+
 class UsualLengthPart(FittedPart[UsualLength | None]):
     """Warns of longer texts."""
 
     name = "usual_length"
+    option = LENGTH
     forms = json_forms(UsualLength)
     if_lost = "bundle %s: its usual length is lost"
 
@@ -38,9 +44,9 @@ class UsualLengthPart(FittedPart[UsualLength | None]):
     def concluded(
         self, value: UsualLength | None, predictions: list[Prediction], answered: Answered
     ) -> list[Prediction]:
-        if value is None:
+        if value is None or not answered.asked.options.of_part(LENGTH.name):
             return predictions
-        warning = AnswerWarning(UNLIKE_TRAINING, f"more than {value.most} words", ())
+        warning = AnswerWarning(LONG_TEXT, f"more than {value.most} words", ())
         texts = zip(predictions, answered.asked.batch.texts, strict=True)
         return [
             replace(each, warnings=each.warnings + (warning,) * (len(text.split()) > value.most))

@@ -14,7 +14,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import NotReadyError
 from longtail.service.engine.engine import Engine, Limits, Query
 from longtail.service.errors import DeadlineError, QueueFullError
-from longtail.service.schemas.base import Options
+from longtail.service.schemas.requests import Options
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 
 from longtail.models.options import RankingOptions
 from longtail.service.engine.queries import LabelSets, options_for
-from longtail.service.schemas.base import Options
+from longtail.service.schemas.requests import Options
 
 
 @pytest.mark.parametrize(("given", "k"), [({}, 3), ({"k": 5}, 5), ({"k": 2}, 2)])

@@ -15,7 +15,7 @@ from longtail.service.app import create_app
 from longtail.service.http import json_body
 from longtail.service.http.json_body import parse_json_body
 from longtail.service.schemas.feedback import FeedbackRequest
-from longtail.service.schemas.predict import PredictRequest
+from longtail.service.schemas.requests import PredictRequest
 from longtail.service.settings import Settings
 from longtail.service.wire.lines import MAX_ELEMENTS, LineError, check_elements, parse_line
 from longtail.service.wire.problems import KindError

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from longtail.service.http.json_body import parse_json_body
-from longtail.service.schemas.predict import PredictRequest
+from longtail.service.schemas.requests import PredictRequest
 
 JSON = {"Content-Type": "application/json"}
 

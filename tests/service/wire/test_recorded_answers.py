@@ -13,7 +13,7 @@ from longtail.models.results import (
     Prediction,
     ScoredLabel,
 )
-from longtail.service.schemas.predict import BatchLine
+from longtail.service.schemas.requests import BatchLine
 from longtail.service.wire.lines import result_line
 
 RECORDED = Path(__file__).with_name("recorded-answers.txt")
