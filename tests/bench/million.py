@@ -1,4 +1,4 @@
-"""From files to answers with up to a million labels: time and memory of every stage, and growth.
+"""From files to answers with millions of labels: time and memory of every stage, and growth.
 
     python tests/bench/million.py --output runs/million          # hours on two cores
     python tests/bench/million.py --output runs/million --labels 300 600 --held-out 100
@@ -13,7 +13,6 @@ while clients ask. With `--titles`: two documents of eight words and two labels 
 `longtail train --without-encoder`, and a service that maps its arrays.
 
 What is done is kept in million.json, so a bench that was stopped goes on, and so does a training.
-Writes million.png.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ import numpy as np
 import torch
 import yaml
 from machine import begin
-from matplotlib.figure import Figure
 from recording import Table, add_json_option, keep
 from served_process import Served, served
 from service_swaps import Clients, Tally, make_versions, until_freed
@@ -53,8 +51,6 @@ NUM_TEXTS = 1000  # asked, at the most
 PREDICT = "predict texts of a file"
 NUM_SINGLE = 100  # asked one after the other, over HTTP
 READY_TIMEOUT_S = 3600
-LEAST_S = 5  # of a stage of training that is drawn
-NUM_COLOURS = 10  # of Matplotlib, after which they come again
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONFIG = {
     "scorers": ["retrieval", "linear", "sparse", "names", "neighbours", "fast", "ensemble"],
@@ -351,35 +347,8 @@ def growth(rows: Sequence[Cost]) -> dict[str, Any]:
     return {"columns": columns, "rows": found}
 
 
-def draw(rows: Sequence[Cost]) -> Figure:
-    """Return time and memory over the number of labels, with exponents."""
-    figure = Figure(figsize=(14, 7), layout="constrained")
-    panels = (
-        ("seconds", "time, s", "train:"),
-        ("seconds", "time, s", ""),
-        ("gib", "peak memory, GiB", ""),
-    )
-    for axes, (what, title, prefix) in zip(figure.subplots(1, 3), panels, strict=True):
-        shown = {
-            stage.removeprefix(prefix): found
-            for stage, found in by_stage(rows).items()
-            if stage.startswith("train:") == bool(prefix)
-            and (not prefix or max(x.seconds for x in found) >= LEAST_S)
-        }
-        for number, (stage, found) in enumerate(shown.items()):
-            powers = [f"{exponent(x, what):.2f}" for x in (found, found[-2:]) if len(found) > 1]
-            power = f": labels^{', at last '.join(powers)}" if powers else ""
-            sizes, values = [x.labels for x in found], [getattr(x, what) for x in found]
-            form = "o--" if number >= NUM_COLOURS else "o-"
-            axes.loglog(sizes, values, form, color=f"C{number}", label=f"{stage}{power}")
-        axes.set(xlabel="labels", ylabel=title, title="stages of training" if prefix else None)
-        axes.grid(visible=True, alpha=0.3)
-        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12))
-    return figure
-
-
 def main() -> None:
-    """Measure what is not measured yet; write table and picture."""
+    """Measure what is not measured yet, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("runs/million"))
     parser.add_argument("--labels", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
@@ -405,7 +374,6 @@ def main() -> None:
         folder = options.output / str(labels)
         folder.mkdir(exist_ok=True)
         measure(labels, options.held_out, folder, costs, titles=options.titles)
-    draw(costs.rows).savefig(options.output / "million.png", dpi=150)
     keep(options.json, {"stages": costs.table, "growth": growth(costs.rows)}, seeds=[0])
 
 
