@@ -170,16 +170,13 @@ def verdict(tested: Sequence[str]) -> str:
         tested: Of each test: "holds", "contrary", or that it is not significant.
     """
     num_holding, num_contrary = tested.count("holds"), tested.count("contrary")
-    if num_holding and num_contrary:
-        return f"holds in {num_holding}, contrary in {num_contrary} of {len(tested)} tests"
-    for number, word, everywhere in (
-        (num_holding, "holds", "holds"),
-        (num_contrary, "contrary", "doesn't hold"),
-    ):
-        if number:
-            some = f"{word} in {number} of {len(tested)} tests, else not decided"
-            return everywhere if number == len(tested) else some
-    return "not decided"
+    if num_holding == num_contrary == 0:
+        return "not decided"
+    if len(tested) in (num_holding, num_contrary):
+        return "holds" if num_holding else "doesn't hold"
+    counts = {"holds": num_holding, "contrary": num_contrary}
+    some = ", ".join(f"{word} in {number}" for word, number in counts.items() if number)
+    return f"{some} of {len(tested)}"
 
 
 def _effect(row: dict[str, Any], unit: str = "") -> str:
@@ -239,7 +236,7 @@ def _sooner_row(folder: Path) -> list[str]:
             f"{name} {low:.1f} to {best.mean:.1f} times as soon at {len(own)} levels "
             f"({best.num_seeds})"
         )
-    some = f"doesn't hold in {num_below} of {len(ratios)} tests, else not decided"
+    some = f"doesn't hold in {num_below} of {len(ratios)}"
     return [
         "They converge an order of magnitude sooner",
         f"{_ADVERSARIAL}, Figure 1",
