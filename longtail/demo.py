@@ -30,7 +30,6 @@ from longtail.models.results import ScoredLabel
 from longtail.service.client import NEVER, Client, ClientError
 from longtail.service.commands.serve import check_address
 from longtail.training.assessment.assess import Assessment, assess_bundle
-from longtail.training.assessment.summary import Summary
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.pipeline.train import Run, train
@@ -139,16 +138,14 @@ class _Story:
 
     def measure(self, version: int) -> None:
         _headline("3. How good is it, on texts that it has not seen?")
-        summary = self._summary_of(version, has_baselines=True)
-        print(f"{summary.text}\n\n{summary.table}", flush=True)
+        print(self._measured(version, has_baselines=True), flush=True)
 
-    def _summary_of(self, version: int, *, has_baselines: bool) -> Summary:
+    def _measured(self, version: int, *, has_baselines: bool) -> str:
         bundle = self.registry.open(version)
         found = assess_bundle(bundle, self.dataset, "test", baselines=has_baselines)
         self.assessed[version] = found
-        summary = found.summary(bundle.manifest)
-        found.write(self.work / f"evaluation-{version}", summary.text)
-        return summary
+        found.write(self.work / f"evaluation-{version}")
+        return found.short_table(bundle.manifest)
 
     def train_encoder(self, url: str, config: Path | None) -> int:
         _headline("4. Read all texts by an encoder, too, while the service answers")
@@ -175,8 +172,8 @@ class _Story:
         for label in {**new, **old}.values():
             chances = (_chance(labels.get(label.id)) for labels in (old, new))
             print(f" {self._mark(label.id)} {'  '.join(chances)}  {label.name}")
-        found = self._summary_of(second, has_baselines=False).sentences[:2]
-        print(f"Version {second}, measured as version {first}: {' '.join(found)}", flush=True)
+        table = self._measured(second, has_baselines=False)
+        print(f"Version {second}, measured as version {first}:\n\n{table}", flush=True)
 
     def show_mended(self, url: str, first: int, second: int) -> None:
         """Print the texts whose five best labels version `second` mends most, each with a link."""

@@ -111,13 +111,6 @@ def encoding_of(path: Path) -> str | None:
         return _encoding_of_start(file.peek(4)[:4])
 
 
-def writing(path: Path) -> io.TextIOWrapper:
-    """Open a new file for UTF-8 text; compressed where its name ends in `.gz`."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "wt", encoding="utf-8", compresslevel=6)
-    return path.open("w", encoding="utf-8", newline="\n")
-
-
 @contextmanager
 def reading(path: Path) -> Iterator[tuple[ByteFile, io.BufferedReader]]:
     """Give the file for reading.

@@ -18,17 +18,17 @@ def prediction_files(folders: Sequence[Path]) -> dict[str, list[Path]]:
         DataError: A folder has no predictions, no scorer is in all of them, or two runs agree in
             every byte, so that they are one run given twice, or had the same seed.
     """
-    names = {each: {x.stem for x in (each / PREDICTIONS_NAME).glob("*.txt")} for each in folders}
+    names = {each: {x.stem for x in (each / PREDICTIONS_NAME).glob("*.npz")} for each in folders}
     for folder, found in names.items():
         if not found:
             raise DataError(
-                f"{folder}: has no {PREDICTIONS_NAME}/*.txt; "
+                f"{folder}: has no {PREDICTIONS_NAME}/*.npz; "
                 "give what 'longtail evaluate --predictions --output' wrote"
             )
     common = sorted(set.intersection(*names.values()))
     if not common:
         raise DataError(f"no scorer has predictions in all of {', '.join(map(str, folders))}")
-    files = {name: [each / PREDICTIONS_NAME / f"{name}.txt" for each in folders] for name in common}
+    files = {name: [each / PREDICTIONS_NAME / f"{name}.npz" for each in folders] for name in common}
     for (i, first), (j, second) in itertools.combinations(enumerate(folders), 2):
         if all(filecmp.cmp(paths[i], paths[j], shallow=False) for paths in files.values()):
             raise DataError(

@@ -11,7 +11,7 @@ import pytest
 def make_run(folder: Path, **texts: str) -> Path:
     (folder / "predictions").mkdir(parents=True)
     for name, text in texts.items():
-        (folder / "predictions" / f"{name}.txt").write_text(text)
+        (folder / "predictions" / f"{name}.npz").write_text(text)
     return folder
 
 
@@ -20,7 +20,7 @@ def test_scorers_of_all_runs_are_found(tmp_path):
     second = make_run(tmp_path / "b", sparse="4", names="2")
     found = runs.prediction_files([first, second])
     assert list(found) == ["names", "sparse"]
-    assert found["sparse"] == [x / "predictions" / "sparse.txt" for x in (first, second)]
+    assert found["sparse"] == [x / "predictions" / "sparse.npz" for x in (first, second)]
 
 
 def test_one_run_given_twice_is_refused(tmp_path):

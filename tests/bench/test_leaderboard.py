@@ -127,7 +127,7 @@ def oracle(tmp_path_factory):
         longest += [x for x in range(20) if x not in longest][: max(0, 10 - len(longest))]
         labels = np.array([(row + [NO_LABEL] * 10)[:10] for row in carried])
         scores = np.where(labels == NO_LABEL, -np.inf, 0.75).astype(np.float32)
-        files[split] = folder / f"{split}.txt"
+        files[split] = folder / f"{split}.npz"
         write_predictions(files[split], Ranking(labels, scores), truth.shape[1])
     return dataset, files
 
@@ -198,20 +198,20 @@ def test_names_stand_in_tables_as_they_are(oracle, tmp_path):
 def test_too_few_labels_and_another_scale_are_refused(oracle, tmp_path):
     dataset, files = oracle
     ranking = read_predictions(files["test"], *dataset.split("test").scan().labels.shape)
-    few, far = tmp_path / "few.txt", tmp_path / "far.txt"
+    few, far = tmp_path / "few.npz", tmp_path / "far.npz"
     write_predictions(few, ranking.first(4), len(dataset.labels))
     write_predictions(far, Ranking(ranking.labels, ranking.scores - 5), len(dataset.labels))
-    with pytest.raises(DataError, match=r"few.txt: at most 4 labels a document; expected 10"):
+    with pytest.raises(DataError, match=r"few.npz: at most 4 labels a document; expected 10"):
         write_oracle(oracle, tmp_path / "row.json", test=few)
-    with pytest.raises(DataError, match=r"far.txt: 100% of the scores are outside of 0.75 to 0.75"):
+    with pytest.raises(DataError, match=r"far.npz: 100% of the scores are outside of 0.75 to 0.75"):
         write_oracle(oracle, tmp_path / "row.json", test=far)
 
 
 def test_a_person_is_told_in_a_line(tmp_path, monkeypatch):
-    options = ["--test", "no.txt", "--name", "x", "--command", "c", "--version", "1"]
+    options = ["--test", "no.npz", "--name", "x", "--command", "c", "--version", "1"]
     file = str(tmp_path / "board.json")
     monkeypatch.setattr(sys, "argv", ["row.py", str(DEMO), *options, "--json", file])
-    with pytest.raises(SystemExit, match=r"Error: no.txt: can't be read: there is no such file"):
+    with pytest.raises(SystemExit, match=r"Error: no.npz: can't be used as a ranking"):
         row.main()
 
 
@@ -256,7 +256,7 @@ def test_what_a_peer_writes_is_what_compare_reads(tmp_path):
     truth = made_up(7)[1]
     for name in ("X", "Y", "judged"):
         save_npz(tmp_path / f"{name}.npz", truth)
-    output = str(tmp_path / "test.txt")
+    output = str(tmp_path / "test.npz")
     features, labels, judged, settings, path = writing.read(
         ["run.py", str(tmp_path), output, '{"C": 2}']
     )

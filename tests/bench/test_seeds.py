@@ -29,7 +29,7 @@ def test_means_and_intervals_are_of_seeds_and_documents(tiny_corpus, tmp_path):
     judge = seeds.Judge(dataset)
     joined = []
     for number, labels in enumerate(right_and_wrong(dataset)):
-        path = tmp_path / f"{number}.txt"
+        path = tmp_path / f"{number}.npz"
         scores = np.tile(-np.arange(10, dtype=np.float32), (len(labels), 1))
         write_predictions(path, Ranking(labels, scores), len(dataset.catalogue))
         joined.append(judge.read(path))
@@ -49,6 +49,6 @@ def test_too_few_labels_of_a_text_are_refused(tiny_corpus, tmp_path):
     dataset = open_dataset(tiny_corpus)
     labels = right_and_wrong(dataset)[0][:, :5]
     scores = np.zeros(labels.shape, dtype=np.float32)
-    write_predictions(tmp_path / "x.txt", Ranking(labels, scores), len(dataset.catalogue))
+    write_predictions(tmp_path / "x.npz", Ranking(labels, scores), len(dataset.catalogue))
     with pytest.raises(seeds.DataError, match="5 labels a text; give 10"):
-        seeds.Judge(dataset).read(tmp_path / "x.txt")
+        seeds.Judge(dataset).read(tmp_path / "x.npz")

@@ -39,7 +39,7 @@ ONCE = {
     "train": [Line("data"), Line("data --engine ray --work ray", extra("ray"))],
     "evaluate": [Line("data --output evaluation --predictions")],
     "report": [Line("data --output report.html")],
-    "compare": [Line("{0}/ensemble.txt {0}/sparse.txt data".format("evaluation/predictions"))],
+    "compare": [Line("{0}/ensemble.npz {0}/sparse.npz data".format("evaluation/predictions"))],
     "predict": [
         Line("--input texts.txt --output labels.jsonl"),
         Line("--input docs.parquet --output labels.parquet", extra("parquet")),

@@ -25,12 +25,12 @@ def test_the_demo_tells_its_story_in_at_most_60_lines(
         keeps_serving=False, config=tiny_config_file,
     )  # fmt: skip
     told, bars = capfd.readouterr()
-    assert told.count("\n") + bars.count("\n") <= 60
+    assert told.count("\n") + bars.count("\n") <= 70
     found = re.search(
         r"answered [\d,]+ requests \(([\d,]+) by version 1, ([\d,]+) by version 2\)", told
     )
     assert found and "; 0 failed" in told
-    assert "Of five labels suggested by " in told.split("3. How good")[1]
+    assert "| scorer " in told.split("3. How good")[1].split("4. Read")[0]
     assert "Version 2, measured as version 1:" in told
     assert "20 answers to 20 texts" in told and f"http://127.0.0.1:{port}/" in told
     assert "retrieval: 100%" in bars

@@ -371,7 +371,7 @@ def test_rankings_are_compared_on_documents_that_no_model_was_trained_on(world, 
             world, "evaluate", world.file, tmp_path, "--predictions", "--version", version,
             "--output", tmp_path / str(version),
         )  # fmt: skip
-    paths = [tmp_path / str(version) / "predictions" / f"{SCORER}.txt" for version in (1, 2)]
+    paths = [tmp_path / str(version) / "predictions" / f"{SCORER}.npz" for version in (1, 2)]
     done = run("compare", *paths, world.file, "--json", tmp_path / "compared.json")
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "compared.json").read_text())

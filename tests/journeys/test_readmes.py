@@ -19,8 +19,8 @@ STEPS = [
     ("train data --config sparse --work runs/mine", "Version 1 of 'registry' is trained"),
     ("train data --config sparse --work runs/mine", "Version 1 of 'registry' is trained"),  # again
     ("evaluate data --output runs/mine/evaluation", "Written: runs/mine/evaluation/evaluation.md"),
-    ("evaluate data --predictions -k 20", "Written: runs/evaluation/predictions/sparse.txt"),
-    (f"compare {RANKED}/sparse.txt {RANKED}/label-names.txt data --split test", "micro sign test"),
+    ("evaluate data --predictions -k 20", "Written: runs/evaluation/predictions/sparse.npz"),
+    (f"compare {RANKED}/sparse.npz {RANKED}/label-names.npz data --split test", "micro sign test"),
     ("report data --work runs/mine", "Written: runs/report.html"),
     ("report data --work runs/mine --overwrite", "Written: runs/report.html"),
     ("describe --all --output runs/mine/labels.jsonl", "a line for each label"),

@@ -96,14 +96,15 @@ def test_broken_lines_end_the_command_with_one_error_that_lists_them_all(
 # ---- evaluate ----
 
 
-def test_evaluate_begins_with_sentences_and_prints_all_tables_when_asked(evaluate):
+def test_evaluate_begins_with_a_table_and_prints_all_tables_when_asked(evaluate, trained):
     begun = evaluate().stdout
-    sentences, table, measured, written = begun.split("\n\n")
-    assert sentences.startswith("Of five labels suggested by ")
+    table, measured, written = begun.split("\n\n")
+    default = trained.bundle.manifest.default_scorer
+    assert table.splitlines()[2].startswith(f"| {default} ")
     assert table.count("\n") <= 9 and measured.startswith("20 documents")
     assert written.startswith("Written: out/evaluation.json")
     tables = Path("out/evaluation.md").read_text()
-    assert tables.startswith(f"{sentences}\n\n{measured}")
+    assert tables.startswith(measured)
     result = evaluate("--all", "--overwrite")
     assert result.stdout.startswith(tables.rstrip())
     for scorer in ("retrieval", "linear", "linear, uncorrected", "30-NN tf-idf", "label names"):
@@ -128,7 +129,7 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
         "ensemble",
     ]
     names += ["30-NN-tf-idf", "label-names"]
-    written = [f"Written: out/predictions/{name}.txt" for name in names]
+    written = [f"Written: out/predictions/{name}.npz" for name in names]
     assert result.stdout.splitlines()[-len(names) - 1 : -1] == written
     documents = json.loads(Path("out/predictions/documents.json").read_text())
     assert (documents["split"], documents["left_out"], documents["is_known"]) == ("test", [], True)
@@ -138,7 +139,7 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
     predictor = Predictor.of_bundle(trained.bundle, device="cpu")
     texts = list(open_dataset(tiny_corpus).split("test").texts())
     expected = predictor.rank(predictor.read(texts), RankingOptions(20, "sparse"))
-    read = read_predictions(Path("out/predictions/sparse.txt"), 20, 310)
+    read = read_predictions(Path("out/predictions/sparse.npz"), 20, 310)
     assert np.array_equal(read.labels, expected.labels)
     assert np.array_equal(read.scores, expected.scores)
 
@@ -146,12 +147,12 @@ def test_evaluate_writes_the_ranking_of_every_scorer_when_asked(evaluate, traine
 def test_predictions_hold_the_ids_of_documents_and_labels(evaluate, tiny_corpus):
     evaluate("--predictions", "--no-baselines")
     named = json.loads(Path("out/predictions/documents.json").read_text())
-    first = Path("out/predictions/ensemble.txt").read_text().splitlines()[1].split()[0]
+    labels = read_predictions(Path("out/predictions/ensemble.npz"), 20, 310).labels
     documents = [json.loads(x) for x in (tiny_corpus / "test.jsonl").read_text().splitlines()]
     assert named["ids"] == [x.get("id", str(row)) for row, x in enumerate(documents, 1)]
     written = [json.loads(x)["id"] for x in (tiny_corpus / "labels.jsonl").read_text().splitlines()]
     assert named["labels"] == written
-    assert 0 <= int(first.partition(":")[0]) < len(written)
+    assert 0 <= labels[0, 0] < len(written)
 
 
 @pytest.mark.parametrize("option", ["--label-delimiter", "--language", "--text-columns"])

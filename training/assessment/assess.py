@@ -23,14 +23,12 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.results import frame_of, html_table
 from longtail.models.scorers.tfidf import TfidfModel
-from longtail.training.assessment.per_label import GroupCollector
-from longtail.training.assessment.summary import (
+from longtail.training.assessment.baselines import (
     NoNameError,
-    Summary,
     label_name_ranking,
     nearest_neighbour_ranking,
-    summarise,
 )
+from longtail.training.assessment.per_label import GroupCollector
 from longtail.training.assessment.truth import RetiredLabels, UnseenLabels, check_splits, truth_of
 from longtail.training.assessment.untrained import LeftOut, find_trained_on
 from longtail.training.calibration.reliability import (
@@ -55,7 +53,7 @@ from longtail.training.evaluation.metrics import (
     measure_hierarchical,
 )
 from longtail.training.evaluation.plots import can_draw, draw_by_frequency, write_figure
-from longtail.training.evaluation.record import Table
+from longtail.training.evaluation.record import Table, markdown_table
 from longtail.training.fitted.fitting import AnswerCollector, AnsweredDocuments, MeasuredPart
 from longtail.training.fitted.registry import FITTINGS
 from longtail.training.runtime.run_log import progress_bar
@@ -154,16 +152,12 @@ class Assessment:
             *_tables_by("scheme", _SCHEME_NOTE, self.schemes),
         ]
 
-    def summary(self, manifest: Manifest) -> Summary:
-        """Return what the figures say of the model with this manifest, in a few sentences."""
-        thresholds = None if self.reliability is None else self.reliability.micro_f1
-        told = (sentence for each in self.fitted.values() for sentence in each.sentences)
-        return summarise(
-            self.evaluation, manifest.scorers, manifest.default_scorer,
-            manifest.default_scorer_reason, thresholds, told, self.languages,
-        )  # fmt: skip
+    def short_table(self, manifest: Manifest) -> str:
+        """Return the main metrics of the model with this manifest, and the documents below."""
+        cells = self.evaluation.short_cells(manifest.scorers, manifest.default_scorer)
+        return f"{markdown_table(*cells)}\n\n{self.measured_on}"
 
-    def write(self, folder: Path, beginning: str = "") -> list[Path]:
+    def write(self, folder: Path) -> list[Path]:
         """Write evaluation.json, evaluation.md and the pictures, and return their paths.
 
         The pictures are by_frequency.png, of the probabilities reliability.png, and of fitted parts
@@ -171,7 +165,6 @@ class Assessment:
 
         Args:
             folder: Where to; made if it is missing.
-            beginning: What evaluation.md begins with.
         """
         folder.mkdir(parents=True, exist_ok=True)
         tables = [*self.evaluation.tables(), *self.group_tables, *self.evaluation.bin_tables()]
@@ -180,7 +173,7 @@ class Assessment:
         if self.reliability is not None:
             tables += self.reliability.tables()
         tables += (table for each in self.fitted.values() for table in each.tables)
-        parts = filter(None, (beginning, self.measured_on, *(x.to_markdown() for x in tables)))
+        parts = (self.measured_on, *(x.to_markdown() for x in tables))
         paths = [folder / _JSON, folder / _MARKDOWN]
         paths[0].write_text(json.dumps(self.to_json(), indent=1) + "\n", "utf-8", newline="\n")
         paths[1].write_text("\n\n".join(parts) + "\n", "utf-8", newline="\n")

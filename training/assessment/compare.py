@@ -1,9 +1,8 @@
 """Two rankings of the same documents, side by side: their metrics, and whether they differ.
 
-Rankings are read and written as text, in the score-matrix form of the Extreme Classification
-Repository: the header is "N L"; then a line for each document holds `label:score` pairs, best
-first, where label is the column in the corpus's own list of labels. `DOCUMENTS_NAME` beside it has
-the ids of both. Nine digits of a score are written, so it is read back to the bit.
+A ranking is a file `.npz` of NumPy arrays: `labels` (document, k), columns in the corpus's own list
+of labels, the best first, and -1 behind the last one; `scores` of the same shape; and `num_labels`,
+the length of the list. `DOCUMENTS_NAME` beside it has the ids of both.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
+from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -21,7 +21,6 @@ from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
 from longtail.models.files.durable import MANY_ELEMENTS
-from longtail.models.files.text_files import BadLine, ProblemList, list_problems, writing
 from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
@@ -39,14 +38,12 @@ from longtail.training.evaluation.by_frequency import (
 )
 from longtail.training.evaluation.metrics import Hierarchical, join_truth, measure_hierarchical
 from longtail.training.evaluation.record import NOT_MEASURED, markdown_table
-from longtail.training.evaluation.scores import ScoreLine, join_pairs, read_header, read_score_lines
 from longtail.training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
 
 DOCUMENTS_NAME = "documents.json"
 """File beside the rankings that says which documents they are of."""
 PREDICTIONS_NAME = "predictions"
 """Folder of the rankings, beside the tables of an evaluation."""
-_MAX_PROBLEMS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +56,10 @@ class RankedDocuments:
         model: Digest of the bundle.
         options: Options that the corpus was read with (see `CorpusOptions.to_json`).
         division: What a corpus in one file was divided by.
-        left_out: Rows of the documents that the model was trained on; their lines are blank.
+        left_out: Rows of the documents that the model was trained on, where no label is ranked.
         is_known: Whether it is known which these are.
-        ids: Of the documents, a line each, in the order of the lines behind a ranking's header;
-            a document without an id has the number of its line in the file.
+        ids: Of the documents, in the order of the rows; a document without an id has the number of
+            its line in the file.
         labels: Ids of the labels, in the order of the columns.
     """
 
@@ -127,7 +124,7 @@ def write_all_predictions(
     paths = []
     for name, ranking in rankings.items():
         best = Ranking(labels=ranking.labels[:, :k], scores=ranking.scores[:, :k])
-        paths.append(folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.txt")
+        paths.append(folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.npz")
         write_predictions(paths[-1], in_columns_of(listed, catalogue, best), len(listed))
     return paths
 
@@ -152,48 +149,39 @@ def write_predictions(path: Path, ranking: Ranking, num_labels: int) -> None:
     """Write a ranking.
 
     Args:
-        path: The file; compressed where its name ends in `.gz`.
+        path: The file, whose name ends in `.npz`.
         ranking: A row for each document.
         num_labels: Labels that could have been ranked.
     """
-    is_ranked = ranking.labels != NO_LABEL
-    with writing(path) as file:
-        file.write(f"{len(ranking.labels)} {num_labels}\n")
-        for labels, scores, kept in zip(ranking.labels, ranking.scores, is_ranked, strict=True):
-            file.write(join_pairs(labels[kept], scores[kept]) + "\n")
+    np.savez(path, labels=ranking.labels, scores=ranking.scores, num_labels=np.array(num_labels))
 
 
 def read_predictions(path: Path, num_documents: int, num_labels: int) -> Ranking:
-    """Read a ranking: by falling score, and of equal scores the one that comes first.
-
-    Returns:
-        The ranking, as wide as the longest line.
-    """
-    header = read_header(path)
-    if (header.num_documents, header.num_labels) != (num_documents, num_labels):
+    """Read a ranking."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            labels, scores = file["labels"].astype(np.int64), file["scores"].astype(np.float32)
+            found = (len(labels), int(file["num_labels"]))
+            if labels.ndim != 2 or labels.shape != scores.shape:
+                raise ValueError(f"labels {labels.shape}, scores {scores.shape}")
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        BadZipFile,
+    ) as error:
         raise DataError(
-            f"{path}: got predictions for {header.num_documents} documents and {header.num_labels} "
-            f"labels; expected {num_documents} documents and {num_labels} labels, as in the data"
-        )
-    problems, found = ProblemList(path, _MAX_PROBLEMS), list[ScoreLine]()
-    for item in read_score_lines(path, header):
-        if isinstance(item, BadLine):
-            problems.add(item)
-        else:
-            found.append(item)
-    if problems.num_problems:
-        listed = list_problems(problems.kept, problems.num_problems)
+            f"{path}: can't be used as a ranking ({error}); 'longtail evaluate --predictions' "
+            "writes one"
+        ) from error
+    if found != (num_documents, num_labels):
         raise DataError(
-            f"{path}: {problems.num_problems} lines can't be used; write the file again\n{listed}"
+            f"{path}: got predictions for {found[0]} documents and {found[1]} labels; expected "
+            f"{num_documents} documents and {num_labels} labels, as in the data"
         )
-    sizes = np.array([len(item.labels) for item in found])
-    columns = np.concatenate([item.labels for item in found])
-    values = np.concatenate([item.scores for item in found])
-    best_first = np.lexsort((-values, np.repeat(np.arange(len(sizes)), sizes)))  # stable
-    is_ranked = np.arange(sizes.max()) < sizes[:, None]
-    labels = np.full(is_ranked.shape, NO_LABEL, dtype=np.int64)
-    scores = np.full(is_ranked.shape, -np.inf, dtype=np.float32)
-    labels[is_ranked], scores[is_ranked] = columns[best_first], values[best_first]
     return Ranking(labels=labels, scores=scores)
 
 

@@ -103,15 +103,14 @@ def evaluate(
         baselines=baselines, k=max(k, MAX_K), query=query,
         answers=per_label is not None,
     )  # fmt: skip
-    summary = found.summary(bundle.manifest)
     with doing("writing the evaluation", output):
-        paths = found.write(output, summary.text)
+        paths = found.write(output)
         if predictions:
             paths += _write_predictions(output / PREDICTIONS_NAME, found, bundle, dataset, split, k)
         if per_label is not None:
             _write_per_label(per_label, found, bundle)
             paths.append(per_label)
-    text = f"{summary.text}\n\n{summary.table}\n\n{found.measured_on}"
+    text = found.short_table(bundle.manifest)
     if show_all:
         text = paths[1].read_text(encoding="utf-8").rstrip()
     print(deliver(json_file, found.figures_of(bundle, dataset, split), text, paths))
@@ -238,4 +237,4 @@ def report(
     figures = found.figures_of(bundle, dataset, split)
     if log is not None:
         figures["run"] = log.to_json()
-    print(deliver(json_file, figures, found.summary(bundle.manifest).text, [output]))
+    print(deliver(json_file, figures, found.short_table(bundle.manifest), [output]))

@@ -5,7 +5,7 @@ It loads no model: rankings come in, numbers and tables go out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 
@@ -79,6 +79,8 @@ WITHIN = "within the band"
 WITHIN_K = 10
 """k of such metrics."""
 _WITHIN_METRICS = tuple(f"{name}@{WITHIN_K} {WITHIN}" for name in ("R", "nDCG"))
+_FEW, _MAX_ROWS, _FEW_DOCUMENTS = 5, 8, 50
+"""Of the short table: the k of precision, its rows, and fewer documents than are not counted."""
 _BIN_METRICS = ("R@10", "nDCG@10", "macro-F1@5", f"macro-F1@5 {IN_SPLIT}", "PSP@5")
 _SHOT_METRICS = ("R@5", "R@10", "nDCG@5", "nDCG@10")
 
@@ -198,6 +200,32 @@ class Evaluation:
     def overall_table(self) -> str:
         """Return `overall_cells` as markdown."""
         return markdown_table(*self.overall_cells())
+
+    def short_cells(self, scorers: Collection[str], default: str) -> Cells:
+        """Return a table of few columns and at most `_MAX_ROWS` rows; metrics in percent.
+
+        Args:
+            scorers: All scorers of the model; other rows are baselines, and come last.
+            default: The one that answers where none is named; it comes first, then the best.
+        """
+        few, most = max(k for k in self.ks if k <= _FEW), self.ks[-1]
+        columns = {x: (ALL_LABELS, x) for x in ("P@1", f"P@{few}", f"PSP@{few}", f"R@{most}")}
+        for name, subset in (("seen once", "1"), ("never seen", ZERO_SHOT_BIN)):
+            number = next(iter(self.scorers.values()))[subset].num_documents
+            count = f" ({number} documents)" if number < _FEW_DOCUMENTS else ""
+            columns[f"R@{most}, {name}{count}"] = (subset, f"R@{most}")
+
+        def order(row: str) -> tuple[bool, bool, float]:
+            own, best = row.split(",")[0], self.scorers[row][ALL_LABELS].values.get(f"P@{few}", 0.0)
+            return own not in scorers, own != default, -best
+
+        rows = sorted((x for x in self.scorers if ", uncorrected" not in x), key=order)
+        baselines = [row for row in rows if row.split(",")[0] not in scorers]
+        shown = [*rows[: len(rows) - len(baselines)][: _MAX_ROWS - len(baselines)], *baselines]
+        return ["scorer", *columns], [
+            [row, *(_percent(self.scorers[row][name], x, 1) for name, x in columns.values())]
+            for row in shown
+        ]
 
     def tables(self) -> list[Table]:
         """Return tables with one row a scorer: of all labels, of groups, and within each band."""
@@ -347,6 +375,6 @@ def _overall_heading(subset: str, metric: str) -> str:
     return f"zero-shot {metric}" if subset == ZERO_SHOT_BIN else f"{metric} ({subset})"
 
 
-def _percent(subset: SubsetMetrics, metric: str) -> str:
+def _percent(subset: SubsetMetrics, metric: str, digits: int = 2) -> str:
     value = subset.values.get(metric)
-    return NOT_MEASURED if value is None else f"{100 * value:.2f}"
+    return NOT_MEASURED if value is None else f"{100 * value:.{digits}f}"

@@ -182,11 +182,6 @@ class Table:
         return "\n\n".join(filter(None, parts))
 
 
-def number_if_few(number: int, noun: str = "document") -> str:
-    """Return what follows a share of fewer than 50, whose number is shown: " (15 documents)"."""
-    return f" ({number} {noun}{'s' * (number != 1)})" if number < 50 else ""
-
-
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a markdown table whose columns line up in a terminal; all but the first to the right.
 

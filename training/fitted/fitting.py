@@ -156,14 +156,12 @@ class MeasuredPart:
     """What a part is worth on measured documents.
 
     Attributes:
-        sentences: For the summary.
         tables: For evaluation.md and the report.
         content: For evaluation.json.
         draw: Makes its picture; None: there is none.
         alternative: What the picture shows, for who can't see it.
     """
 
-    sentences: Sequence[str]
     tables: Sequence[Table]
     content: object
     draw: Callable[[], Figure] | None = None

@@ -44,7 +44,7 @@ from longtail.models.fitted.label_figures import wilson_bounds
 from longtail.models.fitted.promises import PRECISION_PROMISE, PROMISES, BandRule, Measure, Promise
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS
 from longtail.training.evaluation.plots import new_figure
-from longtail.training.evaluation.record import NOT_MEASURED, Table, number_if_few
+from longtail.training.evaluation.record import NOT_MEASURED, Table
 from longtail.training.fitted.fitting import AnsweredDocuments, MeasuredPart, PartFitting
 
 if TYPE_CHECKING:
@@ -337,29 +337,6 @@ class KeptPromise:
     is_own: bool
     bands: dict[str, KeptShare]
 
-    def __str__(self) -> str:
-        """Return the automation rate in a sentence."""
-        found = self.bands[ALL_LABELS]
-        if found.share is None:
-            return f"By the promise {self.promise!r} no label goes through without a person."
-        measured = "are right" if self.promise.startswith(PRECISION_PROMISE) else "is the recall"
-        text = (
-            f"By the promise {self.promise!r}, {_percent(found.found)} of the documents' labels"
-            f"{number_if_few(found.num_true, 'label')} go through without a person, and "
-            f"{_percent(self.num_served / self.num_documents)} of the documents"
-            f"{number_if_few(self.num_documents)} have such a label; {_percent(found.share)} "
-            f"{measured}{number_if_few(found.num_accepted, 'label')}, 95 % interval "
-            f"{found.interval} %, kept: {found.verdict(self.level)}."
-        )
-        if self.num_empty:
-            text += (
-                f" Of {self.num_empty:,} documents without a label, {self.num_false_alarms:,} get "
-                "an accepted one."
-            )
-        if self.is_own:
-            text += " It was found on these very documents, so others may differ."
-        return text
-
     def to_json(self) -> dict[str, object]:
         """Return everything as plain dictionaries; shares are fractions."""
         verdicts = {name: each.verdict(self.level) for name, each in self.bands.items()}
@@ -409,12 +386,13 @@ def automation_table(kept: Sequence[KeptPromise]) -> Table:
     header = ["promise", "training documents", "accepted", "found", "as promised", "95 %", "kept"]
     rows = []
     for each in kept:
+        promise = f"{each.promise} (found on these documents)" if each.is_own else each.promise
         for name, band in each.bands.items():
             measured = [NOT_MEASURED] * 2
             if band.share is not None:
                 measured = [_percent(band.share), band.interval]
             counts = [f"{band.num_accepted:,}", _percent(band.found)]
-            rows.append([each.promise, name, *counts, *measured, band.verdict(each.level)])
+            rows.append([promise, name, *counts, *measured, band.verdict(each.level)])
     return Table("Promises", _NOTE, (header, rows))
 
 
@@ -491,6 +469,6 @@ class PromisesFitting(PartFitting[tuple[Promise, ...]]):
             if each.scorer == scorer
         ]
         return MeasuredPart(
-            list(map(str, kept)), [automation_table(kept)], [each.to_json() for each in kept],
+            [automation_table(kept)], [each.to_json() for each in kept],
             partial(draw_automation, kept), "What goes through by each promise",
         )  # fmt: skip

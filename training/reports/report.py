@@ -23,7 +23,6 @@ from longtail.models.extras import is_installed
 from longtail.models.files.durable import read_json
 from longtail.training.assessment.assess import Assessment
 from longtail.training.assessment.per_label import label_cells, measure_labels
-from longtail.training.assessment.summary import Summary
 from longtail.training.calibration.reliability import draw_reliability
 from longtail.training.configuration.sections import AUTO
 from longtail.training.evaluation.metrics import hierarchical_table
@@ -129,8 +128,10 @@ def report_page(
         log: What the run wrote down; None: the page has no curves and no costs.
     """
     can_draw()
+    manifest = bundle.manifest
+    short = found.evaluation.short_cells(manifest.scorers, manifest.default_scorer)
     sections = [
-        _in_short(found.summary(bundle.manifest)),
+        html.section("In short", html.table(short, mark_best=True)),
         _model(bundle, version, split_name),
         _metrics(found),
         _probabilities(found),
@@ -139,14 +140,6 @@ def report_page(
         _configuration(bundle.manifest),
     ]
     return html.page(f"Longtail, model version {version}", sections)
-
-
-def _in_short(summary: Summary) -> str:
-    return html.section(
-        "In short",
-        *(f"<p>{escape(sentence)}</p>" for sentence in summary.sentences),
-        html.table(summary.cells, mark_best=True),
-    )
 
 
 def _model(bundle: Bundle, version: int, split_name: str) -> str:

@@ -68,7 +68,7 @@ class AblationRuns:
         truth = self.dataset.split(self.split).scan().labels
 
         def rank(arm: Arm, seed: int) -> Ranking:
-            path = self._measured(arm.setting, seed) / f"{arm.scorer}.txt"
+            path = self._measured(arm.setting, seed) / f"{arm.scorer}.npz"
             return read_predictions(path, *truth.shape)
 
         counts = self.dataset.catalogue.training_counts

@@ -73,7 +73,7 @@ def main() -> None:
     }
     fewer = "" if chosen.ngrams == _NGRAMS else f" --ngrams {' '.join(map(str, chosen.ngrams))}"
     write_row(
-        chosen.json, dataset, folder / "test.txt", folder / "dev.txt", about=about, costs=found,
+        chosen.json, dataset, folder / "test.npz", folder / "dev.npz", about=about, costs=found,
         command=f"python tests/bench/leaderboard/annif_row.py {name_of(chosen.data)} "
         f"--python PYTHON --work WORK{fewer}",
     )  # fmt: skip

@@ -2,8 +2,8 @@
 
     python tests/bench/leaderboard/differences.py DATA/eurlex57k \
         --reference "Longtail: ensemble" --rankings \
-        "Longtail: ensemble=WORK/leaderboard/longtail-ensemble.txt" \
-        "omikuji, Parabel=WORK/rankings/omikuji-parabel/test-SETTING.txt"
+        "Longtail: ensemble=WORK/leaderboard/longtail-ensemble.npz" \
+        "omikuji, Parabel=WORK/rankings/omikuji-parabel/test-SETTING.npz"
 
 Rows have the names that they have on the leaderboard, whose file the tests are written to.
 P@1, P@5, nDCG@5 and PSP@5 are means over documents, whose paired differences are resampled 10,000

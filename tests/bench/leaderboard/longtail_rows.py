@@ -29,8 +29,8 @@ from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.calibration import probabilities_of
 from longtail.models.scorers.tfidf import TfidfModel
+from longtail.training.assessment.baselines import label_name_ranking, nearest_neighbour_ranking
 from longtail.training.assessment.compare import in_columns_of, write_predictions
-from longtail.training.assessment.summary import label_name_ranking, nearest_neighbour_ranking
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.runtime.run_log import read_stage_costs
@@ -61,7 +61,7 @@ def main() -> None:
     rankings = chosen.work / "leaderboard"
     rankings.mkdir(parents=True, exist_ok=True)
     for scorer in chosen.scorers or predictor.scorers.names:
-        test = rankings / f"longtail-{scorer}.txt"
+        test = rankings / f"longtail-{scorer}.npz"
         milliseconds = write_ranking(predictor, bundle, dataset, scorer, test)
         is_default = " (default)" if scorer == predictor.scorers.default else ""
         about = {"name": f"{chosen.title}: {scorer}", "version": f"longtail {version}",
@@ -166,7 +166,7 @@ def write_baselines(
     for name, settings, found, learning, ranking in baseline_rankings(tfidf, dataset, "test"):
         files = {}
         for split, each in (("dev", dev[name]), ("test", found)):
-            files[split] = folder / f"{name.replace(' ', '-')}-{split}.txt"
+            files[split] = folder / f"{name.replace(' ', '-')}-{split}.npz"
             write_predictions(files[split], each, len(dataset.labels))
         costs = {"training_seconds": learning, "tuning_seconds": None, "memory_gib": None,
                  "milliseconds": 1000 * ranking / len(found.labels)}  # fmt: skip

@@ -159,7 +159,7 @@ def try_setting(
 
 def file_name(split: str, kind: str, settings: dict[str, Any]) -> str:
     """Return where the ranking of a setting lies; what another setting ranked is never taken."""
-    return f"{'-'.join([split, kind, *map(str, settings.values())])}.txt"
+    return f"{'-'.join([split, kind, *map(str, settings.values())])}.npz"
 
 
 def run(

@@ -1,12 +1,13 @@
 """A row of the leaderboard from a file of predictions, whichever program wrote it.
 
     python tests/bench/leaderboard/row.py DATA/eurlex57k --name "X-Transformer" \
-        --test test.txt --dev dev.txt --command "..." --version "..."
+        --test test.npz --dev dev.npz --command "..." --version "..."
     python docs/render.py
 
-The files are in the score-matrix form that `longtail compare` reads: a header "N L", then for each
-document of the split `label:score` pairs, labels numbered as the corpus lists them. Twenty labels a
-document are enough, ten are needed. With `--dev`, the same of the dev split, the row has
+The files are rankings as `longtail compare` reads them: `.npz` with arrays `labels` (a row for each
+document of the split, label numbers as the corpus lists them, the best first, -1 behind the last),
+`scores` of the same shape, and `num_labels`. Twenty labels a document are enough, ten are needed.
+With `--dev`, the same of the dev split, the row has
 probabilities and micro-F1 too. Costs are what `--training-seconds` and its like say: seconds of
 CPU, all cores added. The row is written to `docs/results/leaderboard.json` in place of the one of
 this corpus, which is known by the name of its folder, and of this name.

@@ -76,8 +76,8 @@ class UsualLengthFitting(PartFitting[UsualLength | None]):
         documents: AnsweredDocuments,
         measured_on: str,
     ) -> MeasuredPart:
-        said = f"{len(documents.labels)} documents were answered by {scorer}."
-        return MeasuredPart([said], [Table("Length", "", (["documents"], [["all"]]))], {"n": 1})
+        cells = (["scorer", "documents"], [[scorer, f"{len(documents.labels)}"]])
+        return MeasuredPart([Table("Length", "", cells)], {"n": 1})
 
 
 register(UsualLengthFitting())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.assessment.summary import label_name_ranking, nearest_neighbour_ranking
+from longtail.training.assessment.baselines import label_name_ranking, nearest_neighbour_ranking
 
 BACKGROUND = ["fishing of the sea", "the tax on fish", "trade of the union"]
 

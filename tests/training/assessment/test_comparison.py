@@ -107,8 +107,8 @@ def test_the_tests_are_those_of_both_ways(found, rankings, truth):
 
 def test_files_are_compared_as_the_rankings_that_they_hold(tmp_path, corpus, rankings, truth):
     for name, ranking in rankings.items():
-        write_predictions(tmp_path / f"{name}.txt", ranking, NUM_LABELS)
-    paths = (tmp_path / "good.txt", tmp_path / "bad.txt")
+        write_predictions(tmp_path / f"{name}.npz", ranking, NUM_LABELS)
+    paths = (tmp_path / "good.npz", tmp_path / "bad.npz")
     found = compare_predictions(*paths, open_dataset(corpus), "test", 5)
     counts = np.array([0, *[1] * (NUM_LABELS - 1)])
     expected = compare(rankings, truth, counts, NUM_LABELS - 1, 5)
@@ -122,7 +122,7 @@ def test_documents_with_equal_texts_are_tested_once_and_measured_each(
     lines = (corpus / "test.jsonl").read_text().splitlines()
     rows = [*range(NUM_DOCUMENTS), 0, 3, 3]
     (corpus / "test.jsonl").write_text("\n".join(lines[row] for row in rows))
-    paths = [tmp_path / f"{name}.txt" for name in rankings]
+    paths = [tmp_path / f"{name}.npz" for name in rankings]
     for path, ranking in zip(paths, rankings.values(), strict=True):
         repeated = Ranking(labels=ranking.labels[rows], scores=ranking.scores[rows])
         write_predictions(path, repeated, NUM_LABELS)

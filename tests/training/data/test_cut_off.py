@@ -11,11 +11,9 @@ from pyarrow import parquet
 from longtail.ext.editions.changes import VocabularyChanges
 from longtail.ext.editions.difference import read_merges
 from longtail.models.errors import DataError
-from longtail.models.files.text_files import BadLine
 from longtail.models.labels.files import OWN_FORM, REPOSITORY_FORM, read_label_file
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.feedback import read_feedback
-from longtail.training.evaluation.scores import read_header, read_score_lines
 
 SKOS = "http://www.w3.org/2004/02/skos/core#"
 DOCUMENTS = [
@@ -65,13 +63,6 @@ def labels(path: Path):
     return [(label.id, label.name) for label in read_label_file(path, form)]
 
 
-def scores(path: Path):
-    found = list(read_score_lines(path, read_header(path)))
-    if any(isinstance(each, BadLine) for each in found):
-        raise DataError("bad lines, which 'compare' refuses")
-    return [(each.labels.tolist(), each.scores.tolist()) for each in found]
-
-
 def feedback(path: Path):
     return read_feedback(path).entries
 
@@ -98,7 +89,6 @@ FORMS = {
         json.dumps({"deprecated": [GONE], "restored": ["u:b"]}),
     ),
     "merges.csv": (read_merges, "id,replaced_by\nu:a,u:b\nu:c,u:d\n"),
-    "scores.txt": (scores, "2 3\n0:0.5 2:0.25\n1:0.125\n"),
     "feedback.jsonl": (
         feedback,
         json_lines(
@@ -109,7 +99,7 @@ FORMS = {
 CAN_NOT_TELL = {
     "documents.jsonl", "documents.csv", "documents.tsv", "short texts.tsv", "trn.json",
     "labels.jsonl", "labels.csv", "labels.tsv", "lbl.json", "merges.csv", "feedback.jsonl",
-    "vocabulary.ttl", "vocabulary.nt", "vocabulary.tsv", "vocabulary.csv", "scores.txt",
+    "vocabulary.ttl", "vocabulary.nt", "vocabulary.tsv", "vocabulary.csv",
 }  # fmt: skip
 """A line, or a statement, fewer is a file of the same form."""
 

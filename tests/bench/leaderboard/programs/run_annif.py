@@ -26,6 +26,7 @@ import annif  # noqa: E402 - reads the environment
 from annif.corpus import DocumentFileTSV  # noqa: E402
 from annif.registry import AnnifRegistry  # noqa: E402
 from annif.suggestion import SuggestionBatch  # noqa: E402
+from writing import write_predictions  # noqa: E402
 
 WIDTH, BATCH = 20, 32
 _SELF = resource.RUSAGE_SELF
@@ -72,13 +73,12 @@ def precision(batches, gold, k=5):
 
 
 def write(path, batches, column_of, subjects):
-    lines = [
-        " ".join(f"{column_of[subjects[s.subject_id].uri]}:{s.score:.9g}" for s in result)
+    rows = [
+        [(column_of[subjects[s.subject_id].uri], s.score) for s in result]
         for batch in batches
         for result in batch
     ]
-    heading = f"{len(lines)} {len(column_of)}"
-    Path(path).write_text("\n".join([heading, *lines]) + "\n", encoding="utf-8")
+    write_predictions(path, rows, len(column_of))
 
 
 def train(projects):
@@ -109,11 +109,11 @@ def main():
             tried.append((precision(batches, on_dev["mllm"][1]), n, weights, batches))
         _, n, weights, batches = max(tried, key=lambda each: each[0])
         subjects = projects["mllm"].subjects
-        write("dev.txt", batches, column_of, subjects)
+        write("dev.npz", batches, column_of, subjects)
         kept = [name for name, weight in zip(members[n], weights, strict=True) if weight]
         found = {name: suggest(projects[name], "test.tsv") for name in kept}
         sources = [found[name][0] for name in kept]
-        write("test.txt", averaged(sources, [w for w in weights if w]), column_of, subjects)
+        write("test.npz", averaged(sources, [w for w in weights if w]), column_of, subjects)
     peaks = (resource.getrusage(who).ru_maxrss for who in (_SELF, resource.RUSAGE_CHILDREN))
     print(json.dumps({
         "chosen": [n, list(weights)],

@@ -2,7 +2,6 @@
 
 import json
 import resource
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,12 +31,14 @@ def pairs_of(matrix):
 
 
 def write_predictions(path, rows, num_labels):
-    """Write pairs of label and score in the score-matrix form, the best first."""
-    lines = [f"{len(rows)} {num_labels}"]
-    for row in rows:
-        best = sorted(row, key=lambda pair: -pair[1])
-        lines.append(" ".join(f"{label}:{score:.9g}" for label, score in best))
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    """Write pairs of label and score as `longtail compare` reads a ranking, the best first."""
+    width = max(map(len, rows))
+    labels = np.full((len(rows), width), -1)
+    scores = np.full((len(rows), width), -np.inf, dtype=np.float32)
+    for number, row in enumerate(rows):
+        for place, pair in enumerate(sorted(row, key=lambda pair: -pair[1])):
+            labels[number, place], scores[number, place] = pair
+    np.savez(path, labels=labels, scores=scores, num_labels=num_labels)
 
 
 def finish(training, ranking, num_documents):

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from longtail.training.assessment.compare import read_predictions
 from longtail.training.pipeline.train import Run
 from longtail.training.runtime.checkpoints import is_done
 from research.commands import app
@@ -92,11 +93,10 @@ def test_what_settings_have_in_common_is_trained_once(folder, starts):
 
 
 def test_a_figure_is_what_evaluation_of_the_kept_ranking_gives(folder, tiny_corpus):
-    ranked = folder / "measured" / "base.0" / "retrieval.txt"
-    lines = ranked.read_text().splitlines()[1:]
-    best = [int(line.split()[0].split(":")[0]) for line in lines]
+    ranked = folder / "measured" / "base.0" / "retrieval.npz"
     ids = fields_of(tiny_corpus / "labels.jsonl", "id")
     truth = fields_of(tiny_corpus / "dev.jsonl", "labels")
+    best = read_predictions(ranked, len(truth), len(ids)).labels[:, 0]
     wanted = sum(ids[label] in true for label, true in zip(best, truth, strict=True)) / len(truth)
     trial = json.loads((folder / "trials" / "retrieval.base.0.json").read_text())
     assert trial["values"]["P@1"] == pytest.approx(wanted)
