@@ -11,7 +11,11 @@ PACKAGES = {
     "faiss": ("faiss",),
     "plots": ("matplotlib",),
     "sharing": ("huggingface_hub",),
-    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    "otel": (
+        "opentelemetry.sdk",
+        "opentelemetry.exporter.otlp.proto.http",
+        "opentelemetry.instrumentation.asgi",
+    ),
     "pandas": ("pandas",),
     "parquet": ("pyarrow",),
     "ray": ("ray",),

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 
@@ -22,7 +22,7 @@ from longtail.service.engine.traffic import Slots
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.http.api_keys import KeyRing, Keys
-from longtail.service.http.deps import MAX_SEARCHES, MAX_STREAMS, Service
+from longtail.service.http.deps import HEALTH_PATHS, MAX_SEARCHES, MAX_STREAMS, Service
 from longtail.service.http.feedback import MAX_ENTRIES
 from longtail.service.http.front import Front
 from longtail.service.http.json_body import describe_bodies
@@ -41,12 +41,15 @@ from longtail.service.routes.predict import router as predict_router
 from longtail.service.schemas.base import schemas_of
 from longtail.service.schemas.requests import PredictRequest, batch_schemas
 from longtail.service.settings import Settings, load_settings
-from longtail.service.telemetry.logs import Tracing, make_tracing
+from longtail.service.telemetry.logs import add_tracing, end_tracing, make_provider
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.changes import Policy
 from longtail.service.versions.loading import ModelLoader, RegistrySource
 from longtail.service.versions.redeploy import Redeployer
 from longtail.service.versions.serving import ModelManager
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 CORE_ROUTERS = (
     predict_router,  # asked most, so looked at first
@@ -69,7 +72,7 @@ def create_app(
     settings: Settings | None = None,
     *,
     load: Callable[[Bundle], Predictor] | None = None,
-    tracing: Tracing | None = None,
+    tracing: TracerProvider | None = None,
 ) -> FastAPI:
     """Return the service; it begins to load models when it is started, not here.
 
@@ -79,7 +82,7 @@ def create_app(
         tracing: Takes the spans; where absent, as the settings say.
     """
     settings = settings or load_settings()
-    service = _assemble(settings, load, tracing or make_tracing(_release()))
+    service = _assemble(settings, load, tracing or make_provider(_release()))
     app = FastAPI(
         title="Longtail",
         version=_release(),
@@ -107,6 +110,8 @@ def create_app(
         work_routes=[route for router in work_routers for route in router.routes],
         direct_routes=predict_router.routes,
     )
+    if service.tracing is not None:
+        add_tracing(app, service.tracing, app.state.routes, HEALTH_PATHS)
     app.openapi = cache(partial(_openapi, app, added))  # type: ignore[method-assign]  # as FastAPI documents
     return app
 
@@ -125,7 +130,9 @@ def load_predictor(settings: Settings, compute: ComputeSetup, bundle: Bundle) ->
 
 
 def _assemble(
-    settings: Settings, load: Callable[[Bundle], Predictor] | None, tracing: Tracing | None
+    settings: Settings,
+    load: Callable[[Bundle], Predictor] | None,
+    tracing: TracerProvider | None,
 ) -> Service:
     registry = Registry(settings.registry)
     manager = ModelManager(registry)
@@ -216,7 +223,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if service.feedback is not None:
         service.feedback.close()
     if service.tracing is not None:
-        service.tracing.close()
+        end_tracing(service.tracing)
 
 
 def _openapi(app: FastAPI, added: Sequence[Routes]) -> dict[str, Any]:

@@ -42,17 +42,10 @@ class Seconds:
     Attributes:
         queue: Until the first of its texts was computed; tokenising is part of it.
         compute: Of the batches that its texts were in, which may have held others' too.
-        phases: When each phase began first and ended last, by `time.perf_counter`.
     """
 
     queue: float = 0.0
     compute: float = 0.0
-    phases: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def note(self, phase: str, started: float, ended: float) -> None:
-        """Take when a phase began and ended; several pieces of it make one."""
-        first, _ = self.phases.get(phase, (started, ended))
-        self.phases[phase] = first, ended
 
 
 @dataclass(slots=True, eq=False)

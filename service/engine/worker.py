@@ -145,8 +145,6 @@ def compute(items: Sequence[Item], telemetry: Telemetry) -> None:
     telemetry.observe_phase("rank", ranked - encoded)
     for job in jobs_of(items):
         job.seconds.compute += ranked - started
-        job.seconds.note("encode", started, encoded)
-        job.seconds.note("rank", encoded, ranked)
     for item, prediction in answers:
         item.job.answer(item.number, prediction)
 
@@ -187,7 +185,6 @@ def _compute_next(
     for job in jobs_of(work):
         if not job.seconds.queue:
             job.seconds.queue = started - job.added_at
-            job.seconds.note("queue", job.added_at, started)
             telemetry.observe_phase("queue", job.seconds.queue)
     with _failing(jobs_of(work)):
         compute(work, telemetry)
@@ -223,7 +220,6 @@ def _failing(jobs: Sequence[Job]) -> Iterator[None]:
 
 def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
     predictor, scorer = jobs[0].model.predictor, jobs[0].scorer
-    started = time.perf_counter()
     try:
         batch = predictor.read([text for job in jobs for text in job.texts])
         tokens = predictor.prepare(batch, scorer)
@@ -234,11 +230,9 @@ def _tokenise(jobs: Sequence[Job], queue: WorkQueue) -> None:
         for job in jobs:
             _tokenise([job], queue)
         return
-    ended = time.perf_counter()
     is_one = len(tokens) == 1  # which is most often so, and needs no copy
     texts = iter([(batch if is_one else batch.take([i]), tokens[i]) for i in range(len(tokens))])
     for job in jobs:
-        job.seconds.note("tokenise", started, ended)
         extra = extra_tokens(job.options)
         numbered = zip(range(len(job.texts)), texts, strict=False)
         queue.add_items(

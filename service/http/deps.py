@@ -11,7 +11,7 @@ import email.message
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from threading import BoundedSemaphore
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
@@ -28,10 +28,12 @@ from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.http.api_keys import Keys
 from longtail.service.process.compute_threads import ComputeSetup
 from longtail.service.settings import Settings
-from longtail.service.telemetry.logs import Tracing
 from longtail.service.telemetry.metrics import Telemetry
 from longtail.service.versions.redeploy import Redeployer
 from longtail.service.versions.serving import ModelManager
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 STREAM_PATHS = frozenset({"/v1/batch"})
 """Whose bodies may be of any length, because they are never held whole."""
@@ -146,7 +148,7 @@ class Service:
     redeployer: Redeployer
     keys: Keys
     compute: ComputeSetup
-    tracing: Tracing | None
+    tracing: TracerProvider | None
     self_check: SelfCheck
     feedback: FeedbackWriter | None
     feedback_readers: BoundedSemaphore = field(

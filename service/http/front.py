@@ -1,17 +1,16 @@
-"""All that happens around every request, in one pass: the only middleware of the service.
+"""All that happens around every request, in one pass: the only middleware, but for that of traces.
 
-Order: the prefix of a proxy, the room for work (429), log line, metrics and trace, cross-origin
-pages (CORS), `Host` and `Upgrade`, the key, the limits of the body, the route, and the answer to an
-error that the route raises.
+Order: the prefix of a proxy, the room for work (429), log line and metrics, cross-origin pages
+(CORS), `Host` and `Upgrade`, the key, the limits of the body, the route, and the answer to an error
+that the route raises.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
@@ -43,53 +42,11 @@ from longtail.service.http.security import (
 )
 from longtail.service.telemetry.logs import (
     REQUEST_ID_HEADER,
-    Tracing,
-    add_log_context,
     request_id_of,
     start_log_context,
     structured,
+    trace_fields,
 )
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Span
-
-
-def traced(app: ASGIApp, tracing: Tracing, status_of: Callable[[], int]) -> ASGIApp:
-    """Return an application that makes a span of a request for work; health checks have none."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if path_of(scope) in HEALTH_PATHS:
-            await app(scope, receive, send)
-            return
-        from opentelemetry.trace import use_span
-
-        span = tracing.start_request(scope)
-        add_log_context(trace_id=format(span.get_span_context().trace_id, "032x"))
-        try:
-            # An exception's words could repeat a text.
-            with use_span(span, record_exception=False, set_status_on_exception=False):
-                await app(scope, receive, send)
-        finally:
-            _describe(span, scope, status_of())
-            span.end()
-
-    return answer
-
-
-def _describe(span: Span, scope: Scope, status: int) -> None:
-    from opentelemetry.trace import StatusCode
-
-    method, route = scope["method"], route_of(scope)
-    span.update_name(f"{method} {route}")
-    span.set_attribute("http.request.method", method)
-    span.set_attribute("http.route", route)
-    span.set_attribute("http.response.status_code", status)
-    for name, value in log_fields_of(scope).items():
-        plain = value if isinstance(value, bool | int | float | str) else str(value)
-        span.set_attribute(f"longtail.{name}", plain)
-    if status >= 500:
-        span.set_status(StatusCode.ERROR)
-
 
 logger = logging.getLogger("longtail.service.requests")
 
@@ -165,12 +122,11 @@ class Front:
         """Answer a request that there is room for, and note how that ends."""
         service, scope = self._service, exchange.scope
         started = time.perf_counter()
-        start_log_context(request_id=exchange.request_id)
+        traced = {} if service.tracing is None else trace_fields()
+        start_log_context(request_id=exchange.request_id, **traced)
         answer: ASGIApp = partial(self._answer, exchange)
         if service.settings.cors_origins:
             answer = self._with_cross_origin(answer)
-        if service.tracing is not None:
-            answer = traced(answer, service.tracing, lambda: final_status(scope, exchange.status))
         try:
             await answer(scope, exchange.receive, exchange.send)
             if exchange.status in _FAILURES:

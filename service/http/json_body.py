@@ -153,8 +153,6 @@ async def answer_request(request: Request, service: Service, body: PredictReques
     query = Query(body.all_texts, body, body.timeout_s)
     answer = await while_connected(request, service.engine.predict(query))
     service.telemetry.observe_predict(answer.scorer, answer.model.version, answer.seconds.compute)
-    if service.tracing is not None:
-        service.tracing.note_phases(answer.seconds.phases)
     add_log_fields(
         request.scope,
         version=answer.model.version,

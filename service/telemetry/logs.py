@@ -1,9 +1,8 @@
 """The log of the process, and its traces.
 
 Lines are plain or JSON, each with the id of the request it is about. Traces are OpenTelemetry's,
-where they are switched on: a span for each request, and for its phases, with the attributes of the
-log line; the packages are an extra (`longtail[otel]`), imported only then. A text never appears in
-either.
+where they are switched on: a span for each request; the packages are an extra (`longtail[otel]`),
+imported only then. A text never appears in either.
 """
 
 from __future__ import annotations
@@ -13,20 +12,21 @@ import logging
 import os
 import random
 import re
-import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from fastapi import FastAPI
+from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from longtail.models.extras import is_installed, needs
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.trace import Span
 
 REQUEST_ID_HEADER = "X-Request-ID"
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -39,11 +39,6 @@ def request_id_of(given: str | None) -> str:
     if given is not None and _GIVEN_ID.fullmatch(given):
         return given
     return f"{random.getrandbits(128):032x}"  # it need not be hard to guess
-
-
-def add_log_context(**fields: str) -> None:
-    """Add fields to all lines that are about the request at hand."""
-    _CONTEXT.set({**log_context(), **fields})
 
 
 def start_log_context(**fields: str) -> None:
@@ -117,53 +112,58 @@ _LAST_SPANS_S = 2.0
 """Waited for spans to be sent when the service ends."""
 
 
-class Tracing:
-    """Makes spans and sends them."""
+def add_tracing(
+    app: FastAPI, provider: TracerProvider, routes: Sequence[BaseRoute], untraced: Iterable[str]
+) -> None:
+    """Make a span of each request; it continues the trace that the request's headers name.
 
-    def __init__(self, provider: TracerProvider) -> None:
-        self._provider = provider
-        self._tracer = provider.get_tracer("longtail")
+    Args:
+        app: The application, before it is started.
+        provider: Takes the spans.
+        routes: What the spans are named after.
+        untraced: Paths of requests that have no spans.
+    """
+    from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 
-    def note_phases(self, phases: Mapping[str, tuple[float, float]]) -> None:
-        """Make spans of the work for the current request.
-
-        Args:
-            phases: The beginning and end of each, in seconds by `time.perf_counter`.
-        """
-        epoch_ns = time.time_ns() - time.perf_counter_ns()
-        for name, (started, ended) in phases.items():
-            span = self._tracer.start_span(name, start_time=epoch_ns + int(started * 1e9))
-            span.end(epoch_ns + int(ended * 1e9))
-
-    def start_request(self, scope: Scope) -> Span:
-        """Begin the span of a request; it continues the trace that the request's headers name."""
-        from opentelemetry.propagate import extract
-        from opentelemetry.trace import SpanKind
-
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in
-                   scope["headers"]}  # fmt: skip
-        return self._tracer.start_span(
-            scope["method"], context=extract(headers), kind=SpanKind.SERVER
-        )
-
-    def close(self) -> None:
-        """Send the remaining spans; spans that can't be sent in a moment are dropped."""
-        thread = Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
-        thread.start()
-        thread.join(_LAST_SPANS_S)
+    app.add_middleware(
+        OpenTelemetryMiddleware,
+        tracer_provider=provider,
+        excluded_urls=",".join(f"{path}$" for path in untraced),
+        exclude_spans=["receive", "send"],
+        default_span_details=partial(_span_details, routes),
+    )
 
 
-def make_tracing(release: str) -> Tracing | None:
-    """Return what makes and sends traces; None where no variable says where to send them."""
+def _span_details(routes: Sequence[BaseRoute], scope: Scope) -> tuple[str, dict[str, str]]:
+    """Return the name and attributes of a span, without the query, which may hold a text."""
+    found = (getattr(x, "path", "") for x in routes if x.matches(scope)[0] is Match.FULL)
+    route = next(found, "none")
+    names = ("http.route", "http.target", "http.url", "url.path", "url.query")
+    return f"{scope['method']} {route}", dict.fromkeys(names, route)
+
+
+def trace_fields() -> dict[str, str]:
+    """Return the fields of a log line that say to which trace the request at hand belongs."""
+    from opentelemetry.trace import get_current_span
+
+    trace_id = get_current_span().get_span_context().trace_id
+    return {"trace_id": f"{trace_id:032x}"} if trace_id else {}
+
+
+def end_tracing(provider: TracerProvider) -> None:
+    """Send the remaining spans; spans that can't be sent in a moment are dropped."""
+    thread = Thread(target=provider.shutdown, name="last-spans", daemon=True)
+    thread.start()
+    thread.join(_LAST_SPANS_S)
+
+
+def make_provider(release: str) -> TracerProvider | None:
+    """Return what takes and sends spans; None where no variable says where to send them."""
     if not any(map(os.environ.get, ENDPOINT_VARIABLES)):
         return None
     if not is_installed("otel"):
         logger.warning("no traces: OpenTelemetry %s", needs("otel"))
         return None
-    return Tracing(_make_provider(release))
-
-
-def _make_provider(release: str) -> TracerProvider:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider

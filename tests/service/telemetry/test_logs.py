@@ -9,7 +9,6 @@ import pytest
 
 from longtail.service.telemetry.logs import (
     JsonFormatter,
-    add_log_context,
     request_id_of,
     start_log_context,
 )
@@ -35,8 +34,7 @@ def logged():
 
 
 def test_a_json_line_has_all_that_is_known(logged):
-    start_log_context(request_id="r1")
-    add_log_context(trace_id="t1")
+    start_log_context(request_id="r1", trace_id="t1")
     written = logged(JsonFormatter(), "took %d\nms", 3)
     assert written.count("\n") == 1
     line = json.loads(written)
