@@ -14,7 +14,7 @@ INSTALL := $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/py
 unexport PYTHONDONTWRITEBYTECODE
 # One process for each core, but no more than four, as each takes up to 2 GiB.
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal
-QUICK := tests/contracts tests/ext tests/models tests/service tests/training
+QUICK := tests/contracts tests/ext tests/journeys/test_papers.py tests/models tests/service tests/training
 TYPED := longtail.models,longtail.training,longtail.ext.editions,longtail.ext.learn,$\
   longtail.ext.ray,longtail.ext.promotion.judge,$\
   longtail.ext.promotion.paired,research,beartype.beartype

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from longtail.models.bundle.bundle import Bundle, write_bundle
@@ -355,26 +356,32 @@ def start_server():
     @contextmanager
     def start(loader: Loader | None = None, **settings: object) -> Iterator[str]:
         chosen = Settings(**{"watch_interval_s": 0, "log_level": "warning"} | settings)
-        app = create_app(chosen, load=loader or Loader())
-        # Makes the routes, else each server does it in its thread at its first request; FastAPI
-        # silences warnings meanwhile, for one thread at a time.
-        app.openapi()
-        options = uvicorn_options(chosen) | {"port": 0, "timeout_graceful_shutdown": 1}
-        server = uvicorn.Server(uvicorn.Config(app, **options))
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            deadline = time.monotonic() + 300
-            while not server.started or app.state.service.manager.served is None:
-                assert time.monotonic() < deadline
-                time.sleep(0.002)
-            port = server.servers[0].sockets[0].getsockname()[1]
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.should_exit = True
-            thread.join()
+        with listening(create_app(chosen, load=loader or Loader()), chosen) as url:
+            yield url
 
     return start
+
+
+@contextmanager
+def listening(app: FastAPI, settings: Settings) -> Iterator[str]:
+    """Serve on a port of this machine; yields the URL once a model is loaded."""
+    # Makes the routes, else each server does it in its thread at its first request; FastAPI
+    # silences warnings meanwhile, for one thread at a time.
+    app.openapi()
+    options = uvicorn_options(settings) | {"port": 0, "timeout_graceful_shutdown": 1}
+    server = uvicorn.Server(uvicorn.Config(app, **options))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 300
+        while not server.started or app.state.service.manager.served is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture(scope="module")
