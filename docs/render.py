@@ -1,7 +1,6 @@
 """Fills the tables of the documents from the committed records of measurements.
 
-    python docs/render.py            # writes the pages again
-    python docs/render.py --check    # names the pages that would change; a test does this
+    python docs/render.py
 
 A table stands between two comments; what is between them is written by this program alone:
 
@@ -26,14 +25,12 @@ for the one that is counted from all tested findings (`generation/claims.py`).
 
 A line below the table names commit and date of its records, unless it has a column `code`.
 
-Options behind NAME: ` %` multiplies by 100; ` [a; b]` keeps the rows that have such a cell;
-`: P@1; P@5` chooses columns, in this order. ` + ` between two directives puts the rows of the
-second table below those of the first, whose columns it must have.
+Options behind NAME: ` [a; b]` keeps the rows that have such a cell; `: P@1; P@5` chooses columns,
+in this order.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -57,7 +54,7 @@ KEYS = {"command", "commit", "date", "processor", "seeds", "figures"}
 _BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _DIRECTIVE = re.compile(
     r"(?P<file>\S+\.json|claims) (?P<name>[^:%[]+?)"
-    r"(?P<percent> %)?( \[(?P<rows>.+?)\])?(: (?P<columns>.+))?"
+    r"( \[(?P<rows>.+?)\])?(: (?P<columns>.+))?"
 )
 TITLES = {
     "30-NN tf-idf": "30 nearest neighbours, tf-idf",
@@ -87,55 +84,39 @@ def render_page(path: Path) -> str:
 
 
 def code_of(directive: str, page: Path) -> str:
-    """Return the line of a page that says which records a table is of, and of which code."""
-    found = []
-    for file in dict.fromkeys(each.split()[0] for each in directive.split(" + ")):
-        record = json.loads((RESULTS / file).read_text(encoding="utf-8"))
-        link = os.path.relpath(RESULTS / file, page.parent)
-        found.append(f"[{record['commit'] or 'not noted'}]({link}), {record['date']}")
-    return f"Code: {'; '.join(found)}."
+    """Return the line of a page that says which record a table is of, and of which code."""
+    path = RESULTS / directive.split()[0]
+    record = json.loads(path.read_text(encoding="utf-8"))
+    link = os.path.relpath(path, page.parent)
+    return f"Code: [{record['commit'] or 'not noted'}]({link}), {record['date']}."
 
 
-def find_table(directive: str, folder: Path = RESULTS) -> Table:
+def find_table(directive: str) -> Table:
     """Return what a directive asks for.
 
     Raises:
-        ValueError: It can't be read, there are no such figures, or columns differ.
+        ValueError: It can't be read, or there are no such figures or columns.
     """
-    first, *others = (_find_one(each, folder) for each in directive.split(" + "))
-    rows = list(first["rows"])
-    for other in others:
-        if other["columns"] != first["columns"]:
-            raise ValueError(f"table {directive!r}: the columns of the tables differ")
-        rows += other["rows"]
-    return {"columns": first["columns"], "rows": rows}
-
-
-def _find_one(directive: str, folder: Path) -> Table:
     asked = _DIRECTIVE.fullmatch(directive)
     if asked is None:
         raise ValueError(f"table: {directive!r}; expected 'FILE.json NAME', options behind it")
-    figures = _figures_of(asked["file"], folder)
+    figures = _figures_of(asked["file"])
     table = form_of(_at(figures, asked["name"], asked["file"]), asked["name"])
-    rows = [
-        _own_row(row, table, folder) if isinstance(row, Mapping) else row for row in table["rows"]
-    ]
+    rows = [_own_row(row, table) if isinstance(row, Mapping) else row for row in table["rows"]]
     if asked["rows"]:
         kept = set(asked["rows"].split("; "))
         rows = [row for row in rows if kept & {_text(cell, {}) for cell in row}]
     table = {"columns": table["columns"], "rows": rows}
-    if asked["percent"]:
-        table = _in_percent(table)
     return _chosen(table, asked["columns"].split("; "), directive) if asked["columns"] else table
 
 
-def _figures_of(file: str, folder: Path) -> dict[str, Any]:
+def _figures_of(file: str) -> dict[str, Any]:
     """Return the figures of a record, or the tables that are made of several."""
     if file == "claims":
-        return {"all": claims_table(folder)}
+        return {"all": claims_table(RESULTS)}
     if file == leaderboard.FILE:
-        return leaderboard.tables_of(folder / file)
-    figures: dict[str, Any] = json.loads((folder / file).read_text(encoding="utf-8"))["figures"]
+        return leaderboard.tables_of(RESULTS / file)
+    figures: dict[str, Any] = json.loads((RESULTS / file).read_text(encoding="utf-8"))["figures"]
     return figures
 
 
@@ -216,25 +197,12 @@ def _scorers(scorers: Mapping[str, Any]) -> Table:
     return {"columns": columns, "rows": sorted(rows, key=lambda row: -row[1])}
 
 
-def _own_row(row: Mapping[str, str], table: Table, folder: Path) -> list[Any]:
+def _own_row(row: Mapping[str, str], table: Table) -> list[Any]:
     """Return a row of another table, with the columns of this one."""
-    other = find_table(row["from"], folder)
+    other = find_table(row["from"])
     (cells,) = (cells for cells in other["rows"] if cells[0] == row["row"])
     of_name = dict(zip((column["name"] for column in other["columns"]), cells, strict=True))
     return [row["title"], *(of_name.get(column["name"]) for column in table["columns"][1:])]
-
-
-def _in_percent(table: Table) -> Table:
-    def times_100(cell: Any) -> Any:
-        if isinstance(cell, int | float):
-            return 100 * cell
-        if isinstance(cell, Mapping):
-            names = ("mean", "standard_error")
-            return {**cell, **{x: 100 * cell[x] for x in names if cell.get(x) is not None}}
-        return cell
-
-    columns = [{"digits": 2, **column} for column in table["columns"]]
-    return {"columns": columns, "rows": [[times_100(x) for x in row] for row in table["rows"]]}
 
 
 def _chosen(table: Table, names: Sequence[str], directive: str) -> Table:
@@ -268,23 +236,13 @@ def value_of(cell: Any) -> int | float | None:
 
 
 def main() -> None:
-    """Fill the tables of all pages, or name the pages that are out of date."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page is stale")
-    is_check = parser.parse_args().check
-    stale = []
+    """Fill the tables of all pages."""
     made = {path: render_page(path) for path in pages()}
     made[BOARD] = leaderboard_page.page(RESULTS / leaderboard.FILE)
     for path, filled in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != filled:
-            stale.append(str(path.relative_to(ROOT)))
-            if not is_check:
-                path.write_text(filled, encoding="utf-8")
-    if stale:
-        print(("stale: " if is_check else "written: ") + ", ".join(stale))
-    sys.exit(bool(stale) and is_check)
+            path.write_text(filled, encoding="utf-8")
+            print(f"written: {path.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
