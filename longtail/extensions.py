@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # `longtail --help` does without them
     from fastapi import APIRouter
 
 BUILT_IN = (
-    "annif", "open_inference", "label_studio", "mcp", "promotion", "editions", "learn",
+    "annif", "open_inference", "mcp", "promotion", "editions", "learn",
     "ray",
 )  # fmt: skip
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and

@@ -60,8 +60,6 @@ _URL = re.compile(r"[A-Za-z][\w+.-]+:/")
 """Also of a path, which has one slash."""
 _PAGE = 1000
 """Records that are read at a time."""
-_LAST = "\U0010ffff"
-"""Sorts behind all characters of ids."""
 
 
 class FeedbackStore:
@@ -121,27 +119,6 @@ class FeedbackStore:
         """
         return self._database.write(partial(_append, groups=groups))
 
-    def replace(self, series: str, record_id: str, entry: Entry | None) -> bool:
-        """Store an entry in place of all earlier ones of its series, which are erased.
-
-        What comes late changes nothing: ids of a series rise with what happened, and what has the
-        last of them counts, whatever came first.
-
-        Args:
-            series: What the ids of the series begin with.
-            record_id: Of the entry; it begins so.
-            entry: The entry; None: nothing, so that the earlier ones are erased alone.
-
-        Returns:
-            Whether it is new.
-        """
-        earlier = self._database.write(
-            partial(_replace, series=series, record_id=record_id, entry=entry)
-        )
-        if earlier:
-            self._database.erase()
-        return earlier is not None
-
     def delete(self, entry_id: str) -> bool:
         """Erase an entry but for its id, which stays taken; return whether there is such an id.
 
@@ -181,7 +158,13 @@ def _append(
         if isinstance(result, list):
             new += taken.values()
             known |= {entry.id: entry.digest for entry in taken.values()}
-    _insert(database, [(each.id, each.digest, each.to_json()) for each in new])
+    database.executemany(
+        "INSERT INTO records (sequence, id, digest, content) VALUES (?, ?, ?, ?)",
+        [
+            (number, each.id, each.digest, each.to_json())
+            for number, each in enumerate(new, _next_sequence(database))
+        ],
+    )
     return results
 
 
@@ -204,25 +187,14 @@ def _receipts(
     return receipts
 
 
-def _replace(
-    database: sqlite3.Connection, series: str, record_id: str, entry: Entry | None
-) -> list[str] | None:
-    """Return the ids of the entries that gave way; None where this one comes late."""
-    statement = "SELECT id FROM records WHERE id >= ? AND id < ?"
-    if database.execute(statement, (record_id, series + _LAST)).fetchone():
-        return None
-    earlier = f"{statement} AND digest IS NOT NULL"
-    names = [name for (name,) in database.execute(earlier, (series, record_id))]
-    _tombstone(database, names)
-    row = (None, _deleted_now()) if entry is None else (entry.digest, entry.to_json())
-    _insert(database, [(record_id, *row)])
-    return names
-
-
 def _delete(database: sqlite3.Connection, entry_id: str) -> bool:
     found = _digests(database, [entry_id])
     if found.get(entry_id) is not None:
-        _tombstone(database, [entry_id])
+        # A tombstone, as the last record: the id stays taken, the content is erased.
+        database.execute(
+            "UPDATE records SET sequence = ?, digest = NULL, content = ? WHERE id = ?",
+            (_next_sequence(database), json.dumps({"deleted_at": now()}), entry_id),
+        )
     return bool(found)
 
 
@@ -239,30 +211,9 @@ def _digests(database: sqlite3.Connection, ids: Iterable[str]) -> dict[str, str 
     return dict(database.execute(statement, (json.dumps([*ids]),)))
 
 
-def _insert(database: sqlite3.Connection, rows: Sequence[tuple[str, str | None, str]]) -> None:
-    first = _next_sequence(database)
-    database.executemany(
-        "INSERT INTO records (sequence, id, digest, content) VALUES (?, ?, ?, ?)",
-        [(number, *row) for number, row in enumerate(rows, first)],
-    )
-
-
-def _tombstone(database: sqlite3.Connection, ids: Sequence[str]) -> None:
-    """Replace entries by tombstones, as the last records: ids stay taken, contents are erased."""
-    content, first = _deleted_now(), _next_sequence(database)
-    database.executemany(
-        "UPDATE records SET sequence = ?, digest = NULL, content = ? WHERE id = ?",
-        [(number, content, name) for number, name in enumerate(ids, first)],
-    )
-
-
 def _next_sequence(database: sqlite3.Connection) -> int:
     ((last,),) = database.execute("SELECT max(sequence) FROM records")
     return 1 + (last or 0)
-
-
-def _deleted_now() -> str:
-    return json.dumps({"deleted_at": now()})
 
 
 def now() -> str:

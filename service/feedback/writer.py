@@ -92,13 +92,6 @@ class FeedbackWriter:
         """Take the id of an entry to erase; the result is whether there is such an id."""
         return self._take(_Job(change=lambda store: store.delete(entry_id)))
 
-    def replace(self, series: str, record_id: str, entry: Entry | None) -> Future[bool]:
-        """Take an entry that comes in place of the earlier ones of its series.
-
-        The result is whether it is new; the arguments are those of `FeedbackStore.replace`.
-        """
-        return self._take(_Job(change=lambda store: store.replace(series, record_id, entry)))
-
     def _take(self, job: _Job) -> Future[Any]:
         with self._changed:
             if self._is_closed:

@@ -54,46 +54,17 @@ async def store_feedback(
         raise RequestError(
             f"entries: got {len(said)}, expected at most {MAX_ENTRIES}; send several times"
         )
-    prepared = await _checked(request, service, said)
-    receipts = await written(service, writer.add([entry for entry, _ in prepared]))
-    add_log_fields(request.scope, entries=len(prepared))
-    for (entry, verdicts), receipt in zip(prepared, receipts, strict=True):
-        _count(service, entry, verdicts, is_new=receipt.is_new)
-    return [(entry, receipt) for (entry, _), receipt in zip(prepared, receipts, strict=True)]
-
-
-async def replace_feedback(
-    request: Request, service: Service, series: str, record_id: str, said: FeedbackEntry | None
-) -> bool:
-    """Store an entry in place of the earlier ones of its series; return whether it is new.
-
-    Args:
-        request: That it came with.
-        service: That keeps it.
-        series: What the ids of the series begin with.
-        record_id: Of the entry; those of a series rise with what happened.
-        said: The entry; None: nothing, so that the earlier ones are erased alone.
-    """
-    writer = writer_of(service)
-    prepared = await _checked(request, service, [] if said is None else [said])
-    entry = prepared[0][0] if prepared else None
-    is_new = await written(service, writer.replace(series, record_id, entry))
-    add_log_fields(request.scope, entries=len(prepared))
-    for made, verdicts in prepared:
-        _count(service, made, verdicts, is_new=is_new)
-    return is_new
-
-
-async def _checked(
-    request: Request, service: Service, said: Sequence[FeedbackEntry]
-) -> list[tuple[Entry, Verdicts]]:
-    """Return the entries to store (see `_prepared`), by another thread where that takes long."""
     models = [_meant(service, each.version) for each in said]
     key = log_fields_of(request.scope).get("key")
     who = key if isinstance(key, str) else None
     work = partial(_prepared, service.settings, said, models, who)
     is_small = sum(map(_size_of, said)) <= _MAX_INLINE
-    return work() if is_small else await run_in_threadpool(work)
+    prepared = work() if is_small else await run_in_threadpool(work)
+    receipts = await written(service, writer.add([entry for entry, _ in prepared]))
+    add_log_fields(request.scope, entries=len(prepared))
+    for (entry, verdicts), receipt in zip(prepared, receipts, strict=True):
+        _count(service, entry, verdicts, is_new=receipt.is_new)
+    return [(entry, receipt) for (entry, _), receipt in zip(prepared, receipts, strict=True)]
 
 
 def read_records(service: Service, after: int, limit: int) -> list[Record]:

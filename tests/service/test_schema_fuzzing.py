@@ -32,7 +32,6 @@ MAY_REFUSE = {
     "POST /v2/models/{model}/versions/{version}/infer", "POST /v1/projects/{project_id}/suggest",
     "POST /v1/projects/{project_id}/suggest-batch", "POST /v1/feedback",
     "DELETE /v1/admin/feedback", "POST /v1/projects/{project_id}/learn",
-    "POST /label-studio/setup", "POST /label-studio/predict", "POST /label-studio/webhook",
 }  # fmt: skip
 """Whose good requests may ask for what there is not: a scorer, a label, a language, a large k."""
 

@@ -9,7 +9,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from longtail.ext.annif.schemas import DocumentBatch, LearningBatch
-from longtail.ext.label_studio.schemas import AnnotationsEvent, TasksRequest
 from longtail.ext.open_inference.tensors import InferRequest
 from longtail.service.app import create_app
 from longtail.service.http import json_body
@@ -26,8 +25,6 @@ WRONG_LISTS = {
     FeedbackRequest: b'{"entries": [{"text": "a", "accepted": [%s]}]}',
     LearningBatch: b"[%s]",
     DocumentBatch: b'{"documents": [%s]}',
-    TasksRequest: b'{"label_config": "", "tasks": [%s]}',
-    AnnotationsEvent: b'{"action": "ANNOTATIONS_CREATED", "annotation": [%s]}',
     InferRequest: b'{"inputs": [%s]}',
 }
 
