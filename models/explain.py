@@ -6,7 +6,7 @@ with the rest and the bias, add up to the score.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -305,23 +305,40 @@ def token_contributions(
     model: SparseModel, text: str, features: Entries, labels: Sequence[int]
 ) -> dict[int, TokenExplanation]:
     """Return what the tokens of a text say about each label that the sparse model knows."""
-    tokens = model.tfidf.tokens
     rows = {label: row for label in labels if (row := row_of(model, label)) is not None}
     of_text = model.weights_by_feature[features[0]]
-    contributions = {label: _contributions(of_text, features, row) for label, row in rows.items()}
-    telling = {label: _most_telling(*each) for label, each in contributions.items()}
-    named = {tokens[column] for each in telling.values() for column, _ in each}
-    spans = spans_of(text, model.tfidf, named) if named else {}
+    added = {label: _contributions(of_text, features, row) for label, row in rows.items()}
+    biases = {label: float(model.bias[row]) for label, row in rows.items()}
+    return explained_tokens(model.tfidf, text, added, biases)
+
+
+def explained_tokens(
+    tfidf: TfidfModel,
+    text: str,
+    added: Mapping[int, tuple[Int64[np.ndarray, entry], Float64[np.ndarray, entry]]],
+    biases: Mapping[int, float],
+) -> dict[int, TokenExplanation]:
+    """Return the tokens that count most for the score of each label, and where the text has them.
+
+    Args:
+        tfidf: The features.
+        text: The text.
+        added: By label, columns of features, and what each of them adds to the score.
+        biases: By label, what is added for every text.
+    """
+    telling = {label: _most_telling(*each) for label, each in added.items()}
+    named = {tfidf.tokens[column] for each in telling.values() for column, _ in each}
+    spans = spans_of(text, tfidf, named) if named else {}
     return {
         label: TokenExplanation(
             tokens=tuple(
-                TokenContribution(tokens[column], value, tuple(spans[tokens[column]][:MAX_SPANS]))
-                for column, value in telling[label]
+                TokenContribution(token, value, tuple(spans[token][:MAX_SPANS]))
+                for token, value in ((tfidf.tokens[column], value) for column, value in best)
             ),
-            rest=float(contributions[label][1].sum()) - sum(x for _, x in telling[label]),
-            bias=float(model.bias[row]),
+            rest=float(added[label][1].sum()) - sum(x for _, x in best),
+            bias=biases[label],
         )
-        for label, row in rows.items()
+        for label, best in telling.items()
     }
 
 

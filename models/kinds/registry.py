@@ -10,6 +10,7 @@ from longtail.models.kinds.names import NamesKind
 from longtail.models.kinds.neighbours import DenseNeighboursKind, NeighboursKind
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.sparse import SparseKind
+from longtail.models.kinds.word_vectors import WordVectorsKind
 from longtail.models.names import (
     CLASSIFIER,
     ENSEMBLE,
@@ -31,6 +32,7 @@ KINDS: dict[str, ScorerKind] = {
         SparseKind(),
         NamesKind(),
         NeighboursKind(),
+        WordVectorsKind(),
     )
 }
 """By name, in the order in which they are listed; `ensemble` blends them."""

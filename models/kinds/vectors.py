@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from scipy.sparse import csr_array
 
 from longtail.models.kinds.scorer import Scorer
 from longtail.models.label_tree.corrected_top_k import IndexCorrection, corrected_sources
@@ -17,7 +16,7 @@ from longtail.models.names import CorrectionName, IndexName
 from longtail.models.parts.batches import TextBatch
 from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
 from longtail.models.ranking.threshold_algorithm import Sources
-from longtail.models.ranking.top_k import ListedSource, Source
+from longtail.models.ranking.top_k import ListedSource, best_listed
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 
 NUM_LISTED = 100
@@ -98,17 +97,8 @@ class ListingScorer(VectorScorer):
         whole = super().member_sources(batch)
         if len(whole) > 1:
             return whole
-        return [ListedSource(batch.once(f"listed {id(self)}", lambda: self._listed(whole[0])))]
-
-    def _listed(self, source: Source) -> Float32[csr_array, "text label"]:
-        rows = np.arange(source.num_queries, dtype=np.int64)
-        best = source.top(rows, min(NUM_LISTED, source.num_labels))
-        order = np.argsort(best.labels, axis=1)
-        labels = np.take_along_axis(best.labels, order, axis=1).ravel()
-        scores = np.take_along_axis(best.scores, order, axis=1).ravel()
-        starts = np.arange(len(rows) + 1, dtype=np.int64) * best.labels.shape[1]
-        num_labels = int(self.labels.max()) + 1
-        return csr_array((scores, labels, starts), shape=(len(rows), num_labels))
+        best = batch.once(f"listed {id(self)}", lambda: best_listed(whole[0], NUM_LISTED))
+        return [ListedSource(best)]
 
 
 def _indexed(

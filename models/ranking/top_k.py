@@ -257,6 +257,19 @@ _listed_scores = function(
 )  # fmt: skip
 
 
+def best_listed(source: SourceOfLabels, m: int) -> Float32[csr_array, "query label"]:
+    """Return the scores of the m best labels of each query, and of no others."""
+    rows = np.arange(source.num_queries, dtype=np.int64)
+    best = source.top(rows, min(m, source.num_labels))
+    order = np.argsort(best.labels, axis=1)
+    labels = np.take_along_axis(best.labels, order, axis=1)
+    scores = np.take_along_axis(best.scores, order, axis=1)
+    is_label = labels != NO_LABEL
+    starts = np.concatenate([[0], is_label.sum(axis=1).cumsum()])
+    shape = (len(rows), int(source.labels.max(initial=0)) + 1)
+    return csr_array((scores[is_label], labels[is_label], starts), shape=shape)
+
+
 class ListedSource:
     """The `Source` of a sparse matrix of scores: what has no entry can't be scored."""
 

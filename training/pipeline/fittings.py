@@ -18,11 +18,14 @@ from longtail.models.kinds.scorer import ScorerKind
 from longtail.training.configuration.run import TrainingConfig, problems_in_words
 from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.fit import NamesFitting
+from longtail.training.lexical.word_vectors import WordVectorsFitting
 from longtail.training.memory.fit import NeighboursFitting
 from longtail.training.runtime.kept import kept, save_arrays
 from longtail.training.runtime.run_log import stage_cost
 
-FITTINGS: dict[str, Fitting] = {each.name: each for each in (NamesFitting(), NeighboursFitting())}
+FITTINGS: dict[str, Fitting] = {
+    each.name: each for each in (NamesFitting(), NeighboursFitting(), WordVectorsFitting())
+}
 """By the name of the scorer; the sparse model and those of an encoder are fitted by the run."""
 
 
