@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ class TrainingDocuments:
         sparse: The sparse model, fitted on the same documents.
         dev: Gives the dev split; None where there is none, or where nothing is to be chosen.
         seed: Of all that is random.
+        models: Those of scorers that were fitted before this one, by name.
         known: Those that the models of before know, which may count what differs alone; None: they
             are to be fitted on all documents.
     """
@@ -73,6 +74,7 @@ class TrainingDocuments:
     sparse: SparseModel
     dev: Callable[[], DevDocuments | None]
     seed: int
+    models: Mapping[str, Any] = field(default_factory=dict)
     known: KnownDocuments | None = None
 
 

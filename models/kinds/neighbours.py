@@ -1,14 +1,14 @@
 """The scorers of the nearest documents, which say themselves why.
 
 `neighbours` finds documents by the words that they share with a text, `dense_neighbours` by the
-vectors of an encoder.
+vectors of an encoder, `word_neighbours` by those of `word_vectors`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -16,17 +16,29 @@ from scipy.sparse import csr_array
 
 from longtail.models.kinds.placement import Placement
 from longtail.models.kinds.scorer import Scorer, ScorerKind
+from longtail.models.kinds.word_vectors import vectors_of
 from longtail.models.memory.memory import MAPPED, NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource, shares_of
 from longtail.models.memory.vectors import MAPPED as MAPPED_VECTORS
 from longtail.models.memory.vectors import ByteVectors, VectorMemory
-from longtail.models.names import DENSE_NEIGHBOURS, NEIGHBOURS, CorrectionName
+from longtail.models.names import (
+    DENSE_NEIGHBOURS,
+    NEIGHBOURS,
+    WORD_NEIGHBOURS,
+    WORD_VECTORS,
+    CorrectionName,
+)
 from longtail.models.parts.batches import NEAREST_SIMILARITY, TextBatch
 from longtail.models.parts.model_parts import ModelParts
+from longtail.models.processor import sees_gpu
 from longtail.models.ranking.threshold_algorithm import Sources
 from longtail.models.results import Evidence, SimilarDocument
 from longtail.models.scorers.sparse import SparseModel
+from longtail.models.scorers.word_vectors import WordVectors
+
+if TYPE_CHECKING:  # brings PyTorch
+    from longtail.models.memory.device_vectors import DeviceVectors
 
 _MAX_DOCUMENTS = 3
 """That are named as evidence for a label."""
@@ -109,8 +121,8 @@ class NeighboursScorer(Scorer):
         return batch.once(NEIGHBOURS, find)
 
 
-class DenseNeighboursScorer(NeighboursScorer):
-    """The same by the cosines of the encoder's vectors; it reads a text as the encoder does."""
+class _VectorNeighboursScorer(NeighboursScorer):
+    """The same by the cosines of vectors."""
 
     def __init__(
         self,
@@ -128,13 +140,31 @@ class DenseNeighboursScorer(NeighboursScorer):
             index_device: Where vectors are searched (see `InnerProductIndex`); those that are
                 divided into clusters are searched on the CPU.
         """
-        from longtail.models.memory.device_vectors import DeviceVectors  # brings PyTorch
-        from longtail.models.ranking.index import chosen_device
-
         super().__init__(memory, log_priors, num_threads)
-        device, self._on_device = chosen_device(index_device), None
-        if device != "cpu" and memory.clusters is None:
-            self._on_device = DeviceVectors(memory.vectors, device)
+        self._on_device: DeviceVectors | None = None
+        if index_device != "cpu" and sees_gpu() and memory.clusters is None:
+            from longtail.models.memory.device_vectors import DeviceVectors  # brings PyTorch
+
+            self._on_device = DeviceVectors(memory.vectors, "cuda")
+
+    @abstractmethod
+    def _queries(self, batch: TextBatch) -> ByteVectors:
+        """Return the vectors of texts."""
+
+    def _found(self, batch: TextBatch, name: str) -> Neighbours:
+        def find() -> Neighbours:
+            memory = self._memory
+            assert isinstance(memory, VectorMemory)
+            queries = self._queries(batch)
+            if self._on_device is not None:
+                return self._on_device.nearest(queries, memory.num_neighbours)
+            return memory.nearest(queries, num_threads=self._num_threads)
+
+        return batch.once(name, find)
+
+
+class DenseNeighboursScorer(_VectorNeighboursScorer):
+    """By the vectors of an encoder; it reads a text as the encoder does."""
 
     def prepare(self, batch: TextBatch) -> None:
         """Do nothing: it reads the encoder's vectors alone."""
@@ -144,16 +174,32 @@ class DenseNeighboursScorer(NeighboursScorer):
         del is_alone
         return batch.tokens.num_known
 
-    def _nearest(self, batch: TextBatch) -> Neighbours:
-        def find() -> Neighbours:
-            memory = self._memory
-            assert isinstance(memory, VectorMemory)
-            queries = ByteVectors.rounded(batch.vectors)
-            if self._on_device is not None:
-                return self._on_device.nearest(queries, memory.num_neighbours)
-            return memory.nearest(queries, num_threads=self._num_threads)
+    def _queries(self, batch: TextBatch) -> ByteVectors:
+        return ByteVectors.rounded(batch.vectors)
 
-        return batch.once(DENSE_NEIGHBOURS, find)
+    def _nearest(self, batch: TextBatch) -> Neighbours:
+        return self._found(batch, DENSE_NEIGHBOURS)
+
+
+class WordNeighboursScorer(_VectorNeighboursScorer):
+    """By the vectors of `word_vectors`."""
+
+    def __init__(
+        self,
+        memory: VectorMemory,
+        words: WordVectors,
+        log_priors: Float32[np.ndarray, label],
+        placement: Placement,
+    ) -> None:
+        """Take the documents, and what encodes texts (see `DenseNeighboursScorer`)."""
+        super().__init__(memory, log_priors, placement.num_threads, placement.index_device)
+        self._words = words
+
+    def _queries(self, batch: TextBatch) -> ByteVectors:
+        return vectors_of(self._words, batch)
+
+    def _nearest(self, batch: TextBatch) -> Neighbours:
+        return self._found(batch, WORD_NEIGHBOURS)
 
 
 class _MemoryKind(ScorerKind):
@@ -221,3 +267,26 @@ class DenseNeighboursKind(_MemoryKind):
         log_priors = parts.catalogue.log_priors
         threads, device = placement.num_threads, placement.index_device
         return DenseNeighboursScorer(model, log_priors, threads, device)
+
+
+class WordNeighboursKind(_MemoryKind):
+    """Documents by the cosines of the vectors of `word_vectors`, without which it has no model."""
+
+    name = WORD_NEIGHBOURS
+    mapped = MAPPED_VECTORS
+
+    def model_of(self, parts: ModelParts) -> VectorMemory | None:
+        """Return the documents, where there is what encodes texts."""
+        found: VectorMemory | None = super().model_of(parts)
+        return found if WORD_VECTORS in parts.models else None
+
+    def _read(
+        self, arrays: dict[str, np.ndarray], ids: str, sparse: SparseModel, num_labels: int
+    ) -> VectorMemory:
+        del sparse
+        return VectorMemory.from_arrays(arrays, ids, num_labels)
+
+    def make(self, model: VectorMemory, parts: ModelParts, placement: Placement) -> Scorer:
+        """Return the scorer."""
+        words = parts.models[WORD_VECTORS]
+        return WordNeighboursScorer(model, words, parts.catalogue.log_priors, placement)

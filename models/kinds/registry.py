@@ -7,7 +7,11 @@ from collections.abc import Collection
 from longtail.models.errors import ConfigError
 from longtail.models.kinds.dense import RetrievalKind, RowsKind
 from longtail.models.kinds.names import NamesKind
-from longtail.models.kinds.neighbours import DenseNeighboursKind, NeighboursKind
+from longtail.models.kinds.neighbours import (
+    DenseNeighboursKind,
+    NeighboursKind,
+    WordNeighboursKind,
+)
 from longtail.models.kinds.scorer import ScorerKind
 from longtail.models.kinds.sparse import SparseKind
 from longtail.models.kinds.word_vectors import WordVectorsKind
@@ -33,6 +37,7 @@ KINDS: dict[str, ScorerKind] = {
         NamesKind(),
         NeighboursKind(),
         WordVectorsKind(),
+        WordNeighboursKind(),
     )
 }
 """By name, in the order in which they are listed; `ensemble` blends them."""

@@ -26,6 +26,11 @@ NUM_LISTED = 100
 """Labels of a text that a blend takes."""
 
 
+def vectors_of(model: WordVectors, batch: TextBatch) -> ByteVectors:
+    """Return the vectors of some texts, computed once."""
+    return batch.once(WORD_VECTORS, lambda: model.encode(batch.features))
+
+
 class WordVectorsScorer(Scorer):
     """Scores labels by the cosine of their vector and that of a text."""
 
@@ -68,11 +73,8 @@ class WordVectorsScorer(Scorer):
     def _source(
         self, batch: TextBatch, raised: Float64[np.ndarray, covered] | None = None
     ) -> CosineSource:
-        queries = self._queries(batch)
+        queries = vectors_of(self._model, batch)
         return CosineSource(queries, self._vectors, self._labels, raised, self._num_threads)
-
-    def _queries(self, batch: TextBatch) -> ByteVectors:
-        return batch.once(WORD_VECTORS, lambda: self._model.encode(batch.features))
 
     def contributions(
         self, batch: TextBatch, text: int, labels: Sequence[int]

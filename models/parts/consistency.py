@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError, DataError
-from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, ENSEMBLE, FAST, HYBRID, LINEAR
+from longtail.models.names import (
+    CLASSIFIER,
+    DENSE_NEIGHBOURS,
+    ENSEMBLE,
+    FAST,
+    HYBRID,
+    LINEAR,
+    WORD_NEIGHBOURS,
+    WORD_VECTORS,
+)
 from longtail.models.parts.model_parts import RETRIEVAL_FILE, ModelParts
 
 if TYPE_CHECKING:
@@ -26,12 +35,17 @@ def check_parts(bundle: Bundle, parts: ModelParts) -> None:
         _check_dense(bundle, parts.dense)
         for name in filter(parts.models.__contains__, (CLASSIFIER, LINEAR)):
             _check_linear(bundle, name, parts.models[name], parts.dense.encoder.dim)
-        memory, dim = parts.models.get(DENSE_NEIGHBOURS), parts.dense.encoder.dim
-        if memory is not None and memory.vectors.dim != dim:
-            what = f"vectors of {memory.vectors.dim} numbers, the encoder makes {dim}"
-            file = f"{DENSE_NEIGHBOURS}.safetensors"
-            raise BundleCorruptError(contradiction(bundle, file, what))
+        _check_memory(bundle, parts, DENSE_NEIGHBOURS, parts.dense.encoder.dim)
+    if WORD_VECTORS in parts.models:
+        _check_memory(bundle, parts, WORD_NEIGHBOURS, parts.models[WORD_VECTORS].words.dim)
     _check_scorers(bundle, parts)
+
+
+def _check_memory(bundle: Bundle, parts: ModelParts, name: str, dim: int) -> None:
+    memory = parts.models.get(name)
+    if memory is not None and memory.vectors.dim != dim:
+        what = f"vectors of {memory.vectors.dim} numbers, those of texts have {dim}"
+        raise BundleCorruptError(contradiction(bundle, f"{name}.safetensors", what))
 
 
 def _check_scorers(bundle: Bundle, parts: ModelParts) -> None:

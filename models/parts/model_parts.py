@@ -43,6 +43,8 @@ from longtail.models.names import (
     LINEAR,
     RETRIEVAL,
     SPARSE,
+    WORD_NEIGHBOURS,
+    WORD_VECTORS,
 )
 from longtail.models.scorers.sparse import SparseModel
 
@@ -95,6 +97,8 @@ class ModelParts:
             there -= {CLASSIFIER, LINEAR}
         else:
             there.add(RETRIEVAL)
+        if WORD_VECTORS not in there:
+            there.discard(WORD_NEIGHBOURS)
         if self.has_hybrid and CLASSIFIER in there:
             there.add(HYBRID)
         first = (*HYBRID_OF, HYBRID, LINEAR, DENSE_NEIGHBOURS, SPARSE)

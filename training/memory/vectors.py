@@ -17,6 +17,8 @@ from sklearn.cluster import MiniBatchKMeans
 
 from longtail.models.memory.memory import ordered
 from longtail.models.memory.vectors import ByteVectors, Clusters, VectorMemory
+from longtail.models.names import WORD_NEIGHBOURS, WORD_VECTORS
+from longtail.training.fitting import Fitting, TrainingDocuments
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,21 @@ Encode: TypeAlias = Callable[[list[str]], Float32[np.ndarray, "text dim"]]
 _NUM_NEIGHBOURS, _TEMPERATURE = 40, 1 / 12
 """20 to 200 neighbours with 1/12 to 1/30 rank the dev splits tried alike: docs/decisions/models.md.
 """
+
+
+class WordNeighboursFitting(Fitting):
+    """Remembers the training documents by their `word_vectors`."""
+
+    name = WORD_NEIGHBOURS
+
+    def fit(
+        self, on: TrainingDocuments, settings: None, before: VectorMemory | None
+    ) -> VectorMemory | None:
+        """Return the memory; None where there are no such vectors."""
+        del settings, before
+        if (words := on.models.get(WORD_VECTORS)) is None:
+            return None
+        return vector_memory(words.encode(on.features), on.truth, on.ids())
 
 
 def vector_memory(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -20,11 +21,13 @@ from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.lexical.fit import NamesFitting
 from longtail.training.lexical.word_vectors import WordVectorsFitting
 from longtail.training.memory.fit import NeighboursFitting
+from longtail.training.memory.vectors import WordNeighboursFitting
 from longtail.training.runtime.kept import kept, save_arrays
 from longtail.training.runtime.run_log import stage_cost
 
 FITTINGS: dict[str, Fitting] = {
-    each.name: each for each in (NamesFitting(), NeighboursFitting(), WordVectorsFitting())
+    each.name: each
+    for each in (NamesFitting(), NeighboursFitting(), WordVectorsFitting(), WordNeighboursFitting())
 }
 """By the name of the scorer; the sparse model and those of an encoder are fitted by the run."""
 
@@ -89,11 +92,12 @@ def fit_scorers(
         before: Models that were fitted before on other documents; one stays where nothing is
             learned from these.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for name in filter(scorers.__contains__, FITTINGS):
         known = before.get(name)
         with stage_cost(folder, f"{name}{suffix}"):
             of_scorer = settings_of(name, settings.get(name, {}))
+            on = replace(on, models=dict(found))
             fit = partial(FITTINGS[name].fit, on, of_scorer, known)
             model = _kept(KINDS[name], on, folder / f"{name}{suffix}", fit)
         model = known if model is None else model
