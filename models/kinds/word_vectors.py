@@ -87,6 +87,8 @@ class WordVectorsScorer(Scorer):
         length = float(np.linalg.norm(weighted.sum(axis=0))) or 1.0
         added = {}
         for label in labels:
+            if not model.labels.scales[label]:
+                continue
             vector = model.labels.bytes[label] * float(model.labels.scales[label])
             added[label] = (columns.astype(np.int64), weighted @ vector / length)
         return explained_tokens(model.tfidf, batch.texts[text], added, dict.fromkeys(added, 0.0))

@@ -257,7 +257,7 @@ _listed_scores = function(
 )  # fmt: skip
 
 
-def best_listed(source: SourceOfLabels, m: int) -> Float32[csr_array, "query label"]:
+def best_listed(source: Source, m: int) -> Float32[csr_array, "query label"]:
     """Return the scores of the m best labels of each query, and of no others."""
     rows = np.arange(source.num_queries, dtype=np.int64)
     best = source.top(rows, min(m, source.num_labels))
@@ -266,6 +266,7 @@ def best_listed(source: SourceOfLabels, m: int) -> Float32[csr_array, "query lab
     scores = np.take_along_axis(best.scores, order, axis=1)
     is_label = labels != NO_LABEL
     starts = np.concatenate([[0], is_label.sum(axis=1).cumsum()])
+    assert isinstance(source, SourceOfLabels)
     shape = (len(rows), int(source.labels.max(initial=0)) + 1)
     return csr_array((scores[is_label], labels[is_label], starts), shape=shape)
 

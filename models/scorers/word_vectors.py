@@ -94,7 +94,7 @@ class WordVectors:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return all vectors."""
-        found = {}
+        found: dict[str, np.ndarray] = {}
         for name in _PARTS:
             vectors: ByteVectors = getattr(self, name)
             found |= {f"{name}_bytes": vectors.bytes, f"{name}_scales": vectors.scales}
@@ -115,7 +115,8 @@ class WordVectors:
                     f"{name} has {shape[0]} rows and {shape[1]} scales of {shape[2]} columns; "
                     f"expected {expected} of {dim}, at most {EXACT_DIM}"
                 )
-        return cls(*parts, tfidf)
+        words, labels, names = parts
+        return cls(words, labels, names, tfidf)
 
 
 def names_of(label: Label) -> str:

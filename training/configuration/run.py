@@ -21,7 +21,15 @@ from longtail.models.bundle.trained_on import MAX_PROBES
 from longtail.models.errors import ConfigError
 from longtail.models.files.typed_json import problem_in_words
 from longtail.models.kinds.registry import keeping_documents, scorer_names, without_encoder
-from longtail.models.names import CLASSIFIER, ENSEMBLE, HYBRID, LINEAR, Pooling
+from longtail.models.names import (
+    CLASSIFIER,
+    ENSEMBLE,
+    HYBRID,
+    LINEAR,
+    WORD_NEIGHBOURS,
+    WORD_VECTORS,
+    Pooling,
+)
 from longtail.models.scorers.word_forms import languages_of
 from longtail.training.configuration.negatives import Section
 from longtail.training.configuration.sections import (
@@ -32,8 +40,10 @@ from longtail.training.configuration.sections import (
     SparseConfig,
 )
 
-_TUNED_SCORERS = scorer_names()
-"""Default scorers with a fine-tuned encoder: all but scorers of other packages."""
+_OF_WORDS = (WORD_VECTORS, WORD_NEIGHBOURS)
+"""Scorers that are no default yet: they gain on `tate`, other corpora are not measured."""
+_TUNED_SCORERS = tuple(x for x in scorer_names() if x not in _OF_WORDS)
+"""Default scorers with a fine-tuned encoder: all others but scorers of other packages."""
 _SCORERS = tuple(x for x in _TUNED_SCORERS if x not in (CLASSIFIER, HYBRID, LINEAR))
 """Those by default; the others score well by the vectors of a fine-tuned encoder alone."""
 
@@ -89,14 +99,15 @@ class TrainingConfig(Section):
     """What the bundle can score with, in any order: "sparse" always, "dense_neighbours",
     "classifier" and "linear" only beside "retrieval", whose encoder they read texts by, "hybrid"
     only beside "classifier". "ensemble" blends all others; "fast", only beside "retrieval", those
-    that need no encoder. Without "retrieval" no encoder is needed. By default all; "classifier",
-    "hybrid" and "linear" where the encoder is fine-tuned (`retrieval.epochs`). With "neighbours"
-    the bundle keeps the words of every training document, with "dense_neighbours" their vectors;
-    leave both out where these are confidential. Other packages may register more
+    that need no encoder. Without "retrieval" no encoder is needed. By default all but
+    "word_vectors", and "word_neighbours", which needs it; "classifier", "hybrid" and "linear" only
+    where the encoder is fine-tuned (`retrieval.epochs`). With "neighbours" the bundle keeps the
+    words of every training document, with "dense_neighbours" and "word_neighbours" their vectors;
+    leave these out where documents are confidential. Other packages may register more
     (`longtail.models.kinds`)."""
     scorer_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of scorers that other packages registered: by the scorer's name, then by their own.
-    """
+    """Settings of scorers, by name: `word_vectors: {dim: 256, epochs: 6}`, and of those of other
+    packages."""
     encoder: str = "packaged"
     """"packaged" (English), "multilingual" (intfloat/multilingual-e5-small of the model hub, with
     its prefixes), a folder, or an id on the hub."""
@@ -212,6 +223,15 @@ class TrainingConfig(Section):
                     f"{self.document_max_tokens}; expected room for one document "
                     "at least"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _vectors_for_word_neighbours(self) -> TrainingConfig:
+        if WORD_NEIGHBOURS in self.scorers and WORD_VECTORS not in self.scorers:
+            raise ValueError(
+                f"scorers has {WORD_NEIGHBOURS!r}, which reads the vectors of {WORD_VECTORS!r}; "
+                "add that, or leave it out"
+            )
         return self
 
     @model_validator(mode="after")

@@ -223,4 +223,5 @@ def _through_unit(
 ) -> Float32[np.ndarray, "row dim"]:
     """Return gradients of rows, given those of the rows at length 1."""
     along = np.einsum("ij,ij->i", gradients, units)
-    return (gradients - along[:, None] * units) / lengths
+    found: Float32[np.ndarray, "row dim"] = (gradients - along[:, None] * units) / lengths
+    return found

@@ -38,7 +38,14 @@ from longtail.models.kinds.storage import read_model
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.text import text_for_encoder
 from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, LINEAR, NAMES, NEIGHBOURS
+from longtail.models.names import (
+    CLASSIFIER,
+    DENSE_NEIGHBOURS,
+    LINEAR,
+    NAMES,
+    NEIGHBOURS,
+    WORD_NEIGHBOURS,
+)
 from longtail.models.parts.model_parts import RETRIEVAL_FILE, SPARSE_FILE
 from longtail.models.parts.sparse_storage import arrays_of_sparse, read_sparse
 
@@ -204,7 +211,9 @@ class _Application:
         """Return what merges change: what documents carry, and the weights of labels."""
         into, counts, found = self._changed.into, self._counts, Arrays()
         memory = None
-        remembering = {NEIGHBOURS, DENSE_NEIGHBOURS}.intersection(self._bundle.manifest.scorers)
+        remembering = {NEIGHBOURS, DENSE_NEIGHBOURS, WORD_NEIGHBOURS}.intersection(
+            self._bundle.manifest.scorers
+        )
         for kind in with_own_models(remembering):
             known = read_model(self._bundle, kind, self._sparse)
             merged = with_merged_labels(known, self._changed.rows_after)

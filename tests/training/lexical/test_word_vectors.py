@@ -1,4 +1,4 @@
-"""Vectors of words and labels: gradients by differences, what training learns, and served scores."""
+"""Vectors of words and labels: gradients by differences, what is learned, and served scores."""
 
 import numpy as np
 import pytest
