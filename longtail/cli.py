@@ -112,12 +112,7 @@ def _add_extensions(app: typer.Typer) -> None:
     groups = {group.name: group.typer_instance or app for group in app.registered_groups}
     for extension in extensions():
         for each in extension.commands():
-            group = groups.get(each.group, app)
-            group.command(each.name)(each.function)
-            there = [x.name for x in group.registered_commands]
-            if each.above in there:
-                commands = group.registered_commands
-                commands.insert(there.index(each.above), commands.pop())
+            groups.get(each.group, app).command(each.name)(each.function)
 
 
 def _arrange(app: typer.Typer) -> None:

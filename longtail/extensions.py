@@ -22,10 +22,7 @@ if TYPE_CHECKING:  # `longtail --help` does without them
 
     from fastapi import APIRouter
 
-BUILT_IN = (
-    "annif", "open_inference", "mcp", "promotion", "editions", "learn",
-    "ray",
-)  # fmt: skip
+BUILT_IN = ("annif", "open_inference", "mcp", "promotion", "editions", "learn", "ray")
 """The folders of `longtail/ext`, in the order of their routes; one that is absent is left out, and
 one that needs `longtail.training` where that is absent, as in the image of the service."""
 GROUP = "longtail.extensions"
@@ -40,27 +37,23 @@ class Command:
         name: Its name.
         function: What Typer calls.
         group: The group that it joins, such as "vocabulary"; empty: none.
-        above: The command that it stands above in the help; empty: it is the last one.
     """
 
     name: str
     function: Callable[..., Any]
     group: str = ""
-    above: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Routes of the service.
+    """Routes of the service, which are refused while the queue is full, as `/v1/predict` is.
 
     Attributes:
         router: The routes.
-        asks_for_work: Whether they are refused while the queue is full, as `/v1/predict` is.
         schemas: Returns the schemas, by name, that OpenAPI needs beside those that routes declare.
     """
 
     router: APIRouter
-    asks_for_work: bool = False
     schemas: Callable[[], Mapping[str, Any]] = dict
 
 
@@ -68,31 +61,17 @@ class Routes:
 class Paths:
     """Paths of the service that follow the rules of a protocol.
 
+    A request that can't be used has the status 400 there; our own routes say 422.
+
     Attributes:
         prefix: The first part of the paths, such as "/v2".
-        invalid_status: The status of a request that can't be used; our own routes say 422.
         names_error: Whether problem documents have the member `error`, too.
         health: The health checks among them: they need no key, and are logged for debugging.
     """
 
     prefix: str
-    invalid_status: int = 422
     names_error: bool = False
     health: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeEngine:
-    """Workers that compute in place of this process, where `--engine` names them.
-
-    Attributes:
-        name: Its name.
-        fits_labels: Takes a number of workers and returns what fits the sparse model on them (a
-            `longtail.training.sparse.fit.LabelEngine`).
-    """
-
-    name: str
-    fits_labels: Callable[[int], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +84,16 @@ class Extension:
             imports must be light.
         routes: Returns its routes; called when the service is assembled.
         paths: The rules of its paths, if it has a prefix of its own.
-        engine: Its engine of `longtail train`.
+        engine: Takes a number of workers and returns what fits the sparse model on them, where
+            `longtail train --engine` has the name of the extension (a
+            `longtail.training.sparse.fit.LabelEngine`).
     """
 
     name: str
     commands: Callable[[], Sequence[Command]] = field(default=tuple)
     routes: Callable[[], Sequence[Routes]] = field(default=tuple)
     paths: Paths | None = None
-    engine: ComputeEngine | None = None
+    engine: Callable[[int], Any] | None = None
 
 
 @cache
@@ -132,13 +113,13 @@ def extensions() -> tuple[Extension, ...]:
     return tuple(found)
 
 
-def engine_named(name: str) -> ComputeEngine | None:
-    """Return the engine that `--engine` names; None for "local", which is this process.
+def engine_named(name: str) -> Callable[[int], Any] | None:
+    """Return the engine that `--engine` names (see `Extension`); None: "local", this process.
 
     Raises:
         ConfigError: There is none of this name.
     """
-    engines = {each.engine.name: each.engine for each in extensions() if each.engine is not None}
+    engines = {each.name: each.engine for each in extensions() if each.engine is not None}
     if name in engines or name == _LOCAL:
         return engines.get(name)
     is_absent = name in BUILT_IN and name not in {each.name for each in extensions()}

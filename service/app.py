@@ -102,8 +102,7 @@ def create_app(
     for router in routers:
         app.include_router(router)
     add_handlers(app)
-    asking = (each.router for each in added if each.asks_for_work)
-    work_routers = (predict_router, batch_router, *asking)
+    work_routers = (predict_router, batch_router, *(each.router for each in added))
     app.add_middleware(
         Front,
         service=service,

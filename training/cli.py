@@ -93,7 +93,7 @@ def train(
 
     settings = _settings(config, seed, without_encoder=without_encoder)
     named = engine_named(engine)
-    fits_labels = fit_on_threads if named is None else named.fits_labels(workers)
+    fits_labels = fit_on_threads if named is None else named(workers)
     with _launched_processes() as processes:
         if processes is not None and not processes.is_first:
             from longtail.training.pipeline.dense_stages import follow

@@ -88,9 +88,8 @@ def problem_response(
 ) -> Response:
     """Return the answer for a problem, and count it."""
     service_of(request).telemetry.count_problem(kind.slug)
-    rules = rules_of(path_of(request.scope))
-    if kind.status == 422 and rules is not None:
-        kind = replace(kind, status=rules.invalid_status)
+    if kind.status == 422 and rules_of(path_of(request.scope)) is not None:
+        kind = replace(kind, status=400)
     headers = dict(headers or {})
     if kind.retry_after_s is not None:
         headers.setdefault("Retry-After", str(kind.retry_after_s))
@@ -181,9 +180,8 @@ def set_media_types(document: dict[str, Any]) -> dict[str, Any]:
     """Let an OpenAPI document say that errors are problem documents; returns the same one."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path, operations in document["paths"].items():
-        rules = rules_of(path)
         for operation in operations.values():
-            if rules is not None and rules.invalid_status != 422:
+            if rules_of(path) is not None:
                 operation["responses"].pop("422", None)
             for status, response in operation["responses"].items():
                 if status[0] in "45":

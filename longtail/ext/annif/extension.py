@@ -12,7 +12,7 @@ def _routes() -> Sequence[Routes]:
     from longtail.ext.annif.schemas import SuggestForm
     from longtail.service.schemas.base import schemas_of
 
-    return [Routes(router, asks_for_work=True, schemas=lambda: schemas_of(SuggestForm))]
+    return [Routes(router, schemas=lambda: schemas_of(SuggestForm))]
 
 
-EXTENSION = Extension("annif", routes=_routes, paths=Paths("/v1/projects", invalid_status=400))
+EXTENSION = Extension("annif", routes=_routes, paths=Paths("/v1/projects"))

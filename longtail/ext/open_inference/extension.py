@@ -12,9 +12,7 @@ def _routes() -> Sequence[Routes]:
     from longtail.ext.open_inference.tensors import InferAnswer, InferRequest
     from longtail.service.schemas.base import schemas_of
 
-    return [
-        Routes(router, asks_for_work=True, schemas=lambda: schemas_of(InferRequest, InferAnswer))
-    ]
+    return [Routes(router, schemas=lambda: schemas_of(InferRequest, InferAnswer))]
 
 
 EXTENSION = Extension(
@@ -22,7 +20,6 @@ EXTENSION = Extension(
     routes=_routes,
     paths=Paths(
         "/v2",
-        invalid_status=400,
         names_error=True,
         health=frozenset({"/v2/health/live", "/v2/health/ready"}),
     ),

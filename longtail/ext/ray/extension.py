@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from longtail.extensions import ComputeEngine, Extension
+from longtail.extensions import Extension
 
 
 def _fits_labels(num_workers: int) -> Any:
@@ -14,4 +14,4 @@ def _fits_labels(num_workers: int) -> Any:
     return partial(fit_on_workers, num_workers)
 
 
-EXTENSION = Extension("ray", engine=ComputeEngine("ray", _fits_labels))
+EXTENSION = Extension("ray", engine=_fits_labels)

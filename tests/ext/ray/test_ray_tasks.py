@@ -22,7 +22,7 @@ from longtail.training.configuration.sections import SparseConfig
 from longtail.training.sparse import fit as sparse
 from longtail.training.sparse.fit import LabelEngine, fit_on_threads, fit_sparse_model
 
-ON_RAY = engine_named("ray").fits_labels(4)
+ON_RAY = engine_named("ray")(4)
 NUM_LABELS, NUM_DOCUMENTS, NUM_FEATURES = 23, 60, 12
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
