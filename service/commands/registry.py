@@ -14,35 +14,6 @@ import typer
 if TYPE_CHECKING:
     from longtail.models.bundle.manifest import Manifest
     from longtail.models.bundle.registry import Registry
-    from longtail.models.parts.audit import Finding
-
-
-def read_words(path: Path) -> list[str]:
-    """Return the words of a list."""
-    from longtail.models.errors import ConfigError
-    from longtail.models.files.outputs import check_readable_file
-    from longtail.models.parts.audit import words_of_list
-
-    check_readable_file(path, "--words")
-    try:
-        words = words_of_list(path.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--words {str(path)!r}: is not UTF-8; save it as UTF-8") from error
-    if not words:
-        raise ConfigError(f"--words {str(path)!r}: has no word of two letters or more; add some")
-    return words
-
-
-def refuse_words(findings: Sequence[Finding], number: int, words: Path, num_words: int) -> None:
-    """Let the command fail where words were found."""
-    from longtail.models.errors import BundleError
-
-    if findings:
-        raise BundleError(
-            f"version {number} holds {len({x.word for x in findings})} of the {num_words} words "
-            f"of {str(words)!r}; train again with 'confidential' and 'excluded_words', and remove "
-            "this version"
-        )
 
 
 _SHOWN_METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@5", "R@10")
@@ -190,48 +161,25 @@ def show(
 def verify(
     version: VersionArgument = "current",
     registry: RegistryOption = DEFAULT_REGISTRY,
-    words: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Words or names, as of persons, in UTF-8: say which of them the files hold, and "
-            "exit with status 1 if they hold any.",
-        ),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare every file of one version with the manifest, and let each scorer answer texts."""
-    from longtail.models.parts.audit import audit_bundle
     from longtail.models.predict.trial import check_answers
 
-    wanted = [] if words is None else read_words(words)
     store = registry_at(registry)
     number = store.resolve(version)
     bundle = store.open(number)
     check_answers(bundle)
     manifest = bundle.manifest
     size_bytes = sum(info.size_bytes for info in manifest.files.values())
-    findings = list(audit_bundle(bundle, wanted)) if wanted else []
     if as_json:
-        result: dict[str, Any] = {"version": number, "digest": manifest.digest}
-        result |= {"num_files": len(manifest.files), "size_bytes": size_bytes}
-        if words is not None:
-            result |= {"num_words": len(wanted), "findings": [asdict(each) for each in findings]}
-        print_json(result)
+        result = {"version": number, "digest": manifest.digest}
+        print_json(result | {"num_files": len(manifest.files), "size_bytes": size_bytes})
     else:
         print(
             f"Version {number} is whole: {len(manifest.files)} files, "
             f"{size_bytes / 1e6:.1f} MB, digest {manifest.digest}"
         )
-        if findings:
-            rows = [
-                (x.word, x.file, x.num_places, x.places[0], ", ".join(x.labels)) for x in findings
-            ]
-            print_table(("WORD", "FILE", "PLACES", "FIRST", "LABELS"), rows)
-        elif words is not None:
-            print(f"It holds none of {len(wanted)} words.")
-    if words is not None:
-        refuse_words(findings, number, words, len(wanted))
 
 
 @registry_app.command()

@@ -36,7 +36,6 @@ WITH_PARSERS = {
     "models/edit/add_labels.py": "a line of a label file of people",
     "models/encoders/bert.py": "a configuration of at most a MiB; other forms go to Transformers",
     "models/encoders/sentence_modules.py": "a folder of an encoder to train from",
-    "models/parts/audit.py": "files of a bundle that was loaded",
     "models/sharing/card.py": "an evaluation of this machine",
     "service/engine/queries.py": "files of a bounded size; the first wrong element is refused",
     "training/calibration/ensemble.py": "",
