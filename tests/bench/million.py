@@ -293,7 +293,7 @@ async def swapped(service: Served, key: str, texts: list[str]) -> tuple[float, T
     Returns:
         Seconds that it took, and what the clients saw.
     """
-    clients = Clients(service.port, texts, None)
+    clients = Clients(service.port, texts, [])
     load = asyncio.create_task(clients.run(2, 0, 0))
     headers = {"Authorization": f"Bearer {key}"}
     base = f"http://127.0.0.1:{service.port}"

@@ -71,10 +71,10 @@ class Tally:
 class Clients:
     """All that ask, until they are told to stop."""
 
-    def __init__(self, port: int, texts: list[str], scorer: str | None) -> None:
+    def __init__(self, port: int, texts: list[str], scorers: list[str]) -> None:
         self.tally = Tally()
         self._texts = texts
-        self._options = {"k": 5} | ({"scorer": scorer} if scorer else {})
+        self._scorers = scorers
         self._is_over = False
         limits = httpx.Limits(max_connections=None)
         self._http = httpx.AsyncClient(
@@ -100,20 +100,26 @@ class Clients:
             except (httpx.HTTPError, ValueError, KeyError) as error:
                 self.tally.failures[f"{ask.__name__} {type(error).__name__}"] += 1  # type: ignore[attr-defined]
 
+    def _options(self, turn: int) -> dict[str, object]:
+        """Return what is asked for, of one scorer after the other."""
+        named = {"scorer": self._scorers[turn % len(self._scorers)]} if self._scorers else {}
+        return {"k": 5} | named
+
     def _chosen(self, turn: int, count: int) -> list[str]:
         return [self._texts[(turn * count + i) % len(self._texts)] for i in range(count)]
 
     async def _single(self, turn: int) -> None:
         started = time.perf_counter()
-        await self._ask("single", {"text": self._chosen(turn, 1)[0]})
+        await self._ask("single", {"text": self._chosen(turn, 1)[0]} | self._options(turn))
         ended = time.perf_counter()
         self.tally.seconds.append((ended, ended - started))
 
     async def _several(self, turn: int) -> None:
-        await self._ask("several", {"texts": self._chosen(turn, TEXTS_A_REQUEST)})
+        texts = self._chosen(turn, TEXTS_A_REQUEST)
+        await self._ask("several", {"texts": texts} | self._options(turn))
 
     async def _ask(self, kind: str, body: dict[str, object]) -> None:
-        answer = await self._http.post("/v1/predict", json=body | self._options)
+        answer = await self._http.post("/v1/predict", json=body)
         if answer.status_code != 200:
             self.tally.failures[f"{kind} {answer.status_code}"] += 1
             return
@@ -121,7 +127,8 @@ class Clients:
         self.tally.check(kind, content["model"]["version"], content["results"])
 
     async def _stream(self, turn: int) -> None:
-        lines = [{"text": text} | self._options for text in self._chosen(turn, LINES_A_STREAM)]
+        texts = self._chosen(turn, LINES_A_STREAM)
+        lines = [{"text": text} | self._options(turn + i) for i, text in enumerate(texts)]
         body = "".join(json.dumps(line) + "\n" for line in lines)
         headers = {"Content-Type": "application/x-ndjson"}
         answer = await self._http.post("/v1/batch", content=body, headers=headers)
@@ -212,7 +219,7 @@ async def until_freed(http: httpx.AsyncClient) -> None:
 async def measure(service: Served, key: str, chosen: argparse.Namespace) -> None:
     """Load the service, swap, and print what came of it."""
     texts = demo_titles(2000)
-    clients = Clients(service.port, texts, chosen.scorer)
+    clients = Clients(service.port, texts, chosen.scorers)
     started = time.perf_counter()
     load = asyncio.create_task(clients.run(chosen.singles, chosen.batches, chosen.streams))
     taken, memory, (began, ended, again) = await swap(service, key, clients, chosen)
@@ -256,7 +263,7 @@ def main() -> None:
     """Make two versions, serve them, and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("registry", type=Path)
-    parser.add_argument("--scorer")
+    parser.add_argument("--scorers", nargs="*", default=[], help="Asked for by turns.")
     parser.add_argument("--swaps", type=int, default=200)
     parser.add_argument("--without", type=float, default=30, help="Seconds without swaps.")
     parser.add_argument(
