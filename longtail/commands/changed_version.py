@@ -58,6 +58,7 @@ def publish_changed(
         action: The word for it in the log of changes.
     """
     from longtail.models.edit.rewriting import measured
+    from longtail.models.predict.trial import check_answers
 
     on = None
     if data is not None:
@@ -65,4 +66,4 @@ def publish_changed(
 
         on = held_out(data, bundle, split)
     write = measured(write, bundle, on, partial(print, file=sys.stderr), force=force)
-    return store.publish(write, activate=activate, action=action)
+    return store.publish(write, activate=activate, action=action, check=check_answers)

@@ -23,7 +23,13 @@ from pydantic import PositiveInt, StringConstraints
 
 from longtail.models.bundle.bundle import Bundle, check_regular_file, open_bundle, read_manifest
 from longtail.models.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
-from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
+from longtail.models.errors import (
+    BundleCorruptError,
+    BundleError,
+    BundleNotFoundError,
+    ConfigError,
+    LongtailError,
+)
 from longtail.models.files.durable import (
     append_entry,
     make_read_only,
@@ -255,6 +261,7 @@ class Registry:
         *,
         activate: bool = True,
         action: str = "publish",
+        check: Callable[[Bundle], object] | None = None,
     ) -> int:
         """Add a bundle under the next number, unless the very same one is there already.
 
@@ -265,6 +272,7 @@ class Registry:
             write: Writes the bundle to the folder that it is given (see `write_bundle`).
             activate: Whether `current` names it then.
             action: What the log of changes calls this.
+            check: Gets the bundle before it has a version, and raises where it is unfit.
 
         Returns:
             The version's number.
@@ -274,6 +282,15 @@ class Registry:
             digest = write(staged).digest
             make_read_only(staged)
             before = state = self.state()
+            if check is not None:
+                try:
+                    check(open_bundle(staged))
+                except LongtailError as error:
+                    shutil.rmtree(staged)
+                    raise BundleCorruptError(
+                        f"registry {str(self.folder)!r}: nothing is published, and 'current' stays "
+                        f"where it is: {error}"
+                    ) from error
             known = self._version_with(digest)
             version = known or self._next_number(state)
             if str(version) not in state.published_at:

@@ -34,8 +34,8 @@ from longtail.models.platform import sync_folder
 from longtail.models.predict.predictor import Predictor
 from longtail.models.predict.trial import (
     WorkRunner,
-    check_scorers,
-    predict_together,
+    best_labels,
+    try_out,
     warmup_texts_of,
 )
 from longtail.models.sharing.places import Place
@@ -101,24 +101,6 @@ class RegistrySource:
         logger.info("fetched version=%d from %s", number, self._where)
 
 
-_SHORT_TEXT = "A first text, which makes the compute libraries allocate what they need."
-_LONG_TEXT_WORDS = 512
-
-
-def warm_up(predictor: Predictor, run: WorkRunner) -> None:
-    """Make predictions of the shortest and of the largest shapes that requests can have."""
-    for scorer, texts in _shapes(predictor):
-        run(partial(predictor.predict, texts, k=1, scorer=scorer))
-
-
-def best_labels(
-    predictor: Predictor, run: WorkRunner, texts: Sequence[str]
-) -> list[frozenset[str]]:
-    """Return the ids of the best labels of each text by the default scorer."""
-    predictions = predict_together(predictor, run, texts, predictor.scorers.default)
-    return [frozenset(label.id for label in prediction.labels) for prediction in predictions]
-
-
 def overlap(ones: Sequence[frozenset[str]], others: Sequence[frozenset[str]]) -> float:
     """Return the share, from 0 to 1, of labels that two models have in common, over some texts."""
     common = sum(len(one & other) for one, other in zip(ones, others, strict=True))
@@ -126,21 +108,9 @@ def overlap(ones: Sequence[frozenset[str]], others: Sequence[frozenset[str]]) ->
     return common / total if total else 1.0
 
 
-def _shapes(predictor: Predictor) -> Iterator[tuple[str, list[str]]]:
-    words = predictor.max_tokens or _LONG_TEXT_WORDS
-    long_text = "word " * words
-    is_encoder_warm = False
-    for scorer in predictor.scorers.names:
-        yield scorer, [_SHORT_TEXT]
-        if is_encoder_warm and predictor.scorers.needs_encoder(scorer):
-            continue  # what is left of it depends on no length
-        yield scorer, [long_text]
-        if predictor.scorers.needs_encoder(scorer):
-            yield scorer, [long_text] * max(1, predictor.batch_tokens // words)
-            is_encoder_warm = True
-
-
 T = TypeVar("T")
+_BYTES_A_LABEL = 400
+"""Memory that a label takes beyond the bytes of its line."""
 
 
 class TrialThread:
@@ -287,10 +257,9 @@ class ModelLoader:
             if before is not None:
                 predictor.prepare_label_search()  # here, so that nobody waits for it
             texts = warmup_texts_of(bundle)
-            with TrialThread(self._prepare_thread, self._warmup_timeout_s) as try_out:
-                warm_up(predictor, try_out)
-                check_scorers(predictor, try_out, texts)
-                ones = [] if before is None else best_labels(predictor, try_out, texts)
+            with TrialThread(self._prepare_thread, self._warmup_timeout_s) as thread:
+                try_out(predictor, thread, texts)
+                ones = [] if before is None else best_labels(predictor, thread, texts)
             if before is not None:
                 others = best_labels(before.predictor, run, texts)
                 share = overlap(ones, others)

@@ -93,14 +93,14 @@ def test_finite_scores_are_tried_where_each_number_is_allowed(
     trained_sparse, tmp_path, monkeypatch
 ):
     """What no rule of an array finds is found by the first predictions."""
-    predict = Predictor.predict
+    predict = Predictor.predict_batch
 
-    def huge(self, texts, **options):
-        found = predict(self, texts, **options)
+    def huge(self, batch, options):
+        found = predict(self, batch, options)
         for label in found[0].labels:
             object.__setattr__(label, "score", float("inf"))
         return found
 
-    monkeypatch.setattr(Predictor, "predict", huge)
+    monkeypatch.setattr(Predictor, "predict_batch", huge)
     with pytest.raises(BundleCorruptError, match="the score inf"):
         check_answers(trained_sparse.bundle)

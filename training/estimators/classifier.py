@@ -19,6 +19,7 @@ from longtail.models.errors import RequestError
 from longtail.models.interface.given_texts import texts_of
 from longtail.models.interface.model import LoadedModel
 from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.trial import check_answers
 from longtail.models.results import Prediction
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
@@ -246,7 +247,9 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "bundle_")
         registry = Registry(Path(folder))
         registry.check_writable()
-        return registry.publish(lambda target: copied(self.bundle_, target), action="save")
+        return registry.publish(
+            lambda target: copied(self.bundle_, target), action="save", check=check_answers
+        )
 
     @classmethod
     def load(

@@ -21,6 +21,7 @@ from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.kinds.storage import write_parts
 from longtail.models.names import DENSE_NEIGHBOURS, HYBRID, LINEAR, Precision
 from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.trial import check_answers
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.held_out import with_held_out_dev
@@ -293,6 +294,7 @@ def _publish(
         lambda folder: write_parts(folder, parts, manifest, scratch, texts, record),
         activate=run.is_activated,
         action="train",
+        check=check_answers,
     )
 
 

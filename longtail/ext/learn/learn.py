@@ -28,6 +28,7 @@ from longtail.models.fitted.familiar_range import FAMILIAR_RANGE
 from longtail.models.fitted.registry import without_lost
 from longtail.models.kinds.storage import read_parts, tensors_of, texts_of
 from longtail.models.parts.model_parts import ModelParts
+from longtail.models.predict.trial import check_answers
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.feedback import Feedback
@@ -180,6 +181,7 @@ def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learn
             lambda to: rewrite(to, bundle, manifest, after.catalogue, tensors, texts_of(after)),
             activate=run.is_activated and learned.is_better,
             action="learn",
+            check=check_answers,
         )
     return Learned(version, learned)
 

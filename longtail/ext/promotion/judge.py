@@ -24,6 +24,7 @@ from longtail.ext.promotion.paired import (
 from longtail.ext.promotion.verdict import Check, Verdict
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import ConfigError, DataError, LongtailError
+from longtail.models.predict.trial import check_answers
 from longtail.training.assessment.untrained import find_trained_on
 from longtail.training.calibration.reliability import calibration_error
 from longtail.training.data.dataset import Dataset
@@ -208,5 +209,5 @@ def promote(
         )
     verdict = judge(registry, candidate, current, held_out, rules)
     if verdict.has_passed:
-        registry.activate(candidate, action="promote")
+        registry.activate(candidate, action="promote", check=check_answers)
     return verdict

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from longtail.models.errors import LongtailError
-from longtail.models.predict.trial import check_scorers
-from longtail.service.versions.loading import overlap, warm_up
+from longtail.models.predict.trial import check_scorers, warm_up
+from longtail.service.versions.loading import overlap
 
 
 @pytest.fixture
@@ -30,7 +30,30 @@ def test_every_scorer_is_tried(predictor):
     predict = predictor.predict
     predictor.predict = lambda texts, **o: tried.append(o["scorer"]) or predict(texts, **o)
     check_scorers(predictor, run, ["a", "b"])
-    assert tried == ["retrieval", "sparse"]
+    assert list(dict.fromkeys(tried)) == ["retrieval", "sparse"]
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda texts, **_: len(texts) == 1,
+        lambda texts, **_: len(texts) == 8,
+        lambda texts, correction, **_: correction == "none",
+        lambda texts, label_filter, **_: label_filter and label_filter.include,
+        lambda texts, label_filter, **_: label_filter and label_filter.exclude,
+    ],
+)
+def test_one_text_a_list_without_correction_and_filters_are_tried(predictor, fails):
+    predict = predictor.predict
+
+    def may_fail(texts, **options):
+        if options["scorer"] == "sparse" and fails(texts, **options):
+            raise LongtailError("no answer")
+        return predict(texts, **options)
+
+    predictor.predict = may_fail
+    with pytest.raises(LongtailError, match="no answer"):
+        check_scorers(predictor, run, [f"text {i}" for i in range(16)])
 
 
 @pytest.mark.parametrize(
@@ -58,7 +81,7 @@ def test_a_score_that_is_no_number_fails_the_trial(predictor, score):
 def test_a_scorer_that_finds_nothing_at_all_fails_the_trial(predictor):
     none = SimpleNamespace(labels=())
     predictor.predict = lambda texts, **_: [none] * len(texts)
-    with pytest.raises(LongtailError, match="found no label for any of 2 known texts"):
+    with pytest.raises(LongtailError, match="'retrieval' found no label"):
         check_scorers(predictor, run, ["a", "b"])
 
 
