@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import PositiveInt, StringConstraints
+from pydantic import Field, StringConstraints
 
 from longtail.models.bundle.bundle import Bundle, check_regular_file, open_bundle, read_manifest
 from longtail.models.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
@@ -39,6 +39,7 @@ from longtail.models.files.durable import (
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, visible_names
 from longtail.models.files.typed_json import json_forms
+from longtail.models.options import MAX_VERSION
 from longtail.models.platform import lock, move, sync_folder, user_name
 
 CHANGES_NAME = "changes.jsonl"
@@ -122,7 +123,8 @@ CURRENT = "current"
 STATE_NAME = "registry.json"
 _TRASH_PREFIX = ".removed-"
 _INCOMING_PREFIX = ".incoming-"
-_Number = Annotated[str, StringConstraints(pattern="^[1-9][0-9]*$")]
+_Version = Annotated[int, Field(ge=1, le=MAX_VERSION)]
+_Number = Annotated[str, StringConstraints(pattern="^([1-9][0-9]{0,17}|[1-8][0-9]{18})$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,8 @@ class RegistryState:
         published_at: When each version was published, ISO 8601 in UTC.
     """
 
-    current: PositiveInt | None
-    history: tuple[PositiveInt, ...]
+    current: _Version | None
+    history: tuple[_Version, ...]
     published_at: dict[_Number, str]
 
 
@@ -276,6 +278,9 @@ class Registry:
 
         Returns:
             The version's number.
+
+        Raises:
+            BundleCorruptError: It is unfit; nothing is published.
         """
         with self._locked():
             staged = self.folder / f"{_INCOMING_PREFIX}staged"

@@ -185,10 +185,8 @@ class Clusters:
         check_arrays(arrays, _CLUSTER_RULES)
         centroids = ByteVectors(arrays["centroid_bytes"], arrays["centroid_scales"])
         starts, sizes = arrays["starts"], (len(arrays["starts"]) - 1, centroids.num_rows)
-        is_whole = bool((np.diff(starts) >= 0).all()) and starts[[0, -1]].tolist() == [
-            0,
-            vectors.num_rows,
-        ]
+        ends = [*starts[:1].tolist(), *starts[-1:].tolist()]
+        is_whole = bool((np.diff(starts) >= 0).all()) and ends == [0, vectors.num_rows]
         if not is_whole or {*sizes} != {len(centroids.scales)} or centroids.dim != vectors.dim:
             raise ValueError(
                 f"starts do not divide {vectors.num_rows} vectors of {vectors.dim} numbers among "

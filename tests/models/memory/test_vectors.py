@@ -203,10 +203,11 @@ def test_a_divided_memory_is_read_as_it_was_stored(divided):
     for name, value in (
         ("starts", clusters.starts[::-1].copy()),
         ("starts", clusters.starts[:-1]),
+        ("starts", clusters.starts[:0]),
         ("centroid_scales", clusters.centroids.scales[1:]),
         ("num_probed", np.zeros(1, np.int64)),
     ):
-        with pytest.raises(ValueError, match=r"starts|num_probed"):
+        with pytest.raises(ValueError, match=r"starts do not divide|num_probed"):
             VectorMemory.from_arrays(memory.to_arrays() | {name: value}, memory.ids_to_json(), 1)
 
 

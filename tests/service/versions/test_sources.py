@@ -45,7 +45,10 @@ def test_an_alias_moved_here_stays_until_it_moves_there(source, registry, mirror
     assert mirror.current() == 2
 
 
-@pytest.mark.parametrize("content", ["{", "\xff", "[]", '{"current": "2"}', "[" * 100_000])
+NUMBER = f'{{"current": {10**300}, "history": [], "published_at": {{}}}}'
+
+
+@pytest.mark.parametrize("content", ["{", "\xff", "[]", '{"current": "2"}', "[" * 100_000, NUMBER])
 def test_a_registry_file_that_cannot_be_read_is_said_so_and_not_copied(
     source, registry, mirror, content
 ):
