@@ -15,11 +15,11 @@ from longtail.models.corpus.columns import (
     UID,
     CorpusOptions,
 )
-from longtail.models.corpus.label_cells import BRACKETED, labels_of_text
+from longtail.models.corpus.label_cells import BRACKETED, check_cell, labels_of_text
 from longtail.models.corpus.raw import DocumentSource
 from longtail.models.errors import DataError
 from longtail.models.files.rows import Fields, Row, not_utf_8
-from longtail.models.files.text_files import BadLine, lines
+from longtail.models.files.text_files import MAX_LINE_BYTES, BadLine, lines
 from longtail.models.labels.cells import listed_labels
 
 TEXT_SUFFIX = ".txt"
@@ -74,6 +74,7 @@ def _short_text(line: str, options: CorpusOptions) -> Fields:
     text, tab, cell = line.partition("\t")
     if not tab:
         raise DataError("no tab; expected a text, a tab, and its labels")
+    check_cell(cell, LABELS)
     is_plain = (
         options.label_delimiter is None
         and not BRACKETED.search(cell)
@@ -105,10 +106,14 @@ def full_text_rows(paths: Iterable[Path]) -> Iterator[Row]:
         except UnicodeDecodeError as error:
             byte = not_utf_8(error.object[error.start], error.start)
             row = BadLine(number, f"{path.stem}: {byte}")
+        except DataError as error:
+            row = BadLine(number, f"{path.stem}: {error}")
         yield number, row
 
 
 def _content(path: Path) -> str:
+    if (size := path.stat().st_size) > MAX_LINE_BYTES:
+        raise DataError(f"{path.name} has {size:,} bytes; expected at most {MAX_LINE_BYTES:,}")
     return b"".join(line for _, line in lines(path)).decode()
 
 

@@ -39,7 +39,12 @@ from longtail.models.corpus.forms import (
     PARQUET,
     TSV,
 )
-from longtail.models.corpus.label_cells import label_key, labels_of_text, labels_of_value
+from longtail.models.corpus.label_cells import (
+    MAX_LABELS,
+    label_key,
+    labels_of_text,
+    labels_of_value,
+)
 from longtail.models.corpus.raw import (
     DocumentSource,
     EmptyText,
@@ -62,6 +67,8 @@ from longtail.models.files.text_files import BadLine, encoding_of
 from longtail.models.labels.cells import IsLabel, python_list
 from longtail.models.parts.texts import joined_text
 
+MAX_TEXT_CHARACTERS = 10_000_000
+"""Of a document, as long as ten thick books."""
 _PEEKED = 100  # lines from which columns, and the form of labels, are told
 _PLAIN = ColumnNames(("text",), LABELS, "id")
 _INDEXED = ColumnNames(("title", "content"), "target_ind", "uid")
@@ -378,6 +385,10 @@ def _parse_cells(
 
 
 def _document(line: int, fields: Fields, columns: ColumnNames, labels: list[Any]) -> RawDocument:
+    if len(labels) > MAX_LABELS:
+        raise DataError(
+            f"{columns.labels} holds {len(labels):,} labels; expected at most {MAX_LABELS:,}"
+        )
     keys = tuple(label_key(entry, columns.labels) for entry in labels)
     found_id = id_of(fields, columns.id) if columns.id else ""
     group = id_of(fields, columns.group) if columns.group else None
@@ -388,6 +399,11 @@ def _text(fields: Fields, *names: str) -> str:
     if not set(names) & fields.keys():
         raise DataError(f"no {' or '.join(map(repr, names))}; {present(fields)}")
     text = joined_text(*(string_of(fields, name) for name in names))
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise DataError(
+            f"text of {len(text):,} characters; expected at most {MAX_TEXT_CHARACTERS:,}; divide "
+            "the document"
+        )
     if not text:
         raise _EmptyTextError(f"empty text; expected words in {' or '.join(map(repr, names))}")
     return text

@@ -21,6 +21,9 @@ from longtail.models.labels.cells import (
 BRACKETED = re.compile(r"<([^<>\s]+)>")
 """A URI, or another id, in angle brackets."""
 _ALL_BRACKETED = re.compile(r"\s*(<[^<>\s]+>\s*)+")
+MAX_LABELS = 100_000
+"""Labels of one document; a cell that may have more is refused before it is divided."""
+_MOST_CHARACTERS = 40 * MAX_LABELS
 _KEYS_OF_OBJECTS = ("uri", "id", "label", "name")
 """Keys of an object that stands for a label; the first present key identifies it."""
 
@@ -38,6 +41,7 @@ def labels_of_text(
     """
     if not cell.strip():
         return []
+    check_cell(cell, column)
     if is_label is not None and is_label(cell.strip()):
         return [cell]
     listed = listed_labels(cell)
@@ -49,6 +53,15 @@ def labels_of_text(
     return _at_spaces(cell, column, options.label_delimiter) or _divided(
         cell, column, options.label_delimiter, is_label
     )
+
+
+def check_cell(cell: str, column: str) -> None:
+    """Refuse a cell of more labels than a document may have."""
+    if len(cell) > _MOST_CHARACTERS or max(map(cell.count, ",; ")) >= MAX_LABELS:
+        raise DataError(
+            f"{column} has {len(cell):,} characters; expected at most {MAX_LABELS:,} labels and "
+            f"{_MOST_CHARACTERS:,} characters a document; is a quote left open, or a line end lost?"
+        )
 
 
 def _at_spaces(cell: str, column: str, delimiter: str | None) -> list[str]:

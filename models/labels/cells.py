@@ -22,6 +22,8 @@ DELIMITER = ";"
 IsLabel: TypeAlias = Callable[[str], bool]
 """Tells whether a text is the id or the name of a known label."""
 
+_MOST_PARTS = 16
+"""Parts of a known label that has delimiters in it; to try all would take the square of a cell."""
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _EMPTY_LISTS = frozenset({"[]", "()", "{}", "set()"})
 _FIRST_IS_STRING = re.compile(r"[\[({]\s*(np\.str_\()?['\"]")
@@ -124,7 +126,7 @@ def _longest_known(parts: list[str], is_label: IsLabel) -> list[str]:
         stop = next(
             (
                 stop
-                for stop in range(len(parts), first + 1, -1)
+                for stop in range(min(len(parts), first + _MOST_PARTS), first + 1, -1)
                 if is_label(DELIMITER.join(parts[first:stop]).strip())
             ),
             first + 1,

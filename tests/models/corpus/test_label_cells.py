@@ -1,10 +1,13 @@
 """How a cell is divided into labels."""
 
+import json
+
 import pytest
 
 from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.corpus.label_cells import label_key, labels_of_text
 from longtail.models.errors import DataError
+from longtail.models.labels.cells import labels_of_cell
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,26 @@ def test_a_cell_is_divided(cell, options, expected):
 def test_what_begins_as_a_list_and_is_none_is_no_label(cell):
     with pytest.raises(DataError, match=r"begins as a list .*; write a JSON list, such as \["):
         labels_of_text(cell, "labels", CorpusOptions())
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        ";".join(["a"] * 100_001), " ".join(["<u:1>"] * 100_001), "a" * 4_000_001,
+        json.dumps(["a"] * 100_001), str(["a"] * 100_001),
+    ],
+)  # fmt: skip
+def test_a_cell_of_very_many_labels_is_refused_before_it_is_divided(cell, monkeypatch):
+    monkeypatch.setattr("longtail.models.corpus.label_cells.listed_labels", None)
+    with pytest.raises(DataError, match="expected at most 100,000 labels"):
+        labels_of_text(cell, "labels", CorpusOptions())
+
+
+def test_known_labels_are_looked_up_a_few_times_for_each_part():
+    asked = []
+    cell = ";".join(f"l{number}" for number in range(500))
+    assert len(labels_of_cell(cell, lambda name: asked.append(name) or name in {"l7;l8"})) == 499
+    assert len(asked) < 500 * 16
 
 
 @pytest.mark.parametrize(

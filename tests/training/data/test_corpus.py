@@ -259,6 +259,42 @@ def test_file_without_line_ends_is_refused_before_it_fills_the_memory(tmp_path, 
         open_dataset(tmp_path).split("train").scan()
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl", "folder"])
+@pytest.mark.parametrize("is_text", [True, False])
+def test_a_document_of_very_long_text_or_very_many_labels_is_a_bad_line(
+    form, is_text, tmp_path, monkeypatch
+):
+    for name in ("documents.MAX_TEXT_CHARACTERS", "label_cells._MOST_CHARACTERS"):
+        monkeypatch.setattr(f"longtail.models.corpus.{name}", 900)
+    for name in ("documents.MAX_LABELS", "label_cells.MAX_LABELS"):
+        monkeypatch.setattr(f"longtail.models.corpus.{name}", 100)
+    text, labels = ("x " * 500, ["a"]) if is_text else ("olive oil", ["a"] * 101)
+    if form == "csv":
+        lines = ["text,labels", f"{text},{';'.join(labels)}", "olive oil,a"]
+        (tmp_path / "train.csv").write_text("\n".join(lines))
+    elif form == "jsonl":
+        rows = [{"text": text, "labels": labels}, {"text": "olive oil", "labels": ["a"]}]
+        (tmp_path / "train.jsonl").write_bytes(json_lines(rows))
+    else:
+        (tmp_path / "train").mkdir()
+        for name, content, keys in (("1", text, labels), ("2", "olive oil", ["a"])):
+            (tmp_path / "train" / f"{name}.txt").write_text(content)
+            (tmp_path / "train" / f"{name}.key").write_text("\n".join(keys))
+    with pytest.raises(DataError, match=r"expected at most (900|100)"):
+        open_dataset(tmp_path).split("train").scan()
+    found = open_dataset(tmp_path, CorpusOptions(skip_bad=True)).split("train").scan()
+    assert found.labels.shape == (1, 1)
+
+
+def test_a_full_text_that_memory_could_not_hold_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("longtail.models.corpus.annif.MAX_LINE_BYTES", 10)
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "1.txt").write_text("olive oil and fish")
+    (tmp_path / "train" / "1.key").write_text("a")
+    with pytest.raises(DataError, match=r"1\.txt has 18 bytes; expected at most 10"):
+        open_dataset(tmp_path).split("train").scan()
+
+
 # What it costs.
 
 
