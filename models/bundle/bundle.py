@@ -50,7 +50,7 @@ class Bundle:
         folder: Where it lies.
         manifest: What it says of itself.
         catalogue: Its labels.
-        map_arrays: Whether arrays may stay in their files (see `maps`).
+        map_arrays: Whether arrays may stay in their files (see `is_mapped`).
     """
 
     folder: Path
@@ -68,11 +68,11 @@ class Bundle:
 
         Args:
             name: Of the file.
-            mapped: Arrays that stay in it, where `maps` allows it: read-only, read from disk when
-                they are used, and in memory once for all processes. Who uses them can't rely on an
-                earlier check.
+            mapped: Arrays that stay in it, if `is_mapped`: read-only, read from disk when they are
+                used, and in memory once for all processes. Who uses them can't rely on an earlier
+                check.
         """
-        if not self.maps(name):
+        if not is_mapped(self.folder / name, self.map_arrays):
             mapped = ()
         with safe_open(self.folder / name, framework="np") as file:
             names = set(file.keys())
@@ -81,18 +81,19 @@ class Bundle:
             arrays |= mapped_arrays(self.folder / name, shared)
         return arrays
 
-    def maps(self, name: str) -> bool:
-        """Whether arrays of a file may stay in it; "auto": unless other users can write to it."""
-        if self.map_arrays != "auto":
-            return self.map_arrays == "always"
-        status = (self.folder / name).stat()
-        user = getattr(os, "geteuid", lambda: status.st_uid)()  # Windows has no such ids
-        is_trusted = status.st_uid in {0, user}
-        return not status.st_mode & (0o022 if is_trusted else 0o222)
-
     def text(self, name: str) -> str:
         """Return the content of one text file."""
         return (self.folder / name).read_text(encoding="utf-8")
+
+
+def is_mapped(path: Path, map_arrays: MapArrays) -> bool:
+    """Whether arrays of a file may stay in it; "auto": unless other users can write to it."""
+    if map_arrays != "auto":
+        return map_arrays == "always"
+    status = path.stat()
+    user = getattr(os, "geteuid", lambda: status.st_uid)()  # Windows has no such ids
+    is_trusted = status.st_uid in {0, user}
+    return not status.st_mode & (0o022 if is_trusted else 0o222)
 
 
 def open_bundle(folder: Path) -> Bundle:
@@ -278,15 +279,11 @@ def _shown(info: TensorInfo | None) -> str:
 def _read_catalogue(folder: Path, manifest: Manifest, where: str) -> LabelCatalogue:
     try:
         text = (folder / LABELS_NAME).read_text(encoding="utf-8")
-        catalogue = LabelCatalogue.from_jsonl(text)
+        if (num_lines := text.count("\n")) != manifest.label_count:  # a label takes much memory
+            raise ValueError(f"has {num_lines} labels, manifest says {manifest.label_count}")
+        return LabelCatalogue.from_jsonl(text)
     except (OSError, ValueError, DataError) as error:
         raise BundleCorruptError(f"{where}: file {LABELS_NAME!r}: {error}; {RESTORE}") from error
-    if len(catalogue) != manifest.label_count:
-        raise BundleCorruptError(
-            f"{where}: file {LABELS_NAME!r} has {len(catalogue)} labels, "
-            f"manifest says {manifest.label_count}; {RESTORE}"
-        )
-    return catalogue
 
 
 _KINDS = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longtail.models.bundle.bundle import Bundle, write_bundle
+from longtail.models.bundle.bundle import Bundle, MapArrays, is_mapped, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.trained_on import PROBES_NAME, TrainedOn, probes_to_jsonl
 from longtail.models.errors import BundleError
@@ -128,12 +128,12 @@ def _read_models(bundle: Bundle, sparse: SparseModel) -> dict[str, Any]:
     }
 
 
-def mapped_bytes(bundle: Bundle) -> int:
+def mapped_bytes(folder: Path, manifest: Manifest, map_arrays: MapArrays) -> int:
     """Return the bytes of the arrays of a bundle that stay in their files."""
     found = 0
     for kind in KINDS.values():
-        arrays = bundle.manifest.tensors.get(kind.file, {})
-        if arrays and not bundle.maps(kind.file):
+        arrays = manifest.tensors.get(kind.file, {})
+        if arrays and not is_mapped(folder / kind.file, map_arrays):
             continue
         infos = [arrays[name] for name in kind.mapped if name in arrays]
         found += sum(prod(info.shape) * int(info.dtype[1:]) // 8 for info in infos)

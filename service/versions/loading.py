@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from queue import SimpleQueue
@@ -23,7 +23,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Self, TypeVar
 
-from longtail.models.bundle.bundle import Bundle, MapArrays
+from longtail.models.bundle.bundle import Bundle, MapArrays, read_manifest
 from longtail.models.bundle.registry import CURRENT, STATE_NAME, Registry, RegistryState
 from longtail.models.bundle.trained_on import read_probes
 from longtail.models.errors import BundleError, BundleNotFoundError, LongtailError, ignore
@@ -39,7 +39,8 @@ from longtail.models.predict.trial import (
     warmup_texts_of,
 )
 from longtail.models.sharing.places import Place
-from longtail.models.sharing.transfer import fetch, read_manifest, read_state
+from longtail.models.sharing.transfer import fetch, read_state
+from longtail.models.sharing.transfer import read_manifest as read_manifest_there
 from longtail.service.errors import ChangeError
 from longtail.service.process.compute_threads import available_bytes, available_gpu_bytes
 from longtail.service.telemetry.metrics import ModelMetrics
@@ -89,7 +90,9 @@ class RegistrySource:
         shutil.rmtree(incoming, ignore_errors=True)
         try:
             with self._place.reading() as open_any:
-                manifest, text = read_manifest(lambda name: open_any(f"{number}/{name}"), where)
+                manifest, text = read_manifest_there(
+                    lambda name: open_any(f"{number}/{name}"), where
+                )
                 fetch(lambda name: open_any(f"{number}/{name}"), manifest, text, incoming, where)
             make_read_only(incoming)
             incoming.rename(folder)
@@ -208,7 +211,7 @@ class ModelLoader:
             load: Makes a verified bundle into a model that can answer.
             source: Where versions come from that the registry does not have yet.
             memory_factor: Memory that a model needs, as a multiple of its files; 0: not checked.
-            map_arrays: Whether arrays may stay in their files (see `Bundle.maps`).
+            map_arrays: Whether arrays may stay in their files (see `is_mapped` in `bundle.py`).
             warmup_timeout_s: For the first predictions of a model, in seconds.
             prepare_thread: Called first of all on the thread that makes them.
             available: Says how much memory there is; None: it can't tell.
@@ -251,8 +254,8 @@ class ModelLoader:
         """
         started = time.monotonic()
         with self._noted(number, metrics):
+            self._check_memory(number)
             bundle = self._open(number)
-            self._check_memory(bundle)
             predictor = self._load(bundle)
             if before is not None:
                 predictor.prepare_label_search()  # here, so that nobody waits for it
@@ -287,18 +290,25 @@ class ModelLoader:
             self._source.fetch(number)
         return replace(self.registry.open(number), map_arrays=self._map_arrays)
 
-    def _check_memory(self, bundle: Bundle) -> None:
-        mapped = mapped_bytes(bundle)  # read from disk, but slow without memory for it
-        copied = sum(info.size_bytes for info in bundle.manifest.files.values()) - mapped
-        needed, available = self._memory_factor * copied + mapped, self._available()
+    def _check_memory(self, number: int) -> None:
+        """Refuse a version that memory can't hold, by its manifest: before its labels are read."""
+        if self._source is not None:
+            self._source.fetch(number)
+        folder = self.registry.folder_of(number)
+        manifest, mapped = read_manifest(folder), 0
+        with suppress(FileNotFoundError):  # `_open` says which file is missing
+            mapped = mapped_bytes(folder, manifest, self._map_arrays)  # slow without memory for it
+        copied = sum(info.size_bytes for info in manifest.files.values()) - mapped
+        needed = self._memory_factor * copied + mapped + _BYTES_A_LABEL * manifest.label_count
+        available = self._available()
         if available is not None and self._memory_factor and needed > available:
             raise ChangeError(
                 f"it needs about {needed / 2**20:.0f} MiB of memory ({self._memory_factor:g} times "
-                f"its files, mapped arrays once), and {available / 2**20:.0f} MiB are free; unload "
-                "a version, or give the service more memory, or set LONGTAIL_SWAP_MODE="
-                "resource-preserving or another LONGTAIL_MEMORY_FACTOR"
+                f"its files, mapped arrays once, and its labels), and {available / 2**20:.0f} MiB "
+                "are free; unload a version, or give the service more memory, or set "
+                "LONGTAIL_SWAP_MODE=resource-preserving or another LONGTAIL_MEMORY_FACTOR"
             )
-        of_gpu = gpu_bytes(bundle.manifest)
+        of_gpu = gpu_bytes(manifest)
         if self._memory_factor and of_gpu:  # to ask for the GPU's imports PyTorch
             self._check_gpu_memory(of_gpu)
 

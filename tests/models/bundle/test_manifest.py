@@ -112,6 +112,11 @@ def test_a_lie_with_a_fitting_digest_is_refused(lie, change, file, words):
     assert "train again with 'longtail train'" in message
 
 
+def test_another_number_of_labels_is_refused_before_they_are_read(lie, monkeypatch):
+    monkeypatch.setattr("longtail.models.bundle.bundle.LabelCatalogue.from_jsonl", None)
+    assert "has 7 labels, manifest says 8" in refusal(lie(set_at("label_count", to=8)))
+
+
 @pytest.mark.parametrize(
     "change",
     [

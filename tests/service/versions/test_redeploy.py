@@ -280,6 +280,23 @@ def test_a_warm_up_that_does_not_end_fails_the_load_and_the_old_model_stays(
     assert state == "failed" and "more than 0.5 s" in problem
 
 
+def test_a_version_that_fails_a_probe_is_not_activated(
+    deploy, registry, make_loader, fake_predictor
+):
+    class Unfiltered(fake_predictor):
+        def predict(self, texts, **keywords):
+            if keywords.get("label_filter"):
+                raise IndexError("index 3 is out of bounds")
+            return super().predict(texts, **keywords)
+
+    loader = make_loader()
+    deployment = deploy(loader)
+    loader.predictor_class = Unfiltered
+    with pytest.raises(ChangeError, match=r"version 1 can't be loaded: .*IndexError"):
+        deployment.do("activate", 1)
+    assert (deployment.default, registry.current()) == (2, 2)
+
+
 def test_an_alias_that_cannot_be_moved_keeps_the_old_model(deploy, registry, monkeypatch):
     deployment = deploy()
 
@@ -345,6 +362,14 @@ def test_a_model_that_needs_more_memory_than_there_is_is_not_loaded(deploy):
     with pytest.raises(ChangeError, match=r"MiB of memory \(2 times its files.*\), and 0 MiB"):
         deployment.do("load", 1)
     assert deployment.loaded == [2]
+
+
+def test_memory_is_looked_at_before_labels_are_read(deploy, monkeypatch):
+    deployment = deploy(memory_factor=2.0, available=10**6)
+    monkeypatch.setattr("longtail.models.bundle.bundle.LabelCatalogue.from_jsonl", None)
+    deployment.loader._available = lambda: 100
+    with pytest.raises(ChangeError, match="MiB of memory"):
+        deployment.do("load", 1)
 
 
 @pytest.mark.parametrize("fails", ["load", "first predictions"])
