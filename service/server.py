@@ -40,9 +40,14 @@ def serve(app: FastAPI) -> None:
     service: Service = app.state.service
     settings = service.settings
     server = DrainingServer(uvicorn.Config(app, **uvicorn_options(settings)), service)
-    server.run()
+    status = 0
+    try:
+        server.run()  # at its end it raises signals again, which process 1 of a container ignores
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
     if not server.started:
-        sys.exit(STARTUP_FAILURE)
+        sys.exit(status or STARTUP_FAILURE)
+    _leave(status)
 
 
 def uvicorn_options(settings: Settings) -> dict[str, Any]:
@@ -164,5 +169,10 @@ class Watchdog:
 
 def _end(sig: int) -> None:
     logger.error("something did not end in time; ending without it")
+    _leave(128 + sig)
+
+
+def _leave(status: int) -> None:
+    """End the process at once: Python's own end aborts a thread that computes or loads a model."""
     logging.shutdown()
-    os._exit(128 + sig)
+    os._exit(status)

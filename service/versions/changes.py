@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import queue
 import threading
@@ -22,6 +23,8 @@ from longtail.service.versions.serving import Canary, ServedModel, Serving
 State = Literal["loaded", "loading", "draining", "failed", "not-loaded"]
 _MAX_SKIPS = 64
 _COLLECT_INTERVAL_S = 1.0
+_LAST_LOAD_S = 30.0
+"""How long a process that ends waits for a load: Python's own end aborts threads that compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,7 @@ class LoaderThread:
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+        atexit.register(_let_end, weakref.ref(self))
 
     def submit(self, task: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Return the future of a task; it is cancelled where the thread stops before its end."""
@@ -174,6 +178,10 @@ class LoaderThread:
             self._waiting.clear()
         self._inbox.put(None)
 
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread, at most so long."""
+        self._thread.join(seconds)
+
     @property
     def is_stopped(self) -> bool:
         """Whether the thread is to end."""
@@ -193,6 +201,12 @@ class LoaderThread:
             del task  # it may hold a model
             with self._lock:
                 self._waiting = [future for future in self._waiting if not future.done()]
+
+
+def _let_end(loader: weakref.ref[LoaderThread]) -> None:
+    if (thread := loader()) is not None:
+        thread.stop()
+        thread.join(_LAST_LOAD_S)
 
 
 def _guard(task: Callable[[], object]) -> None:

@@ -116,11 +116,65 @@ def test_a_server_that_could_not_start_is_a_failure(monkeypatch, started):
     service = SimpleNamespace(manager=ModelManager(SimpleNamespace()), settings=Settings(port=0))
     app = SimpleNamespace(state=SimpleNamespace(service=service))
     if started:
+        left = []
+        monkeypatch.setattr("longtail.service.server._leave", left.append)
         serve(app)
+        assert left == [0]
     else:
         with pytest.raises(SystemExit) as why:
             serve(app)
         assert why.value.code == 3
+
+
+COMPUTING = """
+import logging, os, signal, sys, threading, torch
+from pathlib import Path
+from fastapi.testclient import TestClient
+from longtail.service.app import create_app
+from longtail.service.server import serve
+from longtail.service.settings import Settings
+
+listening, ended = threading.Event(), threading.Event()
+
+class Heard(logging.Handler):
+    def emit(self, record):
+        if "running on" in record.getMessage():
+            listening.set()
+
+def load(bundle):
+    listening.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+    while not ended.is_set():
+        torch.ones(64, 64) @ torch.ones(64, 64)
+
+logging.basicConfig(level="INFO", handlers=[Heard(), logging.StreamHandler()])
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as process 1 of a container does by default
+settings = Settings(registry=Path(sys.argv[1]), port=0, drain_delay_s=0, shutdown_timeout_s=1)
+"""
+SERVED = "serve(create_app(settings, load=load))"
+EMBEDDED = """
+with TestClient(create_app(settings, load=load)):
+    listening.set()
+later = threading.Timer(0.5, ended.set)
+later.daemon = True
+later.start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "ends"),
+    [
+        ([], SERVED),
+        (["unshare", "--pid", "--fork", "--kill-child"], SERVED),
+        ([], EMBEDDED),
+    ],
+)
+def test_a_process_that_ends_while_a_model_is_loaded_is_not_aborted(registry, prefix, ends):
+    if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no namespace of processes may be made here")
+    words = [*prefix, sys.executable, "-c", COMPUTING + ends, str(registry.folder)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert (done.returncode, "terminate" in done.stderr) == (0, False), done.stderr
 
 
 @pytest.fixture
