@@ -144,7 +144,9 @@ def _assemble(
         request_timeout_s=settings.request_timeout_s,
     )
     telemetry = Telemetry()
-    compute = ComputeSetup(settings.num_threads, device=settings.device)
+    compute = ComputeSetup(
+        settings.num_threads, device=settings.device, niceness=settings.compute_niceness
+    )
     engine = Engine(
         manager,
         limits,

@@ -116,6 +116,10 @@ class Settings(BaseSettings):
     as long as a matrix product over 100,000 vectors."""
     num_threads: int | None = Field(None, ge=1, json_schema_extra=_automatic)
     """Threads of the compute libraries."""
+    compute_niceness: int = Field(2, ge=0, le=19)
+    """Niceness of the compute threads on Linux, beyond that of the process. Above 0, health checks
+    are answered before texts; but beside other processes on the same cores, each step takes about
+    a fifth off what the compute threads get."""
     shutdown_timeout_s: int = Field(30, ge=0)
     """Seconds that requests in flight get to finish. They begin at a stop, after `drain_delay_s`,
     and before an old model makes room for a new one (`resource-preserving`)."""

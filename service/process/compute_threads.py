@@ -129,8 +129,6 @@ _OFF = frozenset({"off", "false", "f", "no", "n", "0"})
 """What turns a variable of the tokenisers off."""
 _MAX_WORKERS = 4
 """Where nobody says how many: beyond it, a batch gets more threads instead."""
-_NICENESS = 10
-"""Niceness of a compute thread: the event loop goes before it, and it before a load."""
 
 
 def prepare_process(num_threads: int | None) -> None:
@@ -176,7 +174,11 @@ class ComputeSetup:
     """
 
     def __init__(
-        self, num_threads: int | None, num_workers: int | None = None, device: str | None = None
+        self,
+        num_threads: int | None,
+        num_workers: int | None = None,
+        device: str | None = None,
+        niceness: int = 0,
     ) -> None:
         """Take the requested numbers of threads.
 
@@ -184,7 +186,9 @@ class ComputeSetup:
             num_threads: Of each library, in all compute threads together; None: as they choose.
             num_workers: Compute threads; None: one for each of these threads, up to 4.
             device: "cpu" or "cuda", for which there is one; None: a GPU if PyTorch sees one.
+            niceness: Of the compute threads, beyond that of the process.
         """
+        self._niceness = niceness
         self.libraries: ComputeLibraries | None = None
         self.has_libraries = False
         self._of_thread = threading.local()
@@ -193,7 +197,7 @@ class ComputeSetup:
         expected = num_workers or min(num_threads or _num_processors(), _MAX_WORKERS)
         self.num_workers = 1 if device == "cuda" else expected
 
-    def prepare_thread(self) -> bool:
+    def prepare_thread(self, least_niceness: int = 0) -> bool:
         """Set up all but the libraries; to be called on each thread that will compute.
 
         Returns:
@@ -203,13 +207,13 @@ class ComputeSetup:
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads spin, too
         elif self._device is None:
             self.num_workers = 1
-        lower_priority(_NICENESS)
+        lower_priority(max(least_niceness, self._niceness))
         limit_blas()
         return self.num_workers > 1
 
     def prepare_trial(self) -> None:
         """Set up all on a thread that tries a model before that answers."""
-        self.prepare_thread()
+        self.prepare_thread(_NICENESS_OF_LOADS)
         self.prepare_work()
 
     def use_libraries(self) -> None:

@@ -2,7 +2,9 @@
 
 import gc
 import logging
+import os
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import faiss
@@ -96,3 +98,20 @@ def test_compute_threads_share_the_threads_of_the_libraries(
 
 
 CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a property of the whole process")
+@pytest.mark.parametrize(("niceness", "of_trial"), [(0, 5), (2, 5), (9, 9)])
+def test_compute_threads_have_the_niceness_that_is_set_and_trials_that_of_loads(niceness, of_trial):
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    setup = ComputeSetup(2, 1, "cpu", niceness)
+
+    def niceness_after(prepare):
+        prepare()
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) - own
+
+    found = [
+        on_a_thread_of_its_own(lambda prepare=prepare: niceness_after(prepare))
+        for prepare in (setup.prepare_thread, setup.prepare_trial)
+    ]
+    assert found == [min(each, 19 - own) for each in (niceness, of_trial)]
