@@ -28,6 +28,7 @@ from longtail.models.labels.text import pseudo_description
 from longtail.models.names import NAMES
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
+from longtail.models.predict.trial import check_answers
 from longtail.models.scorers.sparse import SparseModel
 
 logger = logging.getLogger(__name__)
@@ -173,6 +174,7 @@ def publish_texts(
         lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, {**held, **texts}),
         activate=activate,
         action=action,
+        check=check_answers,
     )
 
 

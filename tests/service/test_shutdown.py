@@ -134,7 +134,7 @@ from longtail.service.app import create_app
 from longtail.service.server import serve
 from longtail.service.settings import Settings
 
-listening, ended = threading.Event(), threading.Event()
+listening, computing, ended = threading.Event(), threading.Event(), threading.Event()
 
 class Heard(logging.Handler):
     def emit(self, record):
@@ -144,6 +144,7 @@ class Heard(logging.Handler):
 def load(bundle):
     listening.wait()
     os.kill(os.getpid(), signal.SIGTERM)
+    computing.set()
     while not ended.is_set():
         torch.ones(64, 64) @ torch.ones(64, 64)
 
@@ -155,6 +156,7 @@ SERVED = "serve(create_app(settings, load=load))"
 EMBEDDED = """
 with TestClient(create_app(settings, load=load)):
     listening.set()
+    computing.wait()
 later = threading.Timer(0.5, ended.set)
 later.daemon = True
 later.start()
