@@ -1,14 +1,16 @@
 """Which columns of a corpus hold texts, labels and ids: named columns, or common names.
 
-The text is `text`, with `title` before it where there is one; without a `text`, `title` and one of
-`content`, `abstract`, `description` and `body`, or one of them alone. A column `labels` holds the
-labels; without one, the only one of the other names in `LABEL_NAMES`. Where several could be meant,
-the corpus is refused. `CorpusOptions` has what a person says of it.
+The text is `text`, with a title before it where there is one, the first of `TITLE_NAMES`; without
+a `text`, a title and one of `BODY_NAMES`, or one of them alone. A column `labels` holds the labels;
+without one, the only one of the other names in `LABEL_NAMES`. Bodies and labels that may be other
+things (`OTHER_NAMES`) count where there is no other. Where several could be meant, the corpus is
+refused. `CorpusOptions` has what a person says of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -17,14 +19,21 @@ from typing import Any
 from longtail.models.errors import ConfigError, DataError
 
 TITLE, TEXT, LABELS = "title", "text", "labels"
-BODY_NAMES = ("content", "abstract", "description", "body")
-TEXT_NAMES = (TEXT, TITLE, *BODY_NAMES)
+TITLE_NAMES = (TITLE, "subject", "summary", "headline", "betreff")
+OTHER_NAMES = frozenset({"message", "nachricht", "category", "topic", "kategorie"})
+BODY_NAMES = ("content", "abstract", "description", "body", "message", "nachricht")
+TEXT_NAMES = (TEXT, *TITLE_NAMES, *BODY_NAMES)
 SUBJECT_URIS = "subject_uris"
 SINGLE_LABEL = "label"
-LABEL_NAMES = (LABELS, "subjects", SUBJECT_URIS, "tags", "categories", "keywords", SINGLE_LABEL)
+LABEL_NAMES = (
+    LABELS, "subjects", SUBJECT_URIS, "tags", "categories", "keywords", SINGLE_LABEL,
+    "category", "topic", "kategorie",
+)  # fmt: skip
 UID = "uid"
 ID_NAMES = ("id", "document_id", "doc_id")
 _MAX_SHOWN = 8
+_LEAST_CELLS = 10
+"""Cells from which it is told what a column looks like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +129,53 @@ class ColumnNames:
     id: str | None
     group: str | None = None
 
-    def remarks(self, present: Sequence[str], options: CorpusOptions) -> list[str]:
-        """Return the recognised columns, without the columns that were only read."""
+    @property
+    def read(self) -> set[str | None]:
+        """All of them."""
+        return {*self.text, self.labels, self.id, self.group}
+
+    def remarks(self, options: CorpusOptions, unread: Mapping[str, Sequence[object]]) -> list[str]:
+        """Return the recognised columns, and those that are not read.
+
+        Args:
+            options: What is said of the columns.
+            unread: The first cells of the columns that are not read.
+        """
         found = []
         usual = ((TEXT,), (TITLE,), ("content",), (TITLE, "content"))
         if not options.text_columns and self.text not in usual:
             found.append(f"the text is taken from {_listed(self.text)}")
-        unread = [name for name in TEXT_NAMES if name in present and name not in self.text]
-        if not options.text_columns and unread:
-            joined = ",".join([*self.text, *unread])
-            found.append(
-                f"the text is that of {_listed(self.text)} alone, {_listed(unread)} is not read; "
-                f"'--text-columns {joined}' joins them"
-            )
         if not options.label_column and self.labels not in {"", LABELS}:
             found.append(f"the labels are taken from {self.labels!r}")
         if not options.id_column and self.id not in {None, "id", UID}:
             found.append(f"the ids are taken from {self.id!r}")
+        texts = [name for name, cells in unread.items() if name in TEXT_NAMES or _are_texts(cells)]
+        texts = [] if options.text_columns else texts
+        ids = [name for name, cells in unread.items() if self.id is None and _are_ids(cells)]
+        if unread:
+            found.append(f"not read: {_listed_in_short([*unread])}")
+        if texts:
+            joined = shlex.quote(",".join([*self.text, *texts]))
+            found[-1] += f"; {_listed(texts)} looks like text: --text-columns {joined} joins it"
+        if ids:
+            found[-1] += f"; {ids[0]!r} looks like an id: --id-column {shlex.quote(ids[0])}"
         return found
+
+
+def _are_texts(cells: Sequence[object]) -> bool:
+    """Whether most cells differ and have several words."""
+    texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+    num_long = sum(sum(x[0].isalpha() for x in text.split()) > 1 for text in texts)
+    are_different = len(set(texts)) >= 0.9 * len(texts) >= 0.9 * _LEAST_CELLS
+    return are_different and 2 * num_long > len(texts)
+
+
+def _are_ids(cells: Sequence[object]) -> bool:
+    """Whether all cells differ, and are short and without spaces; no dates, times and decimals."""
+    ids = {str(cell) for cell in cells if isinstance(cell, str | int)}
+    return len(ids) == len(cells) >= _LEAST_CELLS and all(
+        len(x) <= 40 and not set(x) & set(" :.,") and x.count("-") not in {2} for x in ids
+    )
 
 
 def find_columns(
@@ -200,12 +238,13 @@ def as_trained(
 
 
 def _label_column(present: Sequence[str]) -> str:
-    found = [name for name in LABEL_NAMES if name in present]
+    found = _usual(LABEL_NAMES, present)
     if LABELS in found:
         return LABELS
     if not found:
         raise DataError(
-            f"no {LABELS!r}; {_has(present)}; name the column of the labels with --label-column"
+            f"no {LABELS!r}; {_has(present)}; name the column of the labels with --label-column, "
+            f"or call it {_either(LABEL_NAMES)}"
         )
     if len(found) > 1:
         raise ColumnChoiceError(
@@ -215,10 +254,11 @@ def _label_column(present: Sequence[str]) -> str:
 
 
 def _text_columns(present: Sequence[str], taken: set[str | None]) -> tuple[str, ...]:
-    title = [TITLE] if TITLE in present and TITLE not in taken else []
+    free = {*present} - taken
+    title = [name for name in TITLE_NAMES if name in free][:1]
     if TEXT in present:
         return (*title, TEXT)
-    bodies = [name for name in BODY_NAMES if name in present and name not in taken]
+    bodies = _usual(BODY_NAMES, free)
     if len(bodies) > 1:
         raise ColumnChoiceError(
             f"{_listed(bodies)} may each hold the text; choose with "
@@ -226,9 +266,16 @@ def _text_columns(present: Sequence[str], taken: set[str | None]) -> tuple[str, 
         )
     if not title and not bodies:
         raise DataError(
-            f"no {TEXT!r}; {_has(present)}; name the columns of the text with --text-columns"
+            f"no {TEXT!r}; {_has(present)}; name the columns of the text with --text-columns, or "
+            f"call one {_either(TEXT_NAMES)}"
         )
     return (*title, *bodies)
+
+
+def _usual(names: Sequence[str], present: Collection[str]) -> list[str]:
+    """Return the names that are present; those that may be other things where there are no more."""
+    found = [name for name in names if name in present]
+    return [name for name in found if name not in OTHER_NAMES] or found
 
 
 def _named(name: str, present: Sequence[str], option: str) -> str:
@@ -242,8 +289,16 @@ def _named(name: str, present: Sequence[str], option: str) -> str:
 
 
 def _has(present: Sequence[str]) -> str:
-    more = f" and {len(present) - _MAX_SHOWN} more" if len(present) > _MAX_SHOWN else ""
-    return f"it has {_listed(present[:_MAX_SHOWN])}{more}" if present else "it has no columns"
+    return f"it has {_listed_in_short(present)}" if present else "it has no columns"
+
+
+def _listed_in_short(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return f"{_listed(names[:_MAX_SHOWN])}{more}"
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(map(repr, names))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ A line that breaks a rule becomes a `BadLine`; a file that can't be read to its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
@@ -93,7 +94,10 @@ def read_documents(
 
     def parse() -> Iterator[RawDocument | BadLine]:
         found = _documents(source, is_label)
-        return grouped_rows(source.place, found) if source.options.one_row_per_label else found
+        if not source.options.one_row_per_label:
+            return found
+        rows = _documents(source, is_label)
+        return grouped_rows(source.place, found, by_text=_ids_differ(rows))
 
     found = source.spools[is_label is None].documents(parse)
     division = source.division
@@ -146,16 +150,29 @@ def recognised(source: DocumentSource) -> list[str]:
     if is_table(source):
         remarks = table_of(source).header.remarks()
         found += [x for x in remarks if form is CSV or "tabs" not in x]
-    found += columns.remarks(names, options)
-    if source.reads_labels and form not in (PARQUET, ARROW):
-        rows = json_rows(path) if form is JSON_LINES else table_of(source).rows()
-        cells = (x.get(columns.labels) for _, x in islice(rows, _PEEKED) if isinstance(x, dict))
-        if any(isinstance(cell, str) and python_list(cell.strip()) for cell in cells):
-            found.append(
-                f"cells of {columns.labels!r} are read as lists, as Python and pandas write them: "
-                "['a', 'b']"
-            )
+    rows = _first_rows(source, names) if source.reads_labels else []
+    unread = [name for name in names if name and name not in columns.read]
+    if not source.reads_labels:
+        unread = [name for name in unread if name in TEXT_NAMES and not options.text_columns]
+    found += columns.remarks(options, {name: [row.get(name) for row in rows] for name in unread})
+    cells = [row.get(columns.labels) for row in rows if form not in (PARQUET, ARROW)]
+    if any(isinstance(cell, str) and python_list(cell.strip()) for cell in cells):
+        found.append(
+            f"cells of {columns.labels!r} are read as lists, as Python and pandas write them: "
+            "['a', 'b']"
+        )
     return found
+
+
+def _first_rows(source: DocumentSource, names: Sequence[str]) -> list[Fields]:
+    if source.form in (PARQUET, ARROW):
+        rows = arrow_rows(source.paths[:1], names)
+    else:
+        is_json = source.form is JSON_LINES
+        rows = json_rows(source.paths[0]) if is_json else table_of(source).rows()
+    with suppress(DataError):  # the whole pass says what is wrong
+        return [row for _, row in islice(rows, _PEEKED) if isinstance(row, dict)]
+    return []
 
 
 def rows_of(
@@ -219,8 +236,20 @@ def _parsed(
 # Files with one row for each pair of a document and a label.
 
 
+def _ids_differ(rows: Iterable[RawDocument | BadLine]) -> bool:
+    """Return whether each row has an id of its own, so that only its text says its document."""
+    seen: set[int] = set()
+    for row in rows:
+        if isinstance(row, RawDocument):
+            number = None if row.id is None else hash_of(row.id)
+            if number is None or number in seen:
+                return False
+            seen.add(number)
+    return True
+
+
 def grouped_rows(
-    path: Path, rows: Iterable[RawDocument | BadLine]
+    path: Path, rows: Iterable[RawDocument | BadLine], *, by_text: bool = False
 ) -> Iterator[RawDocument | BadLine]:
     """Yield a document for each run of rows with the same id, or, without ids, the same text.
 
@@ -230,16 +259,17 @@ def grouped_rows(
     Args:
         path: Of the file, for messages.
         rows: With the labels of one pair each.
+        by_text: Whether ids don't count; a document has that of its first row.
     """
     seen: set[int] = set()
     whole: RawDocument | None = None
     for row in rows:
         if isinstance(row, BadLine):
             yield row
-        elif whole is None or _key(row) != _key(whole):
+        elif whole is None or _key(row, by_text) != _key(whole, by_text):
             if whole is not None:
                 yield whole
-            _check_new(path, row, seen)
+            _check_new(path, row, seen, by_text)
             whole = row
         elif row.text != whole.text:
             yield BadLine(
@@ -254,13 +284,14 @@ def grouped_rows(
         yield whole
 
 
-def _key(row: RawDocument) -> tuple[bool, str]:
-    return (row.id is None, row.text if row.id is None else row.id)
+def _key(row: RawDocument, by_text: bool) -> tuple[bool, str]:
+    is_text = by_text or row.id is None
+    return (is_text, row.text if is_text else row.id or "")
 
 
-def _check_new(path: Path, row: RawDocument, seen: set[int]) -> None:
+def _check_new(path: Path, row: RawDocument, seen: set[int], by_text: bool) -> None:
     """Note that a document begins."""
-    by_text, key = _key(row)
+    by_text, key = _key(row, by_text)
     number = hash_of(f"{by_text:d}{key}")
     if number in seen:
         what = "this text" if by_text else f"id {key!r}"

@@ -38,6 +38,8 @@ from longtail.models.platform import read_at
 _BUFFER = 2**20
 LEAST_DIVIDED = 200
 """Fewer different ids or texts are not divided: a tenth of them would say too little."""
+MOST_REPEATS = 0.25
+"""Share of documents with the text of an earlier one, from which on half of them share theirs."""
 LEAST_GROUPS = 50
 """Fewer groups are not divided: a split could be empty."""
 SHARES = {"train": 8, "dev": 1, "test": 1}
@@ -218,7 +220,8 @@ def division_of(documents: Iterable[RawDocument]) -> Division | None:
     """Return what documents are to be divided by; None: there are too few to be divided.
 
     By their groups, where these are named; by their ids, if there are `LEAST_DIVIDED` different
-    ones; else by their texts. Reads no more documents than it needs.
+    ones, unless half of the texts have several, which would be in several splits; else by their
+    texts. Reads no more documents than it needs.
     """
     ids: set[int] = set()
     texts: set[int] = set()
@@ -230,7 +233,8 @@ def division_of(documents: Iterable[RawDocument]) -> Division | None:
         if name := _id_of(document):
             ids.add(hash_of(name))
         if len(texts) >= LEAST_DIVIDED and (len(ids) >= least_ids or not ids):
-            return "id" if ids else "text"
+            are_shared = not has_groups and MOST_REPEATS * len(ids) <= len(ids) - len(texts)
+            return "id" if ids and not are_shared else "text"
     return "text" if len(texts) >= LEAST_DIVIDED and not has_groups else None
 
 

@@ -38,7 +38,6 @@ AS_UTF_8 = (
     "'iconv -f cp1252 -t utf-8'"
 )
 _MAX_COLUMNS_SHOWN = 8
-_MAX_CHOICES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +91,14 @@ def find_header(
             return headers[-1]
     if not headers:
         raise DataError(not_csv(errors[0]))
-    expected = ", ".join(map(_choice, columns))
+    expected = ", ".join(" or ".join(map(repr, group)) for group in columns)
     longest = max(headers, key=lambda header: len(header.names))
-    if any("\udc80" <= sign <= "\udcff" for name in longest.names for sign in name):
-        raise DataError(f"the header is not UTF-8 ({_shown(longest.names)}); {AS_UTF_8}")
+    as_written = {known: written for written, known in longest.renamed.items()}
+    names = [as_written.get(name, name) for name in longest.names]
+    if any("\udc80" <= sign <= "\udcff" for name in names for sign in name):
+        raise DataError(f"the header is not UTF-8 ({_shown(names)}); {AS_UTF_8}")
     raise DataError(
-        f"the header has the columns {_shown(longest.names)}; "
+        f"the header has the columns {_shown(names)}; "
         f"expected {expected} among them, each once, between commas, semicolons or tabs"
     )
 
@@ -130,11 +131,6 @@ def _header(delimiter: str, cells: Sequence[str], known: set[str]) -> CsvHeader:
 def _is_complete(names: Sequence[str], columns: Columns) -> bool:
     named = [name for name in names if name]  # Excel may leave columns without a name behind them
     return len(set(named)) == len(named) and all(set(group) & set(named) for group in columns)
-
-
-def _choice(names: Sequence[str]) -> str:
-    more = ["..."] if len(names) > _MAX_CHOICES_SHOWN else []
-    return " or ".join([*map(repr, names[:_MAX_CHOICES_SHOWN]), *more])
 
 
 def _shown(names: Sequence[str]) -> str:

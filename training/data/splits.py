@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.trained_on import digest_of
 from longtail.models.corpus.documents import read_documents, recognised
-from longtail.models.corpus.raw import DocumentSource, RawDocument
+from longtail.models.corpus.raw import MOST_REPEATS, DocumentSource, RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import LabelCatalogue
@@ -234,6 +234,10 @@ class Split:
                 found.labels.shape[0],
                 ", ".join(f"{count} have {what}" for what, count in oddities.items() if count),
             )
+        if question := ask_for_pairs(
+            found.labels.shape[0], int(found.labels.nnz), found.num_repeats, found.num_repeated_ids
+        ):
+            logger.warning("%s: %s", self.path, question)
 
     def _read(self) -> SplitScan:
         if self.source.part in {None, "train"}:
@@ -313,6 +317,21 @@ class Split:
 
 def _document(raw: RawDocument, rows: tuple[int, ...]) -> Document:
     return Document(raw.id or str(raw.line), raw.text, rows, raw.group, has_id=bool(raw.id))
+
+
+def ask_for_pairs(num_rows: int, num_labels: int, num_repeats: int, num_repeated_ids: int) -> str:
+    """Return the question whether documents are rows of one label each; empty: they are not.
+
+    Args:
+        num_rows: The documents.
+        num_labels: Of all of them.
+        num_repeats: Documents with the text of an earlier one.
+        num_repeated_ids: Documents with the id of an earlier one.
+    """
+    are_shared = num_labels <= num_rows and num_repeats >= MOST_REPEATS * num_rows > 0
+    if are_shared or 2 * num_repeated_ids >= num_rows > 1:
+        return "has it a row for each label? Then give --one-row-per-label"
+    return ""
 
 
 def describe_problems(folder: Path, scans: Sequence[SplitScan]) -> str:

@@ -20,7 +20,13 @@ from longtail.models.scorers.markup import first_markup, has_markup, without_mar
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.labels import delimiter_option, look_alikes, other_delimiter
 from longtail.training.data.languages import LanguageCount
-from longtail.training.data.splits import Document, Split, UnknownLabels, num_repeats
+from longtail.training.data.splits import (
+    Document,
+    Split,
+    UnknownLabels,
+    ask_for_pairs,
+    num_repeats,
+)
 from longtail.training.evaluation.by_frequency import FREQUENCY_BINS, label_subsets
 from longtail.training.reports.training_cost import Cost, estimate_costs
 
@@ -81,7 +87,7 @@ def find_oddities(
         counts: Of how many documents of each split every label is.
     """
     for name, found in problems.items():
-        yield from _of_split(name, found)
+        yield from _of_split(name, found, int(counts[name].sum()))
     for first, second in combinations(texts, 2):
         if shared := len(np.intersect1d(texts[first], texts[second], assume_unique=True)):
             yield f"{shared} texts of {second} are in {first} too, which makes measuring too easy"
@@ -91,7 +97,7 @@ def find_oddities(
     yield from _of_labels(labels, counts, num_labelled)
 
 
-def _of_split(name: str, found: SplitProblems) -> Iterator[str]:
+def _of_split(name: str, found: SplitProblems, num_labels: int) -> Iterator[str]:
     of_all = f"of {found.num_documents} documents"
     oddities = {
         "have no label": found.num_unlabelled,
@@ -106,8 +112,10 @@ def _of_split(name: str, found: SplitProblems) -> Iterator[str]:
             f"{name}: {found.num_marked} {of_all} have HTML, such as {found.marked!r}; training "
             "leaves it out where at least 1 % have some (remove_markup)"
         )
-    if 2 * found.num_repeated_ids >= found.num_documents > 1:
-        yield f"{name}: has it a row for each label? Then give --one-row-per-label"
+    if question := ask_for_pairs(
+        found.num_documents, num_labels, found.num_repeated_texts, found.num_repeated_ids
+    ):
+        yield f"{name}: {question}"
     lines = {
         "with an empty text": found.empty,
         "with labels that are not in the vocabulary": found.unknown,

@@ -27,6 +27,12 @@ from longtail.training.reports.inspection import inspect_dataset
         ("body keywords", (("body",), "keywords", None)),
         ("text title labels tags", (("title", "text"), "labels", None)),
         ("content abstract text label", (("text",), "label", None)),
+        ("id subject body label", (("subject", "body"), "label", "id")),
+        ("summary description labels", (("summary", "description"), "labels", None)),
+        ("headline text topic", (("headline", "text"), "topic", None)),
+        ("betreff nachricht kategorie", (("betreff", "nachricht"), "kategorie", None)),
+        ("subject title text tags category", (("title", "text"), "tags", None)),
+        ("message body tags topic", (("body",), "tags", None)),
     ],
 )
 def test_common_names_are_taken(present, expected):
@@ -66,12 +72,44 @@ def test_named_columns_are_taken(present, options, expected):
         ("text a", {}, "no 'labels'; it has 'text', 'a'; name the column of the labels with"),
         ("text labels", {"text_columns": ("titel",)}, "--text-columns: no column 'titel'; it has"),
         ("text labels", {"id_column": "nr"}, "--id-column: no column 'nr'"),
+        ("text subject", {}, "or call it 'labels' or 'subjects' or "),
+        ("category topic text", {}, "'category', 'topic' may each hold the labels"),
     ],
 )  # fmt: skip
 def test_what_is_not_plain_is_refused_with_what_to_type(present, options, said):
     with pytest.raises(DataError) as caught:
         find_columns(present.split(), CorpusOptions(**options))
     assert said in str(caught.value)
+
+
+def tickets(folder: Path, header: str) -> Path:
+    rows = [f"T-{i},broken printer {i},we see it on {i},2026-01-0{i % 9},tag" for i in range(20)]
+    (folder / "tickets.csv").write_text("\n".join([header, *rows]))
+    return folder / "tickets.csv"
+
+
+@pytest.mark.parametrize("names", ["Subject,Description", "Summary,Body", "Betreff,Nachricht"])
+def test_a_ticket_is_read_with_its_subject(tmp_path, names):
+    dataset = open_dataset(tickets(tmp_path, f"Key,{names},created,Tags"))
+    assert next(iter(dataset.split("train").texts())) == "broken printer 0\nwe see it on 0"
+
+
+def test_columns_that_are_not_read_are_named_with_what_they_look_like(tmp_path, caplog):
+    dataset = open_dataset(tickets(tmp_path, "Ticket ID,Problem,Description,created,Tags"))
+    dataset.split("train").scan()
+    (remark,) = (x for x in inspect_dataset(dataset).recognised if "not read" in x)
+    assert "'Ticket ID', 'Problem', 'created'" in remark
+    assert "not read: 'Ticket ID'" in caplog.text
+    assert "'Problem' looks like text: --text-columns description,Problem joins it" in remark
+    assert "'Ticket ID' looks like an id: --id-column 'Ticket ID'" in remark
+
+
+def test_a_header_of_unknown_names_is_shown_as_it_is_written_with_the_known_ones(tmp_path):
+    (tmp_path / "train.csv").write_text("Nr,TITEL,Sache\n1,a,b\n")
+    with pytest.raises(DataError) as caught:
+        open_dataset(tmp_path).split("train").scan()
+    assert "'Nr', 'TITEL', 'Sache'" in str(caught.value)
+    assert "'tags'" in str(caught.value) and "'kategorie'" in str(caught.value)
 
 
 # JSON lines, whose lines may differ.

@@ -228,3 +228,27 @@ def test_a_delimiter_may_begin_and_end_a_cell(cell, tmp_path):
 def test_a_uri_is_named_as_one():
     with pytest.raises(DataError, match="got a URI; expected a path"):
         open_dataset(Path("file:///data/train.parquet"))
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """One text in two rows, each with an id of its own and one of its labels."""
+    rows = [f"{row}-{label},document {row},l{label}" for row in range(300) for label in range(2)]
+    path = tmp_path / "view.csv"
+    path.write_text("\n".join(["id,text,labels", *rows]))
+    return path
+
+
+def test_texts_with_several_ids_are_in_one_split_and_asked_about(pairs, caplog):
+    dataset = open_dataset(pairs)
+    texts = [set(dataset.split(name).texts()) for name in dataset.split_names]
+    assert sum(map(len, texts)) == len(set.union(*texts)) == 300
+    assert "--one-row-per-label" in caplog.text
+    assert any("--one-row-per-label" in x for x in inspect_dataset(dataset).oddities)
+
+
+def test_rows_with_ids_of_their_own_are_joined_by_their_text(pairs, caplog):
+    dataset = open_dataset(pairs, CorpusOptions(one_row_per_label=True))
+    documents = [each for name in dataset.split_names for each in dataset.split(name)]
+    assert len(documents) == 300 and {len(each.labels) for each in documents} == {2}
+    assert "--one-row-per-label" not in caplog.text
