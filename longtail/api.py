@@ -5,7 +5,6 @@ Each function imports its modules when it is called, as the image of the service
 
 from __future__ import annotations
 
-import logging
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -168,9 +167,6 @@ def learn(
 ) -> int:
     """Learn from feedback: make a version from an existing one, publish it, and return its number.
 
-    The version becomes current only if it answers more judged texts as people judged them than the
-    version before, or all of them; else a warning is logged.
-
     Args:
         feedback: Folder that a service keeps feedback in, or an export.
         data: The corpus that the model was trained on.
@@ -184,7 +180,6 @@ def learn(
         LongtailError: As `longtail learn` does; says what, where, and what to do.
     """
     from longtail.commands.feedback_files import open_feedback
-    from longtail.ext.learn.extension import not_current, verdicts_in_words
     from longtail.ext.learn.learn import LearningRun
     from longtail.ext.learn.learn import learn as learn_from
     from longtail.models.bundle.registry import Registry
@@ -195,11 +190,7 @@ def learn(
     said, store = open_feedback(feedback), Registry(registry)
     dataset = open_as_trained(Path(data), corpus or RECOGNISED, [store.open(version)])
     with progress_shown(verbose):
-        done = learn_from(LearningRun(said, dataset, store, version, Path(work)))
-    if done.learned is not None and not done.learned.is_better:
-        told = f"{verdicts_in_words(done.learned)} {not_current(done.version)}"
-        logging.getLogger(__name__).warning("%s", told)
-    return done.version
+        return learn_from(LearningRun(said, dataset, store, version, Path(work))).version
 
 
 def _check_no_label_texts(data: str | Path, label_texts: LabelTexts | None) -> None:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from jaxtyping import Bool, Float32
+from jaxtyping import Float32
 from pydantic import BaseModel
 from scipy.sparse import csr_array
 
@@ -34,21 +33,6 @@ class DevDocuments:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownDocuments:
-    """Documents that the models of before were fitted on.
-
-    Attributes:
-        is_known: Whether each document is one of them; all of them are there.
-        truth: The labels that each had then; none where it is no such document.
-        texts: By row, of those with other labels than then, and of new ones.
-    """
-
-    is_known: Bool[np.ndarray, document]
-    truth: Float32[csr_array, "document label"]
-    texts: Mapping[int, str]
-
-
-@dataclass(frozen=True, slots=True)
 class TrainingDocuments:
     """What a scorer is fitted on.
 
@@ -62,8 +46,6 @@ class TrainingDocuments:
         dev: Gives the dev split; None where there is none, or where nothing is to be chosen.
         seed: Of all that is random.
         models: Those of scorers that were fitted before this one, by name.
-        known: Those that the models of before know, which may count what differs alone; None: they
-            are to be fitted on all documents.
     """
 
     texts: Callable[[], Iterable[str]]
@@ -75,7 +57,6 @@ class TrainingDocuments:
     dev: Callable[[], DevDocuments | None]
     seed: int
     models: Mapping[str, Any] = field(default_factory=dict)
-    known: KnownDocuments | None = None
 
 
 class Fitting(ABC):
@@ -96,6 +77,6 @@ class Fitting(ABC):
         Args:
             on: The documents.
             settings: An instance of `settings`.
-            before: The model that was fitted on a part of the documents, or before there was
-                feedback, with what was chosen for it; it may know fewer labels. None: none was.
+            before: The model that was fitted on a part of the documents, with what was chosen for
+                it, over the same labels; None: none was.
         """

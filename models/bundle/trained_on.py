@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -55,14 +55,6 @@ class TrainedOn:
         """Return which documents are among those of a split, "train" or "dev", by their texts."""
         found: Bool[np.ndarray, document] = np.isin(texts, self.digests[f"{split}_texts"])
         return found
-
-    def with_documents(self, split: str, texts: Iterable[str]) -> TrainedOn:
-        """Return the record with more documents; the same where it holds no digests."""
-        if not self.digests:
-            return self
-        name = f"{split}_texts"
-        grown = np.union1d(self.digests[name], digests_of(texts))
-        return replace(self, digests={**self.digests, name: grown})
 
     def texts(self) -> dict[str, str]:
         """Return the text file of a bundle that holds this, by its name."""

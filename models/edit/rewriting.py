@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import zip_longest
@@ -140,10 +140,8 @@ def rewrite(
         texts: Text files that change or are new, by file name.
     """
     before = bundle.manifest
-    lost = {part.file: part.if_lost for part in PARTS.values() if part.if_lost}
-    for name in sorted(lost.keys() & before.files.keys() - texts.keys()):
-        logger.warning(lost[name], bundle.folder.name)
-    changed = {*texts, *tensors, *lost, LABELS_NAME}
+    warn_of_lost(bundle, texts)
+    changed = {*texts, *tensors, *_lost(), LABELS_NAME}
     return write_bundle(
         folder,
         manifest=replace(manifest, longtail_version=version("longtail")),
@@ -152,6 +150,23 @@ def rewrite(
         texts=texts,
         same={name: bundle.folder / name for name in before.files if name not in changed},
     )
+
+
+def _lost() -> dict[str, str]:
+    """Return what to say where a version lacks a part of the one it is made from, by its file."""
+    return {part.file: part.if_lost for part in PARTS.values() if part.if_lost}
+
+
+def warn_of_lost(bundle: Bundle, kept: Collection[str] = ()) -> None:
+    """Say which fitted parts hold for a bundle only, so that a version made from it lacks them.
+
+    Args:
+        bundle: The bundle.
+        kept: Names of files that the version has.
+    """
+    lost = _lost()
+    for name in sorted(lost.keys() & bundle.manifest.files.keys() - set(kept)):
+        logger.warning(lost[name], bundle.folder.name)
 
 
 def publish_texts(
@@ -168,8 +183,7 @@ def publish_texts(
         activate: Whether `current` names the new version.
         action: What the log of changes calls this.
     """
-    lost = [part.file for part in PARTS.values() if part.if_lost]
-    held = {name: bundle.text(name) for name in lost if name in bundle.manifest.files}
+    held = {name: bundle.text(name) for name in _lost() if name in bundle.manifest.files}
     return registry.publish(
         lambda to: rewrite(to, bundle, bundle.manifest, bundle.catalogue, {}, {**held, **texts}),
         activate=activate,

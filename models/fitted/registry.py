@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from longtail.models.bundle.bundle import Bundle
@@ -74,9 +73,3 @@ def listed_fields(manifest: Manifest | None, model: HasFitted | None) -> dict[st
     """Return what a list of versions says of all parts of one (see `FittedPart.listed`)."""
     listed = (part.listed(manifest, model).items() for part in PARTS.values())
     return {field: value for fields in listed for field, value in fields}
-
-
-def without_lost(parts: ModelParts) -> ModelParts:
-    """Return a model without the parts that hold for its own labels and scores only."""
-    kept = {name: value for name, value in parts.fitted.items() if not PARTS[name].if_lost}
-    return replace(parts, fitted=kept)

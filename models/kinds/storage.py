@@ -34,6 +34,8 @@ def write_parts(
     scratch: Path,
     probes: Sequence[str] = (),
     record: TrainedOn | None = None,
+    *,
+    has_encoder: bool = False,
 ) -> Manifest:
     """Write a bundle of these parts (see `longtail.models.bundle.bundle.write_bundle`).
 
@@ -44,13 +46,14 @@ def write_parts(
         scratch: A folder in which the encoder is saved first, if there is one.
         probes: Texts that it brings along to be tried on.
         record: Of the documents that the model was trained on; None: none is written.
+        has_encoder: Whether the encoder is in that folder already.
     """
     texts, tensors = texts_of(parts), tensors_of(parts)
     if record is not None:
         texts, tensors = texts | record.texts(), tensors | record.tensors()
     if probes:
         texts[PROBES_NAME] = probes_to_jsonl(probes)
-    if parts.dense is not None:
+    if parts.dense is not None and not has_encoder:
         parts.dense.encoder.transformer.save_pretrained(scratch)
         parts.dense.tokenizer.save_pretrained(scratch)
     return write_bundle(

@@ -7,7 +7,7 @@ text, and with names of which only some words occur.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -75,15 +75,6 @@ class WordCounts:
             np.log((1 + self.num_documents) / (1 + documents)) + 1
         ).astype(np.float32)
         return found
-
-    def plus(self, other: WordCounts) -> WordCounts:
-        """Return the counts of the same words and pairs in these documents and others."""
-        return replace(
-            self,
-            documents=self.documents + other.documents,
-            pair_documents=self.pair_documents + other.pair_documents,
-            num_documents=self.num_documents + other.num_documents,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@
 #include "sorting.h"
 
 enum { ABSENT, POSITIVE, HARD, SAMPLED }; // what a document is to the label
-enum { WAS_ABSENT = 1, WAS_POSITIVE, WAS_NEGATIVE }; // what one that changed was before
 enum { MAX_PASSES = 100 };                // the ranking no longer changes long before convergence
 enum { AHEAD = 8 };                       // documents between fetching one and adding it
 enum { RARE_BELOW = 10 };                 // documents of a label from which on its cost is `cost`
@@ -38,9 +37,6 @@ typedef struct {
 typedef struct {
     const sparse_rows *by_document, *by_feature, *by_label;
     const fit_plan *plan;
-    const sparse_rows *before; // weights that labels start from, a row each; or no rows
-    const float *bias_before;
-    const sparse_rows *changed; // the documents that changed for each, and what they were
 } problem;
 
 // A document that a search has reached.
@@ -197,13 +193,6 @@ static void forget_weights(close_rows *c) {
     for (int64_t i = 0; i < c->num_features; i++) c->weights[i] = 0;
 }
 
-// Add a multiple of a document of the set to weights and bias.
-static inline void step_by(memory *m, int64_t i, double multiple) {
-    if (multiple == 0) return;
-    m->bias += multiple;
-    add_row(&m->close, m->rows[i], multiple);
-}
-
 // Update the alpha of each active document once; return the spread of the projected gradients,
 // which is 0 at the optimum. Documents at a bound become inactive.
 static double pass_over(memory *m, int64_t *num_active) {
@@ -232,7 +221,9 @@ static double pass_over(memory *m, int64_t *num_active) {
         const double step = (updated - alpha) * sign;
         m->alpha[i] = updated;
         // Invariant: w = sum of alpha_i y_i x_i, and b = sum of alpha_i y_i.
-        step_by(m, i, step);
+        if (step == 0) continue;
+        m->bias += step;
+        add_row(&m->close, row, step);
     }
     return highest - lowest;
 }
@@ -254,9 +245,10 @@ static void set_bounds(const problem *p, memory *m, double share) {
 
 // Minimise the dual problem over the working set, from the alphas that stand.
 //
-// Only the first ones of the order are active first. Unlike in liblinear, a document at its bound is
-// left out at once; all come back when the others are done, until none moves.
-static void descend(memory *m, int64_t num_active, double tolerance) {
+// Unlike in liblinear, a document at its bound is left out at once; all come back when the others
+// are done, until none moves.
+static void descend(memory *m, double tolerance) {
+    int64_t num_active = m->size;
     // order[:num_active] are the active positions, order[num_active:] those left out at a bound.
     for (int64_t pass = 0; pass < MAX_PASSES; pass++) {
         const bool is_complete = num_active == m->size;
@@ -486,62 +478,13 @@ static bool fit_rounds(const problem *p, memory *m, int64_t expected) {
         const int64_t num_hard = find_hard(p, m, expected, round == 0);
         if (!grow_set(p, m, num_hard, round == 0)) return false;
         // alpha stays from round to round, so each starts from the solution of the one before.
-        descend(m, m->size, round + 1 == p->plan->rounds ? TOLERANCE : ROUGH_TOLERANCE);
+        descend(m, round + 1 == p->plan->rounds ? TOLERANCE : ROUGH_TOLERANCE);
     }
-    return true;
-}
-
-// Begin with the weights of before, and take documents that they get wrong, and those that changed;
-// false without memory.
-static bool begin_again(const problem *p, memory *m, int64_t row) {
-    const sparse_rows *before = p->before, *changed = p->changed;
-    for (int64_t k = before->indptr[row]; k < before->indptr[row + 1]; k++)
-        m->close.weights[number_of(&m->close, before->indices[k])] = before->data[k];
-    m->bias = p->bias_before[row];
-    const int64_t num_hard = find_hard(p, m, p->plan->hard_negatives, false);
-    if (num_hard == OUT_OF_MEMORY) return false;
-    for (int64_t i = 0; i < num_hard; i++)
-        if (!add(p, m, m->found[i], HARD)) return false;
-    for (int64_t k = changed->indptr[row]; k < changed->indptr[row + 1]; k++) {
-        if (!add(p, m, changed->indices[k], HARD)) return false;
-        m->scores[changed->indices[k]] = changed->data[k];
-    }
-    set_bounds(p, m, 1);
-    return true;
-}
-
-// Change the weights of before by the documents that changed; false without memory.
-//
-// The weights are those of the alphas of the set, and of documents outside of it, which stay. The
-// alpha of a document that did not change solves its own equation, so that the others move first.
-static bool fit_again(const problem *p, memory *m, int64_t row) {
-    close_rows *c = &m->close;
-    if (!begin_again(p, m, row)) return false;
-    for (int64_t i = 0; i < m->size; i++) {
-        const float was = m->scores[m->documents[i]];
-        const double now = i < m->num_positive ? 1 : -1;
-        const double sign = was == WAS_POSITIVE ? 1 : was == WAS_NEGATIVE ? -1 : now;
-        if (was == WAS_ABSENT) continue;
-        const double lack = 1 - sign * (m->bias + product(c, m->rows[i]));
-        // y_i (w x_i + b) - 1 + D_ii alpha_i = 0 where 0 < alpha_i < U_i
-        if (lack > 0) m->alpha[i] = m->diagonal[i] > 0 ? lack / m->diagonal[i] : m->most[i];
-    }
-    int64_t num_first = 0;
-    for (int64_t i = 0; i < m->size; i++) {
-        const float was = m->scores[m->documents[i]];
-        if (was == 0) continue;
-        m->scores[m->documents[i]] = 0;
-        m->order[i] = m->order[num_first], m->order[num_first++] = i;
-        // What it added as it was before is taken off.
-        step_by(m, i, was == WAS_POSITIVE ? -m->alpha[i] : m->alpha[i]);
-        m->alpha[i] = 0;
-    }
-    descend(m, num_first, TOLERANCE);
     return true;
 }
 
 // Leave a label's weights in the memory; false without memory.
-static bool fit_label(const problem *p, int64_t label, int64_t row, memory *m) {
+static bool fit_label(const problem *p, int64_t label, memory *m) {
     const int64_t num_documents = p->by_document->num_rows, num_own = num_positive(p, label);
     m->bias = 0;
     if (num_own == num_documents) { // there is nothing to tell apart
@@ -558,9 +501,7 @@ static bool fit_label(const problem *p, int64_t label, int64_t row, memory *m) {
         for (int64_t document = 0; document < num_documents; document++)
             add(p, m, document, HARD);
         set_bounds(p, m, 1);
-        descend(m, m->size, TOLERANCE);
-    } else if (row < p->before->num_rows && p->before->indptr[row] < p->before->indptr[row + 1]) {
-        if (!fit_again(p, m, row)) return false;
+        descend(m, TOLERANCE);
     } else if (!fit_rounds(p, m, num_expected(p, label))) {
         return false;
     }
@@ -593,15 +534,12 @@ static bool keep(const problem *p, memory *m, fitted *f) {
 
 KERNEL descent_fit(const sparse_rows *by_document, const sparse_rows *by_feature,
                    const sparse_rows *by_label, const int64_t *labels, int64_t num_labels,
-                   const fit_plan *plan, const sparse_rows *before, const float *bias_before,
-                   const sparse_rows *changed,
-                   int64_t *starts, float *bias, grown *results) {
-    const problem p = {by_document, by_feature, by_label, plan, before, bias_before, changed};
+                   const fit_plan *plan, int64_t *starts, float *bias, grown *results) {
+    const problem p = {by_document, by_feature, by_label, plan};
     const int64_t num_features = by_document->num_columns;
     int64_t capacity = 0;
     for (int64_t i = 0; i < num_labels; i++) {
-        int64_t needed = capacity_for(&p, labels[i]);
-        if (i < changed->num_rows) needed += changed->indptr[i + 1] - changed->indptr[i];
+        const int64_t needed = capacity_for(&p, labels[i]);
         if (needed > capacity) capacity = needed;
     }
     memory m;
@@ -611,7 +549,7 @@ KERNEL descent_fit(const sparse_rows *by_document, const sparse_rows *by_feature
         for (int64_t i = 0; i < by_document->num_rows && is_done; i++)
             is_done = draw_close(by_document, i, &m.close);
     for (int64_t i = 0; i < num_labels && is_done; i++) {
-        is_done = fit_label(&p, labels[i], i, &m) && keep(&p, &m, &f);
+        is_done = fit_label(&p, labels[i], &m) && keep(&p, &m, &f);
         starts[i + 1] = f.size;
         bias[i] = (float)m.bias;
     }

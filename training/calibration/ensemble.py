@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -51,53 +50,34 @@ class Blending:
 blending_to_json, blending_from_json = json_forms(Blending)
 
 
-def fit_blending(
-    dev: DevRanking,
-    blends: Mapping[str, tuple[str, ...]],
-    members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
-) -> Blending:
+def fit_blending(dev: DevRanking, blends: Mapping[str, tuple[str, ...]]) -> Blending:
     """Calibrate every scorer, choose the members of blends, fit the blends, and calibrate them.
 
     Args:
         dev: The dev split.
         blends: By the name of each blend to be made, the scorers that it may be made of.
-        members: By the name of a blend, the scorers that it is made of where that was chosen
-            before.
     """
     calibrations = calibrations_of(dev.pairs)
     found = {}
     for blend, candidates in blends.items():
-        known = members.get(blend)
-        calibrated = [name for name in known or candidates if name in calibrations]
+        calibrated = [name for name in candidates if name in calibrations]
         if not calibrated:
             logger.warning("dev split: no scorer could be calibrated, so there is no %r", blend)
             continue
-        chosen = calibrated if known else dev.choose(calibrated, calibrations)
-        fitted = without_idle(dev.blend(chosen, calibrations))
+        fitted = without_idle(dev.blend(dev.choose(calibrated, calibrations), calibrations))
         logger.info("%s: %s", blend, in_words(fitted))
         found[blend] = fitted
-    return with_blends(dev, Blending(calibrations, {}), found)
-
-
-def with_blends(dev: DevRanking, blending: Blending, blends: dict[str, RarityBlend]) -> Blending:
-    """Return calibrated scorers with these blends, which are calibrated, and all thresholds.
-
-    Args:
-        dev: The dev split.
-        blending: With the calibrations of the blended scorers.
-        blends: By the name of the scorer that they make.
-    """
-    pairs, calibrations = dev.pairs, blending.calibrations
     scores = {
-        name: blended(fitted, calibrations, pairs, dev.catalogue) for name, fitted in blends.items()
+        name: blended(fitted, calibrations, dev.pairs, dev.catalogue)
+        for name, fitted in found.items()
     }
-    calibrations = calibrations | calibrations_of(replace(pairs, scores=scores))
-    pairs = replace(pairs, scores=pairs.scores | scores)
+    calibrations = calibrations | calibrations_of(replace(dev.pairs, scores=scores))
+    pairs = replace(dev.pairs, scores=dev.pairs.scores | scores)
     best = {name: best_threshold(pairs, name, own) for name, own in calibrations.items()}
     thresholds = {name: each for name, each in best.items() if each is not None}
     counts = {name: best_label_count(pairs, name, own) for name, own in calibrations.items()}
     known = {name: each for name, each in counts.items() if each is not None}
-    return Blending(calibrations, blends, thresholds, known)
+    return Blending(calibrations, found, thresholds, known)
 
 
 def calibrations_of(pairs: ScoredPairs) -> dict[str, Calibration]:

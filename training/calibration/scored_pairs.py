@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -79,14 +79,6 @@ class ScoredPairs:
             scores={name: scores[rows] for name, scores in self.scores.items()},
             counts=self.counts[rows],
         )
-
-    def of_first_labels(self, num_labels: int | None) -> ScoredPairs:
-        """Return the pairs, of which those of labels behind so many count nothing; None: all do."""
-        if num_labels is None:
-            return self
-        is_first = self.labels < num_labels
-        weights = np.where(is_first, self.weights, np.float32(0))
-        return replace(self, is_best=self.is_best & is_first, weights=weights)
 
     def of(
         self, scorer: str

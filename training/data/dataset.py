@@ -109,16 +109,21 @@ class Dataset:
             )
         return self.splits[name]
 
-    def with_splits(self, splits: Mapping[str, Split]) -> Dataset:
+    def with_splits(
+        self, splits: Mapping[str, Split], labels: LabelCatalogue | None = None
+    ) -> Dataset:
         """Return this corpus with some splits replaced or added.
 
-        Labels, files and fingerprint are the same; the numbers of its catalogue are those of the
-        split "train" that it has then.
+        Files and fingerprint are the same; the numbers of its catalogue are those of the split
+        "train" that it has then.
 
         Args:
-            splits: By name, over the labels of this corpus.
+            splits: By name; all of them, where there are other labels.
+            labels: That the splits are over; None: those of this corpus.
         """
         view, merged = self._view(), {**self.splits, **splits}
+        if labels is not None:
+            view.__dict__["labels"] = labels
         view.splits = {name: merged[name] for name in SPLIT_NAMES if name in merged}
         view.split_names = tuple(view.splits)
         view.__dict__.pop("catalogue", None)  # kept with the numbers of the split before

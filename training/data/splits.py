@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, UInt64
 from scipy.sparse import csr_array
 
-from longtail.models.bundle.trained_on import digest_of
+from longtail.models.bundle.trained_on import digest_of, digests_of
 from longtail.models.corpus.documents import read_documents, recognised
 from longtail.models.corpus.raw import MOST_REPEATS, DocumentSource, RawDocument
 from longtail.models.errors import DataError
@@ -152,6 +152,7 @@ class Split:
         self._is_measured = is_measured
         self._is_good: Sequence[int] = ()  # whether the labels of each document are known
         self._is_in: Bool[np.ndarray, document] | None = None  # of the good ones; None: all are
+        self._new: tuple[RawDocument, ...] = ()  # behind those of the file
 
     def part(self, is_in: Bool[np.ndarray, document]) -> Split:
         """Return some of the documents, in their order, as a split; they stream from the same file.
@@ -171,6 +172,27 @@ class Split:
         found = (whole.lengths[is_in], whole.texts[is_in])
         part.found = SplitScan(labels, 0, (), num_empty_rows(labels), *found)
         return part
+
+    def changed(
+        self, labels: Float32[csr_array, "document label"], new: Sequence[RawDocument] = ()
+    ) -> Split:
+        """Return these documents with other labels, and new documents behind them, as a split.
+
+        Args:
+            labels: Of all these documents, then of the new ones.
+            new: Documents that the file lacks.
+        """
+        whole, view = self.scan(), copy(self)
+        if self._is_in is not None:
+            view._is_in = np.append(self._is_in, np.ones(len(new), dtype=np.bool_))
+        view._new = (*self._new, *new)
+        texts = [document.text for document in new]
+        view.found = SplitScan(
+            labels, 0, (), num_empty_rows(labels),
+            np.append(whole.lengths, np.array(list(map(len, texts)), dtype=np.int64)),
+            np.append(whole.texts, digests_of(texts)),
+        )  # fmt: skip
+        return view
 
     def scan(self) -> SplitScan:
         """Read every line once and return the label matrix; the result is kept."""
@@ -211,7 +233,8 @@ class Split:
     def _good_documents(self) -> Iterator[RawDocument]:
         items = read_documents(self.source, self._is_label)
         raws = compress((raw for raw in items if isinstance(raw, RawDocument)), self._is_good)
-        return raws if self._is_in is None else compress(raws, self._is_in.tolist())
+        every = chain(raws, self._new)
+        return every if self._is_in is None else compress(every, self._is_in.tolist())
 
     def _log(self, found: SplitScan) -> None:
         if found.num_skipped and self._skip_bad:

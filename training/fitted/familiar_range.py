@@ -44,7 +44,6 @@ def fit_short_texts(
     texts: Sequence[str],
     truth: Float32[csr_array, "document label"],
     least_known_words: int,
-    num_looked_for: int | None = None,
 ) -> dict[str, ShortTexts]:
     """Return how the log-odds of each calibrated scorer change in short texts; none: they don't.
 
@@ -53,7 +52,6 @@ def fit_short_texts(
         texts: Documents that the model was not trained on.
         truth: Their labels.
         least_known_words: Of a document; texts with as many stay as they are.
-        num_looked_for: As of `longtail.training.pipeline.dev_split.finish_on_dev`.
     """
     knots: list[int] = []
     calibrations = predictor.parts.calibrations
@@ -62,7 +60,7 @@ def fit_short_texts(
     while length < least_known_words:
         batch = predictor.read(cut(texts, length))
         pairs = score_pairs(predictor, batch, truth, 0, rank_best(predictor, batch))
-        found = _lines(pairs.of_first_labels(num_looked_for), calibrations)
+        found = _lines(pairs, calibrations)
         known = int(np.median(batch.word_counts[:, 1]))
         length *= 2
         if not found or known <= (knots or [0])[-1] or known >= least_known_words:
@@ -148,7 +146,6 @@ class FamiliarRangeFitting(PartFitting[FamiliarRange | None]):
         texts = [text for batch in batches for text in batch.texts]
         rows = spread_rows(len(texts), MOST_CUT)
         short = fit_short_texts(
-            predictor, [texts[row] for row in rows], dev.truth[rows], found.least_known_words,
-            dev.num_looked_for,
+            predictor, [texts[row] for row in rows], dev.truth[rows], found.least_known_words
         )  # fmt: skip
         return replace(found, short_texts=short)

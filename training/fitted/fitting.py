@@ -36,12 +36,10 @@ class RankedDevDocuments(Protocol):
     Attributes:
         predictor: The model, without probabilities and blends.
         num_training_documents: For the propensities.
-        num_looked_for: As of `longtail.training.pipeline.dev_split.finish_on_dev`.
     """
 
     predictor: Predictor
     num_training_documents: int
-    num_looked_for: int | None
 
     @property
     def truth(self) -> Float32[csr_array, "document label"]:

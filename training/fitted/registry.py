@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,9 +69,8 @@ def with_fitted(
     blending: Blending,
     default: str,
     folder: Path,
-    kept: Collection[str] = (),
 ) -> ModelParts:
-    """Return a model with all parts that are fitted on a dev split, in place of those it had.
+    """Return a model with all parts that are fitted on a dev split.
 
     Args:
         parts: The model.
@@ -80,14 +78,9 @@ def with_fitted(
         blending: Fitted on them.
         default: The scorer of queries that name none.
         folder: Keeps what is fitted; what is there already is read.
-        kept: Names of those that stay where the model has them.
     """
-    fitted = {
-        name: value for name, value in parts.fitted.items() if name in kept or name not in FITTINGS
-    }
+    fitted = {}
     for name, fitting in FITTINGS.items():
-        if name in fitted:
-            continue
         part = fitting.part
         read = partial(part.from_json, num_labels=len(parts.catalogue))
         fit = partial(fitting.fit, dev, blending, default)

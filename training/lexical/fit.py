@@ -11,8 +11,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from itertools import compress, islice
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -36,7 +36,7 @@ from longtail.models.lexical.name_model import NameModel
 from longtail.models.lexical.terms import LabelTerms, names_of, rising
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
-from longtail.training.fitting import Fitting, KnownDocuments, TrainingDocuments
+from longtail.training.fitting import Fitting, TrainingDocuments
 from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -89,21 +89,11 @@ class NamesFitting(Fitting):
     def fit(
         self, on: TrainingDocuments, settings: None, before: NameModel | None
     ) -> NameModel | None:
-        """Return the model, for which the classifier of the one of before stays; or the latter.
-
-        The names of labels that the model of before knows are its own: a bundle's catalogue need
-        not have all of them.
-        """
+        """Return the model, with the classifier of the one of before, or the latter."""
         del settings
-        catalogue, tfidf = on.catalogue, on.sparse.tfidf
-        if before is not None:
-            if new := list(catalogue)[len(before.catalogue) :]:
-                before = before.with_labels(new)
-            elif on.known is not None:
-                return with_documents(before, on, on.known)
-            catalogue = before.catalogue
+        tfidf = on.sparse.tfidf
         found = fit_name_model(
-            on.texts, on.truth, catalogue, tfidf.forms.languages,
+            on.texts, on.truth, on.catalogue, tfidf.forms.languages,
             seed=on.seed, removes_markup=tfidf.removes_markup,
             trees=None if before is None else before.trees,
         )  # fmt: skip
@@ -152,34 +142,6 @@ def fit_name_model(
         return None
     labels = LabelCatalogue(map(named_label, catalogue))
     return NameModel(labels, counts, history, trees, tuple(languages), removes_markup)
-
-
-def with_documents(model: NameModel, on: TrainingDocuments, known: KnownDocuments) -> NameModel:
-    """Return a model that counts new documents, too, and labels of known ones as they are now.
-
-    Names are found as the model finds them, not by the new counts of words, so that what was found
-    in the known documents still holds.
-
-    Args:
-        model: It knows all labels.
-        on: All documents.
-        known: Those that it knows.
-    """
-    is_read = ~known.is_known | (np.diff(csr_array(known.truth != on.truth).indptr) > 0)
-    words, is_new = model.matcher.words, ~known.is_known[is_read]
-    read = [words.read_text(known.texts[row]) for row in np.flatnonzero(is_read).tolist()]
-    matches = model.matcher.match_read(read)
-    now, then = (
-        _is_true(csr_array(truth[is_read]), matches.texts, matches.labels).astype(np.int64)
-        for truth in (on.truth, known.truth)
-    )
-    found, right, at = (
-        model.history.found.copy(), model.history.right.copy(), (matches.labels, matches.kinds)
-    )  # fmt: skip
-    np.add.at(found, at, is_new[matches.texts])
-    np.add.at(right, at, now - then)
-    counts = model.counts.plus(counts_of(compress(read, is_new), words, model.counts.pairs))
-    return replace(model, counts=counts, history=FindHistory(found, np.clip(right, 0, found)))
 
 
 class _ReadTexts:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import compress
-from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -27,8 +25,6 @@ EXACT_UP_TO = 300_000
 LEAST_RECALL = 0.98
 _NUM_ASKED = 500
 """Documents whose nearest ones are looked for, to measure the recall."""
-Encode: TypeAlias = Callable[[list[str]], Float32[np.ndarray, "text dim"]]
-"""Returns the vectors of texts."""
 _NUM_NEIGHBOURS, _TEMPERATURE = 40, 1 / 12
 """20 to 200 neighbours with 1/12 to 1/30 rank the dev splits tried alike: docs/decisions/models.md.
 """
@@ -53,7 +49,6 @@ def vector_memory(
     vectors: ByteVectors,
     truth: Float32[csr_array, "document label"],
     ids: Sequence[str],
-    before: Clusters | None = None,
 ) -> VectorMemory:
     """Return a memory of the documents that have a label to lend.
 
@@ -61,12 +56,11 @@ def vector_memory(
         vectors: Of the documents.
         truth: Ones where a document carries a label.
         ids: Of the documents.
-        before: Clusters of the documents that there were; None: none were.
     """
     kept = np.flatnonzero(np.diff(truth.indptr)).astype(np.int64)
     clusters = None
     if len(kept) > EXACT_UP_TO:
-        order, clusters = clustered(vectors.take(kept), before)
+        order, clusters = clustered(vectors.take(kept))
         kept = kept[order]
     return VectorMemory(
         vectors.take(kept),
@@ -78,26 +72,17 @@ def vector_memory(
     )
 
 
-def clustered(
-    vectors: ByteVectors, before: Clusters | None = None
-) -> tuple[Int64[np.ndarray, row], Clusters]:
+def clustered(vectors: ByteVectors) -> tuple[Int64[np.ndarray, row], Clusters]:
     """Return an order of very many vectors by cluster, and the clusters of the ordered vectors.
 
     So many clusters are looked at that `LEAST_RECALL` of the nearest vectors of a sample of the
     vectors are found.
-
-    Args:
-        vectors: To be divided.
-        before: Clusters that there are already, which stay where they are.
     """
     rng = np.random.default_rng(0)
-    if before is None:
-        num_clusters = int(4 * np.sqrt(vectors.num_rows))
-        drawn = rng.choice(vectors.num_rows, min(vectors.num_rows, 32 * num_clusters), False)
-        sample = vectors.take(np.sort(drawn))
-        centroids = _centroids(sample.bytes * sample.scales[:, None], num_clusters)
-    else:
-        centroids = before.centroids
+    num_clusters = int(4 * np.sqrt(vectors.num_rows))
+    drawn = rng.choice(vectors.num_rows, min(vectors.num_rows, 32 * num_clusters), False)
+    sample = vectors.take(np.sort(drawn))
+    centroids = _centroids(sample.bytes * sample.scales[:, None], num_clusters)
     cluster_of = centroids.nearest(vectors, 1, num_threads=cpu_count()).documents[:, 0]
     order = np.argsort(cluster_of, kind="stable").astype(np.int64)
     sizes = np.bincount(cluster_of, minlength=centroids.num_rows)
@@ -138,31 +123,3 @@ def _centroids(vectors: Float32[np.ndarray, "row dim"], num_clusters: int) -> By
 
 def _k_means(vectors: Float32[np.ndarray, "row dim"], num_clusters: int) -> MiniBatchKMeans:
     return MiniBatchKMeans(num_clusters, random_state=0, n_init=1, batch_size=8192).fit(vectors)
-
-
-def with_documents(
-    before: VectorMemory,
-    ids: Sequence[str],
-    texts: Iterable[str],
-    truth: Float32[csr_array, "document label"],
-    encode: Encode,
-) -> VectorMemory:
-    """Return a memory of other documents; remembered documents are not encoded again.
-
-    Args:
-        before: Documents by vectors of the same encoder; the texts of its ids are as they were.
-        ids: Of all documents.
-        texts: Their texts, each looked at once.
-        truth: Ones where a document carries a label.
-        encode: Returns vectors of texts.
-    """
-    row_of = {document: row for row, document in enumerate(before.ids)}
-    is_new = [document not in row_of for document in ids] & (np.diff(truth.indptr) > 0)
-    new = np.flatnonzero(is_new)
-    rows = np.array([row_of.get(document, 0) for document in ids], dtype=np.int64)
-    vectors = before.vectors
-    if len(new):
-        encoded = ByteVectors.rounded(encode(list(compress(texts, is_new.tolist()))))
-        rows[new] = vectors.num_rows + np.arange(len(new))
-        vectors = ByteVectors.joined([vectors, encoded])
-    return vector_memory(vectors.take(rows), truth, ids, before.clusters)

@@ -16,7 +16,6 @@ from longtail.models.names import Precision
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend
-from longtail.training.memory.vectors import Encode
 from longtail.training.runtime.distributed import Machine, find_machine
 from longtail.training.runtime.kept import save_arrays
 from longtail.training.runtime.run_log import progress_bar
@@ -33,18 +32,17 @@ def inference_copy(encoder: DualEncoder, machine: Machine) -> DualEncoder:
     return twin
 
 
-def document_encoder(parts: ModelParts, precision: Precision) -> Encode:
-    """Return what makes vectors of documents by the encoder of a model, as its training does."""
+def vectors_of_texts(
+    parts: ModelParts, precision: Precision, texts: list[str]
+) -> Float32[np.ndarray, "text dim"]:
+    """Return vectors of documents by the encoder of a model, as its training makes them."""
     assert parts.dense is not None
     machine = find_machine(precision)
     encoder = inference_copy(parts.dense.encoder.to(machine.device), machine)
     parts = replace(parts, dense=replace(parts.dense, encoder=encoder))
 
-    def encode(texts: list[str]) -> Float32[np.ndarray, "text dim"]:
-        with progress_bar(total=len(texts), desc="vectors", unit="doc") as bar:
-            return TextBatch(texts, parts, machine.device, bar.update).vectors
-
-    return encode
+    with progress_bar(total=len(texts), desc="vectors", unit="doc") as bar:
+        return TextBatch(texts, parts, machine.device, bar.update).vectors
 
 
 def encode_documents(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from joblib import cpu_count
 from scipy.sparse import csr_array
 from transformers import TokenizersBackend
 
+from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import EncoderInfo
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.encoders.families import num_positions
@@ -25,6 +26,7 @@ from longtail.models.labels.text import text_for_encoder
 from longtail.models.memory.vectors import ByteVectors
 from longtail.models.names import CLASSIFIER, DENSE_NEIGHBOURS, LINEAR
 from longtail.models.parts.dense_parts import DenseParts
+from longtail.models.parts.model_parts import ModelParts
 from longtail.models.scorers.linear import LinearModel, LinearScorer
 from longtail.models.scorers.markup import without_markup
 from longtail.models.scorers.sparse import SparseModel, SparseSource
@@ -59,6 +61,7 @@ class DenseStart:
         tokenizer: The encoder's.
         model: The encoder and a classifier at the labels' priors; trained in place.
         prefixes: Put before documents and label texts.
+        finished: The models of a version whose encoder it is; None: it is to be trained.
     """
 
     source: EncoderSource
@@ -66,6 +69,12 @@ class DenseStart:
     tokenizer: TokenizersBackend
     model: DeplModel
     prefixes: Prefixes
+    finished: Mapping[str, Any] | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the encoder is that of a version, and stays as it is."""
+        return self.finished is not None
 
     def info(self, dense: DenseParts) -> EncoderInfo:
         """Return what a manifest says of the encoder."""
@@ -114,6 +123,29 @@ def start_dense(
         checkpoint_gradients(encoder)
     model = DeplModel(encoder, _priors(truth)).to(machine.device)
     return DenseStart(source, machine, tokenizer, model, found.prefixes)
+
+
+def start_finished(
+    bundle: Bundle,
+    parts: ModelParts,
+    config: TrainingConfig,
+    truth: Float32[csr_array, "document label"],
+) -> DenseStart:
+    """Return a start that is done: the encoder of a version.
+
+    Args:
+        bundle: The version.
+        parts: What it holds, an encoder among it.
+        config: Of the run.
+        truth: The labels of its documents.
+    """
+    dense, said = parts.dense, bundle.manifest.encoder
+    assert dense is not None and said is not None  # both or neither: see `check_parts`
+    machine = find_machine(config.precision)
+    model = DeplModel(dense.encoder, _priors(truth)).to(machine.device)
+    source = EncoderSource(said.name, bundle.encoder_folder, said.sha256)
+    prefixes = Prefixes(said.document_prefix, said.label_prefix)
+    return DenseStart(source, machine, dense.tokenizer, model, prefixes, parts.models)
 
 
 def read_training_texts(
@@ -201,7 +233,8 @@ def finish_dense(
     )
     models: dict[str, Any] = {}
     if CLASSIFIER in config.scorers:
-        models[CLASSIFIER] = _trained_classifier(model, texts.truth)
+        of_version = start.finished and start.finished[CLASSIFIER]
+        models[CLASSIFIER] = of_version or _trained_classifier(model, texts.truth)
     if not {LINEAR, DENSE_NEIGHBOURS}.intersection(config.scorers):
         return dense, models
     with stage_cost(folder, "document vectors"):

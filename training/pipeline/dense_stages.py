@@ -83,15 +83,20 @@ def train_dense(
     found: EncoderFree,
     folder: Path,
 ) -> tuple[DenseParts, dict[str, Any]]:
-    """Train the model of a start in place, and models of its scorers; other processes follow."""
+    """Train the model of a start in place, and models of its scorers; other processes follow.
+
+    An encoder that is finished makes vectors alone.
+    """
     with stage_cost(folder, "tokens and hard negatives"):
-        kept = kept_pieces(start.tokenizer, _encoded(start, config, corpus, found.catalogue))
+        kept = None
+        if not start.is_finished:
+            kept = kept_pieces(start.tokenizer, _encoded(start, config, corpus, found.catalogue))
         if kept is not None:
             start = replace(start, tokenizer=tokenizer_of(start.tokenizer, kept))
         documents = corpus.split("train").texts()
         texts = read_training_texts(start, config, documents, found.catalogue, found.truth)
         subsets = None
-        if config.is_tuned:
+        if config.is_tuned and not start.is_finished:
             subsets = find_label_subsets(
                 config.retrieval, found.sparse, found.features, found.truth
             )

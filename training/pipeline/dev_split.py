@@ -16,10 +16,8 @@ import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -102,9 +100,7 @@ class Lead(NamedTuple):
         return self.mean > self.margin
 
 
-def choose_default(
-    dev: DevRanking, blending: Blending, scorers: Sequence[str], where: str = "dev"
-) -> DefaultScorer:
+def choose_default(dev: DevRanking, blending: Blending, scorers: Sequence[str]) -> DefaultScorer:
     """Return the blend, or the scorer that has a higher P@k on dev than the blend beyond chance.
 
     The blend is `ensemble`, else `fast`. Blends are cross-fitted: each part of the documents is
@@ -118,18 +114,18 @@ def choose_default(
     if len(values) == 1:
         return DefaultScorer(best, "")
     if not values[best].any():
-        nothing = f"the first {k} labels of each scorer are all wrong on {where}"
+        nothing = f"the first {k} labels of each scorer are all wrong on dev"
         return DefaultScorer(best, f"{nothing}; see what 'longtail inspect' says of the labels")
     blend = next((name for name in (ENSEMBLE, FAST) if name in blending.blends), None)
     if blend is None or best == blend:
         others = ", ".join(f"{x} {_percent(values[x])}" for x in values if x != best)
         highest = (
-            f"{best} has the highest P@{k} on {where}, {_percent(values[best])} (others: {others})"
+            f"{best} has the highest P@{k} on dev, {_percent(values[best])} (others: {others})"
         )
         return DefaultScorer(best, highest)
     lead = Lead.of(values[best] - values[blend], k)
     measured = (
-        f"P@{k} on {where} is {_percent(values[best])} with {best} and {_percent(values[blend])} "
+        f"P@{k} on dev is {_percent(values[best])} with {best} and {_percent(values[blend])} "
         f"with {blend} on documents that it was not fitted on; the difference is"
     )
     chance = f"chance (95 %: {100 * lead.margin:.2f} points)"
@@ -170,19 +166,6 @@ class OnDev(NamedTuple):
     default: DefaultScorer | None
 
 
-@runtime_checkable
-class Heed(Protocol):
-    """Changes values that are fitted on the dev split by other knowledge."""
-
-    def blending(self, dev: DevRanking, fitted: Blending) -> Blending:
-        """Return the blends fitted on dev, or changed ones."""
-        ...
-
-    def default(self, dev: DevRanking, fitted: Blending, names: Sequence[str]) -> DefaultScorer:
-        """Return the default scorer."""
-        ...
-
-
 def finish_on_dev(
     corpus: Dataset,
     parts: ModelParts,
@@ -191,10 +174,6 @@ def finish_on_dev(
     folder: Path,
     *,
     precision: Precision = "float32",
-    members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
-    heed: Heed | None = None,
-    num_looked_for: int | None = None,
-    kept_parts: Collection[str] = (),
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends and all fitted parts, and what it reaches with them.
 
@@ -205,11 +184,6 @@ def finish_on_dev(
         scorers: Names of all scorers that the model is to have; blends are made of the others.
         folder: Of the run; what was fitted there is not fitted again.
         precision: What its encoder computes in.
-        members: By the name of a blend, the scorers that it is made of; else they are chosen.
-        heed: Changes blends and default; None: they are those that dev prefers.
-        num_looked_for: Nothing is fitted on labels behind so many, as nobody looked for them in the
-            documents: they would count as wrong where they are right. None: all were looked for.
-        kept_parts: Names of fitted parts that stay where the model has them.
     """
     blends = {ENSEMBLE: tuple(KINDS), FAST: without_encoder()}
     wanted: dict[str, tuple[str, ...]] = {
@@ -218,10 +192,9 @@ def finish_on_dev(
     with stage_cost(folder, "probabilities"):
         kept_in = folder / "blending"
         dev = DevSplit.of(corpus, parts, num_training_documents, kept_in, precision)
-        dev.heed, dev.num_looked_for = heed, num_looked_for
-        found = dev.blending(wanted, members)
+        found = dev.blending(wanted)
         default = dev.default(found)
-        parts = with_fitted(parts, dev, found, default.name, kept_in, kept_parts)
+        parts = with_fitted(parts, dev, found, default.name, kept_in)
     with stage_cost(folder, "dev metrics"):
         metrics = dev.metrics(found)
     parts = replace(parts, calibrations=found.calibrations, blends=found.blends)
@@ -240,8 +213,6 @@ class DevSplit:
         num_training_documents: For the propensities.
         parts: Of the model.
         folder: Keeps what is fitted.
-        heed: Changes blends and default; None: nothing does.
-        num_looked_for: As of `finish_on_dev`.
     """
 
     dataset: Dataset
@@ -249,8 +220,6 @@ class DevSplit:
     num_training_documents: int
     parts: ModelParts
     folder: Path
-    heed: Heed | None = None
-    num_looked_for: int | None = None
     _batches: list[TextBatch] = field(default_factory=list)
     _rankings: Mapping[str, Ranking] = field(default_factory=dict)
     _pairs: ScoredPairs | None = None
@@ -279,28 +248,26 @@ class DevSplit:
         """The labels of each document."""
         return self.dataset.split("dev").scan().labels
 
-    def blending(
-        self,
-        blends: Mapping[str, tuple[str, ...]],
-        members: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
-    ) -> Blending:
+    def blending(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
         """Return calibrations and blends.
 
         Args:
             blends: By the name of each blend to be made, the scorers that it may be made of.
-            members: By the name of a blend, the scorers that it is made of; else they are chosen.
         """
-        fit, path = partial(self._fitted, blends, members), self.folder / "blending.json"
+        path = self.folder / "blending.json"
+
+        def fit() -> Blending:
+            return fit_blending(self._dev_ranking(), blends)
+
         found: Blending = kept_text(path, fit, blending_from_json, blending_to_json)
         return found
 
     def default(self, blending: Blending) -> DefaultScorer:
         """Return the default scorer."""
         blended = self.predictor.with_blending(blending.calibrations, blending.blends)
-        choose = choose_default if self.heed is None else self.heed.default
         return kept(
             self.folder / "default.json",
-            lambda: choose(self._dev_ranking(), blending, blended.scorers.names),
+            lambda: choose_default(self._dev_ranking(), blending, blended.scorers.names),
             lambda path: DefaultScorer(**read_json(path)),
             lambda path, chosen: write_json_durably(path, chosen._asdict()),
         )
@@ -322,13 +289,6 @@ class DevSplit:
             name: {subset: dict(each.values) for subset, each in evaluation.scorers[name].items()}
             for name in predictor.scorers.names
         }
-
-    def _fitted(
-        self, blends: Mapping[str, tuple[str, ...]], members: Mapping[str, tuple[str, ...]]
-    ) -> Blending:
-        dev = self._dev_ranking()
-        fitted = fit_blending(dev, blends, members)
-        return fitted if self.heed is None else self.heed.blending(dev, fitted)
 
     def _dev_ranking(self) -> DevRanking:
         catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
@@ -361,7 +321,7 @@ class DevSplit:
             batches = split_batches(self.predictor, self.dataset, "dev", self.truth.shape[0])
             self._batches = list(collector.watch(batches))
             self._rankings = collector.rankings
-            self._pairs = collector.pairs.of_first_labels(self.num_looked_for)
+            self._pairs = collector.pairs
         return self._pairs
 
     def batches(self) -> Sequence[TextBatch]:

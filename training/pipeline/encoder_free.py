@@ -110,6 +110,7 @@ def fit_encoder_free(
     engine: LabelEngine = fit_on_threads,
     suffix: str = "",
     before: Mapping[str, Any] | None = None,
+    vocabulary: TfidfModel | None = None,
 ) -> EncoderFree:
     """Fit all that needs no encoder, and describe the labels by the sparse model's keywords.
 
@@ -122,18 +123,22 @@ def fit_encoder_free(
         suffix: Tells this fit from another one of the same run.
         before: Models of the scorers that there are to be, fitted on a part of the documents; None:
             those of the configuration are fitted for the first time.
+        vocabulary: What the sparse model reads; None: it is learned from the documents.
     """
     training = corpus.split("train")
     truth = training.scan().labels
     with stage_cost(folder, f"features{suffix}"):
-        tfidf, features = fit_tfidf_of(
-            training,
-            config.sparse,
-            unspaced_share,
-            word_rule_of(training, config),
-            languages=config.languages or (),
-            removes_markup=bool(config.remove_markup),
-        )
+        if vocabulary is not None:
+            tfidf, features = vocabulary, vocabulary.transform(training.texts())
+        else:
+            tfidf, features = fit_tfidf_of(
+                training,
+                config.sparse,
+                unspaced_share,
+                word_rule_of(training, config),
+                languages=config.languages or (),
+                removes_markup=bool(config.remove_markup),
+            )
     dev = cache(partial(_dev_documents, corpus, tfidf))
     with stage_cost(folder, f"sparse{suffix}"):
         sparse = fit_sparse_model(

@@ -6,28 +6,33 @@ import logging
 import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longtail.models.bundle.manifest import Manifest
+from scipy.sparse import csr_array, vstack
+
+from longtail.models.bundle.bundle import Bundle
+from longtail.models.bundle.manifest import LearnedFrom, Manifest
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import DataError
 from longtail.models.extras import is_installed, is_packaged_installed, needs, require
 from longtail.models.files.failures import doing
 from longtail.models.files.outputs import check_writable_folder, held
 from longtail.models.kinds.storage import write_parts
+from longtail.models.memory.vectors import ByteVectors
 from longtail.models.names import DENSE_NEIGHBOURS, HYBRID, LINEAR, Precision
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.trial import check_answers
+from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import record_of, with_splits_apart
 from longtail.training.data.survey import Survey, survey
-from longtail.training.memory.vectors import with_documents
+from longtail.training.memory.vectors import vector_memory
 from longtail.training.pipeline.dev_split import DefaultScorer, OnDev, finish_on_dev
 from longtail.training.pipeline.encoder_free import (
     fit_encoder_free,
@@ -48,6 +53,28 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """The version that a run learns from; its encoder stays, and so do the rows of its labels.
+
+    Attributes:
+        bundle: The version.
+        parts: What it holds.
+        learned_from: What the new version's manifest says of it and of what is learned.
+    """
+
+    bundle: Bundle
+    parts: ModelParts
+    learned_from: LearnedFrom
+
+    @property
+    def vocabulary(self) -> TfidfModel | None:
+        """The vocabulary where it stays, as words were kept out of it; None: it is learned."""
+        settings = self.bundle.manifest.training
+        is_kept = settings.get("confidential") or "excluded_words" in settings
+        return self.parts.sparse.tfidf if is_kept else None
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One training run.
 
@@ -58,6 +85,7 @@ class Run:
         processes: The processes that train it, of which this is the first; None: it is alone.
         engine: What fits the sparse model.
         is_activated: Whether the registry's `current` names the version that it publishes.
+        before: The version that it learns from, over whose labels the corpus is; None: none.
     """
 
     config: TrainingConfig
@@ -66,6 +94,7 @@ class Run:
     processes: Processes | None = None
     engine: LabelEngine = fit_on_threads
     is_activated: bool = True
+    before: Before | None = None
 
 
 def train(run: Run, registry: Registry) -> int:
@@ -82,7 +111,7 @@ def train(run: Run, registry: Registry) -> int:
     names = (label.name for label in run.dataset.catalogue)
     config = with_languages_decided(config, surveyed.languages, names, run.dataset.folder)
     run = replace(run, config=config)
-    start = _start(run, corpus, surveyed.sample) if run.config.is_dense else None
+    start = _start(run, corpus, surveyed.sample)
     note = _note_of(run, start)
     run = replace(run, folder=folder_of_run(run.folder, note))
     run.folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +127,8 @@ def check_run(run: Run, registry: Registry) -> Run:
     Returns:
         The run on the corpus without documents of dev and test whose text another split has.
     """
-    run = replace(run, config=with_scorer_settings(_trainable(run.config)))
+    config = run.config if run.before is not None else _trainable(run.config)
+    run = replace(run, config=with_scorer_settings(config))
     _check_input(run)
     registry.check_writable()
     check_writable_folder(run.folder, "--work")
@@ -123,7 +153,7 @@ def _train_all(
     with nullcontext() if start is None else start.machine.reproducible():
         run, parts, on_dev = _fitted(run, corpus, start, surveyed.unspaced_share)
         if corpus is not run.dataset:
-            parts = _fitted_on_all(run, parts, surveyed.unspaced_share)
+            parts = _fitted_on_all(run, corpus, parts, surveyed.unspaced_share)
     manifest = _manifest(run, corpus, start, parts, on_dev)
     with stage_cost(run.folder, "bundle"):
         return _publish(run, parts, manifest, surveyed.warmup_texts, registry)
@@ -141,7 +171,10 @@ def _fitted(
     run: Run, corpus: Dataset, start: DenseStart | None, unspaced_share: float
 ) -> tuple[Run, ModelParts, OnDev]:
     """Return the run, whose configuration says what was chosen, and what it has fitted."""
-    found = fit_encoder_free(corpus, run.config, unspaced_share, run.folder, engine=run.engine)
+    vocabulary = None if run.before is None else run.before.vocabulary
+    found = fit_encoder_free(
+        corpus, run.config, unspaced_share, run.folder, engine=run.engine, vocabulary=vocabulary
+    )
     config = found.config
     run = replace(run, config=config)
     dense, models = None, found.models
@@ -157,7 +190,9 @@ def _fitted(
     return run, *_finished_on_dev(run, corpus, parts, precision)
 
 
-def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelParts:
+def _fitted_on_all(
+    run: Run, corpus: Dataset, parts: ModelParts, unspaced_share: float
+) -> ModelParts:
     """Return the parts, with all that needs no encoder fitted again on all training documents.
 
     What was fitted on the held-out ones (calibrations, weights) stays, and so do the pseudo
@@ -172,6 +207,7 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
         engine=run.engine,
         suffix="-all",
         before=parts.models,
+        vocabulary=None if run.before is None else run.before.vocabulary,
     )
     catalogue = found.catalogue
     if parts.dense is not None:
@@ -179,20 +215,29 @@ def _fitted_on_all(run: Run, parts: ModelParts, unspaced_share: float) -> ModelP
         catalogue = catalogue.replaced(pseudo_description=texts)
     models = {**parts.models, **found.models}
     if DENSE_NEIGHBOURS in models:
-        from longtail.training.neural.document_vectors import document_encoder
+        from longtail.training.neural.document_vectors import vectors_of_texts
 
-        split = run.dataset.split("train")
+        held_out, memory = corpus.split("dev"), models[DENSE_NEIGHBOURS]
         with stage_cost(run.folder, "document vectors-all"):
-            models[DENSE_NEIGHBOURS] = with_documents(
-                models[DENSE_NEIGHBOURS], [each.id for each in split], split.texts(), found.truth,
-                document_encoder(parts, config.precision),
-            )  # fmt: skip
+            encoded = vectors_of_texts(parts, config.precision, list(held_out.texts()))
+            models[DENSE_NEIGHBOURS] = vector_memory(
+                ByteVectors.joined([memory.vectors, ByteVectors.rounded(encoded)]),
+                csr_array(vstack([memory.labels, held_out.scan().labels], format="csr")),
+                [*memory.ids, *(document.id for document in held_out)],
+            )
     return replace(parts, catalogue=catalogue, sparse=found.sparse, models=models)
 
 
-def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart:
+def _start(run: Run, corpus: Dataset, sample: Sequence[str]) -> DenseStart | None:
+    """Return what the dense half starts from; None: there is to be none."""
+    if not run.config.is_dense:
+        return None
+    from longtail.training.pipeline.dense import start_finished
     from longtail.training.pipeline.dense_stages import tried_start
 
+    if (before := run.before) is not None:
+        truth = corpus.split("train").scan().labels
+        return start_finished(before.bundle, before.parts, run.config, truth)
     return tried_start(run.config, corpus, sample, run.processes)
 
 
@@ -264,6 +309,8 @@ def _manifest(
         blends=dict(parts.blends),
         thresholds=on_dev.thresholds,
         longtail_version=version("longtail"),
+        learned_from=None if run.before is None else run.before.learned_from,
+        retired_label_count=int((~parts.catalogue.in_use).sum()),
     )
 
 
@@ -272,6 +319,8 @@ def _settings(run: Run, start: DenseStart | None) -> dict[str, Any]:
 
     Of the excluded words their number: a digest of few names could be guessed.
     """
+    if run.before is not None:
+        return dict(run.before.bundle.manifest.training)
     settings = run.config.settings_used
     if words := read_excluded_words(run.config.excluded_words):
         settings["excluded_words"] = len(words)
@@ -289,11 +338,15 @@ def _publish(
 ) -> int:
     scratch = run.folder / "encoder"
     shutil.rmtree(scratch, ignore_errors=True)
+    if run.before is not None:
+        scratch = run.before.bundle.encoder_folder
     record = record_of(run.dataset, has_digests=not run.config.confidential)
     return registry.publish(
-        lambda folder: write_parts(folder, parts, manifest, scratch, texts, record),
+        lambda folder: write_parts(
+            folder, parts, manifest, scratch, texts, record, has_encoder=run.before is not None
+        ),
         activate=run.is_activated,
-        action="train",
+        action="train" if run.before is None else "learn",
         check=check_answers,
     )
 
@@ -308,6 +361,8 @@ def _note_of(run: Run, start: DenseStart | None) -> dict[str, Any]:
     }
     if said := run.dataset.options.to_json():
         content["corpus"] = said
+    if run.before is not None:
+        content["learned_from"] = asdict(run.before.learned_from)
     if words := read_excluded_words(run.config.excluded_words):
         content["excluded_words_sha256"] = sha256("\n".join(sorted(words)).encode()).hexdigest()
     if start is not None:

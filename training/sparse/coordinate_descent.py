@@ -43,25 +43,6 @@ class Rows(NamedTuple):
         return len(self.squares)
 
 
-WAS_ABSENT, WAS_POSITIVE, WAS_NEGATIVE = 1.0, 2.0, 3.0
-"""What a document was to a label before it changed."""
-
-
-class Earlier(NamedTuple):
-    """Classifiers that labels start from.
-
-    Attributes:
-        weights: A row for each label; a label whose row is empty starts from nothing.
-        bias: Of each.
-        changed: `WAS_ABSENT`, `WAS_POSITIVE` or `WAS_NEGATIVE` for each document that the
-            classifier of the label was not fitted on as it is now.
-    """
-
-    weights: Rows
-    bias: Float32[np.ndarray, label]
-    changed: Rows
-
-
 class Plan(NamedTuple):
     """What to fit; see `longtail.training.configuration.sections.SparseConfig`.
 
@@ -102,8 +83,7 @@ _PLAN = RecordOf(
 )
 _fit = function(
     "descent_fit", by_document=_ROWS, by_feature=_ROWS, by_label=_ROWS, labels=I64["num_labels"],
-    num_labels=INT, plan=_PLAN, before=_ROWS, bias_before=F32["before.num_rows"], changed=_ROWS,
-    starts=I64.out["num_labels+1"], bias=F32.out["num_labels"],
+    num_labels=INT, plan=_PLAN, starts=I64.out["num_labels+1"], bias=F32.out["num_labels"],
     results=GROWN,
 )  # fmt: skip
 
@@ -114,14 +94,13 @@ def fit_chunk(
     by_label: Rows,
     labels: Int64[np.ndarray, chunk],
     plan: Plan,
-    earlier: Earlier,
 ) -> tuple[
     Int64[np.ndarray, chunk_plus_1],
     Int32[np.ndarray, nonzero],
     Float32[np.ndarray, nonzero],
     Float32[np.ndarray, chunk],
 ]:
-    """Fit some labels, one after the other; without earlier rows, all start from nothing.
+    """Fit some labels, one after the other.
 
     Returns:
         Their weights as the arrays of a CSR matrix (indptr, indices, data), and their biases.
@@ -130,6 +109,6 @@ def fit_chunk(
     bias = np.empty(len(labels), dtype=np.float32)
     found = np.zeros((2, 2), dtype=np.int64)
     documents = (by_document, by_feature, by_label)
-    _fit(*documents, labels, len(labels), plan, *earlier, starts, bias, found)
+    _fit(*documents, labels, len(labels), plan, starts, bias, found)
     indices, values = taken(found, [Grown(np.int32), Grown(np.float32)])
     return starts, indices, values, bias

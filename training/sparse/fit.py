@@ -21,7 +21,7 @@ from longtail.models.scorers.tfidf import TfidfModel
 from longtail.training.configuration.sections import SparseConfig
 from longtail.training.runtime.kept import save_arrays
 from longtail.training.runtime.run_log import progress_bar
-from longtail.training.sparse.svm import FittedLabels, StartingRows, SvmProblem, joined
+from longtail.training.sparse.svm import FittedLabels, SvmProblem, joined
 
 logger = logging.getLogger(__name__)
 _BLOCK_SIZE = 1024  # labels fitted between two savings
@@ -42,7 +42,6 @@ def fit_on_threads(
     seed: int,
     blocks: Mapping[int, Int64[np.ndarray, _]],
     progress: Callable[[int], object],
-    start: StartingRows | None = None,
 ) -> Iterator[tuple[int, FittedLabels]]:
     """Yield the number and the classifiers of each block of labels, fitted on threads.
 
@@ -53,9 +52,8 @@ def fit_on_threads(
         seed: As there.
         blocks: Labels by number; each with a document.
         progress: Called with numbers of labels that are done.
-        start: What labels start from; None: from nothing.
     """
-    problem = SvmProblem(features, by_label, config, seed=seed, start=start)
+    problem = SvmProblem(features, by_label, config, seed=seed)
     with ThreadPoolExecutor(max_workers=cpu_count()) as threads:
         for number, block in blocks.items():
             chunks = np.array_split(block, -(-len(block) // _CHUNK_SIZE))

@@ -9,73 +9,21 @@ trained on it get wrong: sampled documents, which counted many times, are seldom
 stand for others that are. So the negatives are then too heavy, on EURLEX57K by 1 % for labels with
 fewer than 10 documents, 9 % with 10-99 and 15.5 % with 100 or more; a new sample would remove that,
 and did not rank better.
-
-On a working set, a label may start from weights that were fitted before. The documents that changed
-since are added, or taken off, and with them the label's documents and those that the weights get
-wrong adapt; what else the weights were fitted on stays in them. That takes a sixth of the time.
-Where a label is trained on all documents, starting so takes longer than from nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int32, Int64
+from jaxtyping import Float32, Int32, Int64
 from scipy.sparse import csr_array
 
 from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseConfig
-from longtail.training.sparse.coordinate_descent import Earlier, Plan, Rows, fit_chunk
+from longtail.training.sparse.coordinate_descent import Plan, Rows, fit_chunk
 
 _POSTINGS_A_NONZERO = 32  # and level of a binary tree over the labels, that a round may read
-
-
-class StartingRows(NamedTuple):
-    """Classifiers that labels start from; other labels start from nothing.
-
-    Attributes:
-        labels: The labels, rising.
-        weights: As of `Earlier`, of each.
-        bias: Of each.
-        changed: As of `Earlier`, of each.
-    """
-
-    labels: Int64[np.ndarray, label]
-    weights: Float32[csr_array, "label feature"]
-    bias: Float32[np.ndarray, label]
-    changed: Float32[csr_array, "label document"]
-
-    @classmethod
-    def none(cls, num_documents: int, num_features: int) -> StartingRows:
-        """Return no classifiers."""
-        weights, changed = (
-            csr_array((0, size), dtype=np.float32) for size in (num_features, num_documents)
-        )
-        return cls(np.empty(0, dtype=np.int64), weights, np.empty(0, dtype=np.float32), changed)
-
-    def of(self, labels: Int64[np.ndarray, some]) -> Earlier:
-        """Return those of some labels; rows are empty where there is none."""
-        is_here = np.isin(labels, self.labels)
-        at = np.searchsorted(self.labels, labels[is_here])
-        bias = np.zeros(len(labels), dtype=np.float32)
-        bias[is_here] = self.bias[at]
-        weights, changed = (
-            _rows_of(_spread(csr_array(rows[at]), is_here)) for rows in (self.weights, self.changed)
-        )
-        return Earlier(weights, bias, changed)
-
-
-def _spread(
-    rows: Float32[csr_array, "row column"], is_here: Bool[np.ndarray, place]
-) -> Float32[csr_array, "place column"]:
-    """Return the rows in their places, and empty rows in the others."""
-    starts = np.zeros(len(is_here) + 1, dtype=np.int64)
-    starts[1:][is_here] = np.diff(rows.indptr)
-    return csr_array(
-        (rows.data, rows.indices, np.cumsum(starts)), shape=(len(is_here), rows.shape[1])
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +53,6 @@ class SvmProblem:
         config: SparseConfig,
         *,
         seed: int,
-        start: StartingRows | None = None,
     ) -> None:
         """Index the documents by feature, where labels are to be trained on working sets.
 
@@ -114,7 +61,6 @@ class SvmProblem:
             by_label: The documents of each label.
             config: Loss, cost, pruning and sizes of the working sets.
             seed: Of the samples and of the solver's order.
-            start: What labels with working sets start from; None: from nothing.
         """
         is_exact = features.shape[0] <= config.exact_documents
         self._by_document = _rows_of(features)
@@ -122,7 +68,6 @@ class SvmProblem:
         self._by_feature = self._by_document if is_exact else _rows_of(csr_array(features.T))
         self._by_label = _rows_of(by_label)
         self._plan = _plan(features, by_label, config, seed)
-        self._start = start or StartingRows.none(*features.shape)
 
     def fit(self, labels: Int64[np.ndarray, label]) -> FittedLabels:
         """Fit some labels, one after the other.
@@ -131,7 +76,6 @@ class SvmProblem:
         """
         starts, features, weights, bias = fit_chunk(
             self._by_document, self._by_feature, self._by_label, labels, self._plan,
-            self._start.of(labels),
         )  # fmt: skip
         return FittedLabels(np.diff(starts), features, weights, bias)
 

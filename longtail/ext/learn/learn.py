@@ -1,55 +1,35 @@
-"""Learning from feedback: all that needs no encoder is fitted on the corpus and the feedback."""
+"""Learning from feedback: a training on the corpus and the feedback, as the version was trained.
+
+The version's encoder and the ids and the order of its labels stay.
+"""
 
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from longtail.ext.learn.documents import ChangedDocuments, change_documents, write_dev_corpus
-from longtail.ext.learn.heeding import Heeding
-from longtail.ext.learn.judged import JudgedTexts, count_followed
-from longtail.ext.learn.known import version_that_knows
-from longtail.ext.learn.refit import refit
+from longtail.ext.learn.documents import change_documents
 from longtail.ext.learn.verdicts import Verdicts, read_verdicts
-from longtail.models.bundle.bundle import Bundle
-from longtail.models.bundle.manifest import LearnedFrom, Manifest
+from longtail.models.bundle.bundle import Bundle, read_manifest
+from longtail.models.bundle.manifest import LearnedFrom
 from longtail.models.bundle.registry import Registry
-from longtail.models.bundle.trained_on import DEV, TRAIN, read_trained_on
-from longtail.models.edit.rewriting import rewrite
-from longtail.models.errors import ConfigError, DataError
-from longtail.models.files.failures import doing
-from longtail.models.files.outputs import check_writable_folder, held
-from longtail.models.fitted.familiar_range import FAMILIAR_RANGE
-from longtail.models.fitted.registry import without_lost
-from longtail.models.kinds.storage import read_parts, tensors_of, texts_of
+from longtail.models.edit.rewriting import warn_of_lost
+from longtail.models.errors import BundleError, ConfigError, DataError
+from longtail.models.files.outputs import check_writable_folder
+from longtail.models.kinds.storage import read_parts
+from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.names import NAMES
 from longtail.models.parts.model_parts import ModelParts
-from longtail.models.predict.trial import check_answers
-from longtail.training.configuration.sections import SparseConfig
+from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset
 from longtail.training.data.feedback import Feedback
 from longtail.training.data.overlap import with_splits_apart
-from longtail.training.pipeline.dev_split import DefaultScorer, OnDev, finish_on_dev
-from longtail.training.runtime.run_log import stage_cost
 
 logger = logging.getLogger(__name__)
 
 _MAX_IDS = 5
-_MOST_CHANGED = 0.01
-"""Share of the training documents that are new or corrected, up to which all that was fitted on
-dev documents stays, and sparse classifiers are changed by these documents alone."""
-_LEAST_FOLLOWED = 0.95
-"""Share of the verdicts that answers follow, below which blends are fitted to heed them.
-
-To follow more costs other texts: of 1,000 documents with 100 new labels on EURLEX57K, the 98.5 % of
-the verdicts that were followed became 99.7 %, for 0.3 points of P@5 and 4 of R@10 of new labels.
-"""
-_DEV = "dev"
-"""Folder of the dev documents, in that of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +43,6 @@ class LearningRun:
         version: The version to learn from: a number, or "current".
         work: Folder for the work; a run started again on it resumes.
         is_activated: Whether the registry's `current` names the version that it publishes.
-        is_full: Whether features, names and classifiers of touched labels are fitted on all
-            documents again, although the version knows most of them, and what is fitted on dev
-            documents, too, however few documents changed.
     """
 
     feedback: Feedback
@@ -74,7 +51,6 @@ class LearningRun:
     version: int | str
     work: Path
     is_activated: bool = True
-    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,115 +69,89 @@ class Learned:
 def learn(run: LearningRun) -> Learned:
     """Publish a version that knows what the feedback says, and return its number.
 
-    The new version depends on the vocabulary, the labels and the dense half of the old one, on the
-    corpus, and on all of the feedback: entries that were deleted since are forgotten. The same run
-    again gives the same bundle, which the registry recognises; from a version that knows everything
-    already, nothing is published.
+    It is trained on the corpus and all of the feedback: entries that were deleted since are
+    forgotten. The same run again gives the same bundle, which the registry recognises; where
+    nothing is new, nothing is trained.
     """
     number = run.registry.resolve(run.version)
     bundle = run.registry.open(number)
     _check(bundle, run.corpus)
-    known = version_that_knows(
-        run.registry, number, run.feedback, run.corpus.fingerprint,
-        activate=run.is_activated, full=run.is_full,
-    )  # fmt: skip
-    if known is not None:
+    if (known := version_that_knows(run, number)) is not None:
         return Learned(known, None)
-    run = replace(run, corpus=with_splits_apart(run.corpus))
+    from longtail.training.pipeline.train import Before, Run, train  # all that trains takes seconds
+
     run.registry.check_writable()
     check_writable_folder(run.work, "--work")
-    parts = (bundle.manifest.digest, run.feedback.sha256, run.corpus.fingerprint)
-    folder = run.work / ("-".join(part[:12] for part in parts) + "-full" * run.is_full)
-    folder.mkdir(parents=True, exist_ok=True)
-    refusal = f"--work {str(run.work)!r}: the same run works in it; wait for it"
-    with doing("learning", folder), held(folder / ".lock", refusal):
-        try:
-            return _learn(run, number, bundle, folder)
-        finally:
-            shutil.rmtree(folder / _DEV, ignore_errors=True)  # every run writes these texts again
-
-
-def _learn(run: LearningRun, number: int, bundle: Bundle, folder: Path) -> Learned:
-    # Documents that were held out for want of a dev split were trained on in the end.
-    has_dev = "dev" in run.corpus.split_names and bundle.manifest.held_out_documents is None
-    with stage_cost(folder, "feedback"):
-        before = without_lost(read_parts(bundle))  # that is of other scores than the new ones
-        verdicts = read_verdicts(run.feedback.entries, before.catalogue, run.corpus)
-        _check_verdicts(run, verdicts)
-        changed = change_documents(run.corpus, verdicts, has_dev=has_dev)
-    if not (len(changed.touched) or changed.dev or verdicts.num_new):
+    parts, corpus = read_parts(bundle), with_splits_apart(run.corpus)
+    verdicts = read_verdicts(run.feedback.entries, _with_all_names(parts), corpus)
+    _check_verdicts(run, verdicts)
+    changed = change_documents(corpus, verdicts)
+    manifest = bundle.manifest
+    is_same = not (changed.num_new or changed.num_corrected or verdicts.num_new)
+    if is_same and manifest.learned_from is None:
         return Learned(number, None)
-    are_few = _are_few(changed)
-    with stage_cost(folder, "refit"):
-        record = None if run.is_full else read_trained_on(bundle)
-        after, refitted = refit(
-            before, verdicts.catalogue, changed, bundle.manifest, folder, record,
-            has_few=are_few,
-        )  # fmt: skip
-    manifest = replace(
-        bundle.manifest,
-        label_count=len(after.catalogue),
-        training_document_count=changed.labels.shape[0],
-    )
-    with stage_cost(folder, "verdicts"):
-        judged = JudgedTexts.of(verdicts.texts)
-        followed, followed_now = (
-            count_followed(parts, bundle.manifest, judged) for parts in (before, after)
-        )
-    heeds = followed_now.verdicts < _LEAST_FOLLOWED * judged.said.verdicts
-    is_calibrated = has_dev and (heeds or run.is_full or not (are_few and manifest.calibrations))
-    if is_calibrated:
-        after, manifest = _finished_on_dev(
-            run, verdicts, changed, after, manifest, folder, heeds=heeds
-        )
-        followed_now = count_followed(after, manifest, judged)
-    sparse = SparseConfig.model_validate(bundle.manifest.training["sparse"])
     learned = LearnedFrom(
         version=number,
-        digest=bundle.manifest.digest,
+        digest=manifest.digest,
         feedback_sha256=run.feedback.sha256,
-        corpus=run.corpus.fingerprint,
-        new_documents=len(changed.new),
+        corpus=corpus.fingerprint,
+        new_documents=changed.num_new,
         corrected_documents=changed.num_corrected,
-        dev_documents=len(changed.dev),
         known_documents=changed.num_known,
         left_out_texts=verdicts.num_left_out,
         unresolved_entries=verdicts.num_unresolved,
         unknown_labels=len(verdicts.unknown),
         new_labels=verdicts.num_new,
-        refitted_labels=len(refitted),
-        unknown_words=changed.unknown_share(after.sparse.tfidf, sparse),
-        is_calibrated=is_calibrated,
-        judged={"said": judged.said, "before": followed, "now": followed_now},
     )
-    manifest = replace(manifest, learned_from=learned)
-    tensors = tensors_of(after) | _record(bundle, verdicts, changed)
-    with stage_cost(folder, "bundle"):
-        version = run.registry.publish(
-            lambda to: rewrite(to, bundle, manifest, after.catalogue, tensors, texts_of(after)),
-            activate=run.is_activated and learned.is_better,
-            action="learn",
-            check=check_answers,
-        )
+    settings = {name: x for name, x in manifest.training.items() if name != "excluded_words"}
+    ids = (manifest.digest, run.feedback.sha256, corpus.fingerprint)
+    version = train(
+        Run(
+            TrainingConfig.model_validate(settings),
+            changed.corpus,
+            run.work / "-".join(each[:12] for each in ids),
+            is_activated=run.is_activated,
+            before=Before(bundle, parts, learned),
+        ),
+        run.registry,
+    )
+    warn_of_lost(bundle, run.registry.open(version).manifest.files)
     return Learned(version, learned)
 
 
-def _are_few(changed: ChangedDocuments) -> bool:
-    """Whether so few documents changed that what was fitted to the others still holds."""
-    num_changed = len(changed.new) + changed.num_corrected
-    return bool(num_changed <= _MOST_CHANGED * changed.labels.shape[0])
+def version_that_knows(run: LearningRun, number: int) -> int | None:
+    """Return the version for which there is nothing to learn; None where there is.
+
+    It was learned from the same feedback and corpus: it is the version to learn from, or was
+    learned from that one and need not become current. Without feedback, it is the former. Only
+    manifests are read.
+    """
+    if not run.feedback.entries:
+        return number
+    own = read_manifest(run.registry.folder_of(number))
+    said = (run.feedback.sha256, run.corpus.fingerprint)
+    for other in (number, *reversed(run.registry.versions())):
+        try:
+            learned = read_manifest(run.registry.folder_of(other)).learned_from
+        except BundleError:
+            continue  # a broken version knows nothing
+        if learned is None or (learned.feedback_sha256, learned.corpus) != said:
+            continue
+        is_settled = not run.is_activated or other == run.registry.current()
+        if other == number or (learned.digest == own.digest and is_settled):
+            return other
+    return None
 
 
-def _record(
-    bundle: Bundle, verdicts: Verdicts, changed: ChangedDocuments
-) -> dict[str, dict[str, np.ndarray]]:
-    """Return the digests of the version's documents and of documents that it learned from."""
-    record = read_trained_on(bundle)
-    of_dev = {each.text for each in changed.dev}
-    train = [each for each in verdicts.texts if each.text not in of_dev]
-    for split, documents in ((TRAIN, train), (DEV, changed.dev)):
-        record = record.with_documents(split, [x.text for x in documents])
-    return record.tensors()
+def _with_all_names(parts: ModelParts) -> LabelCatalogue:
+    """Return the labels of a model with all names that it knows, as a label file has them."""
+    if (names := parts.models.get(NAMES)) is None:
+        return parts.catalogue
+    pairs = zip(parts.catalogue, names.catalogue, strict=True)
+    return LabelCatalogue(
+        replace(label, alternative_names=named.alternative_names, parents=named.parents)
+        for label, named in pairs
+    )
 
 
 def _check(bundle: Bundle, corpus: Dataset) -> None:
@@ -240,51 +190,3 @@ def _check_verdicts(run: LearningRun, verdicts: Verdicts) -> None:
 def _shown(ids: Sequence[str]) -> str:
     more = ", ..." if len(ids) > _MAX_IDS else ""
     return ", ".join(repr(each[:100]) for each in ids[:_MAX_IDS]) + more
-
-
-def _finished_on_dev(
-    run: LearningRun,
-    verdicts: Verdicts,
-    changed: ChangedDocuments,
-    parts: ModelParts,
-    manifest: Manifest,
-    folder: Path,
-    *,
-    heeds: bool,
-) -> tuple[ModelParts, Manifest]:
-    """Return the model with all that is fitted on dev documents, if asked heeding judged texts.
-
-    A blend keeps the scorers that training chose for it: the choice needs all dev documents. What
-    documents and shorter texts are like stays too, but where all is fitted again.
-    """
-    num_documents = manifest.training_document_count
-    dev = write_dev_corpus(run.corpus, parts.catalogue, changed, folder / _DEV)
-    bare = replace(parts, calibrations={}, blends={})
-    default = DefaultScorer(manifest.default_scorer, manifest.default_scorer_reason)
-    trained_on = JudgedTexts.of([each for each in verdicts.texts if each not in changed.dev])
-    heeds = heeds and bool(trained_on.texts)
-    heed = Heeding.of(bare, trained_on, num_documents, default) if heeds else None
-    fitted, on_dev = finish_on_dev(
-        dev, bare, num_documents, manifest.training["scorers"], folder,
-        members={name: tuple(blend.weights) for name, blend in parts.blends.items()},
-        heed=heed, num_looked_for=len(run.corpus.labels),
-        kept_parts=() if run.is_full else (FAMILIAR_RANGE.name,),
-    )  # fmt: skip
-    return fitted, _with_dev(manifest, fitted, on_dev)
-
-
-def _with_dev(manifest: Manifest, parts: ModelParts, on_dev: OnDev) -> Manifest:
-    """Return the manifest with the parts fitted on the dev split."""
-    default = on_dev.default
-    if default is None or default.name not in parts.scorers:
-        default = DefaultScorer(parts.scorers[0], "")
-    return replace(
-        manifest,
-        scorers=parts.scorers,
-        default_scorer=default.name,
-        default_scorer_reason=default.reason,
-        metrics={"dev": on_dev.metrics},
-        calibrations=dict(parts.calibrations),
-        blends=dict(parts.blends),
-        thresholds=on_dev.thresholds,
-    )

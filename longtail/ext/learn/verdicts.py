@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from jaxtyping import Bool
-
 from longtail.models.bundle.trained_on import digest_of
 from longtail.models.feedback import Entry, ProposedLabel, sha256_of
 from longtail.models.labels.catalogue import Label, LabelCatalogue, row_in_use
@@ -60,8 +57,9 @@ class Verdicts:
 def read_verdicts(entries: Sequence[Entry], catalogue: LabelCatalogue, corpus: Dataset) -> Verdicts:
     """Gather the entries of each text, look up their labels, and make the proposed ones.
 
-    A text that was not kept is looked up in the corpus by its SHA-256, or by its id, where only one
-    document has that. A text of the dev or test split is left out: models are measured on it.
+    A text that was not kept is looked up in the corpus by its SHA-256, or by its id, where the
+    corpus has ids and only one document has that. A text of the dev or test split is left out:
+    models are measured on it.
 
     Of several verdicts on a label of a text, the last one counts. A verdict on a label out of
     use counts for the one that replaces it; where none or several do, its id is unknown. A proposed
@@ -129,7 +127,8 @@ def _found_texts(wanted: Sequence[Entry], corpus: Dataset) -> dict[str, str]:
     ambiguous: set[str] = set()
     for split_name in corpus.split_names:
         for document in corpus.split(split_name):
-            for key in {sha256_of(document.text), _ID + document.id} & keys:
+            named = {_ID + document.id} if document.has_id else set[str]()
+            for key in {sha256_of(document.text), *named} & keys:
                 if found.setdefault(key, document.text) != document.text:
                     ambiguous.add(key)
     return {key: text for key, text in found.items() if key not in ambiguous}
@@ -176,18 +175,3 @@ def _named(
 
 def _folded(name: str) -> str:
     return " ".join(name.casefold().split())
-
-
-def smallest_digests(texts: Iterable[str], most: int) -> Bool[np.ndarray, text]:
-    """Return whether each text stands for all: those of the smallest SHA-256.
-
-    Equal texts are taken together, so a few more than `most` may be taken.
-
-    Args:
-        texts: All texts; one is held at a time.
-        most: Number of texts to take.
-    """
-    digests = np.array([int(sha256_of(text)[:16], 16) for text in texts], dtype=np.uint64)
-    last = np.sort(digests)[: max(1, most)].max(initial=0)
-    is_chosen: Bool[np.ndarray, text] = digests <= last
-    return is_chosen

@@ -1,30 +1,31 @@
-"""Learning from feedback: what is learned is what full training on the same documents learns."""
+"""Learning from feedback: a training on the corpus with the feedback applied, and nothing else."""
 
+import json
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
-from longtail.ext.learn.heeding import Heeding
-from longtail.ext.learn.learn import Learned, LearningRun, learn
+from longtail.ext.learn.learn import Learned, LearningRun, _with_all_names, learn
 from longtail.models.bundle.registry import Registry
 from longtail.models.bundle.trained_on import digests_of, read_trained_on
+from longtail.models.edit.rewriting import write_changed
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.kinds.storage import read_parts
-from longtail.models.memory.memory import NeighbourMemory
-from longtail.models.names import NAMES, NEIGHBOURS
+from longtail.models.kinds.storage import read_parts, tensors_of
+from longtail.models.names import CLASSIFIER, NAMES, NEIGHBOURS
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
-from longtail.training.configuration.sections import SparseConfig
+from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.feedback import read_feedback
-from longtail.training.sparse.fit import fit_sparse_model
-from longtail.training.sparse.svm import StartingRows
 
 NEW_TEXT = "Rules on the trade in zebra hides and other hides of zebras\nZebra hides are traded."
+NEW_ID = "new:zebra-hides"
+Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ class Place:
     corpus: Path
     feedback: Path
 
-    def learn(
-        self, *, version: int | str = "current", activate: bool = True, full: bool = False
-    ) -> Learned:
-        corpus = open_dataset(self.corpus)
-        said = read_feedback(self.feedback)
-        return learn(LearningRun(said, corpus, self.registry, version, self.work, activate, full))
+    def learn(self, *, version: int | str = "current", activate: bool = True) -> Learned:
+        corpus, said = open_dataset(self.corpus), read_feedback(self.feedback)
+        return learn(LearningRun(said, corpus, self.registry, version, self.work, activate))
+
+    def predictor(self, version: int) -> Predictor:
+        return Predictor(read_parts(self.registry.open(version)), device="cpu")
 
 
 @pytest.fixture
@@ -72,175 +73,74 @@ def place(tmp_path, tiny_corpus, write_feedback, lines):
     return copy
 
 
-def truth_after(corpus: Path, lines: list[dict[str, object]], catalogue) -> csr_array:
-    """The labels of the training documents, with the first two lines of the feedback applied."""
-    truth = np.pad(open_dataset(corpus).split("train").scan().labels.toarray(), ((0, 1), (0, 1)))
-    for line, row in zip(lines[:2], (60, 0), strict=True):
-        for name, value in (("added", 1), ("rejected", 0)):
-            for label_id in line.get(name, ()):
-                truth[row, catalogue.row_of_id(label_id)] = value
-    truth[60, catalogue.row_of_id("new:zebra-hides")] = 1
-    return csr_array(truth.astype(np.float32))
+def applied(corpus: Path, folder: Path, lines: list[Line]) -> Path:
+    """Write the corpus with the first two lines of the feedback applied by hand."""
+    shutil.copytree(corpus, folder)
+    rows = [json.loads(x) for x in (folder / "train.jsonl").read_text().splitlines()]
+    rows[0]["labels"] = sorted({*rows[0]["labels"], *lines[1]["added"]} - {*lines[1]["rejected"]})
+    rows.append({"text": lines[0]["text"], "labels": [*lines[0]["added"], NEW_ID]})
+    (folder / "train.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows))
+    with (folder / "labels.jsonl").open("a") as file:
+        file.write(json.dumps({"id": NEW_ID, "name": "zebra hides"}) + "\n")
+    return folder
 
 
-def test_touched_labels_are_those_of_full_training_and_others_the_same_to_the_bit(
-    place, trained_sparse, lines
+def files_of(registry: Registry, version: int) -> dict[str, str]:
+    """SHA-256 of each file of a version but those that name documents."""
+    files = registry.open(version).manifest.files
+    return {
+        name: info.sha256 for name, info in files.items() if not name.endswith("neighbours.json")
+    }
+
+
+def test_it_is_a_training_on_the_corpus_with_the_feedback_applied(
+    place, trained_sparse, lines, tmp_path, train_in
 ):
     here = place(trained_sparse)
     done = here.learn()
-    before, after = (read_parts(here.registry.open(x)) for x in (1, done.version))
-    texts = [*open_dataset(here.corpus).split("train").texts(), NEW_TEXT]
-    truth = truth_after(here.corpus, lines, after.catalogue)
-    settings = here.registry.open(1).manifest.training
-    full = fit_sparse_model(
-        before.sparse.tfidf, before.sparse.tfidf.transform(texts), truth,
-        SparseConfig.model_validate(settings["sparse"]), seed=settings["seed"],
-        folder=here.work / "full",
-    )  # fmt: skip
-    ids = [x for line in lines[:2] for x in (*line["added"], *line.get("rejected", ()))]
-    touched = {after.catalogue.row_of_id(x) for x in [*ids, "new:zebra-hides"]}
-    assert done.learned.refitted_labels == len(touched)
-    assert after.catalogue.training_counts.tolist() == truth.sum(axis=0).tolist()
-    for label in range(len(after.catalogue)):
-        expected = full if label in touched else before.sparse
-        assert row_bytes(after.sparse, label) == row_bytes(expected, label), label
-    named = after.catalogue[after.catalogue.row_of_id("new:zebra-hides")]
-    assert named.pseudo_description.startswith("zebra hides")
-    counted = (done.learned.new_documents, done.learned.corrected_documents)
-    assert (*counted, done.learned.known_documents, done.learned.left_out_texts) == (1, 1, 1, 1)
+    assert here.registry.current() == done.version == 2
+    learned = done.learned
+    counted = (learned.new_documents, learned.corrected_documents, learned.known_documents)
+    assert (*counted, learned.left_out_texts, learned.new_labels) == (1, 1, 1, 1, 1)
+    manifest = here.registry.open(2).manifest
+    assert manifest.learned_from == learned and manifest.training_document_count == 61
+    before = here.registry.open(1).manifest
+    assert manifest.data_fingerprint == before.data_fingerprint
+    assert manifest.training == before.training
+    config = TrainingConfig.model_validate(before.training)
+    by_hand = train_in(tmp_path / "hand", config, applied(here.corpus, tmp_path / "all", lines))
+    assert files_of(here.registry, 2) == files_of(by_hand.registry, 1)
+    expected = by_hand.bundle.manifest
+    assert (manifest.blends, manifest.metrics) == (expected.blends, expected.metrics)
 
 
-def row_bytes(model, label: int) -> bytes:
-    """Columns, weights and bias of a label's classifier; empty where it has none."""
-    row = np.searchsorted(model.labels, label)
-    if row == len(model.labels) or model.labels[row] != label:
-        return b""
-    part = slice(*model.weights.indptr[row : row + 2])
-    columns = model.weights.indices[part].astype(np.int64).tobytes()
-    return columns + model.weights.data[part].tobytes() + model.bias[row].tobytes()
-
-
-def test_a_model_with_all_scorers_learns_and_ranks_the_new_label(place, trained):
+def test_the_encoder_and_its_classifier_stay_and_the_new_label_is_found(place, trained):
     here = place(trained)
     done = here.learn()
-    bundle = here.registry.open(done.version)
-    manifest, parts = bundle.manifest, read_parts(bundle)
-    new = bundle.catalogue.row_of_id("new:zebra-hides")
-    assert new == len(bundle.catalogue) - 1 and here.registry.current() == done.version == 2
-    assert manifest.learned_from == done.learned
-    assert manifest.training_document_count == 61
-    assert done.learned.is_calibrated and set(manifest.metrics["dev"]) == set(parts.scorers)
-    predictor = Predictor(parts)
+    before, after = (read_parts(here.registry.open(x)) for x in (1, done.version))
+    manifest = here.registry.open(done.version).manifest
+    new = after.catalogue.row_of_id(NEW_ID)
+    assert (
+        new == len(after.catalogue) - 1
+        and list(before.catalogue.replaced(training_count=[0] * new, pseudo_description=[""] * new))
+        == list(
+            after.catalogue.replaced(
+                training_count=[0] * (new + 1), pseudo_description=[""] * (new + 1)
+            )
+        )[:-1]
+    )
+    assert manifest.encoder == here.registry.open(1).manifest.encoder
+    first, second = (each.dense.encoder.state_dict() for each in (before, after))
+    assert all(bool((first[name] == second[name]).all()) for name in first)
+    rows = [each.models[CLASSIFIER].model for each in (before, after)]
+    assert np.array_equal(rows[0].weight, rows[1].weight)
+    assert set(manifest.metrics["dev"]) == set(after.scorers) == set(before.scorers)
+    predictor = Predictor(after, device="cpu")
     batch = predictor.read([NEW_TEXT])
     for scorer in ("names", "neighbours", "ensemble"):
         found = predictor.rank(batch, RankingOptions(k=5, scorer=scorer)).labels
         assert new in found, scorer
-    before = read_parts(here.registry.open(1))
-    vectors = parts.dense.label_vectors
-    assert vectors[:-1].tobytes() == before.dense.label_vectors.tobytes() and vectors[-1].any()
-
-
-@pytest.mark.slow
-def test_neighbours_and_names_are_counted_as_training_counts_them(place, trained, lines):
-    here = place(trained)
-    after = read_parts(here.registry.open(here.learn().version))
-    documents = open_dataset(here.corpus).split("train")
-    labels, texts = truth_after(here.corpus, lines, after.catalogue), [*documents.texts(), NEW_TEXT]
-    memory = after.models[NEIGHBOURS]
-    expected = NeighbourMemory.of_documents(
-        after.sparse.tfidf.transform(texts), labels, [x.id for x in documents] + ["x"],
-        num_neighbours=memory.num_neighbours, temperature=memory.temperature,
-    )  # fmt: skip
-    assert memory.ids[:-1] == expected.ids[:-1]
-    assert (memory.documents.to_csr() != expected.documents.to_csr()).nnz == 0
-    assert (memory.labels != expected.labels).nnz == 0
-
-    named, known = (each.models[NAMES] for each in (after, read_parts(trained.bundle)))
-    found = np.zeros_like(named.history.found)
-    right = np.zeros_like(found)
-    for row, text in enumerate(texts):
-        matches = named.matcher.match([text])
-        for label, kind in zip(matches.labels.tolist(), matches.kinds.tolist(), strict=True):
-            found[label, kind] += 1
-            right[label, kind] += int(labels[row, label])
-    assert named.history.found.tolist() == found.tolist()
-    assert named.history.right.tolist() == right.tolist()
-    assert list(named.catalogue)[:-1] == list(known.catalogue)
-
-
-@pytest.fixture(scope="session")
-def trained_without_encoder(tmp_path_factory, train_in, sparse_config, tiny_corpus):
-    config = sparse_config.model_copy(update={"scorers": ("sparse", "names", "neighbours")})
-    return train_in(tmp_path_factory.mktemp("trained-without-encoder"), config, tiny_corpus)
-
-
-@pytest.mark.parametrize(("most", "is_warm"), [(2, 1), (1, 0)])
-def test_what_differs_alone_is_fitted_as_all_documents_are(
-    place, trained_without_encoder, write_feedback, lines, monkeypatch, most, is_warm
-):
-    here, warm = place(trained_without_encoder), []
-    monkeypatch.setattr("longtail.ext.learn.learn._MOST_CHANGED", most / 60)
-    monkeypatch.setattr(
-        "longtail.ext.learn.refit.StartingRows",
-        lambda *args: warm.append(args) or StartingRows(*args),
-    )
-    write_feedback({"text": NEW_TEXT, "added": lines[0]["added"]}, lines[1])
-    with monkeypatch.context() as patch:
-        patch.setattr("longtail.training.lexical.fit.fit_name_model", None)
-        done = here.learn()
-    assert len(warm) == is_warm
-    again = here.learn(version=1, activate=False, full=True)
-    found, full, before = (
-        read_parts(here.registry.open(x)) for x in (done.version, again.version, 1)
-    )
-    for name in ("documents", "postings"):
-        for what in ("data", "indices", "indptr"):
-            pair = [getattr(getattr(x.models[NEIGHBOURS], name), what) for x in (found, full)]
-            assert np.array_equal(*pair), (name, what)
-    assert found.models[NEIGHBOURS].ids == full.models[NEIGHBOURS].ids
-    assert (found.models[NEIGHBOURS].labels != full.models[NEIGHBOURS].labels).nnz == 0
-    names = [each.models[NAMES] for each in (found, full, before)]
-    for what in ("documents", "pair_documents", "num_documents"):
-        assert np.array_equal(*(getattr(each.counts, what) for each in names[:2]))
-    assert [each.counts.num_documents for each in names] == [61, 61, 60]
-    assert np.array_equal(names[0].history.found, names[1].history.found)
-    assert np.array_equal(names[0].history.right, names[1].history.right)
-    assert np.array_equal(found.sparse.labels, full.sparse.labels)
-    rows = [each.sparse.weights.toarray() for each in (found, full)]
-    is_kept = [
-        row_bytes(found.sparse, x) == row_bytes(before.sparse, x) for x in found.sparse.labels
-    ]
-    assert len(is_kept) - sum(is_kept) == done.learned.refitted_labels == 2
-    norms = [np.linalg.norm(each, axis=1) for each in rows]
-    assert (rows[0] * rows[1]).sum(axis=1) == pytest.approx(norms[0] * norms[1], rel=0.01)
-    # A document that is to be forgotten can't be counted off: its text is not known.
-    write_feedback(lines[1])
-    again = read_parts(here.registry.open(here.learn().version)).models[NAMES]
-    assert again.counts.num_documents == 60
-
-
-@pytest.mark.parametrize(
-    ("most", "least", "full", "is_calibrated", "heeds"),
-    [(2, 0, False, 0, 0), (1, 0, False, 1, 0), (2, 2, False, 1, 1), (2, 0, True, 1, 0)],
-)
-def test_few_changes_that_answers_follow_leave_what_dev_fitted(
-    place, trained_sparse, monkeypatch, most, least, full, is_calibrated, heeds
-):
-    here, heeded, heed = place(trained_sparse), [], Heeding.of
-    monkeypatch.setattr(Heeding, "of", lambda *args: heeded.append(args) or heed(*args))
-    monkeypatch.setattr("longtail.ext.learn.learn._MOST_CHANGED", most / 60)
-    monkeypatch.setattr("longtail.ext.learn.learn._LEAST_FOLLOWED", least)
-    done = here.learn(full=full)
-    before, after = (here.registry.open(version).manifest for version in (1, 2))
-    assert (done.learned.is_calibrated, len(heeded)) == (is_calibrated, heeds)
-    assert (before.calibrations != after.calibrations) == is_calibrated
-    assert (before.metrics != after.metrics) == is_calibrated
-    predictor = Predictor(read_parts(here.registry.open(2)))
-    batch = predictor.read([NEW_TEXT])
-    new = predictor.catalogue.row_of_id("new:zebra-hides")
-    options = RankingOptions(k=5, scorer=after.default_scorer)
-    assert new in predictor.rank(batch, options).labels
-    assert len(predictor.predict_batch(batch, options)[0].labels) == 5
+    assert after.dense.label_vectors[-1].any()
 
 
 def test_the_same_run_gives_the_same_version_and_nothing_new_gives_none(place, trained_sparse):
@@ -258,7 +158,7 @@ def test_a_candidate_that_need_not_become_current_is_not_learned_again(
 ):
     here = place(trained_sparse)
     first = here.learn(activate=False)
-    assert (first.version, here.registry.current()) == (2, 1) and first.learned.is_better
+    assert (first.version, here.registry.current()) == (2, 1)
     with monkeypatch.context() as patch:
         patch.setattr("longtail.ext.learn.learn.read_parts", None)
         assert here.learn(activate=False) == here.learn(version=2) == Learned(2, None)
@@ -267,10 +167,14 @@ def test_a_candidate_that_need_not_become_current_is_not_learned_again(
     assert here.learn(version=1).version == 3
 
 
-def test_without_feedback_there_is_nothing_to_learn(place, trained_sparse, write_feedback):
+@pytest.mark.parametrize("kept", [[], [2]])
+def test_without_anything_new_there_is_nothing_to_learn(
+    place, trained_sparse, write_feedback, lines, kept
+):
     here = place(trained_sparse)
-    write_feedback()
-    assert here.learn() == Learned(1, None) and not here.work.exists()
+    write_feedback(*(lines[row] for row in kept))
+    assert here.learn() == Learned(1, None)
+    assert here.registry.versions() == [1] and not list(here.work.rglob("run.json"))
 
 
 def test_the_new_version_records_what_it_was_learned_from(place, trained_sparse):
@@ -280,27 +184,61 @@ def test_the_new_version_records_what_it_was_learned_from(place, trained_sparse)
     text = digests_of([NEW_TEXT])
     assert new.knows("train", text).all() and not old.knows("train", text).any()
     assert len(new.digests["train_texts"]) == len(old.digests["train_texts"]) + 1
+    assert replace(new, digests={}) == replace(old, digests={})
 
 
-def test_no_copy_of_the_dev_texts_is_left_in_the_work_folder(place, trained_sparse):
-    here = place(trained_sparse)
-    assert here.learn().learned is not None
-    assert [*here.work.rglob("stages.jsonl")] and not [*here.work.rglob("dev.jsonl")]
-
-
-@pytest.mark.slow
-def test_deleted_feedback_is_forgotten(place, trained, write_feedback, lines):
+def test_deleted_feedback_is_forgotten(place, trained_sparse, write_feedback, lines):
     """What a version learns depends on all of the feedback, and on nothing that it was before."""
-    here = place(trained)
+    here = place(trained_sparse)
     here.learn()
-    write_feedback(lines[2], {"text": NEW_TEXT, "rejected": ["new:zebra-hides"]})
+    write_feedback(lines[2])
     done = here.learn()
-    assert (done.learned.new_documents, done.learned.corrected_documents) == (1, 0)
-    first, last = (here.registry.open(version) for version in (1, done.version))
+    first, last = (read_parts(here.registry.open(x)) for x in (1, done.version))
     counts = last.catalogue.training_counts.tolist()
     assert counts == [*first.catalogue.training_counts.tolist(), 0]
-    old, new = (read_parts(each).models[NEIGHBOURS] for each in (first, last))
-    assert new.ids == old.ids
+    assert arrays_of(first, "sparse") == arrays_of(last, "sparse")
+
+
+def arrays_of(parts, kind: str) -> dict[str, bytes]:
+    found: Mapping[str, np.ndarray] = tensors_of(parts)[f"{kind}.safetensors"]
+    return {name: array.tobytes() for name, array in found.items()}
+
+
+def test_labels_out_of_use_stay_out_of_use(place, trained_sparse, lines):
+    here = place(trained_sparse)
+    bundle = here.registry.open(1)
+    ids = [label.id for label in bundle.catalogue]
+    old = lines[0]["added"][0]
+    used = [label.training_count for label in bundle.catalogue]
+    other = next(x for x, count in zip(ids, used, strict=True) if count and x != old)
+    retired = bundle.catalogue.replaced(
+        is_retired=[x == old for x in ids],
+        replaced_by=[(other,) if x == old else () for x in ids],
+    )
+    texts: dict[str, str] = {}
+    if NAMES in bundle.manifest.scorers:
+        texts["names.jsonl"] = retired.to_jsonl()
+    here.registry.publish(lambda to: write_changed(to, bundle, retired, {}, texts))
+    done = here.learn()
+    after = read_parts(here.registry.open(done.version))
+    row = after.catalogue.row_of_id(old)
+    assert here.registry.open(done.version).manifest.retired_label_count == 1
+    assert not after.catalogue[row].is_in_use and after.catalogue.training_counts[row] == 0
+    assert row not in after.sparse.labels
+    replaced = after.catalogue.row_of_id(other)
+    memory = after.models.get(NEIGHBOURS)
+    assert memory is None or replaced in memory.labels[[len(memory.ids) - 1]].indices
+
+
+def test_labels_have_all_names_that_the_model_knows(trained):
+    """The catalogue of a bundle has only those that label texts are to have."""
+    parts = read_parts(trained.bundle)
+    names = parts.models[NAMES]
+    named = names.catalogue.replaced(alternative_names=[("pond",)] * len(parts.catalogue))
+    known = replace(parts, models={**parts.models, NAMES: replace(names, catalogue=named)})
+    found = _with_all_names(known)
+    assert [x.alternative_names for x in found] == [("pond",)] * len(found)
+    assert [x.id for x in found] == [x.id for x in parts.catalogue]
 
 
 def test_feedback_of_which_nothing_can_be_learned_is_refused(place, trained_sparse, write_feedback):
@@ -326,11 +264,11 @@ def test_another_corpus_is_refused(place, trained_sparse, tmp_path):
 def test_a_killed_run_resumes_after_the_rows_that_it_fitted(place, trained_sparse, monkeypatch):
     here = place(trained_sparse)
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("longtail.ext.learn.learn.count_followed", killed)
+        patch.setattr("longtail.training.pipeline.train.finish_on_dev", killed)
         with pytest.raises(KeyboardInterrupt):
             here.learn()
     assert here.registry.versions() == [1]
@@ -338,3 +276,16 @@ def test_a_killed_run_resumes_after_the_rows_that_it_fitted(place, trained_spars
         "longtail.training.sparse.fit.SvmProblem.fit", killed
     )  # no row is fitted again
     assert here.learn().version == 2
+
+
+def test_a_corpus_without_dev_documents_is_learned_from_to_its_end(
+    train_in, sparse_config, tiny_corpus, tmp_path, write_feedback, lines
+):
+    corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
+    (corpus / "dev.jsonl").unlink()
+    config = sparse_config.model_copy(update={"held_out_dev": 0.4})
+    found = train_in(tmp_path / "run", config, corpus)
+    here = Place(found.registry, tmp_path / "work", corpus, write_feedback(*lines[:3]))
+    bundle = here.registry.open(here.learn().version)
+    assert bundle.manifest.held_out_documents and bundle.manifest.training_document_count == 61
+    assert bundle.catalogue.training_counts[bundle.catalogue.row_of_id(NEW_ID)] == 1

@@ -1,5 +1,7 @@
 """Verdicts: gathered by text, texts found in the corpus, labels looked up or made."""
 
+import json
+
 import pytest
 
 from longtail.ext.learn.verdicts import Verdicts, read_verdicts
@@ -100,3 +102,11 @@ def test_a_retired_label_counts_as_its_replacement_and_its_name_is_free(read):
     assert found.unknown == ("circle", "gone", "split")
     found = read(entry(proposed=[ProposedLabel("sea")]), catalogue=catalogue)
     assert (found.num_new, found.catalogue[len(catalogue)].id) == (1, "new:sea")
+
+
+def test_numbers_of_lines_are_no_ids(tmp_path):
+    """Feedback that has the caller's own id alone is about no line of a corpus without ids."""
+    lines = [json.dumps({"text": f"line {x}", "labels": ["fish"]}) for x in range(1, 4)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    found = read_verdicts([entry("1", text="", name="2")], CATALOGUE, open_dataset(tmp_path))
+    assert (found.texts, found.num_unresolved) == ([], 1)

@@ -79,7 +79,6 @@ def test_where_documents_are_short_or_teach_too_little_nothing_changes(drawn):
         )
         == {}
     )
-    assert fit_short_texts(model, texts, truth, least_known_words=12, num_looked_for=0) == {}
 
 
 def test_pieces_are_the_first_words_or_any_neighbours_and_whole_where_there_are_no_more():

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from longtail.models.fitted.label_counts import LABEL_COUNTS
 from longtail.models.fitted.label_figures import LABEL_FIGURES
 from longtail.models.fitted.registry import fitted_texts
 from longtail.models.kinds.registry import KINDS, without_encoder
@@ -76,10 +75,6 @@ def test_metrics_and_blending_are_those_of_the_bundle_and_of_an_evaluation(
         fitted = with_fitted(bare, dev, blending, manifest.default_scorer, tmp_path)
         assert fitted_texts(fitted) == fitted_texts(parts)
     assert {"label_counts.json", "label_figures.json"} <= fitted_texts(fitted).keys()
-    folder, default = tmp_path / "kept", manifest.default_scorer
-    kept = with_fitted(parts, dev, blending, default, folder, kept=[LABEL_COUNTS.name]).fitted
-    assert kept[LABEL_COUNTS.name] is parts.fitted[LABEL_COUNTS.name]
-    assert kept[LABEL_FIGURES.name] is not parts.fitted[LABEL_FIGURES.name]
     without = replace(blending, thresholds={})
     assert FITTINGS[LABEL_FIGURES.name].fit(dev, without, "sparse") is None
     answers = answer_split(

@@ -14,7 +14,7 @@ from longtail.models.edit.add_labels import add_labels
 from longtail.models.kinds.storage import read_parts
 from longtail.models.labels.catalogue import Label
 from longtail.models.labels.filters import LabelFilter
-from longtail.models.memory.vectors import ByteVectors
+from longtail.models.memory.vectors import ByteVectors, VectorMemory
 from longtail.models.names import DENSE_NEIGHBOURS, LINEAR, RETRIEVAL
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
@@ -22,7 +22,7 @@ from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.data.feedback import read_feedback
-from longtail.training.memory import vectors as remembered
+from longtail.training.data.held_out import held_out_rows
 
 TEXTS = ("a river of fish and the law", "steel trade")
 
@@ -154,19 +154,61 @@ def test_a_blend_takes_the_nearest_labels_alone(trained, parts, monkeypatch):
     assert [np.flatnonzero(row).tolist() for row in taken] == np.sort(nearest).tolist()
 
 
-def test_held_out_documents_join_the_memory(train_in, content, tiny_corpus, tmp_path):
+def units_of(memory: VectorMemory) -> np.ndarray:
+    return memory.vectors.bytes * memory.vectors.scales[:, None]
+
+
+def assert_are_vectors_of(texts: list[str], stored: np.ndarray, predictor: Predictor) -> None:
+    """Assert that no vector is that of another text; vectors of two texts differ by over 0.1."""
+    vectors = predictor.read(texts).vectors
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(stored, units, atol=0.01, rtol=0)
+
+
+def test_held_out_documents_join_the_memory_with_their_own_vectors(
+    train_in, content, tiny_corpus, tmp_path
+):
+    """Though every id is that of two documents."""
     corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
     (corpus / "dev.jsonl").unlink()
+    lines = [json.loads(x) for x in (corpus / "train.jsonl").read_text().splitlines()]
+    lines = [{"id": f"d{row // 2}", **line} for row, line in enumerate(lines) if line["labels"]]
+    (corpus / "train.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
     config = TrainingConfig.model_validate(content | {"held_out_dev": 0.4})
     found = train_in(tmp_path / "run", config, corpus)
     memory = read_parts(found.bundle).models[DENSE_NEIGHBOURS]
-    documents = [each for each in open_dataset(corpus).split("train") if each.labels]
-    assert found.bundle.manifest.held_out_documents
-    assert memory.ids == tuple(each.id for each in documents)
+    documents = list(open_dataset(corpus).split("train"))
+    is_held_out = held_out_rows([each.text for each in documents], 0.4)
+    order = [documents[row] for row in np.argsort(is_held_out, kind="stable").tolist()]
+    assert 20 <= np.count_nonzero(is_held_out) == found.bundle.manifest.held_out_documents
+    assert memory.ids == tuple(each.id for each in order)
+    carried = [tuple(memory.labels[[row]].indices.tolist()) for row in range(len(order))]
+    assert carried == [each.labels for each in order]
+    predictor = Predictor.of_bundle(found.bundle, device="cpu")
+    assert_are_vectors_of([each.text for each in order], units_of(memory), predictor)
 
 
-def test_a_corrected_document_joins_the_memory_and_no_other_is_read_again(
-    trained, tiny_corpus, write_feedback, tmp_path, monkeypatch
+@pytest.mark.parametrize("line", [1, 17])
+def test_a_new_text_with_the_id_of_another_document_has_its_own_vector(
+    trained, tiny_corpus, write_feedback, tmp_path, line
+):
+    """Documents of a corpus without ids are called by the numbers of their lines."""
+    dataset, text = open_dataset(tiny_corpus), "Rules on the trade in zebra hides"
+    entry = {"text": text, "document_id": str(line), "added": [dataset.labels[0].id]}
+    registry = type(trained.registry)(shutil.copytree(trained.registry.folder, tmp_path / "own"))
+    said = read_feedback(write_feedback(entry))
+    done = learn(LearningRun(said, dataset, registry, "current", tmp_path / "work"))
+    bundle = registry.open(done.version)
+    memory = read_parts(bundle).models[DENSE_NEIGHBOURS]
+    rows = np.flatnonzero(np.array(memory.ids) == str(line))
+    document = list(dataset.split("train"))[line - 1]
+    predictor = Predictor.of_bundle(bundle, device="cpu")
+    assert_are_vectors_of([document.text, text], units_of(memory)[rows], predictor)
+    assert memory.labels[[int(rows[1])]].indices.tolist() == [0]
+
+
+def test_corrected_and_new_documents_join_the_memory(
+    trained, tiny_corpus, write_feedback, tmp_path
 ):
     dataset = open_dataset(tiny_corpus)
     ids = [label.id for label in dataset.labels]
@@ -177,22 +219,17 @@ def test_a_corrected_document_joins_the_memory_and_no_other_is_read_again(
     )
     shutil.copytree(trained.registry.folder, tmp_path / "registry")
     registry = type(trained.registry)(tmp_path / "registry")
-    read, joined = [], remembered.ByteVectors.joined
-    monkeypatch.setattr(
-        remembered.ByteVectors, "joined", lambda some: read.append(some[1].num_rows) or joined(some)
-    )
     feedback = read_feedback(said)
     done = learn(LearningRun(feedback, dataset, registry, "current", tmp_path / "work", True))
-    before, after = (
-        read_parts(registry.open(version)).models[DENSE_NEIGHBOURS]
-        for version in (trained.version, done.version)
-    )
-    assert read == [1]
+    bundles = [registry.open(version) for version in (trained.version, done.version)]
+    before, after = (read_parts(each).models[DENSE_NEIGHBOURS] for each in bundles)
     assert len(after.ids) == len(before.ids) + 1
     np.testing.assert_array_equal(after.vectors.bytes[:-1], before.vectors.bytes)
     row = before.ids.index(first.id)
     assert len(ids) - 1 in after.labels[[row]].indices
     assert first.labels[0] not in after.labels[[row]].indices
+    assert bundles[0].manifest.encoder == bundles[1].manifest.encoder
+    assert LINEAR not in bundles[1].manifest.scorers
 
 
 def test_an_added_label_is_found_by_its_name(trained, parts, tmp_path):

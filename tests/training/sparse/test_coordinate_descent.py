@@ -12,7 +12,6 @@ from scipy import sparse, stats
 from scipy.sparse import csr_array
 
 from longtail.training.sparse.coordinate_descent import Plan, Rows, fit_chunk
-from longtail.training.sparse.svm import StartingRows
 
 NUM_DOCUMENTS, NUM_FEATURES = 60, 25
 
@@ -49,7 +48,6 @@ def trained_on(
         *map(rows_of, matrices),
         np.arange(num_labels),
         Plan(**dict.fromkeys(names, 0) | given | plan),
-        StartingRows.none(*by_document.shape).of(np.arange(num_labels)),
     )
     return [
         np.setdiff1d(some[some >= NUM_FEATURES] - NUM_FEATURES, positives)

@@ -7,8 +7,7 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import LinearSVC
 
 from longtail.training.configuration.sections import SparseConfig
-from longtail.training.sparse.coordinate_descent import WAS_ABSENT, WAS_NEGATIVE, WAS_POSITIVE
-from longtail.training.sparse.svm import StartingRows, SvmProblem, joined
+from longtail.training.sparse.svm import SvmProblem, joined
 
 NUM_DOCUMENTS, NUM_FEATURES, NUM_LABELS = 300, 80, 6
 EVERY_LABEL = np.arange(NUM_LABELS)
@@ -124,51 +123,3 @@ def test_a_label_has_the_cost_of_its_band_to_the_bit(exact_documents, loss):
     assert (low != high).any(axis=1).all()
     np.testing.assert_array_equal(both[:2], high[:2])
     np.testing.assert_array_equal(both[2:], low[2:])
-
-
-def changed_documents() -> tuple[csr_array, csr_array]:
-    """Labels before the last 20 documents came and ten others were corrected, and what differs."""
-    now, then = TRUTH.toarray(), TRUTH.toarray()
-    then[-20:] = 0
-    then[:10] = np.roll(now[:10], 1, axis=1)
-    was = np.where(now > then, WAS_NEGATIVE, WAS_POSITIVE)
-    was[-20:] = WAS_ABSENT
-    return csr_array(then), csr_array((was * (now != then)).astype(np.float32).T)
-
-
-def starting(found: np.ndarray, changed: csr_array) -> StartingRows:
-    weights = csr_array(found[:, :-1].astype(np.float32))
-    return StartingRows(
-        EVERY_LABEL[: len(found)], weights, found[:, -1].astype(np.float32), changed
-    )
-
-
-@pytest.mark.parametrize(("loss", "least"), [("squared_hinge", 0.98), ("hinge", 0.96)])
-def test_documents_that_differ_bring_a_classifier_close_to_the_exact_one(loss, least):
-    then, changed = changed_documents()
-    options = {"prune_below": 0, "exact_documents": 0, "hard_negatives": 60, "loss": loss}
-    config = SparseConfig.model_validate(options)
-    first = classifiers(SvmProblem(FEATURES[:-20], csr_array(then[:-20].T), config, seed=0))
-    start = starting(first[:-1], csr_array(changed[:-1]))
-    problem = SvmProblem(FEATURES, csr_array(TRUTH.T), config, seed=0, start=start)
-    again, fresh, exact = map(
-        classifiers, (problem, random_problem(**options), exact_problem(loss=loss))
-    )
-    near, before = (cosines(x, exact)[:-1] for x in (again, first))
-    assert (near > before).all() and near.min() > least
-    np.testing.assert_array_equal(again[-1], fresh[-1])  # it starts from nothing
-
-
-def test_a_label_trained_on_all_documents_starts_from_nothing():
-    start = starting(classifiers(random_problem()), changed_documents()[1])
-    config = SparseConfig(prune_below=0, exact_documents=NUM_DOCUMENTS)
-    problem = SvmProblem(FEATURES, csr_array(TRUTH.T), config, seed=0, start=start)
-    np.testing.assert_array_equal(classifiers(problem), classifiers(exact_problem()))
-
-
-def test_a_classifier_of_which_no_document_differs_stays():
-    first = classifiers(exact_problem())
-    none = csr_array((NUM_LABELS, NUM_DOCUMENTS), dtype=np.float32)
-    config = SparseConfig(prune_below=0, exact_documents=0)
-    problem = SvmProblem(FEATURES, csr_array(TRUTH.T), config, seed=0, start=starting(first, none))
-    np.testing.assert_allclose(classifiers(problem), first, atol=1e-6)
