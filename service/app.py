@@ -22,7 +22,7 @@ from longtail.service.engine.traffic import Slots
 from longtail.service.feedback.store import FeedbackStore
 from longtail.service.feedback.writer import FeedbackWriter
 from longtail.service.http.api_keys import KeyRing, Keys
-from longtail.service.http.deps import HEALTH_PATHS, MAX_SEARCHES, MAX_STREAMS, Service
+from longtail.service.http.deps import HEALTH_PATHS, MAX_BATCHES, MAX_SEARCHES, Service
 from longtail.service.http.feedback import MAX_ENTRIES
 from longtail.service.http.front import Front
 from longtail.service.http.json_body import describe_bodies
@@ -163,7 +163,7 @@ def _assemble(
         manager=manager,
         engine=engine,
         telemetry=telemetry,
-        streams=Slots(MAX_STREAMS, "batches"),
+        batches=Slots(MAX_BATCHES, "batches"),
         label_searches=Slots(MAX_SEARCHES, "label searches"),
         redeployer=_redeployer(
             settings,

@@ -22,7 +22,6 @@ from collections.abc import (
 )
 from dataclasses import dataclass, replace
 from functools import update_wrapper
-from itertools import islice
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 import httpx
@@ -43,7 +42,8 @@ Line: TypeAlias = str | Mapping[str, Any]
 """A text, or an object as `longtail.service.schemas.requests.BatchLine`."""
 BatchAnswer: TypeAlias = BatchResult | BatchError
 _MAX_LINES = 256
-"""Lines of a batch that are sent in one request."""
+_MAX_BYTES = 2**20
+"""Most lines of a batch, and bytes unless one line has more, that are sent in one request."""
 _MAX_SHOWN_CHARACTERS = 500
 _chance = random.SystemRandom()
 
@@ -155,8 +155,8 @@ class _Calls:
             IncompleteBatchError: It ended early; send again the lines without answers.
         """
         check_several(lines, "lines")
-        left, first = enumerate(lines), 0
-        while chunk := b"".join(_line(line, number) for number, line in islice(left, _MAX_LINES)):
+        first = 0
+        for chunk in _chunks(lines):
             answers, end = await self._ask("POST", "/v1/batch", _batch, lines=chunk, query=options)
             for answer in answers:
                 yield _numbered(answer, first + answer.index)
@@ -462,6 +462,22 @@ def _read(shape: type[T], content: bytes | Mapping[str, Any]) -> T:
             f"the answer is no {shape.__name__} as this release of the client knows it ({error}); "
             "is the URL that of a Longtail service?"
         ) from error
+
+
+def _chunks(lines: Iterable[Line]) -> Iterator[bytes]:
+    """Yield lines as they are sent, those of one request together."""
+    chunk: list[bytes] = []
+    for number, line in enumerate(lines):
+        content = _line(line, number)
+        if chunk and sum(map(len, chunk)) + len(content) > _MAX_BYTES:
+            yield b"".join(chunk)
+            chunk = []
+        chunk.append(content)
+        if len(chunk) == _MAX_LINES:
+            yield b"".join(chunk)
+            chunk = []
+    if chunk:
+        yield b"".join(chunk)
 
 
 def _batch(response: httpx.Response) -> tuple[list[BatchAnswer], BatchEnd | None]:

@@ -55,11 +55,7 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
     return {
         "host": settings.host,
         "port": settings.port,
-        "http": protocol_with(
-            settings.read_timeout_s,
-            write_timeout_s=max(settings.read_timeout_s, settings.stream_idle_timeout_s),
-            max_connections=settings.max_connections,
-        ),
+        "http": protocol_with(settings.read_timeout_s, settings.max_connections),
         "ws": "none",
         "proxy_headers": bool(settings.trusted_proxies),
         "forwarded_allow_ips": list(settings.trusted_proxies),
@@ -110,8 +106,8 @@ class DrainingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening and end the requests in flight.
 
-        Changes of versions, which may take minutes, are not waited for. Batches that are still sent
-        end at half-time; the other half is for the lines that came until then.
+        Changes of versions, which may take minutes, are not waited for. Batches begin no more lines
+        at half-time; the other half is for the lines that are in work.
         """
         self._service.redeployer.close()
         half_s = self._service.settings.shutdown_timeout_s / 2

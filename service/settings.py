@@ -92,8 +92,6 @@ class Settings(BaseSettings):
     """Most tokens of text that may wait. More work is refused with 429."""
     request_timeout_s: float = Field(30, gt=0, allow_inf_nan=False)
     """Seconds after which an unanswered request is given up. A request may ask for less."""
-    stream_idle_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
-    """Seconds after which a batch stream ends whose client neither sends nor reads."""
     keep_alive_s: int = Field(75, ge=0)
     """Seconds that an idle connection stays open. It must be longer than a proxy in front keeps its
     own (60 in most), or else the proxy sends requests over connections that are being closed."""
@@ -102,9 +100,8 @@ class Settings(BaseSettings):
     closed, unless its request is being answered."""
     read_timeout_s: float = Field(60, gt=0, allow_inf_nan=False)
     """Seconds within which a request's head, and then its body, must arrive. A late body is
-    answered with 408; a connection with half a head, or none, is closed. A client must read its
-    answer within the same time, or within `stream_idle_timeout_s` where that is longer; else its
-    connection is aborted. Streams of `/v1/batch` have `stream_idle_timeout_s` instead."""
+    answered with 408; a connection with half a head, or none, is closed. A client that reads
+    nothing of its answer for as long is aborted."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the encoder's computations. `auto` is bfloat16 where the processor or GPU
     has it, else float32."""

@@ -109,7 +109,7 @@ class Engine:
         self._queue.call(prepare_thread)
         self._is_closed = False
         self.num_answered = 0
-        """Queries that were answered so far, lines of streams among them."""
+        """Queries that were answered so far, lines of batches among them."""
         self.gpu = GpuWatch()
         hooks = Hooks(prepare_work, self.admission.note_speed, self.gpu.note_errors)
         works = {
@@ -161,7 +161,7 @@ class Engine:
         with self.admission.admit(tokens, timeout_s) as turn:
             return await self._answer(model, query, options, timeout_s, turn)
 
-    async def predict_in_stream(self, query: Query) -> EngineAnswer:
+    async def predict_in_batch(self, query: Query) -> EngineAnswer:
         """Return the best labels of each text as soon as there is room for them.
 
         They go behind what `predict` is asked for, and have no time limit.
@@ -209,7 +209,7 @@ class Engine:
         return results[0]
 
     def check_room(self) -> None:
-        """Refuse a stream where a single request would be refused, or no model is loaded."""
+        """Refuse a batch where a single request would be refused, or no model is loaded."""
         self._manager.serving()
         self.admission.check(0, self._limits.request_timeout_s)
 

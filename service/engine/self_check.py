@@ -79,7 +79,7 @@ class SelfCheck:
     def _look_for_standstill(self) -> None:
         """Start a self-check where work waits and nothing has been answered for a while.
 
-        Nobody else would notice a stream whose lines are never answered: they have no time limit.
+        Nobody else would notice a batch whose lines are never answered: they have no time limit.
         """
         now, num_answered = self._clock(), self._engine.num_answered
         if num_answered != self._num_answered or not self._engine.admission.tokens:

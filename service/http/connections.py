@@ -49,16 +49,15 @@ class LimitedProtocol(HttpToolsProtocol):
     The head of a request, what is left of a body after its answer, and the pause between requests
     end by closing the connection; an answer that is not read in time ends by aborting it, as a
     closed connection would wait for its client. Bodies that the application reads have limits there
-    (`longtail.service.http.limits`, `longtail.service.routes.batch`).
+    (`longtail.service.http.limits`).
 
     What is not HTTP, or begins with too large a head, is answered with a problem document, after
     the answers to the requests before it.
     """
 
-    read_timeout_s: float
-    write_timeout_s: float
+    timeout_s: float
     max_connections: int
-    """These are set by `protocol_with`, since uvicorn takes a class."""
+    """Both are set by `protocol_with`, since uvicorn takes a class."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -245,15 +244,15 @@ class LimitedProtocol(HttpToolsProtocol):
         """Return what the connection waits for, equal as long as it is the same, and the limit."""
         is_answering = self._num_open > 0
         if num_unread := self.num_unread_bytes:
-            # While an answer is being written, any progress is enough: a stream may take hours.
+            # While an answer is being written, any progress is enough: it may take minutes.
             is_written = not is_answering or self.transport.is_closing()
-            return ("read", self._num_messages, is_written or num_unread), self.write_timeout_s
+            return ("read", self._num_messages, is_written or num_unread), self.timeout_s
         if is_answering:
             return None, float("inf")
         if self._is_in_message and not self._is_in_head:
-            return ("rest", self._num_messages), min(_LINGER_S, self.read_timeout_s)
+            return ("rest", self._num_messages), min(_LINGER_S, self.timeout_s)
         if self._is_in_message or not self._num_messages:
-            return ("request", self._num_messages), self.read_timeout_s
+            return ("request", self._num_messages), self.timeout_s
         return ("next request", self._num_messages), self.timeout_keep_alive
 
     def _note(self) -> float:
@@ -269,20 +268,14 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._note() <= 0:
             # `close` waits until all is read.
             (self.transport.abort if self.num_unread_bytes else self.transport.close)()
-        limits = self.read_timeout_s, self.write_timeout_s, self.timeout_keep_alive
+        limits = self.timeout_s, self.timeout_keep_alive
         interval_s = max(min(limits) / _LOOKS, _MIN_INTERVAL_S)
         self._timer = self.loop.call_later(interval_s, self._look)
 
 
-def protocol_with(
-    read_timeout_s: float, write_timeout_s: float, max_connections: int
-) -> type[LimitedProtocol]:
-    """Return the protocol with time limits in seconds, and a limit on connections."""
-    limits = {
-        "read_timeout_s": read_timeout_s,
-        "write_timeout_s": write_timeout_s,
-        "max_connections": max_connections,
-    }
+def protocol_with(timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
+    """Return the protocol with a limit on the seconds to send or read, and one on connections."""
+    limits = {"timeout_s": timeout_s, "max_connections": max_connections}
     return type("LimitedProtocol", (LimitedProtocol,), limits)
 
 

@@ -35,8 +35,6 @@ from longtail.service.versions.serving import ModelManager
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-STREAM_PATHS = frozenset({"/v1/batch"})
-"""Whose bodies may be of any length, because they are never held whole."""
 PAGE_PREFIX = "/page/"
 DOCS_PATH = "/docs"
 EXTENSION_PATHS = tuple(x.paths for x in extensions() if x.paths is not None)
@@ -123,8 +121,8 @@ MAX_READERS = 4
 MAX_SEARCHERS = 2
 """Searches for labels that are computed at a time; they compete with the event loop for Python."""
 
-MAX_STREAMS = 16
-"""Batch streams at a time; further ones are refused."""
+MAX_BATCHES = 16
+"""Batches at a time; further ones are refused."""
 
 MAX_SEARCHES = 64
 """Searches for labels that are computed or wait."""
@@ -143,7 +141,7 @@ class Service:
     manager: ModelManager
     engine: Engine
     telemetry: Telemetry
-    streams: Slots
+    batches: Slots
     label_searches: Slots
     redeployer: Redeployer
     keys: Keys

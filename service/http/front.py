@@ -145,7 +145,7 @@ class Front:
         try:
             response = head_refusal(scope, service) or key_refusal(scope, path, service.keys)
             if response is None:
-                exchange.body_reader = self._limits.reader_for(scope, path, exchange.headers)
+                exchange.body_reader = self._limits.reader_for(scope, exchange.headers)
                 if scope["method"] == "POST" and (route := self._direct.get(path)):
                     scope["route"] = route
                     response = await route.endpoint(Request(scope, receive))

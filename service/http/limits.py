@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from longtail.service.engine.admission import Reservation
 from longtail.service.errors import QueueFullError
-from longtail.service.http.deps import STREAM_PATHS, Service
+from longtail.service.http.deps import Service
 from longtail.service.http.problem_handlers import BodyError, inflater_for, problem_body
 from longtail.service.wire.problems import MEDIA_TYPE, OVERLOADED, BadGzipError, Inflater
 
@@ -46,17 +46,13 @@ class BodyLimits:
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
 
-    def reader_for(
-        self, scope: Scope, path: str, headers: Mapping[bytes, bytes]
-    ) -> BodyReader | None:
-        """Return what reads the body of a request; None for a stream, which is never held whole."""
+    def reader_for(self, scope: Scope, headers: Mapping[bytes, bytes]) -> BodyReader:
+        """Return what reads the body of a request."""
         num_parameters = scope.get("query_string", b"").count(b"&") + 1
         if num_parameters > MAX_PARAMETERS:
             raise BodyError(
                 431, f"the query has {num_parameters} parameters; expected at most {MAX_PARAMETERS}"
             )
-        if path in STREAM_PATHS:
-            return None
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > self._max_bytes:
             raise self._too_long()
@@ -108,6 +104,7 @@ async def _next_piece(receive: Receive) -> tuple[bytes, bool]:
 logger = logging.getLogger(__name__)
 
 _LOG_EVERY_S = 1.0
+_BATCH_PATH = "/v1/batch"
 
 
 class LoadShedding:
@@ -135,7 +132,7 @@ class LoadShedding:
         """Return room for a request; None where it asks for no work, or may not be refused here.
 
         Pages of other origins may not: their browsers show them no refusal without the headers for
-        that, which are added later. A stream holds no room: its lines wait, each by itself.
+        that, which are added later. A batch holds no room: its lines wait, each by itself.
         """
         settings = self._service.settings
         if scope["method"] != "POST" or (settings.cors_origins and b"origin" in headers):
@@ -143,7 +140,7 @@ class LoadShedding:
         if self._route_of(path) is None:
             return None
         reservation = self._service.engine.admission.reserve(settings.request_timeout_s)
-        if path in STREAM_PATHS:
+        if path == _BATCH_PATH:
             reservation.release()
         return reservation
 

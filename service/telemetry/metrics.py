@@ -240,7 +240,7 @@ class Telemetry:
         )
         self._lines = Counter(
             "longtail_batch_lines",
-            "Lines of streams that were answered, by how.",
+            "Lines of batches that were answered, by how.",
             ("outcome",),
             registry=self.registry,
         )
@@ -281,7 +281,7 @@ class Telemetry:
         self._queue_tokens.set_function(num_tokens)
 
     def count_line(self, outcome: str) -> None:
-        """Count one line of a stream: `result`, or the kind of its error."""
+        """Count one line of a batch: `result`, or the kind of its error."""
         self._lines.labels(outcome).inc()
 
     def count_problem(self, reason: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,41 +167,6 @@ class LineError(LongtailError):
         self.kind = kind
         self.errors = errors
         self.id = known_by
-
-
-class LineSplitter:
-    """Cuts a stream of bytes into lines; holds no more than one of them."""
-
-    def __init__(self, max_line_bytes: int) -> None:
-        self._max = max_line_bytes
-        self._parts: list[bytes] = []
-        self._num_bytes = 0
-
-    def feed(self, piece: bytes) -> Iterator[bytes | None]:
-        """Yield the lines that end in some more bytes; None for one that was too long."""
-        *ends, rest = piece.split(b"\n")
-        for end in ends:
-            self._add(end)
-            yield self._take()
-        self._add(rest)
-
-    def finish(self) -> Iterator[bytes | None]:
-        """Yield the last line, if it did not end."""
-        if self._num_bytes:
-            yield self._take()
-
-    def _add(self, part: bytes) -> None:
-        self._num_bytes += len(part)
-        if self._num_bytes > self._max:
-            self._parts.clear()
-        else:
-            self._parts.append(part)
-
-    def _take(self) -> bytes | None:
-        line = b"".join(self._parts) if self._num_bytes <= self._max else None
-        self._parts.clear()
-        self._num_bytes = 0
-        return line
 
 
 def too_long(max_line_bytes: int) -> LineError:

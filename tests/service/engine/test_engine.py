@@ -247,9 +247,7 @@ def test_streams_wait_behind_single_queries(make_predictor):
     async def play(engine):
         first = begin(engine, "wait")
         await until(predictor.busy)
-        bulk = [
-            asyncio.create_task(engine.predict_in_stream(Query([text]))) for text in ("x", "yy")
-        ]
+        bulk = [asyncio.create_task(engine.predict_in_batch(Query([text]))) for text in ("x", "yy")]
         await all_queued(engine, 2)
         single = begin(engine, "z")
         await all_queued(engine, 3)

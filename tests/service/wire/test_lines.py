@@ -1,51 +1,16 @@
-"""Lines of a batch: cut in bounded memory, read strictly, and answered whatever they are."""
+"""Lines of a batch: read strictly, and answered whatever they are."""
 
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from longtail.service.schemas.predict import BatchError
 from longtail.service.wire.lines import (
     LineError,
-    LineSplitter,
     error_line,
     parse_line,
     problem_of_error,
 )
-
-
-@given(
-    st.lists(st.binary(max_size=20).map(lambda x: x.replace(b"\n", b"")), max_size=5),
-    st.integers(1, 9),
-)
-def test_lines_are_found_however_the_stream_is_cut(lines, step):
-    stream, splitter = b"\n".join(lines), LineSplitter(100)
-    found = [
-        line
-        for start in range(0, len(stream), step)
-        for line in splitter.feed(stream[start : start + step])
-    ]
-    found += splitter.finish()
-    assert found == (lines[:-1] if lines and not lines[-1] else lines)
-
-
-def test_a_line_that_is_too_long_is_none_and_the_next_one_whole():
-    splitter = LineSplitter(4)
-    found = [
-        line
-        for piece in (b"123", b"456", b"7\nab", b"cd\n", b"12345")
-        for line in splitter.feed(piece)
-    ]
-    assert [*found, *splitter.finish()] == [None, b"abcd", None]
-
-
-def test_a_splitter_holds_no_more_than_a_line():
-    splitter = LineSplitter(10)
-    for _ in range(1000):
-        assert list(splitter.feed(b"123456")) == []
-    assert sum(map(len, splitter._parts)) <= 10
 
 
 @pytest.mark.parametrize(
