@@ -1,4 +1,4 @@
-"""JSON bodies, validated straight from their bytes: the one way in for all routes.
+"""JSON bodies: the one way in for all routes.
 
 Lists stop at their first wrong item (`longtail.service.schemas.base.Listed`), elements are counted
 before they are parsed, and large bodies are parsed on another thread, so that no body holds up the
@@ -7,7 +7,6 @@ event loop or takes many times its size in memory.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -27,7 +26,7 @@ from longtail.service.engine.queries import Query
 from longtail.service.http.deps import Service, add_log_fields, media_type_of, while_connected
 from longtail.service.schemas.base import schemas_of
 from longtail.service.schemas.requests import PredictRequest
-from longtail.service.wire.lines import INLINE_BYTES, check_elements, in_utf_8
+from longtail.service.wire.lines import INLINE_BYTES, read_json
 from longtail.service.wire.problems import faults_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -63,42 +62,14 @@ def parse_json_body(content: bytes, model: type[Model]) -> Model:
 
     Errors are those that FastAPI gives for a parameter of this model.
     """
-    content = in_utf_8(content)
     if not content:
         missing = {"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}
         raise RequestValidationError([missing])
-    check_elements(content)
-    try:
-        return model.model_validate_json(content)
-    except ValidationError as error:
-        if is_no_json(error):
-            # Half of a surrogate pair, for one: it is JSON all the same, and the model refuses it.
-            return _parse_slowly(content, model)
-        raise RequestValidationError(faults_of(error)) from error
-
-
-def is_no_json(error: ValidationError) -> bool:
-    """Whether pydantic's own reader of JSON refuses a text, so that no model has looked at it."""
-    return error.error_count() == 1 and (
-        error.errors(include_url=False, include_input=False)[0]["type"] == "json_invalid"
-    )
-
-
-def _parse_slowly(content: bytes, model: type[Model]) -> Model:
-    """Return what a body says that pydantic's own reader of JSON refuses."""
-    try:
-        parsed = json.loads(content)
-    except json.JSONDecodeError as error:
-        raise RequestValidationError(
-            [{"type": "json_invalid", "loc": ("body", error.pos), "msg": error.msg, "input": {}}]
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400) from error
-    return validated(model, parsed)
+    return validated(model, read_json(content))
 
 
 def validated(model: type[Model], content: object) -> Model:
-    """Return a model of content that was read in another way than from JSON."""
+    """Return a model of content: what JSON says, or a request of another form."""
     try:
         return model.model_validate(content)
     except ValidationError as error:

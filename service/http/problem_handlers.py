@@ -48,7 +48,6 @@ HTTP_KINDS: dict[int, Kind] = {
 """The kinds of what the web framework refuses by itself, by status."""
 
 _HTTP_DETAILS = {
-    400: "The body can't be read as JSON in UTF-8; send one JSON object",
     404: "Look at /docs for all paths",
     405: "Look at the header 'Allow', or at /docs",
 }
@@ -128,12 +127,7 @@ def _on_longtail_error(request: Request, error: LongtailError) -> Response:
 
 
 def _on_invalid(request: Request, error: RequestValidationError) -> Response:
-    found = error.errors()
-    if found[0]["type"] == "json_invalid":
-        position = found[0]["loc"][-1]
-        detail = f"{_HTTP_DETAILS[400]}; the first error is at character {position}"
-        return problem_response(request, MALFORMED, detail)
-    detail, errors = describe_invalid(found)
+    detail, errors = describe_invalid(error.errors())
     return problem_response(request, INVALID, detail, errors=errors)
 
 

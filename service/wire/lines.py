@@ -105,12 +105,20 @@ _KEY_WEIGHT = 10
 _STRING_OR_SIGN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,:\[{]', re.DOTALL)
 
 
-def in_utf_8(content: bytes, what: str = "The body") -> bytes:
-    """Return JSON without its byte order mark."""
+def read_json(content: bytes, what: str = "The body") -> Any:
+    """Return what JSON in UTF-8 says; it has at most `MAX_ELEMENTS` elements."""
     encoding = json.detect_encoding(content)
     if not encoding.startswith("utf-8"):
         raise KindError(MALFORMED, f"{what} is in {encoding[:6].upper()}; send it in UTF-8")
-    return content.removeprefix(BYTE_ORDER_MARK)
+    content = content.removeprefix(BYTE_ORDER_MARK)
+    check_elements(content, what)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        detail = f"{what} can't be read as JSON in UTF-8; send one JSON object"
+        if isinstance(error, json.JSONDecodeError):
+            detail += f"; the first error is at character {error.pos}"
+        raise KindError(MALFORMED, detail) from error
 
 
 def check_elements(content: bytes, what: str = "The body") -> None:
@@ -202,17 +210,9 @@ def parse_line(
 
 def _fields_of(line: bytes) -> dict[str, Any]:
     try:
-        line = in_utf_8(line, "the line")
-        check_elements(line, "the line")
-        content = json.loads(line.decode("utf-8"))
+        content = read_json(line, "The line")
     except KindError as error:
         raise LineError(error.kind, str(error)) from error
-    except (ValueError, RecursionError) as error:
-        place = f"; {error}" if isinstance(error, json.JSONDecodeError) else ""
-        raise LineError(
-            MALFORMED,
-            f"the line can't be read as JSON in UTF-8{place}; send one JSON object a line",
-        ) from error
     if not isinstance(content, dict):
         raise LineError(INVALID, f"the line is {without_text(content)}; expected a JSON object")
     return content

@@ -37,11 +37,3 @@ def test_the_same_paths_want_a_key_below_a_prefix(open_client, keys, sent):
         bearer = {"Authorization": f"Bearer {key}"}
         assert client.get(f"{sent}/v1/models", headers=bearer).status_code == 200
         assert client.post(f"{sent}/v1/admin/rollback", headers=bearer).status_code == 403
-
-
-def test_long_streams_are_not_held_to_the_limit_of_a_body(open_client):
-    with open_client(root_path=ROOT, max_body_bytes=1024) as client:
-        lines = b'{"text": "a"}\n' * 100
-        headers = {"content-type": "application/x-ndjson"}
-        answer = client.post(f"{ROOT}/v1/batch", content=lines, headers=headers)
-    assert b'"num_results": 100' in answer.content
