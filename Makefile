@@ -69,10 +69,7 @@ bundle-tate: CARD := --trained-on 'titles and texts of artworks, of the Tate col
 bundle-%: $(VENV)/.installed
 	$(BIN)/longtail train '$(LONGTAIL_DATA)/$*' --without-encoder $(OPTIONS) \
 		--registry runs/$*/registry --work runs/$*/work
-	$(BIN)/longtail evaluate '$(LONGTAIL_DATA)/$*' --registry runs/$*/registry --no-baselines \
-		--output runs/$*/evaluation --json runs/$*/record.json --overwrite
-	$(BIN)/longtail push runs/$*.zip --registry runs/$*/registry --name $* --languages en \
-		--evaluation runs/$*/record.json --overwrite $(CARD)
+	$(BIN)/longtail push runs/$*.zip --registry runs/$*/registry --name $* --overwrite $(CARD)
 
 # Formatting, lint, types and the direction of imports, all at once.
 check: $(VENV)/.installed-dev

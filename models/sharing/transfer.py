@@ -1,27 +1,22 @@
-"""Bundles on their way: `push` sends one with its card, `pull` fetches one and verifies every byte.
+"""Bundles on their way: `push` sends one with its card, `pull` and `find_model` fetch one.
 
 Nothing from elsewhere is trusted: the manifest has its own digest, its names may not leave the
-folder, each file must have its size and sha256, and only safetensors and JSON are read.
-
-`find_model` finds a model by its address: a folder of this machine, or a URI, whose bundle is
-copied here first.
+folder, and a copy is verified (see `open_bundle`) before it gets a name that anyone reads.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from longtail.models.bundle import bundle as local
-from longtail.models.bundle.bundle import Bundle, file_info, open_bundle
+from longtail.models.bundle.bundle import Bundle, open_bundle
 from longtail.models.bundle.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, FileInfo, Manifest
 from longtail.models.bundle.registry import (
     CURRENT,
@@ -36,101 +31,90 @@ from longtail.models.errors import (
     BundleNotFoundError,
     BundleVersionError,
     ConfigError,
+    ignore,
 )
 from longtail.models.files.durable import make_read_only, sync_tree
 from longtail.models.platform import lock
-from longtail.models.sharing.places import CHUNK_BYTES, OpenFile, Place, reaching
+from longtail.models.sharing.places import OpenFile, Place, reaching
 
-_DIGEST = re.compile("[0-9a-f]{8,64}")  # fewer could be found by trying
+_CHUNK_BYTES = 2**22
 _Files: TypeAlias = Iterable[tuple[str, FileInfo]]
-Track: TypeAlias = Callable[[_Files], _Files]
-"""Yields the same files, and may show how far a transfer is."""
 
 
-def push(bundle: Bundle, place: Place, where: str, card: str, *, replace: bool) -> bool:
+def push(bundle: Bundle, uri: str, card: str, *, replace: bool) -> bool:
     """Send a bundle and its card; return whether anything had to be sent.
 
     Args:
         bundle: Opened, so it is whole.
-        place: Where to.
-        where: What the place is called in messages.
+        uri: Of a `Place`.
         card: In Markdown.
-        replace: Whether another bundle that lies there may be replaced.
+        replace: Whether another bundle may be replaced there.
     """
-    there = _digest_at(place, where)
+    place = Place(uri)
+    try:
+        with place.reading() as open_file:
+            there = read_manifest(open_file, uri)[0].digest
+    except BundleNotFoundError:
+        there = ""
+    except (BundleVersionError, BundleCorruptError):
+        there = "unknown"
     if there == bundle.manifest.digest:
         return False
-    if there is not None and not replace:
+    if there and not replace:
         raise BundleError(
-            f"{where!r}: holds another bundle (digest {there[:12]}); replace it with --overwrite, "
+            f"{uri!r}: holds another bundle (digest {there[:12]}); replace it with --overwrite, "
             "or choose another place"
         )
-    names = [MANIFEST_NAME, *bundle.manifest.files]
-    place.write({name: bundle.folder / name for name in names}, card)
+    place.write({x: bundle.folder / x for x in (MANIFEST_NAME, *bundle.manifest.files)}, card)
     return True
 
 
 def pull(
-    place: Place,
-    where: str,
+    uri: str,
     registry: Registry,
     *,
     activate: bool,
     digest: str = "",
-    track: Track = iter,
-    check: Callable[[Bundle], object] = lambda _: None,
+    track: Callable[[_Files], _Files] = iter,
+    check: Callable[[Bundle], object] = ignore,
 ) -> int:
     """Fetch a bundle into a registry, and return its version; one that is there is found again.
 
-    A pull that was stopped keeps the files that it has, and goes on with the others.
-
     Args:
-        place: Where it lies.
-        where: What the place is called in messages.
+        uri: Of a `Place`.
         registry: Where to.
         activate: Whether `current` names it then.
         digest: How its digest must begin, at least 8 digits; "": any.
         track: Yields the files as they are begun.
         check: Gets the bundle before it has a version, and raises BundleError where it is unfit.
     """
-    if digest and not _DIGEST.fullmatch(digest):
-        raise ConfigError(
-            f"digest {digest!r}: expected 8 to 64 digits of 0-9 and a-f; take them from the "
-            "publisher"
-        )
-    with place.reading() as open_file:
-        manifest, text = read_manifest(open_file, where)
-        if not manifest.digest.startswith(digest):
-            raise BundleCorruptError(
-                f"{where!r}: has the digest {manifest.digest}, expected one that begins with "
-                f"{digest!r}; ask its publisher which is right"
-            )
-        incoming = registry.folder / f".pulled-{manifest.digest[:16]}"
-        fetch(open_file, manifest, text, incoming, where, track)
+    if digest and not re.fullmatch("[0-9a-f]{8,64}", digest):  # fewer could be found by trying
+        raise ConfigError(f"digest {digest!r}: expected 8 to 64 digits of 0-9 and a-f")
+    incoming = registry.folder / f".pulled-{os.getpid()}"
+    try:
+        with Place(uri).reading() as open_file:
+            bundle = fetch(open_file, incoming, uri, digest, track)
+        check(bundle)
 
-    def move(folder: Path) -> Manifest:
-        incoming.rename(folder)
-        try:
-            bundle = open_bundle(folder)
-            check(bundle)
+        def move(folder: Path) -> Manifest:
+            incoming.rename(folder)
             return bundle.manifest
-        except (BundleError, ConfigError) as error:
-            shutil.rmtree(folder)
-            raise BundleCorruptError(f"{where!r}: {error}") from error
 
-    return registry.publish(move, activate=activate, action="pull")
+        return registry.publish(move, activate=activate, action="pull")
+    except (BundleCorruptError, ConfigError) as error:
+        raise BundleCorruptError(f"{uri!r}: {error}") from error
+    finally:
+        shutil.rmtree(incoming, ignore_errors=True)
 
 
 def read_manifest(open_file: OpenFile, where: str) -> tuple[Manifest, bytes]:
     """Return the manifest of a bundle elsewhere, checked, and its bytes."""
     try:
-        file = open_file(MANIFEST_NAME)
+        text = _read_all(open_file, MANIFEST_NAME, where)
     except KeyError:
         raise BundleNotFoundError(
             f"{where!r}: no {MANIFEST_NAME} there, so it is no bundle; check the address"
         ) from None
-    try:
-        text = _read_all(file, where)
     except ValueError as error:
         raise BundleCorruptError(f"{where!r}: {MANIFEST_NAME}: {error}") from error
     manifest = Manifest.from_json(text.decode("utf-8", "replace"), where)
@@ -144,7 +128,7 @@ def read_manifest(open_file: OpenFile, where: str) -> tuple[Manifest, bytes]:
 def read_state(open_file: OpenFile, where: str) -> RegistryState:
     """Return what the file of a registry elsewhere says."""
     try:
-        found: RegistryState = state_from_json(_read_all(open_file(STATE_NAME), where))
+        found: RegistryState = state_from_json(_read_all(open_file, STATE_NAME, where))
     except KeyError:
         raise BundleNotFoundError(
             f"{where}: there is no {STATE_NAME}; publish a version to it, or check the address"
@@ -159,101 +143,81 @@ def read_state(open_file: OpenFile, where: str) -> RegistryState:
 
 def fetch(
     open_file: OpenFile,
-    manifest: Manifest,
-    text: bytes,
     folder: Path,
     where: str,
-    track: Track = iter,
-) -> None:
-    """Fetch a bundle into a folder of a registry, but for the files that are there already."""
-    needed = sum(info.size_bytes for info in manifest.files.values())
+    digest: str = "",
+    track: Callable[[_Files], _Files] = iter,
+) -> Bundle:
+    """Fetch a bundle into a new folder, and return it, verified.
+
+    Args:
+        open_file: Opens files of the bundle.
+        folder: Temporary; the caller removes it where this fails.
+        where: Names the place in messages.
+        digest: How its digest must begin.
+        track: Yields the files as they are begun.
+    """
+    manifest, text = read_manifest(open_file, where)
+    if not manifest.digest.startswith(digest):
+        raise BundleCorruptError(
+            f"{where!r}: has the digest {manifest.digest}, expected one that begins with "
+            f"{digest!r}; ask its publisher which is right"
+        )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(folder).free
-        if needed > free:
-            raise BundleError(
-                f"registry {str(folder.parent)!r}: the bundle has {needed:,} bytes and {free:,} "
-                "are free; make room"
-            )
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         for name, info in track(manifest.files.items()):
-            path = folder / name
-            if not (path.is_file() and file_info(path) == info):
-                _fetch_file(open_file, name, info, path, where)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with closing(open_file(name)) as file, (folder / name).open("wb") as target:
+                left = info.size_bytes + 1  # a file that is longer is refused below
+                while left and (chunk := _read(file, where, min(left, _CHUNK_BYTES))):
+                    left -= target.write(chunk)
         (folder / MANIFEST_NAME).write_bytes(text)
         sync_tree(folder)
+        return open_bundle(folder)
+    except KeyError:
+        raise BundleCorruptError(f"{where!r}: file {name!r} is missing there") from None
     except OSError as error:
         raise BundleError(
-            f"registry {str(folder.parent)!r}: a copy can't be stored ({error}); make room, then "
-            "ask for it again"
+            f"{str(folder.parent)!r}: a copy can't be stored ({error}); make room, then ask for it "
+            "again"
         ) from error
 
 
-def _fetch_file(open_file: OpenFile, name: str, info: FileInfo, path: Path, where: str) -> None:
-    try:
-        file = open_file(name)
-    except KeyError:
-        raise BundleCorruptError(f"{where!r}: file {name!r} is missing there") from None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    digest, size = hashlib.sha256(), 0
-    with closing(file), path.open("wb") as target:
-        while size <= info.size_bytes and (chunk := _read(file, f"{where}: {name}")):
-            size += len(chunk)
-            digest.update(chunk)
-            target.write(chunk)
-    if size != info.size_bytes or digest.hexdigest() != info.sha256:
-        path.unlink()
-        raise BundleCorruptError(
-            f"{where!r}: file {name!r} is not what the manifest says (sha256 "
-            f"{info.sha256[:12]}..., {info.size_bytes} bytes); push the bundle again"
-        )
-
-
-def _read_all(file: Any, where: str) -> bytes:
-    with closing(file), reaching(where):
-        content: bytes = file.read(MAX_MANIFEST_BYTES + 1)
+def _read_all(open_file: OpenFile, name: str, where: str) -> bytes:
+    with closing(open_file(name)) as file:
+        content = _read(file, where, MAX_MANIFEST_BYTES + 1)
     if len(content) > MAX_MANIFEST_BYTES:
         raise ValueError(f"got over {MAX_MANIFEST_BYTES} bytes; expected a smaller file")
     return content
 
 
-def _read(file: Any, where: str) -> bytes:
+def _read(file: Any, where: str, size: int) -> bytes:
     with reaching(where):
-        chunk: bytes = file.read(CHUNK_BYTES)
-    return chunk
+        content: bytes = file.read(size)
+    return content
 
 
-def _digest_at(place: Place, where: str) -> str | None:
-    try:
-        with place.reading() as open_file:
-            return read_manifest(open_file, where)[0].digest
-    except BundleNotFoundError:
-        return None
-    except (BundleVersionError, BundleCorruptError):
-        return "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class FoundModel:
+class FoundModel(NamedTuple):
     """A model of which only the manifest was read.
 
     Attributes:
-        manifest: What the bundle says of itself.
+        manifest: Of the bundle.
         version: Its number in the registry; None: the address is that of a bundle.
-        open: Verifies and opens the bundle. One that lies elsewhere is first copied to the cache
+        open: Verifies and opens the bundle. One that is elsewhere is first copied to the cache
             (`longtail` in XDG_CACHE_HOME, or in ~/.cache), by one process of the machine.
     """
 
     manifest: Manifest
     version: int | None
-    open: Callable[[], local.Bundle]
+    open: Callable[[], Bundle]
 
 
 def find_model(source: str | Path, version: int | str = CURRENT) -> FoundModel:
     """Find a model by its address.
 
     Args:
-        source: The folder of a registry or of a bundle; a URI of either ("s3://bucket/registry",
-            "hf://owner/name"), or a zip file (see `longtail.models.sharing.places.Place`).
+        source: The folder of a registry or of a bundle, or a `Place` of either.
         version: A version's number, or "current"; of a registry.
     """
     address, folder = str(source), Path(source)
@@ -265,30 +229,24 @@ def find_model(source: str | Path, version: int | str = CURRENT) -> FoundModel:
     else:
         number = Registry(folder).resolve(version)
         folder /= str(number)
-    return FoundModel(local.read_manifest(folder), number, partial(local.open_bundle, folder))
+    return FoundModel(local.read_manifest(folder), number, partial(open_bundle, folder))
 
 
 def _find_elsewhere(uri: str, version: int | str) -> FoundModel:
     place, number, prefix = Place(uri), None, ""
     with place.reading() as open_file:
         try:
-            manifest, text = read_manifest(open_file, uri)
+            manifest = read_manifest(open_file, uri)[0]
             _refuse_version(uri, version)
         except BundleNotFoundError:
-            number = version if version != CURRENT else read_state(open_file, repr(uri)).current
-            prefix = f"{number}/"
-            where = f"{uri}, version {number}"
-            manifest, text = read_manifest(lambda name: open_file(prefix + name), where)
-
-    def copy(folder: Path) -> None:
-        with place.reading() as open_any:
-            fetch(lambda name: open_any(prefix + name), manifest, text, folder, uri)
-
-    version_found = None if number is None else int(number)
-    return FoundModel(manifest, version_found, partial(_open_copy, manifest.digest, copy))
+            found = version if version != CURRENT else read_state(open_file, repr(uri)).current
+            prefix, where = f"{found}/", f"{uri}, version {found}"
+            manifest = read_manifest(lambda name: open_file(prefix + name), where)[0]
+            number = int(found)  # type: ignore[arg-type]  # there is such a folder
+    return FoundModel(manifest, number, partial(_open_copy, place, prefix, uri, manifest.digest))
 
 
-def _open_copy(digest: str, copy: Callable[[Path], None]) -> local.Bundle:
+def _open_copy(place: Place, prefix: str, uri: str, digest: str) -> Bundle:
     """Open the copy in the cache, which is made unless another process has made it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "longtail"
     folder, incoming = cache / digest, cache / f".{digest}"
@@ -297,7 +255,8 @@ def _open_copy(digest: str, copy: Callable[[Path], None]) -> local.Bundle:
         with (cache / f".{digest}.lock").open("ab") as file:
             lock(file)  # until the file is closed
             if not folder.is_dir():
-                copy(incoming)
+                with place.reading() as open_any:
+                    fetch(lambda name: open_any(prefix + name), incoming, uri, digest)
                 make_read_only(incoming)
                 incoming.rename(folder)
     except OSError as error:
@@ -305,7 +264,7 @@ def _open_copy(digest: str, copy: Callable[[Path], None]) -> local.Bundle:
             f"cache {str(cache)!r}: a copy of the model can't be stored ({error}); let "
             "XDG_CACHE_HOME name a folder that can be written to"
         ) from error
-    return local.open_bundle(folder)
+    return open_bundle(folder)
 
 
 def _refuse_version(address: str, version: int | str) -> None:

@@ -29,45 +29,25 @@ def push(
     licence: Annotated[
         str, typer.Option("--license", help="Of the model, for its card, such as cc-by-4.0.")
     ] = "",
-    languages: Annotated[
-        str, typer.Option("--languages", help="Of the texts, for its card, such as en,fi.")
-    ] = "",
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            "--evaluation",
-            help="What 'longtail evaluate --json' wrote of this version; else its card has the "
-            "measures of the dev split.",
-        ),
-    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace another model that lies there.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a model elsewhere, with a model card (README.md) made from its own measures."""
+    """Send a model elsewhere, with a model card, README.md."""
     from longtail.models.bundle.registry import Registry
-    from longtail.models.files.outputs import check_readable_file
     from longtail.models.fitted.registry import card_lines
     from longtail.models.kinds.registry import keeping_documents
-    from longtail.models.sharing.card import Publication, model_card, read_evaluation
-    from longtail.models.sharing.places import Place
+    from longtail.models.sharing.card import model_card
     from longtail.models.sharing.transfer import push as send
 
-    to = Place(place)
     bundle = Registry(registry).open(version)
-    if record is not None:
-        check_readable_file(record, "--evaluation")
-    published = Publication(
-        name=name,
-        data=data,
-        licence=licence,
-        languages=tuple(code.strip() for code in languages.split(",") if code.strip()),
-        source=place if "://" in place else Path(place).name,
-        evaluation={} if record is None else read_evaluation(record, bundle.manifest),
-    )
-    card = model_card(bundle, published, keeping_documents(), card_lines(bundle))
-    is_sent = send(bundle, to, place, card, replace=overwrite)
+    source = place if "://" in place else Path(place).name
+    card = model_card(
+        bundle, keeping_documents(), card_lines(bundle),
+        name=name, data=data, licence=licence, source=source,
+    )  # fmt: skip
+    is_sent = send(bundle, place, card, replace=overwrite)
     digest = bundle.manifest.digest
     if as_json:
         print_json({"place": place, "digest": digest, "sent": is_sent})
@@ -89,18 +69,16 @@ def pull(
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch a model into the registry, verified and tried; a pull that was stopped resumes."""
+    """Fetch a model into the registry, verified and tried."""
     from tqdm import tqdm
 
     from longtail.models.bundle.registry import Registry
     from longtail.models.predict.trial import check_answers
-    from longtail.models.sharing.places import Place
     from longtail.models.sharing.transfer import pull as fetch
 
     store = Registry(registry)
     store.check_writable()
     made = fetch(
-        Place(place),
         place,
         store,
         activate=move,

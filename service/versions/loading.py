@@ -40,7 +40,6 @@ from longtail.models.predict.trial import (
 )
 from longtail.models.sharing.places import Place
 from longtail.models.sharing.transfer import fetch, read_state
-from longtail.models.sharing.transfer import read_manifest as read_manifest_there
 from longtail.service.errors import ChangeError
 from longtail.service.process.compute_threads import available_bytes, available_gpu_bytes
 from longtail.service.telemetry.metrics import ModelMetrics
@@ -87,13 +86,9 @@ class RegistrySource:
             return
         where = f"{self._where}: version {number}"
         incoming = folder.with_name(f".fetching-{number}-{os.getpid()}")
-        shutil.rmtree(incoming, ignore_errors=True)
         try:
             with self._place.reading() as open_any:
-                manifest, text = read_manifest_there(
-                    lambda name: open_any(f"{number}/{name}"), where
-                )
-                fetch(lambda name: open_any(f"{number}/{name}"), manifest, text, incoming, where)
+                fetch(lambda name: open_any(f"{number}/{name}"), incoming, where)
             make_read_only(incoming)
             incoming.rename(folder)
             sync_folder(folder.parent)

@@ -36,7 +36,7 @@ WITH_PARSERS = {
     "models/edit/add_labels.py": "a line of a label file of people",
     "models/encoders/bert.py": "a configuration of at most a MiB; other forms go to Transformers",
     "models/encoders/sentence_modules.py": "a folder of an encoder to train from",
-    "models/sharing/card.py": "an evaluation of this machine",
+    "models/options.py": "an option in a query or on a command line",
     "service/engine/queries.py": "files of a bounded size; the first wrong element is refused",
     "training/calibration/ensemble.py": "",
 }

@@ -16,7 +16,7 @@ from longtail.models.errors import BundleCorruptError, ConfigError, RequestError
 from longtail.models.fitted import registry as parts
 from longtail.models.kinds.storage import read_parts
 from longtail.models.predict.predictor import Predictor
-from longtail.models.sharing.card import Publication, model_card
+from longtail.models.sharing.card import model_card
 from longtail.training.assessment.assess import assess_bundle
 from longtail.training.data.dataset import open_dataset
 from longtail.training.fitted import registry as fittings
@@ -62,7 +62,7 @@ def test_it_is_shown_in_answers_and_in_the_card(own, most):
     short, long = predictor.predict(texts, length=True)
     assert f"more than {most} words" not in [each.detail for each in short.warnings]
     assert f"more than {most} words" in [each.detail for each in long.warnings]
-    card = model_card(own.bundle, Publication(), (), parts.card_lines(own.bundle))
+    card = model_card(own.bundle, (), parts.card_lines(own.bundle))
     assert f"- It was made for texts of up to {most} words." in card
 
 

@@ -16,7 +16,6 @@ from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleCorruptError, BundleError, ConfigError
 from longtail.models.predict.predictor import Predictor
 from longtail.models.predict.trial import check_answers
-from longtail.models.sharing.places import Place
 from longtail.models.sharing.transfer import pull
 
 
@@ -73,7 +72,7 @@ def test_a_model_that_cannot_answer_is_not_pulled(trained_sparse, tmp_path):
     folder = forged(own, tmp_path / "bad", "sparse.safetensors", "bias")
     registry = Registry(tmp_path / "registry")
     with pytest.raises(BundleCorruptError, match=r"bias has the value 3.4\d*e\+38"):
-        pull(Place(str(folder)), "there", registry, activate=True, check=check_answers)
+        pull(str(folder), registry, activate=True, check=check_answers)
     assert registry.versions() == []
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections import namedtuple
 
 import pytest
 
@@ -57,14 +56,6 @@ def test_a_registry_file_that_cannot_be_read_is_said_so_and_not_copied(
     with pytest.raises(BundleError, match=r"registry\.json can't be read .* mend it there"):
         source.refresh()
     assert mirror.current() == registry.versions()[-1]
-
-
-def test_a_disk_that_is_too_small_is_found_before_copying(source, mirror, monkeypatch):
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(100, 90, 10))
-    with pytest.raises(BundleError, match=r"has [\d,]+ bytes and 10 are free"):
-        source.fetch(2)
-    assert list(mirror.folder.iterdir()) == []
 
 
 def test_a_disk_that_fills_while_copying_leaves_nothing(source, mirror, monkeypatch):
