@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import typer
 
 from longtail.models.errors import ConfigError, DataError
-from longtail.models.labels.filters import LabelFilter
-from longtail.models.options import default_k
 from longtail.service.commands.registry import (
     DEFAULT_REGISTRY,
     DeviceOption,
@@ -115,6 +113,7 @@ def _predict(
     from longtail.models.bundle.trained_on import read_trained_on
     from longtail.models.corpus.columns import CorpusOptions
     from longtail.models.files.outputs import check_readable_file
+    from longtail.models.options import default_k
     from longtail.service.engine.queries import LabelSets
     from longtail.service.offline.predict import (
         check_options,
@@ -218,6 +217,8 @@ def _answer_parquet(asked: _Asked) -> Tally:
         name: asked.sets.get(options.pop(name)) for name in _SETS if name in options
     }
     if sets:
+        from longtail.models.labels.filters import LabelFilter
+
         options["label_filter"] = LabelFilter(**sets)
     predictor = ArrowPredictor(
         asked.registry, text, key, version=asked.version, **asked.computing, **options

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
+from numpy.lib.format import read_array
 from pydantic import Field
 from scipy.sparse import csr_array
 
@@ -159,9 +160,10 @@ def write_predictions(path: Path, ranking: Ranking, num_labels: int) -> None:
 def read_predictions(path: Path, num_documents: int, num_labels: int) -> Ranking:
     """Read a ranking."""
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            labels, scores = file["labels"].astype(np.int64), file["scores"].astype(np.float32)
-            found = (len(labels), int(file["num_labels"]))
+        with ZipFile(path) as opened:
+            labels = _array(opened, "labels").astype(np.int64)
+            scores = _array(opened, "scores").astype(np.float32)
+            found = (len(labels), int(_array(opened, "num_labels")))
             if labels.ndim != 2 or labels.shape != scores.shape:
                 raise ValueError(f"labels {labels.shape}, scores {scores.shape}")
     except (
@@ -183,6 +185,12 @@ def read_predictions(path: Path, num_documents: int, num_labels: int) -> Ranking
             f"{num_documents} documents and {num_labels} labels, as in the data"
         )
     return Ranking(labels=labels, scores=scores)
+
+
+def _array(opened: ZipFile, name: str) -> np.ndarray:
+    with opened.open(f"{name}.npy") as file:
+        found: np.ndarray = read_array(file, allow_pickle=False)
+    return found
 
 
 _F1 = ("macro-F1@{}", f"macro-F1@{{}} {IN_SPLIT}")
