@@ -4,14 +4,13 @@ import shutil
 import time
 
 import pytest
-import typer
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
+from longtail.cli import command
 from longtail.models.bundle.registry import Registry
 from longtail.models.errors import BundleError
 from longtail.service.app import create_app
-from longtail.service.cli import add_commands
 from longtail.service.settings import Settings
 
 WAIT_S = 300
@@ -27,8 +26,7 @@ def copied(trained, tmp_path):
 
 @pytest.fixture
 def add(copied):
-    app = typer.Typer()
-    add_commands(app)
+    app = command()
 
     def invoke(*words, at=copied.folder):
         result = CliRunner().invoke(app, ["registry", "add-label", *words, "--registry", str(at)])
