@@ -278,8 +278,8 @@ class AnswerWarning(AnswerPart):
     probabilities may be far off. It names no labels. About 1 % of documents like those of the
     corpus get it.
 
-    `few-known-words`: the sparse model knows less than half of the words, and had too few documents
-    to know whether that is usual, as `unlike-training` does. It names no labels."""
+    `few-known-words`: the sparse model knows less than half of the words, and the text is not known
+    to be unlike the documents. It names no labels."""
     detail: str
     """The warning in words, with what to do."""
     label_ids: tuple[str, ...]

@@ -205,8 +205,8 @@ class FamiliarRangePart(FittedPart[FamiliarRange | None]):
         warned = []
         for each in predictions:
             assert each.familiarity is not None  # every text is compared
-            warn = few_known_words if value is None else value.warnings_about
-            unlike = warn(each.familiarity)
+            unlike = () if value is None else value.warnings_about(each.familiarity)
+            unlike = unlike or few_known_words(each.familiarity)
             warned.append(replace(each, warnings=unlike + each.warnings) if unlike else each)
         return warned
 
