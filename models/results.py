@@ -258,7 +258,6 @@ class Familiarity:
 
 UNRELIABLE_PROBABILITIES = "unreliable-probabilities"
 UNLIKE_TRAINING = "unlike-training"
-FEW_KNOWN_WORDS = "few-known-words"
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +275,7 @@ class AnswerWarning(AnswerPart):
     `unlike-training`: the text is unlike the documents that the model was made for (far shorter
     or longer, with more unknown words, or without a similar training document), so that all
     probabilities may be far off. It names no labels. About 1 % of documents like those of the
-    corpus get it.
-
-    `few-known-words`: the sparse model knows less than half of the words, and the text is not known
-    to be unlike the documents. It names no labels."""
+    corpus get it."""
     detail: str
     """The warning in words, with what to do."""
     label_ids: tuple[str, ...]

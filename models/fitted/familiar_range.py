@@ -26,13 +26,7 @@ from pydantic import ConfigDict, Field
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.files.typed_json import json_forms
 from longtail.models.fitted.part import Answered, Asked, FittedPart
-from longtail.models.results import (
-    FEW_KNOWN_WORDS,
-    UNLIKE_TRAINING,
-    AnswerWarning,
-    Familiarity,
-    Prediction,
-)
+from longtail.models.results import UNLIKE_TRAINING, AnswerWarning, Familiarity, Prediction
 
 FALSE_ALARMS = 0.01
 """Most of the documents of the corpus's kind that are warned of, as a share."""
@@ -167,17 +161,6 @@ class FamiliarRange:
         return (AnswerWarning(UNLIKE_TRAINING, detail, ()),)
 
 
-def few_known_words(text: Familiarity) -> tuple[AnswerWarning, ...]:
-    """Return the warning about a text of which less than half of the words are known."""
-    if 2 * text.known_words >= text.num_words:
-        return ()
-    detail = (
-        f"the model knows {text.known_words} of {text.num_words} words of the text, and answers by "
-        "these: let a person check the labels"
-    )
-    return (AnswerWarning(FEW_KNOWN_WORDS, detail, ()),)
-
-
 def _unknown_share(text: Familiarity) -> float:
     return 1 - text.known_words / text.num_words if text.num_words else 1.0
 
@@ -200,13 +183,14 @@ class FamiliarRangePart(FittedPart[FamiliarRange | None]):
     def concluded(
         self, value: FamiliarRange | None, predictions: list[Prediction], answered: Answered
     ) -> list[Prediction]:
-        """Return the predictions with a warning about texts unlike documents or hardly known."""
+        """Return the predictions with a warning about each text that is unlike documents."""
         del answered
+        if value is None:
+            return predictions
         warned = []
         for each in predictions:
             assert each.familiarity is not None  # every text is compared
-            unlike = () if value is None else value.warnings_about(each.familiarity)
-            unlike = unlike or few_known_words(each.familiarity)
+            unlike = value.warnings_about(each.familiarity)
             warned.append(replace(each, warnings=unlike + each.warnings) if unlike else each)
         return warned
 

@@ -302,7 +302,6 @@ const placesOf = (labels) => new Map(labels.map((label, index) => [label.id, ind
 export function cautionsOf(answer, { labels, known_tokens: known, warnings = [] }) {
   if (!labels.length) return known === 0 ? [["The model knows no word of this text.", ""]] : [];
   const unlike = warnings.find(({ code }) => code === "unlike-training");
-  const hardlyKnown = warnings.find(({ code }) => code === "few-known-words");
   const doubtful = warnings.find(({ code }) => code === "unreliable-probabilities");
   const order =
     answer.tail_dial > 0
@@ -312,7 +311,6 @@ export function cautionsOf(answer, { labels, known_tokens: known, warnings = [] 
     known === 0 && ["The model knows no word of this text: it gives these labels to any such text. They are no answer.", ""],
     !hasProbabilities(labels) && [order, ""],
     unlike && ["This text is unlike those that the model learned from, so its percentages may be far off. Check the labels.", unlike.detail],
-    hardlyKnown && known > 0 && ["The model knows less than half of the words of this text. Check the labels.", hardlyKnown.detail],
     doubtful && ["Labels marked “too high?” have at most one training document: their percentages are often far too high. Check them.", doubtful.detail],
   ].filter(Boolean);
 }
