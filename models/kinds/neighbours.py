@@ -142,10 +142,12 @@ class _VectorNeighboursScorer(NeighboursScorer):
         """
         super().__init__(memory, log_priors, num_threads)
         self._on_device: DeviceVectors | None = None
-        if index_device != "cpu" and sees_gpu() and memory.clusters is None:
+        device = ("cuda" if sees_gpu() else "cpu") if index_device == "auto" else index_device
+        if device != "cpu" and memory.clusters is None:
             from longtail.models.memory.device_vectors import DeviceVectors  # brings PyTorch
+            from longtail.models.ranking.index import chosen_device
 
-            self._on_device = DeviceVectors(memory.vectors, "cuda")
+            self._on_device = DeviceVectors(memory.vectors, chosen_device(device))
 
     @abstractmethod
     def _queries(self, batch: TextBatch) -> ByteVectors:

@@ -60,8 +60,12 @@ def predict_command() -> typer.Typer:
 
 def _option(name: str, field: FieldInfo) -> inspect.Parameter:
     """Return the option of the command for an option of a request."""
-    kinds = {get_origin(x) or x for x in get_args(field.annotation) or (field.annotation,)}
-    if get_origin(field.annotation) is list or list in kinds:
+    union = get_args(field.annotation) if NoneType in get_args(field.annotation) else ()
+    plain = [
+        x.__origin__ if get_origin(x) is Annotated else x for x in union or (field.annotation,)
+    ]
+    kinds = {get_origin(x) or x for x in plain}
+    if list in kinds:
         kind: Any = list[str]
     else:
         kind = next((x for x in (bool, int, float) if kinds <= {x, NoneType}), str)

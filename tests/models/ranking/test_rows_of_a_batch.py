@@ -16,11 +16,13 @@ from longtail.models.label_tree.corrected_top_k import CorrectedSource, TreeSour
 from longtail.models.labels.selection import Selection
 from longtail.models.memory.search import nearest_documents
 from longtail.models.memory.source import NeighbourSource
+from longtail.models.memory.vectors import ByteVectors
 from longtail.models.ranking.index import InnerProductSource
 from longtail.models.ranking.threshold_algorithm import SUM, SelectedSource, rank, rank_given
 from longtail.models.ranking.top_k import NO_LABEL, ListedSource, Source
 from longtail.models.scorers.blending import DialledBlend, FittedBlend
 from longtail.models.scorers.sparse import SparseSource, Sums, all_sums
+from longtail.models.scorers.word_vectors import CosineSource
 from tests.models.label_tree.test_corrected_ranking import Problem
 from tests.models.memory.test_memory import features_of, memory_of
 from tests.models.ranking.test_ranking import listed
@@ -61,6 +63,13 @@ def sparse_with_sums() -> Source:
     return SparseSource(model, features, sums=Sums(values, order))
 
 
+def cosines() -> Source:
+    rng = np.random.default_rng(3)
+    queries, labels = rng.standard_normal((NUM_ROWS, 8)), rng.standard_normal((NUM_LABELS, 8))
+    vectors = (ByteVectors.rounded(x.astype(np.float32)) for x in (queries, labels))
+    return CosineSource(*vectors, np.arange(NUM_LABELS))
+
+
 SOURCES: dict[str, Callable[[], Source]] = {
     "InnerProductSource": products,
     "TreeSource": lambda: TreeSource(problem().tree, problem().vectors),
@@ -72,6 +81,7 @@ SOURCES: dict[str, Callable[[], Source]] = {
     "SparseSource": sparse,
     "SparseSource, sums given": sparse_with_sums,
     "SparseSource, some labels": lambda: sparse().among(SELECTION),
+    "CosineSource": cosines,
     "SelectedSource": lambda: SelectedSource(products(), SELECTION),
     "SelectedSource of CorrectedSource": lambda: SelectedSource(corrected(), SELECTION),
 }
