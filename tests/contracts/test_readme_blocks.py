@@ -32,7 +32,7 @@ OTHERS = [
 PAGES = [README, *OTHERS, *sorted(DOCS.rglob("*.md"))]
 MAX_READ_WORDS = 34_000
 """Most words of the pages but results and decisions, of which one is looked up at a time."""
-MAX_ALL_WORDS = 50_500
+MAX_ALL_WORDS = 42_800
 """Most words of all pages."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
