@@ -36,8 +36,6 @@ LEAST_LEFT = 20
 _MOST_HELD_OUT = 1000
 _LEAST_ALIKE = 0.05
 """Share of a corpus's documents that a version knows if it was read as at training."""
-_FROM_FOLDER = ("vocabulary", "language")
-"""Options whose file a record doesn't hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +161,12 @@ def open_read_as(
         known: As in `open_dataset`.
     """
     filled = with_options_of(before, options)
+    if "vocabulary" in before and options.vocabulary is None:
+        logger.warning(
+            "%s: at the training the labels were those of the file %r, which is not remembered; "
+            "if they differ here, give --read vocabulary=FILE",
+            data, before["vocabulary"],
+        )  # fmt: skip
     if filled != options:
         try:
             dataset = open_dataset(data, filled, known, division=division)
@@ -177,7 +181,7 @@ def open_read_as(
 def with_options_of(before: Mapping[str, Any], options: CorpusOptions) -> CorpusOptions:
     """Return options, with earlier values where none is given (see `CorpusOptions.to_json`)."""
     given = options.to_json()
-    names = {each.name for each in fields(CorpusOptions)} - {*_FROM_FOLDER}
+    names = {each.name for each in fields(CorpusOptions)} - {"vocabulary"}  # whose folder is lost
     missing: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in before.items()

@@ -121,7 +121,8 @@ def dev_in_words(before: Manifest, after: Manifest) -> str:
         return ""
     figures = [
         f"{name} {100 * found[0][name]:.2f} % ({100 * found[1][name]:.2f} % before)"
-        for name in ("P@1", "P@5", "PSP@5")
+        for name in ("P@1", "P@5", "PSP@5")  # of models with fewer labels, those that there are
+        if name in found[0] and name in found[1]
     ]
     return f"On dev documents it has {', '.join(figures)}."
 

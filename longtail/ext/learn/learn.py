@@ -161,7 +161,7 @@ def _check(bundle: Bundle, corpus: Dataset) -> None:
             f"{str(corpus.folder)!r}: is not the corpus that version {bundle.folder.name} was "
             f"trained on (its fingerprint is {corpus.fingerprint[:12]}..., expected "
             f"{bundle.manifest.data_fingerprint[:12]}...); name that one, with the options that "
-            "it was read with"
+            "it was read with, such as --read vocabulary=FILE"
         )
 
 
