@@ -61,7 +61,7 @@ def test_a_changed_version_that_could_not_be_served_is_not_published(registry, b
     break_filters()
     options = {"activate": True, "force": True, "action": "add-label"}
     with pytest.raises(BundleCorruptError, match="IndexError"):
-        publish_changed(registry, bundle, changed(bundle, "third"), None, **options)
+        publish_changed(registry, bundle, changed(bundle, "third"), None, "dev", **options)
     assert state_of(registry) == before
 
 
