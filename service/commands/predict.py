@@ -71,7 +71,14 @@ def _option(name: str, field: FieldInfo) -> inspect.Parameter:
         kind = next((x for x in (bool, int, float) if kinds <= {x, NoneType}), str)
     names = ("--k", "-k") if name == "k" else (f"--{name.replace('_', '-')}",)
     text = (field.description or "").split(". ")[0].replace("`", "'").removesuffix(".")
-    option = typer.Option(None, *names, help=f"{text}.", show_default=False)
+    bounds = {"min": "ge", "max": "le"} if kind in (int, float) else {}
+    limits: dict[str, Any] = {
+        name: getattr(x, attribute)
+        for name, attribute in bounds.items()
+        for x in field.metadata
+        if hasattr(x, attribute)
+    }
+    option = typer.Option(None, *names, help=f"{text}.", show_default=False, **limits)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None
     )

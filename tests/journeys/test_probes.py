@@ -8,6 +8,7 @@ from longtail.commands.changed_version import publish_changed
 from longtail.models.bundle.registry import CHANGES_NAME, STATE_NAME, Registry
 from longtail.models.edit.rewriting import rewrite
 from longtail.models.errors import BundleCorruptError
+from longtail.models.ranking.threshold_algorithm import rank_given
 from longtail.training.estimators.classifier import LongtailClassifier
 
 
@@ -26,11 +27,14 @@ def registry(place):
 
 
 @pytest.fixture
-def break_filters(monkeypatch):
+def break_filters(monkeypatch, trained_sparse):
     """Lets a filter of few labels end in an error of Python, as a wrong place in an array does."""
+    num_labels = len(trained_sparse.bundle.catalogue)
 
-    def broken(*args, **kwargs):
-        raise IndexError("index 3 is out of bounds")
+    def broken(scorers, combine, k, labels):
+        if len(labels) < num_labels:
+            raise IndexError("index 3 is out of bounds")
+        return rank_given(scorers, combine, k, labels)
 
     def break_now():
         monkeypatch.setattr("longtail.models.ranking.threshold_algorithm.rank_given", broken)
