@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import starmap
-from typing import Annotated, Any, Literal, LiteralString, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, LiteralString, TypeAlias, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -22,7 +22,6 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    ValidatorFunctionWrapHandler,
     WrapValidator,
     create_model,
     model_validator,
@@ -63,7 +62,7 @@ def as_one_error(kind: LiteralString, wanted: LiteralString) -> WrapValidator:
         wanted: The expected value, in words.
     """
 
-    def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    def check(value: object, validate: Callable[[object], object]) -> object:
         try:
             return validate(value)
         except ValidationError as error:
@@ -211,7 +210,7 @@ class CoreOptions(BaseModel):
         return self.include is not None or bool(named)
 
     @model_validator(mode="after")
-    def _can_stand_together(self) -> Self:
+    def _can_stand_together(self) -> CoreOptions:
         if self.aim is not None and self.tail_dial > 0:
             raise PydanticCustomError(
                 "aim_or_tail_dial",
