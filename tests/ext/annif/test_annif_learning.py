@@ -31,3 +31,10 @@ def test_documents_are_kept_once_with_their_labels(client):
     assert first["accepted"] == ["L1", "L2"] and first["text"] == "olive oil"
     assert (first["document_id"], second["document_id"]) == (None, "d")
     assert first["version"] == 2
+
+
+def test_an_unknown_subject_is_named_as_the_client_sent_it(client):
+    unknown = DOCUMENT | {"subjects": [{"uri": "none", "label": "x"}]}
+    answer = client.post(LEARN, json=[DOCUMENT, unknown])
+    assert answer.status_code == 422 or answer.status_code == 400
+    assert answer.json()["detail"].startswith("1/subjects: version 2 has no label")
