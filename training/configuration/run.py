@@ -106,7 +106,7 @@ class TrainingConfig(Section):
     leave these out where documents are confidential. Other packages may register more
     (`longtail.models.kinds`)."""
     scorer_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of scorers, by name: `word_vectors: {dim: 256, epochs: 6}`, and of those of other
+    """Settings of scorers, by name: `word_vectors: {dim: 256, epochs: 4}`, and of those of other
     packages."""
     encoder: str = "packaged"
     """"packaged" (English), "multilingual" (intfloat/multilingual-e5-small of the model hub, with

@@ -33,8 +33,10 @@ logger = logging.getLogger(__name__)
 _SCALE = 16.0
 """s: the temperature of the softmax is 1/s."""
 _RATE, _DECAY, _TINY = 3e-3, 0.999, 1e-8
-_NUM_DRAWN = 4000
+_NUM_DRAWN = 1000
 """Labels drawn in a step; of no more labels than this, all are taken."""
+_EPOCHS_AGAIN = 1
+"""Passes over all documents, where the vectors before are those of most of them."""
 _LEAST_STEPS, _FEWEST, _MOST = 200, 32, 256
 """Steps of an epoch, where documents are few, and documents of a step."""
 _OWN_LENGTH = np.float32(0.1)
@@ -48,7 +50,7 @@ class WordVectorsSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dim: Annotated[int, Field(ge=8, le=EXACT_DIM)] = 256
-    epochs: Annotated[int, Field(ge=1, le=100)] = 6
+    epochs: Annotated[int, Field(ge=1, le=100)] = 4
 
 
 class WordVectorsFitting(Fitting):
@@ -60,12 +62,18 @@ class WordVectorsFitting(Fitting):
     def fit(
         self, on: TrainingDocuments, settings: WordVectorsSettings, before: WordVectors | None
     ) -> WordVectors | None:
-        """Return the vectors; None where no document has a label."""
-        del before
+        """Return the vectors, or those before trained further; None where no document has a label.
+
+        What a part of the documents taught needs fewer passes over all of them.
+        """
         if not on.truth.nnz:
             return None
+        if before is not None:
+            settings = settings.model_copy(update={"epochs": min(settings.epochs, _EPOCHS_AGAIN)})
         tfidf = on.sparse.tfidf
-        return fit_word_vectors(on.features, on.truth, on.catalogue, tfidf, settings, on.seed)
+        return fit_word_vectors(
+            on.features, on.truth, on.catalogue, tfidf, settings, on.seed, start=before
+        )
 
 
 def fit_word_vectors(
@@ -75,6 +83,8 @@ def fit_word_vectors(
     tfidf: TfidfModel,
     settings: WordVectorsSettings,
     seed: int,
+    *,
+    start: WordVectors | None = None,
 ) -> WordVectors:
     """Return vectors trained by `settings.epochs` passes over the documents.
 
@@ -85,10 +95,13 @@ def fit_word_vectors(
         tfidf: Of the features.
         settings: Dimensions and epochs.
         seed: Of the first vectors, the order of documents and the labels that are drawn.
+        start: Vectors of the same labels to begin with; None: random ones.
     """
     rng = np.random.default_rng(seed)
     names = csr_array(tfidf.transform(map(names_of, catalogue)))
     training = _Training(features, truth, names, settings.dim, rng)
+    if start is not None and start.words.dim == settings.dim:
+        training.begin_with(start, tfidf)
     labelled = np.flatnonzero(np.diff(truth.indptr))
     size = int(np.clip(len(labelled) // _LEAST_STEPS, _FEWEST, _MOST))
     total = settings.epochs * len(labelled)
@@ -147,6 +160,16 @@ class _Training:
         self._carried = np.flatnonzero(counts)
         self._cumulative = np.cumsum(np.sqrt(counts[self._carried]))
 
+    def begin_with(self, start: WordVectors, tfidf: TfidfModel) -> None:
+        """Take vectors of words that both know, and of labels: f_y = u(y) - unit(sum_w n_w e_w)."""
+        column_of = {token: column for column, token in enumerate(start.tfidf.tokens)}
+        known = [row for row, token in enumerate(tfidf.tokens) if token in column_of]
+        columns = [column_of[tfidf.tokens[row]] for row in known]
+        self._words.values[known] = _floats(start.words.take(columns))
+        carried = self._carried[start.labels.scales[self._carried] > 0]
+        of_names = _floats(start.names.take(carried))
+        self._own.values[carried] = _floats(start.labels.take(carried)) - of_names
+
     def step(self, documents: Int64[np.ndarray, batch]) -> float:
         """Update the vectors by the gradients of some documents; return their mean loss."""
         truth = self._truth[documents]
@@ -185,6 +208,11 @@ class _Training:
         lengths = np.linalg.norm(words, axis=1).astype(np.float32)
         scaled = ByteVectors(units.bytes, units.scales * lengths)
         return WordVectors(scaled, of_labels, ByteVectors.rounded(of_names), tfidf)
+
+
+def _floats(vectors: ByteVectors) -> Float32[np.ndarray, "row dim"]:
+    found: Float32[np.ndarray, "row dim"] = vectors.scales[:, None] * vectors.bytes
+    return found
 
 
 def _softmax(
