@@ -348,9 +348,9 @@ def _contributions(
     """Return the features that a text and a label share, and tf-idf times weight of each.
 
     Args:
-        weights: Of all labels, for each feature of the text.
-        features: Of the text.
-        row: Of the label among those with weights.
+        weights: Weights of all labels, for each feature of the text.
+        features: The text's features.
+        row: The label's row in `weights`.
     """
     columns, values = features
     at = np.flatnonzero(weights.indices == row)

@@ -238,7 +238,7 @@ class CoreOptions(BaseModel):
         """Return what is asked of a ranking.
 
         Args:
-            num_labels: Of the model.
+            num_labels: The model's number of labels.
             label_set: Returns a stored set of labels by its name.
             label_filter: A filter beside the options; None: there is none.
         """
@@ -371,7 +371,7 @@ def asked_of(given: Mapping[str, Any], num_labels: int) -> RankingOptions:
 
     Args:
         given: By name.
-        num_labels: Of the model.
+        num_labels: The model's number of labels.
     """
     if given.get("version") is not None:
         raise RequestError("version: a loaded model is one version; load another one")

@@ -25,7 +25,7 @@ def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], captio
     """Return a table in HTML; whatever stands in the cells is text and never markup.
 
     Args:
-        headings: Of the columns.
+        headings: The columns' headings.
         rows: Cells in the order of the columns; None is an empty cell, and numbers with a decimal
             point have four digits behind it.
         caption: What stands above.

@@ -228,12 +228,12 @@ class SettingDescription:
     """What an operator is told of a setting.
 
     Attributes:
-        name: Of the field.
+        name: The field's name.
         kind: Type of one value: int, float, bool, str or Path; a list is one str, with commas.
         help: In a sentence.
         details: Further sentences; empty where there are none.
         choices: The values that it may have; empty where they are too many to name.
-        bounds: Of a number, in words; empty where there are none.
+        bounds: Bounds of a number, in words; empty where there are none.
         default: In words.
     """
 

@@ -54,7 +54,7 @@ class Author:
     Attributes:
         user: User of the operating system; None where a service was asked over HTTP.
         key: Name of the key that a service was asked with.
-        request_id: Of that request.
+        request_id: Id of that request.
     """
 
     user: str | None = None
@@ -95,7 +95,7 @@ class ChangeLog:
         Args:
             action: "train", "learn", "activate", "rollback", "remove", ...
             version: That is published, activated or removed.
-            digest: Of that version; None where it can't be read.
+            digest: Digest of that version; None where it can't be read.
             current: What `current` names before and after.
             author: Who asked for it; None: the user who runs this process.
         """

@@ -42,8 +42,8 @@ class TrainedOn:
         options: The options of the corpus that were given (see `CorpusOptions.to_json`).
         divided_by: What the splits of a corpus in one file follow from: "id" or "text"; None: the
             corpus has files for its splits, or only a training split.
-        digests: Of texts: "train_texts", and "dev_texts" of the documents that the model was
-            calibrated on, each rising, each once; none in a bundle that is to reveal none.
+        digests: Digests of texts: "train_texts", and "dev_texts" of the documents that the model
+            was calibrated on, each rising, each once; none in a bundle that is to reveal none.
     """
 
     text_columns: tuple[str, ...] = ()

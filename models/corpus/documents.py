@@ -257,7 +257,7 @@ def grouped_rows(
     id with another text is a problem.
 
     Args:
-        path: Of the file, for messages.
+        path: The file's path, for messages.
         rows: With the labels of one pair each.
         by_text: Whether ids don't count; a document has that of its first row.
     """

@@ -48,7 +48,7 @@ class Format:
         split_files: Names, without `.gz`, that the file of each split may have; empty where a split
             is a folder.
         label_files: Names, without `.gz`, that the label file may have, as messages list them.
-        suffixes: Of a single file that is a corpus, without `.gz`.
+        suffixes: Suffixes of a single file that is a corpus, without `.gz`.
         has_columns: Whether its columns, or fields, can be chosen.
         is_text: Whether its files may be gzip-compressed.
         rows: Reads the files of a split: for each document its number and its fields "text",

@@ -109,7 +109,7 @@ def labels_of_value(
     A string that is a list in the form of JSON or Python is read as that list.
 
     Args:
-        value: Of the field.
+        value: The field's value.
         column: Its name.
         options: With a delimiter, a string is divided.
         may_be_one: Whether a string or a number is one label.

@@ -163,7 +163,7 @@ class DocumentSource:
 
     Attributes:
         place: The file, or what stands for its files, as messages name it.
-        form: Of the files.
+        form: The files' format.
         paths: The files, in the order in which they are read.
         options: What was said of them.
         part: Name of the split that it is of these documents, by a hash; None: all of them.

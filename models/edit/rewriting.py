@@ -111,7 +111,7 @@ def write_changed(
     Args:
         folder: As of `longtail.models.bundle.bundle.write_bundle`.
         bundle: The other one.
-        catalogue: Of the new one.
+        catalogue: The new bundle's catalogue.
         changed_tensors: Arrays by file name and name.
         changed_texts: By file name.
     """
@@ -134,7 +134,7 @@ def rewrite(
     Args:
         folder: The new bundle's; it must not exist.
         bundle: Has what stays the same.
-        manifest: Of the new bundle, but for its files; its release is this one.
+        manifest: The new bundle's manifest, without its files; its release is this one.
         catalogue: All labels of the new bundle.
         tensors: Arrays of the files that change or are new, by file name and name.
         texts: Text files that change or are new, by file name.

@@ -86,7 +86,7 @@ class _Places:
         sources: The places of tokens among all of the batch, text by text, and again that of the
             first up to a number that others have too; None: all are tokens.
         targets: The same, where the repeated ones lie behind all of the batch.
-        first: Of each text's first token, among the tokens.
+        first: Position of each text's first token, among the tokens.
         mask: (text, 1, 1, token): where there is one; None: everywhere.
     """
 

@@ -50,7 +50,7 @@ class EncoderSource:
     Attributes:
         name: "packaged", the folder's name, or the hub id.
         folder: Where configuration, safetensors weights and tokenizer lie.
-        sha256: Of the weights; of the digests of all weight files where there are several.
+        sha256: SHA-256 of the weights; that of all their digests where there are several files.
     """
 
     name: str

@@ -22,8 +22,8 @@ def mapped_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
     use can't be removed on Windows, so there the arrays are copies.
 
     Args:
-        path: Of the file.
-        names: Of the arrays, of float16, float32, int8 or int32.
+        path: The file's path.
+        names: The arrays' names; they are float16, float32, int8 or int32.
     """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")

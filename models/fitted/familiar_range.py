@@ -89,11 +89,11 @@ class FamiliarRange:
 
     Attributes:
         num_documents: The held-out documents.
-        false_alarms: Of documents of their kind, the share that is outside, at most in expectation:
+        false_alarms: Expected share of similar documents outside the bounds, at most:
             `FALSE_ALARMS`, or more where a bound is the least or largest value that there is.
         least_known_words: Words of the vocabulary in a text.
         most_known_words: The same.
-        most_unknown_share: Of its words, those outside the vocabulary.
+        most_unknown_share: Share of its words outside the vocabulary.
         least_similarity: Cosine of the nearest training document; None where none are remembered.
         short_texts: By scorer, how its log-odds change in shorter texts; empty: they don't.
     """

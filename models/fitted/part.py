@@ -160,7 +160,7 @@ class FittedPart(Generic[Value]):
         """Return what a list of versions says of the part, by field; by default nothing.
 
         Args:
-            manifest: Of the version; None: it can't be read.
+            manifest: The version's manifest; None: it can't be read.
             model: The version's; None: it is not loaded.
         """
         del manifest, model

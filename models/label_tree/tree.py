@@ -265,7 +265,7 @@ class LabelTree:
         Args:
             features: From `project`.
             num: Draws a document.
-            generator: Of random numbers, on the tree's device.
+            generator: Source of random numbers, on the tree's device.
         """
         return self.sample_with_log_prob(features, num, generator)[0]
 

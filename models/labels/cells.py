@@ -43,7 +43,7 @@ def labels_of_cell(cell: str, is_label: IsLabel | None = None) -> list[Any]:
     Known labels win over the delimiter: at each place the longest run of parts that is one.
 
     Args:
-        cell: Of a CSV file; none where it is blank.
+        cell: A cell of a CSV file; None where it is blank.
         is_label: Tells known labels; None: none are known.
     """
     if not cell.strip():

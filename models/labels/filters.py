@@ -24,7 +24,7 @@ class LabelSet:
 
     Attributes:
         name: What queries call it.
-        ids: Of the labels.
+        ids: Ids of the labels.
     """
 
     name: str
@@ -47,7 +47,7 @@ class LabelFilter:
         exclude_set: Labels not to return besides `exclude`.
         under: Ids of labels: of all that is let through, only these and what stands below them in
             the vocabulary; empty: no such condition.
-        scheme: Of these, only the labels of this scheme; None: no such condition.
+        scheme: Of what is let through, only labels of this scheme; None: no such condition.
     """
 
     include: tuple[str, ...] | None = None

@@ -21,7 +21,7 @@ class Selection:
     """The labels of a catalogue that may be answered.
 
     Attributes:
-        is_selected: Of every label, whether it may be.
+        is_selected: Whether each label may be answered.
     """
 
     is_selected: Bool[np.ndarray, label]

@@ -34,14 +34,14 @@ class NameIndex(NamedTuple):
     Attributes:
         starts: This and those up to `starts_of_relatives` are those of `LabelTerms`.
         weights: Summed idf of each term's different words.
-        idf: Of each word.
+        idf: Idf of each word.
         pair_keys: The pairs of words (see `WordCounts`).
-        pair_idf: Of each pair.
+        pair_idf: Idf of each pair.
         key_starts: Where the labels of each word begin, and where the last one's end.
         key_labels: Those of which a word is a key word.
         vector_starts: Where the entries of each label's unit vector begin, and the last one's end.
         vector_features: Words, and behind them pairs.
-        vector_weights: Of each entry.
+        vector_weights: Weight of each entry.
     """
 
     starts: Int64[np.ndarray, term_and_one]

@@ -57,9 +57,9 @@ class WordCounts:
 
     Attributes:
         words: In their compared form.
-        documents: Of each word.
+        documents: Number of documents with each word.
         pairs: Numbers of the words of each pair of neighbours: first * 2^32 + second, rising.
-        pair_documents: Of each pair.
+        pair_documents: Number of documents with each pair.
         num_documents: All training documents.
     """
 
@@ -157,8 +157,8 @@ class NameMatcher:
 
         Args:
             catalogue: The labels.
-            words: Of their names at least.
-            counts: Of these words and of the pairs in the names.
+            words: Words of their names, at least.
+            counts: Counts of these words and of the pairs in the names.
             terms: The names as these words; None: they are read.
         """
         assert counts.words == words.words

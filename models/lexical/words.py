@@ -68,7 +68,7 @@ class NameWords:
 
         Args:
             words: In their compared form, each once.
-            languages: Of texts and names (`WordForms`).
+            languages: Languages of texts and names (`WordForms`).
             removes_markup: Whether texts, not names, are to be read without HTML.
         """
         self._removes_markup = removes_markup

@@ -70,7 +70,7 @@ def nearest_documents(
 
     Args:
         memory: The documents.
-        features: Of the texts; no value below 0.
+        features: The texts' features; no value below 0.
         num_neighbours: At least 1.
         num_threads: That search at the same time, where there are many texts.
     """

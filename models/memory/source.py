@@ -48,7 +48,7 @@ class NeighbourSource:
 
         Args:
             memory: Whose documents they are.
-            neighbours: Of each text.
+            neighbours: The nearest documents of each text.
             raised: Added to the score of each label that has one; None: nothing.
         """
         self._memory = memory
@@ -111,7 +111,7 @@ def _best_labels(
 
     Args:
         documents: Numbers of the neighbours, nearest first; `NO_DOCUMENT` behind the last.
-        similarities: Of each.
+        similarities: Similarity of each neighbour.
         temperature: Above 0, and not so small that a share gets 0.
         labels: That documents carry.
         raised: Added to the score of each label.

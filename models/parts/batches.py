@@ -69,7 +69,7 @@ class TextBatch:
         There is no lock, which would make batches of other threads wait: a batch is one thread's.
 
         Args:
-            name: Of what is computed: of a scorer, where it is this one's.
+            name: Key of the value: the scorer's name where it belongs to one scorer.
             compute: Gives a row for each text: of an array, of a sparse matrix, or of an object
                 with `take` and `joined`, as `TextBatch` has them.
         """

@@ -100,7 +100,7 @@ class WholeRows:
 
         Args:
             queries: Finite.
-            lengths: Of the queries.
+            lengths: The queries' lengths.
             m: At most the number of rows.
         """
         scales = _scales(np.abs(queries).max(axis=1).astype(np.float64), lengths)

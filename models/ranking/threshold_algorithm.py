@@ -132,7 +132,7 @@ class Combination(Protocol):
         """Return the scores of labels.
 
         Args:
-            scores: Of each scorer; -inf for labels that it can't score.
+            scores: Scores of each scorer; -inf for labels that it can't score.
             labels: Whose they are.
         """
         ...
@@ -210,7 +210,8 @@ def rank(
     sources' m-th scores, which bounds every label not yet named; others go on with 4m.
 
     Args:
-        scorers: Of each, at least one source over the same queries and the same label indices.
+        scorers: For each scorer, at least one source over the same queries and the same label
+            indices.
         combine: `SUM` for a single scorer.
         k: Number of labels per query, at least 1; fewer are found where fewer can be scored.
         num_labels: Labels of the catalogue.

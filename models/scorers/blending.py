@@ -49,7 +49,7 @@ class Blend(Protocol):
         """Return the blended log-odds, in nats.
 
         Args:
-            scores: Of each member; -inf for a label that it can't score.
+            scores: Scores of each member; -inf for a label that it can't score.
             labels: Whose scores they are.
         """
         ...

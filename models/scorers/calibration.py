@@ -24,7 +24,7 @@ def log_odds_of(
     """Return the calibrated log-odds that labels are right, in nats.
 
     Args:
-        calibration: Of the scorer.
+        calibration: The scorer's calibration.
         values: Its scores; -inf, of a label that it can't score, stays so.
     """
     values = values.astype(np.float64)

@@ -112,7 +112,7 @@ class TfidfModel:
         Args:
             tokens: The vocabulary in column order; words of titles, which begin with `TITLE`, last.
             idf: Inverse document frequency of each token.
-            languages: Of the texts. Where one is not English, words with the same form
+            languages: The texts' languages. Where one is not English, words with the same form
                 (`longtail.models.scorers.word_forms`) are one token: the shortest of them.
             max_ngram: Words of the longest phrase; with 1, all tokens are words.
             analyzer: What texts are taken apart into.
@@ -286,7 +286,7 @@ def with_titles(
     """Return rows with those of their titles, times a weight, both together at unit length.
 
     Args:
-        rows: Of whole texts, at unit length or empty; one without a title keeps its bits.
+        rows: Rows of whole texts, at unit length or empty; one without a title keeps its bits.
         titles: Likewise, in other columns.
         weight: Above 0.
     """

@@ -139,7 +139,7 @@ class CosineSource:
 
         Args:
             queries: Vectors of the texts.
-            vectors: Of labels.
+            vectors: Vectors of labels.
             labels: The label of each vector, rising.
             raised: Added to the score of each label; None: nothing.
             num_threads: That search for many texts at the same time.

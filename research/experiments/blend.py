@@ -124,10 +124,10 @@ class Fitted:
     """What blends are made of, for one seed and way of scoring names.
 
     Attributes:
-        predictor: Of the scorers, without a blend.
-        pairs: Of the dev split.
+        predictor: The scorers' predictor, without a blend.
+        pairs: Pairs of the dev split.
         unseen: Some of them, as if their labels had no training document.
-        calibrations: Of each scorer.
+        calibrations: Calibration of each scorer.
         measured: The documents that are measured on.
     """
 

@@ -137,7 +137,7 @@ def _hashes(
     """Return a number below 2^32 of each document, the same for equal features.
 
     Args:
-        features: Of the documents.
+        features: The documents' features.
         place: Which four bytes of the digest; others are another number.
     """
     hashes = np.empty(features.shape[0], dtype=np.int64)

@@ -35,7 +35,7 @@ class Trial:
     Attributes:
         task: What is learned.
         setting: How.
-        seed: Of everything random in it.
+        seed: Seed of everything random in it.
     """
 
     task: str
@@ -54,7 +54,7 @@ class Estimate:
 
     Attributes:
         values: One of each seed.
-        seeds: Of the values, rising; by default 0 to their number less one.
+        seeds: The values' seeds, rising; by default 0 to their number less one.
     """
 
     values: tuple[float, ...]
@@ -151,7 +151,7 @@ class TrialStore:
     """The trials of an experiment in its folder, which is claimed by the first that is kept.
 
     Attributes:
-        folder: Of the experiment.
+        folder: The experiment's folder.
         configuration: What decides the figures of a trial; as JSON has it.
     """
 

@@ -82,13 +82,13 @@ class Assessment:
         rankings: The best labels of each document, by scorer.
         truth: The labels of each document; those that the model lacks after all others.
         training_counts: Training documents of each label.
-        reliability: Of the probabilities; None where it was not asked for.
-        hierarchical: Of labels with all above them; None where no label stands below another.
+        reliability: The probabilities' reliability; None where it was not asked for.
+        hierarchical: Metrics of labels with all above them; None where no label is below another.
         retired: Labels of the documents that are out of use; None where there are none.
         left_out: Documents that the model was trained on; None where it was not asked.
         unseen: Labels of the documents that the model lacks; None where there are none.
         fitted: What fitted parts of the model are worth, by name of the part.
-        answers: Of the default scorer; None where nobody needs them.
+        answers: Answers of the default scorer; None where nobody needs them.
         languages: Metrics of the documents of each language, by its ISO 639 code; empty where
             fewer than two make 5 % of the documents.
         schemes: Metrics of the labels of each scheme, ranked among themselves, on documents that

@@ -44,7 +44,7 @@ class LeftOut:
 
     Attributes:
         is_left_out: Whether each document of the split is.
-        num_calibrated_on: Of the others, those that a version was calibrated on.
+        num_calibrated_on: How many of the others a version was calibrated on.
         unknown: Names of versions whose training documents are not recorded.
     """
 

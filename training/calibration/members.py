@@ -43,7 +43,7 @@ class DevRanking:
     """The dev split, to rank by blends.
 
     Attributes:
-        pairs: Of its documents.
+        pairs: Pairs of its documents.
         truth: Their labels.
         catalogue: With the training counts.
         propensity_weights: Inverse propensity of each label.

@@ -41,7 +41,7 @@ def logistic_regression(
     """Return the parameters by which offset + columns @ parameters are the likeliest log-odds.
 
     Args:
-        columns: Of each pair.
+        columns: Columns of each pair.
         targets: Whether it is right, or the share of it that is.
         start: As for `minimum`.
         least: As there.
@@ -83,7 +83,7 @@ def minimum(
         loss: Value and gradient.
         curvature: Matrix of second derivatives; nowhere negative.
         start: Where to begin.
-        least: Of each parameter; -inf: it has no bound.
+        least: Lower bound of each parameter; -inf: it has no bound.
         tolerance: Ends the search when the loss falls by a smaller share.
     """
     with threadpool_limits(1, user_api="blas"):

@@ -187,7 +187,7 @@ def score_pairs(
         truth: Their labels.
         first_row: Number of the first document in its split; the sample of a document depends on
             its number alone, so it is the same for every model and batch.
-        ranked: Of `rank_best`.
+        ranked: Result of `rank_best`.
     """
     num_labels = truth.shape[1]
     best = np.hstack([ranking.labels for ranking in ranked.values()])

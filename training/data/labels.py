@@ -94,7 +94,7 @@ def labels_of_documents(files: CorpusFiles, max_problems: int) -> LabelCatalogue
     they count as misses of scorers that can't know them. Equal ones are ordered by their text.
 
     Args:
-        files: Of a corpus without a label file, with a training split.
+        files: Files of a corpus without a label file, with a training split.
         max_problems: Lines that are listed where no training document has a label.
     """
     problems = ProblemList(files.splits["train"].place, max_problems)

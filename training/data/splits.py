@@ -179,7 +179,7 @@ class Split:
         """Return these documents with other labels, and new documents behind them, as a split.
 
         Args:
-            labels: Of all these documents, then of the new ones.
+            labels: Labels of all these documents, then the new ones.
             new: Documents that the file lacks.
         """
         whole, view = self.scan(), copy(self)
@@ -347,7 +347,7 @@ def ask_for_pairs(num_rows: int, num_labels: int, num_repeats: int, num_repeated
 
     Args:
         num_rows: The documents.
-        num_labels: Of all of them.
+        num_labels: Number of labels of all documents.
         num_repeats: Documents with the text of an earlier one.
         num_repeated_ids: Documents with the id of an earlier one.
     """

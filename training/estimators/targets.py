@@ -24,7 +24,7 @@ class Targets:
 
     Attributes:
         classes: What the columns stand for: numbers, or the labels themselves.
-        ids: Of the labels, as a corpus has them: the classes as text.
+        ids: Ids of the labels, as a corpus has them: the classes as text.
         truth: Ones where the document has the class.
     """
 
@@ -48,7 +48,7 @@ def targets_of(y: Any, classes: Any = None, more_classes: Iterable[object] = ())
         classes: What the columns of a matrix stand for; None: the columns' names where it is a data
             frame, else their numbers. Of lists, the labels in the order of the columns; None: all
             that occur, sorted.
-        more_classes: Of lists without `classes`, labels that are classes though no list has them.
+        more_classes: Labels that are classes though no list has them, for lists without `classes`.
     """
     y = kept_labels(y)
     if is_lists(y):

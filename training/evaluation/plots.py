@@ -57,7 +57,7 @@ def new_figure(width: float, height: float, **padding: float) -> Figure:
     Args:
         width: In inches.
         height: In inches.
-        **padding: Of matplotlib's constrained layout, in inches, such as `h_pad`.
+        **padding: Padding of matplotlib's constrained layout, in inches, such as `h_pad`.
     """
     require("plots", "a picture")
     from matplotlib.backends.backend_agg import FigureCanvasAgg

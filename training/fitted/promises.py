@@ -97,7 +97,8 @@ class AnsweredBand:
     """The answered labels of one band, the best ones of each document first.
 
     Attributes:
-        probabilities: Of its labels; 0 behind the last one, and where no label is accepted.
+        probabilities: Probabilities of its labels; 0 behind the last one, and where no label is
+            accepted.
         is_right: Whether the document carries them.
         num_true: Labels of the band that each document carries.
         mean: Labels of the band in a training document.
@@ -215,7 +216,7 @@ def safe_thresholds(
     """Return thresholds that all keep a precision, but for a probability of `error`.
 
     Args:
-        probabilities: Of one label of each document; 0 where there is none.
+        probabilities: Probabilities of one label of each document; 0 where there is none.
         is_right: Whether the document carries it.
         level: The precision.
         error: Probability, at most, that the precision above one of them is lower.

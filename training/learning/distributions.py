@@ -44,7 +44,7 @@ class AliasTable:
         next giver fills. So who fills which cell follows from the running sums of need and plenty.
 
         Args:
-            probabilities: Of all labels, not negative, not all 0; scaled to sum to 1.
+            probabilities: Probabilities of all labels, not negative, not all 0; scaled to sum to 1.
             device: Where to draw.
         """
         cells = probabilities * (len(probabilities) / probabilities.sum())

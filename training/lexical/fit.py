@@ -72,7 +72,7 @@ class _Found:
     """What was found in the training documents.
 
     Attributes:
-        histories: Of each fold.
+        histories: Histories of the labels, for each fold.
         parts: Seen features, labels, kinds, fold and truth of the matches to learn from, and the
             places of their documents in a random order.
     """
@@ -116,8 +116,8 @@ def fit_name_model(
         texts: Gives the texts of the training documents; called twice.
         truth: Their labels.
         catalogue: All labels.
-        languages: Of texts and names (`longtail.models.scorers.word_forms`).
-        seed: Of the folds, and of the documents that are learned from.
+        languages: Languages of texts and names (`longtail.models.scorers.word_forms`).
+        seed: Seed of the folds, and of the documents that are learned from.
         removes_markup: Whether texts are read without HTML.
         trees: The classifier, where it is not to be fitted, as most of these documents taught it.
 
@@ -331,7 +331,7 @@ def count_words(
     Args:
         texts: Training documents, as the words read them.
         catalogue: The labels.
-        words: Of their names.
+        words: Words of their names.
         terms: The names as these words; None: they are read.
     """
     return counts_of(texts, words, pairs_of(terms or LabelTerms.of(catalogue, words)))

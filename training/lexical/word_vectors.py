@@ -82,9 +82,9 @@ def fit_word_vectors(
         features: Tf-idf of the documents.
         truth: Ones where a document carries a label.
         catalogue: The labels with their names.
-        tfidf: Of the features.
+        tfidf: Tf-idf model of the features.
         settings: Dimensions and epochs.
-        seed: Of the first vectors, the order of documents and the labels that are drawn.
+        seed: Seed of the first vectors, the order of documents and the labels that are drawn.
     """
     rng = np.random.default_rng(seed)
     names = csr_array(tfidf.transform(map(names_of, catalogue)))

@@ -53,9 +53,9 @@ def vector_memory(
     """Return a memory of the documents that have a label to lend.
 
     Args:
-        vectors: Of the documents.
+        vectors: The documents' vectors.
         truth: Ones where a document carries a label.
-        ids: Of the documents.
+        ids: The documents' ids.
     """
     kept = np.flatnonzero(np.diff(truth.indptr)).astype(np.int64)
     clusters = None

@@ -180,9 +180,9 @@ def set_rates(optimizer: torch.optim.Optimizer, number: int, total: int) -> None
     """Give every group its rate in a step: a linear rise to its peak, then a fall towards zero.
 
     Args:
-        optimizer: Of `make_optimizer`.
+        optimizer: The result of `make_optimizer`.
         number: Steps taken before this one.
-        total: Of the stage.
+        total: The stage's number of steps.
     """
     warmup = WARMUP_SHARE * total
     rise = (number + 1) / warmup

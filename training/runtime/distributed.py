@@ -86,7 +86,7 @@ class Processes:
         Backwards, each takes the gradient of its own vectors and no other: all have the same loss.
 
         Args:
-            own: Of this process.
+            own: The vectors of this process.
             sizes: How many each has.
         """
         if self.count == 1:
@@ -223,7 +223,7 @@ def forked_random(seed: int, device: str = "cpu") -> Iterator[None]:
     takes some 0.5 GB there for every process.
 
     Args:
-        seed: Of what is drawn inside.
+        seed: Seed of what is drawn inside.
         device: "cpu" or "cuda", where it is drawn.
     """
     devices = [torch.cuda.current_device()] if device == "cuda" else []

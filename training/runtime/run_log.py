@@ -44,7 +44,7 @@ class ProgressPoint:
 
     Attributes:
         step: Steps taken, this one included.
-        loss: Of this step.
+        loss: Loss of this step.
         rate: Its learning rate; that of the encoder where there are several.
         seconds: Since the stage began, without what was lost to a break.
     """

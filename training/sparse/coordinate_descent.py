@@ -57,7 +57,7 @@ class Plan(NamedTuple):
         sampled_negatives: Drawn to stand for the rest.
         postings: Entries of the index that a search may read.
         postings_per_positive: And so many more for each positive.
-        seed: Of the samples and of the solver's order.
+        seed: Seed of the samples and of the solver's order.
     """
 
     cost: float

@@ -54,7 +54,7 @@ def with_cost_chosen(
         truth: Their labels.
         dev: Gives the documents to choose on; None where there are none.
         config: Its settings.
-        seed: Of all that is random.
+        seed: Seed of all that is random.
         folder: Keeps what is trained.
         engine: What trains.
     """

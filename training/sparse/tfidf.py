@@ -50,7 +50,8 @@ def fit_tfidf(
         texts: Training documents.
         config: Document frequency bounds, analyzer (automatic: words), length of phrases.
         rule: Which words may become features besides.
-        languages: Of the texts, whose words are compared by `WordForms` if one is not English.
+        languages: Languages of the texts, whose words are compared by `WordForms` if one is not
+            English.
         removes_markup: Whether texts are read without HTML.
     """
     analyzer = CHAR if config.analyzer == CHAR else WORD

@@ -159,7 +159,7 @@ class _Output(NamedTuple):
     """How an output is made.
 
     Attributes:
-        datatype: Of the protocol.
+        datatype: The protocol's datatype.
         values_of: Its value for a text; a list of those of the labels, if there is a filler.
         filler: Stands in for labels that a text lacks; None: the output has one value a text.
     """

@@ -67,7 +67,7 @@ def build(arguments: Mapping[str, Any]) -> Any:
     """Return the application for `serve run` or `serve.run`.
 
     Args:
-        arguments: Of `Arguments`.
+        arguments: The fields of `Arguments`.
     """
     require("ray", "longtail.ext.ray.serve")
     from ray import serve

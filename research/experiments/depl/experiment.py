@@ -72,7 +72,7 @@ def depl(
         num_seeds: Seeds 0 to this number less one.
         settings: Names between commas; None for all that the corpus and the configuration can have.
         base: The run that settings change; its seed is not used.
-        folder: Of the experiment, for rankings and stages that settings share.
+        folder: The experiment's folder, for rankings and stages that settings share.
     """
     _check_base(base, dataset)
     names = choose_ablations(settings, base, dataset.labels)
