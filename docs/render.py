@@ -7,7 +7,7 @@ A table stands between two comments; what is between them is written by this pro
     <!-- table: FILE.json NAME -->
     <!-- end -->
 
-FILE lies in `docs/results` and is a record as `longtail.training.evaluation.record` writes it:
+FILE is in `docs/results` and is a record as `longtail.training.evaluation.record` writes it:
 command, commit, date, processor, seeds and figures. `"transcribed": true` says that a person copied
 the figures from a page that had no file. NAME is a path in its figures (`results/retrieval`), or
 `scorers` for a record of `longtail evaluate`. It leads to one of three forms:

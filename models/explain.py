@@ -233,7 +233,7 @@ def entries_of(
 
 
 def spans_of(text: str, tfidf: TfidfModel, requested: Container[str]) -> dict[str, list[Span]]:
-    """Return where some tokens stand in a text, its HTML included, in rising order.
+    """Return where some tokens are in a text, its HTML included, in rising order.
 
     Args:
         text: Any.

@@ -4,7 +4,7 @@ Some stay in their file, mapped, and could change after the check; compiled loop
 compare each index with its bound.
 
 Sparse matrices have indices of 32 bits, which are half as large to hold and to read. SciPy takes 64
-bits for both arrays of indices where one of them has so many, as stored files do.
+bits for both arrays of indices where one of them has 64, as stored files do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The table of what the papers claim and what the committed results say of it.
 
-A verdict is counted, never written: the tests of a claim stand in `findings-*.json`, each corrected
+A verdict is counted, never written: the tests of a claim are in `findings-*.json`, each corrected
 by Holm's method for all that its experiment tested.
 """
 
@@ -38,7 +38,7 @@ class Claim:
         place: Where the paper makes it.
         finding: How the rows of the records begin that test it.
         experiment: The records: "findings-EXPERIMENT-SET.json".
-        shown: The figure whose effect is shown, as it stands in the column "by".
+        shown: The figure whose effect is shown, as it is in the column "by".
         unit: Unit of the effect; the records have "nats" in hundredths.
     """
 

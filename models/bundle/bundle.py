@@ -47,7 +47,7 @@ class Bundle:
     """A bundle that was found whole when it was opened.
 
     Attributes:
-        folder: Where it lies.
+        folder: Where it is.
         manifest: What it says of itself.
         catalogue: Its labels.
         map_arrays: Whether arrays may stay in their files (see `is_mapped`).

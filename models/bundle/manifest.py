@@ -93,7 +93,7 @@ class EncoderInfo:
     Attributes:
         name: Where it came from: "packaged", a folder's name, or a hub id.
         dim: Width of document and label vectors.
-        max_tokens: Tokens that the encoder reads of a text; what lies behind them is cut off, and
+        max_tokens: Tokens that the encoder reads of a text; what is behind them is cut off, and
             answers say so.
         sha256: SHA-256 of the weights that training started from.
         document_prefix: Put before each document.
@@ -191,7 +191,7 @@ class Manifest:
     """Everything about a bundle but its arrays.
 
     It holds nothing that differs between two trainings with one seed, so equal digests mean equal
-    bundles; times stand in the registry and in the run's folder.
+    bundles; times are in the registry and in the run's folder.
 
     Attributes:
         label_count: Number of labels in the catalogue.

@@ -152,7 +152,7 @@ class Registry:
     """Bundles under version numbers 1, 2, 3, ...; removed numbers are not used again.
 
     Attributes:
-        folder: Where they lie.
+        folder: Where they are.
         changes: Who changed what: every writer adds a line before it changes anything.
     """
 

@@ -33,7 +33,7 @@ UID = "uid"
 ID_NAMES = ("id", "document_id", "doc_id")
 _MAX_SHOWN = 8
 _LEAST_CELLS = 10
-"""Cells from which it is told what a column looks like."""
+"""Cells needed to recognise the kind of a column."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ def label_key(entry: object, column: str = "labels") -> str:
     Args:
         entry: A string, trimmed, a URI without its angle brackets; a number; or an object, as Annif
             writes them, with a `uri` or a `label`.
-        column: Where it stands.
+        column: Where it is.
     """
     if isinstance(entry, Mapping):
         named = [entry[name] for name in _KEYS_OF_OBJECTS if entry.get(name)]

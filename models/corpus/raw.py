@@ -78,7 +78,7 @@ class EmptyText(BadLine):
 class Spool:
     """Keeps the documents of a first, whole pass, so that no file is parsed twice.
 
-    They lie in a nameless temporary file, which goes with the process.
+    They are in a nameless temporary file, which goes with the process.
     """
 
     def __init__(self) -> None:

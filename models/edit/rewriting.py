@@ -38,7 +38,7 @@ VECTORS = "label_vectors"
 
 
 def added_label(label: Label, bundle: Bundle) -> Label:
-    """Return a new label as it stands in a catalogue, with its text for the encoder."""
+    """Return a new label as it is in a catalogue, with its text for the encoder."""
     settings = bundle.manifest.training.get("descriptions", {})
     trimmed = replace(
         label,
@@ -79,7 +79,7 @@ def encoded_label_texts(
     Args:
         bundle: One with an encoder.
         texts: Pseudo descriptions.
-        progress: Called with a number of texts whenever so many have been encoded.
+        progress: Called with the number of texts of each batch that was encoded.
     """
     # These bring PyTorch, which no bundle without an encoder needs.
     from longtail.models.encoders.bert import load_tokenizer

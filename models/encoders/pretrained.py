@@ -151,7 +151,7 @@ def _has_bfloat16() -> bool:
 
 
 def num_leading(tokenizer: Tokenizer) -> int:
-    """Return how many special tokens stand before a text: 1 in BERT ([CLS]), 0 in T5."""
+    """Return how many special tokens are before a text: 1 in BERT ([CLS]), 0 in T5."""
     is_special = tokenizer.backend_tokenizer.encode("a").special_tokens_mask
     return is_special.index(0) if 0 in is_special else 1
 

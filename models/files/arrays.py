@@ -16,7 +16,7 @@ _LENGTH_BYTES = 8
 
 
 def mapped_arrays(path: Path, names: Collection[str]) -> dict[str, np.ndarray]:
-    """Return arrays of a safetensors file that was found whole, as it lies on disk.
+    """Return arrays of a safetensors file that was found whole, as it is on disk.
 
     Their pages are read when they are used, and are one copy for all processes. A file that is in
     use can't be removed on Windows, so there the arrays are copies.

@@ -1,7 +1,7 @@
 """The walks through a label tree on a CPU: calls of `label_tree.c`.
 
 A node's two log-probabilities are computed in one place, in float64 from float32 numbers, with
-additions in one order: so log p_n of a label is the same number, to the bit, whoever asks.
+additions in one order: so log p_n of a label is the same to the bit on every path.
 """
 
 from __future__ import annotations

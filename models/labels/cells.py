@@ -1,7 +1,7 @@
 """The labels of one CSV cell: a list, or ids and names between semicolons.
 
 A list is one of JSON; or of strings, as Python, pandas and NumPy write lists, tuples and sets:
-`['a', 'b']`, `('a',)`, `{'a', 'b'}`, `['a' 'b']`. A delimiter behind the last label stands before
+`['a', 'b']`, `('a',)`, `{'a', 'b'}`, `['a' 'b']`. A delimiter behind the last label is before
 nothing, and is no mistake.
 """
 

@@ -44,7 +44,7 @@ from longtail.models.vocabulary.reading import is_vocabulary_file
 logger = logging.getLogger(__name__)
 
 MAX_PROBLEMS = 20
-"""Lines that a message lists, unless told otherwise."""
+"""Lines that a message lists, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LabelForm:
         description: Field of its description.
         alternative_names: Field of its other names.
         parents: Field of the ids of broader labels.
-        unread: Fields that may stand there and are not read.
+        unread: Fields that may be there and are not read.
         of_vocabularies: Further fields: preferred names by language, notation, ids of broader
             labels, whether it is deprecated, ids of the labels that replace it, its schemes.
         is_strict: Whether a field of any other name is an error.

@@ -74,7 +74,7 @@ class LabelSelector:
 
     @cached_property
     def hierarchy(self) -> LabelHierarchy:
-        """Which labels stand below which."""
+        """Which labels are below which."""
         return LabelHierarchy(self._catalogue)
 
     def _is_under(self, ids: tuple[str, ...]) -> Bool[np.ndarray, label]:

@@ -123,9 +123,10 @@ def match_texts(
         starts: Where each text begins, and where the last one ends.
         title_lengths: Words and signs at the beginning of each text that are its title.
         index: The names, by `as_record`.
-        least_share: A label is matched if so much of the idf of one of its names is in the text;
-        num_nearest: or if it is among so many labels (at least 1) of the largest cosine, of those
-            of which the text has a key word.
+        least_share: A label is matched if this share of the idf of one of its names is in the
+            text;
+        num_nearest: or if it is among this number of labels (at least 1) of the largest cosine
+            that have a key word in the text.
 
     Returns:
         Where the matches of each text begin; and of each match the label, its best term, how that

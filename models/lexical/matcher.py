@@ -235,7 +235,7 @@ def _key_words(
 ) -> tuple[Int64[np.ndarray, word_and_one], Int64[np.ndarray, entry]]:
     """Return the labels of each word that is a key word of one of their terms.
 
-    The key words of a term are its rarest ones, so many that the others together have less than
+    The key words of a term are its rarest ones, until the others together have less than
     `_KEYLESS_SHARE` of its idf.
 
     Returns:

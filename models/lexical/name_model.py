@@ -93,7 +93,7 @@ class NameModel:
         return csr_array((self.score(matches), matches.labels, matches.starts), shape=shape)
 
     def num_known_words(self, texts: Sequence[str]) -> Int64[np.ndarray, text]:
-        """Return how many different words of each text stand in a name of a label."""
+        """Return how many different words of each text are in a name of a label."""
         words = self.matcher.words
         read = (words.read(words.cleaned(text)) for text in texts)
         return np.array([len(np.unique(x[x >= 0])) for x in read], dtype=np.int64)

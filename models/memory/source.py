@@ -3,7 +3,7 @@
 What a neighbour counts for is a softmax over the neighbours of a text (RAE-XMC, arXiv:2502.10615):
 exp(similarity / temperature), divided by the sum of these. A label's score is the logarithm of the
 sum over the neighbours that carry it. Sums are in float64 in the order of the neighbours, and the
-score is rounded once, whoever asks.
+score is rounded once, on every path.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _in_parts(
     num_threads: int,
     most: int,
 ) -> Neighbours:
-    """Return what a search writes for parts of the queries, of at most so many each."""
+    """Return what a search writes for parts of at most `most` queries."""
     num_queries = queries.num_rows
     found = Neighbours(
         np.empty((num_queries, k), dtype=np.int64), np.empty((num_queries, k), dtype=np.float32)

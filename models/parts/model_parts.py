@@ -1,4 +1,4 @@
-"""The parts of a trained model, and how each lies in a bundle's files.
+"""The parts of a trained model, and how each is stored in a bundle.
 
 labels.jsonl               the catalogue
 sparse.safetensors         CSR weights by feature; bias, labels, idf

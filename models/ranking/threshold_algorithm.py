@@ -49,7 +49,7 @@ class SelectedSource:
 
     @property
     def num_labels(self) -> int:
-        """At most so many labels are selected and can be scored; 1 where none are."""
+        """Upper bound of the labels that are selected and can be scored, at least 1."""
         return max(1, self._num_selected)
 
     def top(self, rows: Int64[np.ndarray, row], m: int) -> Ranking:
@@ -61,7 +61,7 @@ class SelectedSource:
         best = nothing(len(rows), m)
         most, wanted = self._source.num_labels, min(m, self._num_selected)
         unfinished = np.arange(len(rows) if wanted else 0)
-        # Among the best labels of the other source, so many are not selected for m that are.
+        # Labels not selected that are expected before the m-th selected one of the other source.
         expected = m * self._num_left_out // self.num_labels
         depth = min(most, m + min(self._num_left_out, 2 * expected + _SLACK))
         while len(unfinished):

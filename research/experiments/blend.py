@@ -1,7 +1,7 @@
 """What each part of the blend without an encoder is worth: it is left out, all else stays.
 
 Everything is fitted on the training documents but those that are held out where the corpus has no
-dev split, and nothing is fitted again on all of them, so that the blends can be fitted anew.
+dev split. The final fit on all of them is left out, so that the blends can be fitted again.
 """
 
 from __future__ import annotations

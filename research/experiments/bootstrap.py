@@ -30,7 +30,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure and where it lies with a probability of 95 %.
+    """A figure and its 95 % interval.
 
     Attributes:
         value: The mean over the seeds, on all documents as they are.
@@ -69,7 +69,7 @@ class Draws:
         Args:
             groups: Documents of one number, such as those of one text, are drawn together.
             num_seeds: With one, only documents are drawn.
-            num_draws: So many.
+            num_draws: Number of draws.
             seed: Seed of the draws.
         """
         rng = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
 """Trials of an experiment, each kept when it is done, so that an interrupted one resumes.
 
-A *trial* is one setting of one task with one seed; its figures lie in a small JSON file under
+A *trial* is one setting of one task with one seed; its figures are in a small JSON file under
 `trials`. What is reported are all trials that the folder holds, as mean and standard error over
 the seeds.
 """

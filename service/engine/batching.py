@@ -165,7 +165,7 @@ def jobs_of(items: Iterable[Item]) -> list[Job]:
 _TOKENISED_CHARACTERS = 2**16
 """In one go: a job that comes meanwhile waits no longer than these take."""
 _WINDOW = 4
-"""Texts are batched by length from among the oldest ones: so many batches' worth of them."""
+"""Texts are batched by length from among the oldest ones; this is their number in batches."""
 BATCH_COST = 40
 """What a batch costs beside its tokens, in tokens: hundred steps on few rows, and Python."""
 _TOO_LATE = (

@@ -1,7 +1,7 @@
 """The store of feedback: records that are appended to a file of SQLite.
 
-What is acknowledged is on the disk. Ids are taken once, whoever writes at the same time; of a
-deleted entry nothing but its id is left.
+What is acknowledged is on the disk. Ids are taken once, even by concurrent writers; of a deleted
+entry nothing but its id is left.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ def assess(
             in these features, and matching label names, if these have words; the dataset must
             have its training split then.
         k: Labels that are ranked; the metrics need ten.
-        query: What all scorers rank by (see `RankingOptions.ranked_by`); it stands in their names.
+        query: What all scorers rank by (see `RankingOptions.ranked_by`); it is in their names.
             Scorers that can't are left out.
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
         thresholds: Probability from which a scorer's labels count as answered, for micro-F1.

@@ -163,7 +163,7 @@ class GroupCollector(Collector):
         truth: Float32[csr_array, "document label_or_unseen"],
         groups: Mapping[str, Bool[np.ndarray, label_or_unseen]],
     ) -> None:
-        """Begin without any document.
+        """Start without documents.
 
         Args:
             predictor: The model.

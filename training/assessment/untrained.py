@@ -156,7 +156,7 @@ def open_read_as(
     Args:
         data: Folder of the corpus, or one file.
         options: What is said of it.
-        before: Options of before (see `CorpusOptions.to_json`), for what is not said.
+        before: Previous options (see `CorpusOptions.to_json`): defaults of options not given.
         division: What one file is divided by.
         known: As in `open_dataset`.
     """

@@ -65,7 +65,7 @@ class DevRanking:
         num_training_documents: int,
         unseen: ScoredPairs | None = None,
     ) -> DevRanking:
-        """Return it with the propensities of so many training documents."""
+        """Return it with propensities for this number of training documents."""
         weights = inverse_propensities(catalogue.training_counts, num_training_documents)
         return cls(pairs, truth, catalogue, weights, unseen)
 

@@ -123,7 +123,7 @@ def _damped_step(
     """Return the step to the minimum of the quadratic model within the bounds.
 
     With H = R^T R and the step s, that is the least |R s + R^-T g|: non-negative least squares in
-    how far a parameter lies above its bound. One without a bound is the difference of two.
+    how far a parameter is above its bound. One without a bound is the difference of two.
     """
     floor = _FLOOR * max(1.0, float(np.abs(np.diagonal(matrix)).max()))
     root = cholesky(matrix + np.diag(np.maximum(damping, floor)))

@@ -353,7 +353,7 @@ class LongtailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _passing(
         self, model: LoadedModel, texts: Sequence[str], k: int, threshold: float
     ) -> list[Prediction]:
-        """Return all labels that pass the threshold: more than k where so many do."""
+        """Return all labels that pass the threshold, which may be more than k."""
         found = list(model.predict(texts, k=k, scorer=self._scorer, threshold=threshold))
         full = [row for row, each in enumerate(found) if len(each.labels) == k]
         if full and k < len(self.classes_):

@@ -39,7 +39,7 @@ def make_record(
 ) -> dict[str, Any]:
     """Return the record of a measurement of this process, as JSON has it.
 
-    A number that is not finite stands in it as text ("nan", "inf"), for JSON has none such.
+    A number that is not finite is in it as text ("nan", "inf"), for JSON has none such.
 
     Args:
         figures: What was measured, by name.

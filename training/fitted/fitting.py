@@ -106,7 +106,7 @@ class AnswerCollector(Collector):
         truth: Float32[csr_array, "document label"],
         num_training_documents: int,
     ) -> None:
-        """Begin without any.
+        """Start empty.
 
         Args:
             predictor: The model.

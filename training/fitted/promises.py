@@ -11,7 +11,7 @@ right or a wrong one. So given how many there are, n, the number of right ones i
 P(Bin(n, 1 - q) <= number of wrong ones) is an exact p-value of "the precision is at most q".
 Thresholds are tested in a fixed order, from high to low. A rejected hypothesis hands its share of
 the error on to the next one, so that their number needs no correction; where one is not rejected,
-its share is lost. As too few labels lie above a very high threshold to say anything, the error
+its share is lost. As too few labels are above a very high threshold to say anything, the error
 enters in parts, at four thresholds (a graphical procedure of Bretz, Maurer, Brannath & Posch 2009).
 
 Of delta = 1 - confidence each band has an equal share (Bonferroni). Of this, the places of a band

@@ -1,7 +1,7 @@
 """Fitting the scorer `names`: one classifier that tells right finds of label names from wrong ones.
 
 A label's own documents must not vote for its name: a document's matches are described by how often
-names were right in the other folds of the training documents. Labels of which all documents lie in
+names were right in the other folds of the training documents. Labels of which all documents are in
 one fold are there what labels without documents are later, in the right proportion.
 """
 
@@ -45,7 +45,7 @@ _NUM_FOLDS = 5
 _MAX_DOCUMENTS = 20_000
 """Whose matches the classifier learns from, at most; finds are counted in all documents."""
 _MAX_MATCHES = 300_000
-"""That the classifier learns from: of so many of these documents."""
+"""Matches that the classifier learns from, of as many of these documents as give them."""
 _MAX_KEPT = 50_000_000
 """Words of the training documents that are kept between the two passes, at most; the documents
 behind them are read again."""
@@ -89,7 +89,7 @@ class NamesFitting(Fitting):
     def fit(
         self, on: TrainingDocuments, settings: None, before: NameModel | None
     ) -> NameModel | None:
-        """Return the model, with the classifier of the one of before, or the latter."""
+        """Return the model with the previous classifier, or the previous model itself."""
         del settings
         tfidf = on.sparse.tfidf
         found = fit_name_model(

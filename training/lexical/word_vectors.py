@@ -38,7 +38,7 @@ _NUM_DRAWN = 4000
 _LEAST_STEPS, _FEWEST, _MOST = 200, 32, 256
 """Steps of an epoch, where documents are few, and documents of a step."""
 _OWN_LENGTH = np.float32(0.1)
-"""Of f_y at the start, so that a label without a known word in its names has a direction."""
+"""Length of f_y at the start, so that a label without a known word in its names has a direction."""
 _BLOCK = 4096
 
 

@@ -72,7 +72,7 @@ class AdagradRows:
         Args:
             rows: What to change; distinct.
             gradient: Gradient of each row.
-            learning_rate: rho: at most so much the first step changes an entry.
+            learning_rate: rho, the largest change of an entry in the first step.
         """
         squares = self.squares.index_select(0, rows).addcmul_(gradient, gradient)
         change = gradient / squares.sqrt()

@@ -93,7 +93,7 @@ class TrainingTexts:
 
 
 def freeze_layers(encoder: DualEncoder, count: int) -> None:
-    """Keep the lowest layers of the transformer, and all that lies below them, as they are.
+    """Keep the lowest layers of the transformer, and all that is below them, as they are.
 
     Below are the embeddings with their positions and norms: were one of them trained, every step
     would still go back through the frozen layers. With a count of 0 everything is trained.

@@ -139,7 +139,7 @@ class PairBatches:
     Attributes:
         truth: Labels of the training documents.
         exclude: Labels that are no negatives of a pair.
-        most: Pairs a batch; of more, so many are chosen at random. None: all.
+        most: Pairs a batch; of more, these are chosen at random. None: all.
     """
 
     truth: Float32[csr_array, "document label"]

@@ -1,4 +1,4 @@
-"""The dense half of a run, from its start to its parts; whoever imports this imports PyTorch."""
+"""The dense half of a run, from its start to its parts; importing it imports PyTorch."""
 
 from __future__ import annotations
 

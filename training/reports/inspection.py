@@ -207,7 +207,7 @@ class Inspection:
 
     Attributes:
         form: What the form of its files is called.
-        recognised: What was told from the files and not just read.
+        recognised: What was inferred from the files and not just read.
         splits: By name.
         num_labels: All of them.
         name_languages: How many of their names are in which language.

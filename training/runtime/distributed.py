@@ -233,7 +233,7 @@ def forked_random(seed: int, device: str = "cpu") -> Iterator[None]:
 
 
 def find_machine(precision: Precision, processes: Processes = ALONE) -> Machine:
-    """Return the GPU if PyTorch has one, and bfloat16 where the hardware has it, unless told.
+    """Return the GPU if PyTorch has one; by default bfloat16 where the hardware has it.
 
     Args:
         precision: "auto", "float32" or "bfloat16".

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 LOW_COST = 0.5
 _LEAST_DOCUMENTS = 10
-"""Of a frequent label: `sparse.rare_cost` is that of the others."""
+"""Training documents of a frequent label; `sparse.rare_cost` is the cost of the others."""
 _MOST_DEV, _FEWEST_DEV = 2000, 100
 _CUT_OFF = 5
 _Z = 1.96

@@ -118,7 +118,7 @@ def _vocabulary(
 
 
 def _placed(rows: csr_array, first: int, num_columns: int) -> csr_array:
-    """Return rows with their columns from a column on, among so many."""
+    """Return rows whose columns begin at `first`, among `num_columns`."""
     arrays = (rows.data, rows.indices + np.int32(first), rows.indptr)
     return csr_array(arrays, shape=(rows.shape[0], num_columns))
 

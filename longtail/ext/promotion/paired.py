@@ -51,7 +51,7 @@ class PromotionRules:
         must_be_better: Whether it must be better in at least one metric or band.
         significance: Largest error probability of each one-sided paired test.
         margin: How much worse P@5, nDCG@5 and PSP@5 may be at most: a candidate must show that it
-            is not worse by so much.
+            is not worse by as much.
         band_margin: How much worse the labels of one frequency band, or the judged labels of the
             feedback, may be before a significant loss is a reason to refuse.
         min_documents: Documents that a test needs.

@@ -37,7 +37,7 @@ _GRACE_S = 5
 
 
 class Arguments(BaseModel):
-    """What `build` is told: on the command line of `serve run`, or in Serve's file."""
+    """The arguments of `build`: on the command line of `serve run`, or in Serve's file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

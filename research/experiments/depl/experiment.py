@@ -94,7 +94,7 @@ def depl(
 
 
 def _check_base(base: TrainingConfig, dataset: Dataset) -> None:
-    """Refuse what there is nothing to ablate of."""
+    """Refuse a configuration in which nothing can be ablated."""
     if not base.is_dense:
         raise ConfigError(
             f"depl: got scorers {', '.join(base.scorers)}; expected 'retrieval' among them"
