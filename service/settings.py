@@ -176,7 +176,7 @@ class Settings(BaseSettings):
         if first in _FIRST_STEPS | added:
             raise ValueError(
                 f"got {value!r}; the service has routes of its own under '/{first}', from which a "
-                "proxy's path could not be told apart; choose another one"
+                "proxy's path could not be distinguished; choose another one"
             )
         return value
 

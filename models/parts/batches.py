@@ -131,9 +131,6 @@ class TextBatch:
     def sharing_sums(self, num_threads: int) -> Iterator[TextBatch]:
         """Give the texts in parts whose sums are kept while the caller ranks them, often.
 
-        Args:
-            num_threads: That make the sums.
-
         Yields:
             The next part, with all that is known of the texts.
         """

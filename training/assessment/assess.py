@@ -66,7 +66,7 @@ _KS = (1, 3, 5, 10)
 MAX_K = _KS[-1]
 """Labels of a document that the metrics need."""
 
-_LANGUAGE_NOTE = "Languages of at least 5 % of the documents, told by their most common words."
+_LANGUAGE_NOTE = "Languages of at least 5 % of the documents, recognised by common words."
 _SCHEME_NOTE = "The labels of each scheme ranked among themselves, on documents that carry one."
 _BY_SCORE = RankingOptions()
 _JSON, _MARKDOWN = "evaluation.json", "evaluation.md"

@@ -84,10 +84,6 @@ class Processes:
         """Return the vectors of all processes, in the order of the processes.
 
         Backwards, each takes the gradient of its own vectors and no other: all have the same loss.
-
-        Args:
-            own: The vectors of this process.
-            sizes: How many each has.
         """
         if self.count == 1:
             return own

@@ -334,7 +334,7 @@ def _texts_in_binary(binary: bytes, max_texts: int) -> list[str]:
         if end > len(binary):
             raise RequestError(
                 f"value {len(texts)} of input 'text' ends behind the body; expected its length in "
-                "four bytes, little-endian, and so many bytes"
+                "four bytes, little-endian, and as many bytes"
             )
         start = int(end)
         try:
