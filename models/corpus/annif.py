@@ -90,7 +90,7 @@ def full_text_rows(paths: Iterable[Path]) -> Iterator[Row]:
     """Yield id, text and labels of each document, numbered from 1 in the order of their names.
 
     Args:
-        paths: Of all files of a split; those that are no texts are read with their text.
+        paths: All files of a split; those that are no texts are read with their text.
     """
     others = {path for path in paths if path.suffix != TEXT_SUFFIX}
     texts = sorted(path for path in paths if path.suffix == TEXT_SUFFIX)

@@ -49,7 +49,7 @@ def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     """Return the names of the classes of each column that holds numbers of classes.
 
     Args:
-        metadata: Of the schema; `datasets` writes a JSON object with its features there.
+        metadata: The schema's metadata; `datasets` writes a JSON object with its features there.
     """
     try:
         features = json.loads(metadata.get(_HUGGING_FACE, b"{}"))["info"]["features"]

@@ -2,7 +2,7 @@
 
 Blank lines hold nothing, white space around ids and names does not count, and columns that are not
 read are ignored. Texts of several columns are joined by a line feed, blank ones left out. A label
-is an id or a name; a URI may stand in angle brackets.
+is an id or a name; a URI may be in angle brackets.
 
 A line that breaks a rule becomes a `BadLine`; a file that can't be read to its end is an error.
 """
@@ -69,8 +69,8 @@ from longtail.models.labels.cells import IsLabel, python_list
 from longtail.models.parts.texts import joined_text
 
 MAX_TEXT_CHARACTERS = 10_000_000
-"""Of a document, as long as ten thick books."""
-_PEEKED = 100  # lines from which columns, and the form of labels, are told
+"""Longest document: ten thick books."""
+_PEEKED = 100  # lines inspected to detect columns and the label format
 _PLAIN = ColumnNames(("text",), LABELS, "id")
 _INDEXED = ColumnNames(("title", "content"), "target_ind", "uid")
 
@@ -257,7 +257,7 @@ def grouped_rows(
     id with another text is a problem.
 
     Args:
-        path: Of the file, for messages.
+        path: The file's path, for messages.
         rows: With the labels of one pair each.
         by_text: Whether ids don't count; a document has that of its first row.
     """

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_SHOWN = 5
 _SHARD_FOLDERS = ("", "data")
-"""Where shards of Parquet lie in a folder."""
+"""Where shards of Parquet are in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class CorpusFiles:
     """The files of a corpus.
 
     Attributes:
-        folder: Where they lie; or the only one.
+        folder: Where they are; or the only one.
         form: Their format.
         splits: Documents of each split there is, in the order of `SPLIT_NAMES`.
         labels: The label file, where there is one.
@@ -181,7 +181,7 @@ def _split_folders(
 
 
 def _arrow_files(folder: Path) -> list[Path]:
-    # What `save_to_disk` writes; caches of `datasets` lie beside it and are called otherwise.
+    # What `save_to_disk` writes; caches of `datasets` are next to it and are called otherwise.
     paths = sorted(folder.glob("data-[0-9]*-of-[0-9]*.arrow"))
     _check_all_shards(paths)
     return paths or sorted(folder.glob("dataset.arrow"))
@@ -199,7 +199,7 @@ def _full_texts(folder: Path) -> list[Path]:
 
 
 def _check_all_shards(paths: list[Path]) -> None:
-    """Refuse shards of which some are missing: their number stands in their names."""
+    """Refuse shards of which some are missing: their names hold their number."""
     if not paths:
         return
     expected = int(paths[0].stem.rpartition("-of-")[2])

@@ -1,4 +1,4 @@
-"""The forms in which corpora lie in files, and the names that their files have.
+"""The formats of corpora, and the names that their files have.
 
 - Extreme Classification Repository, raw text: `trn.json`, `dev.json`, `tst.json`, `lbl.json`.
   Documents `{"uid", "title", "content", "target_ind": [label index, ...]}`. Line i of the label
@@ -41,14 +41,14 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way in which a corpus lies in a folder.
+    """One way to store a corpus in a folder.
 
     Attributes:
         name: What people call it.
         split_files: Names, without `.gz`, that the file of each split may have; empty where a split
             is a folder.
         label_files: Names, without `.gz`, that the label file may have, as messages list them.
-        suffixes: Of a single file that is a corpus, without `.gz`.
+        suffixes: Suffixes of a single file that is a corpus, without `.gz`.
         has_columns: Whether its columns, or fields, can be chosen.
         is_text: Whether its files may be gzip-compressed.
         rows: Reads the files of a split: for each document its number and its fields "text",
@@ -91,7 +91,7 @@ FORMATS = [EXTREME_CLASSIFICATION, JSON_LINES, CSV, TSV, PARQUET, ARROW, FULL_TE
 
 
 def register(form: Format) -> Format:
-    """Add a form with its own `rows`; corpora may then lie in it."""
+    """Add a form with its own `rows`; corpora may then be in it."""
     if form.rows is None or any(form.name == each.name for each in FORMATS):
         raise ConfigError(
             f"corpus format {form.name!r}: expected a name that no other has, and `rows`"

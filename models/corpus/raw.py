@@ -78,7 +78,7 @@ class EmptyText(BadLine):
 class Spool:
     """Keeps the documents of a first, whole pass, so that no file is parsed twice.
 
-    They lie in a nameless temporary file, which goes with the process.
+    They are in a nameless temporary file, which goes with the process.
     """
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ class DocumentSource:
 
     Attributes:
         place: The file, or what stands for its files, as messages name it.
-        form: Of the files.
+        form: The files' format.
         paths: The files, in the order in which they are read.
         options: What was said of them.
         part: Name of the split that it is of these documents, by a hash; None: all of them.

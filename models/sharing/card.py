@@ -75,7 +75,7 @@ def model_card(
         bundle: The bundle.
         keeping: Scorers whose models hold the words of training documents.
         fitted: Sentences about its fitted parts.
-        name: Of the model.
+        name: The model's name.
         data: What it was trained on.
         licence: An SPDX identifier in lower case, such as "cc-by-4.0".
         source: What `longtail pull` is given.

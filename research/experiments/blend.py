@@ -1,7 +1,7 @@
 """What each part of the blend without an encoder is worth: it is left out, all else stays.
 
 Everything is fitted on the training documents but those that are held out where the corpus has no
-dev split, and nothing is fitted again on all of them, so that the blends can be fitted anew.
+dev split. The final fit on all of them is left out, so that the blends can be fitted again.
 """
 
 from __future__ import annotations
@@ -124,10 +124,10 @@ class Fitted:
     """What blends are made of, for one seed and way of scoring names.
 
     Attributes:
-        predictor: Of the scorers, without a blend.
-        pairs: Of the dev split.
+        predictor: The scorers' predictor, without a blend.
+        pairs: Pairs of the dev split.
         unseen: Some of them, as if their labels had no training document.
-        calibrations: Of each scorer.
+        calibrations: Calibration of each scorer.
         measured: The documents that are measured on.
     """
 

@@ -27,7 +27,7 @@ class KeptDraws:
 
     Attributes:
         folder: For the files.
-        groups: Of the documents; those of one text have one number, and are drawn together.
+        groups: The documents' groups; those of one text have one number, and are drawn together.
     """
 
     folder: Path

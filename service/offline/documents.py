@@ -77,9 +77,9 @@ def documents_of(
     """Yield the documents in order; a blank line is none, but in plain text one without a text.
 
     Args:
-        source: Where they lie.
+        source: Where they are.
         max_bytes: Most bytes of a line, or of a text in a file of its own.
-        progress: Called with the bytes of the files, as they lie on disk, that were read since.
+        progress: Called with the bytes of the files, as they are on disk, that were read since.
     """
     if source.form in (JSON_LINES, PLAIN_TEXT):
         for line in bounded_lines(source.paths[0], max_bytes, progress):

@@ -56,7 +56,7 @@ class Vectors:
     """Vectors of the packaged encoder, each file of them made once.
 
     Attributes:
-        folder: Of the files.
+        folder: Folder of the files.
         corpus: With the texts.
         tokens: Most tokens of a text that are read.
     """
@@ -150,10 +150,10 @@ class Trial:
         """Read the corpus and the model.
 
         Args:
-            registry: Of a model without an encoder.
-            version: Of the model, which has not seen the dev documents.
+            registry: Registry of a model without an encoder.
+            version: The model's version, which has not seen the dev documents.
             corpus: Its corpus, with a dev split.
-            folder: Of the vectors.
+            folder: The vectors' folder.
             tokens: That the encoder reads of a text.
             most: Dev documents.
         """

@@ -69,7 +69,7 @@ class DevTexts:
     """Documents that are measured on.
 
     Attributes:
-        texts: Of each.
+        texts: Texts of each part.
         truth: Its labels.
     """
 

@@ -25,7 +25,7 @@ class Measures:
 
     Attributes:
         step: Its documents, in the order of `Step.all`.
-        num_labels: Of the corpus.
+        num_labels: The corpus' number of labels.
         at_start: Rows of the labels that the first model had documents of.
         before: Rows of the labels that had a document to learn from before the step.
         ranked: By arm, the rows of each document's best labels, `K` of them.

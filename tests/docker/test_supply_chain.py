@@ -1,4 +1,4 @@
-"""What the images install: by hash, complete, and told in a bill of materials."""
+"""What the images install: by hash, complete, and listed in a bill of materials."""
 
 import re
 from importlib.metadata import requires

@@ -66,7 +66,7 @@ _KS = (1, 3, 5, 10)
 MAX_K = _KS[-1]
 """Labels of a document that the metrics need."""
 
-_LANGUAGE_NOTE = "Languages of at least 5 % of the documents, told by their most common words."
+_LANGUAGE_NOTE = "Languages of at least 5 % of the documents, recognised by common words."
 _SCHEME_NOTE = "The labels of each scheme ranked among themselves, on documents that carry one."
 _BY_SCORE = RankingOptions()
 _JSON, _MARKDOWN = "evaluation.json", "evaluation.md"
@@ -82,13 +82,13 @@ class Assessment:
         rankings: The best labels of each document, by scorer.
         truth: The labels of each document; those that the model lacks after all others.
         training_counts: Training documents of each label.
-        reliability: Of the probabilities; None where it was not asked for.
-        hierarchical: Of labels with all above them; None where no label stands below another.
+        reliability: The probabilities' reliability; None where it was not asked for.
+        hierarchical: Metrics of labels with all above them; None where no label is below another.
         retired: Labels of the documents that are out of use; None where there are none.
         left_out: Documents that the model was trained on; None where it was not asked.
         unseen: Labels of the documents that the model lacks; None where there are none.
         fitted: What fitted parts of the model are worth, by name of the part.
-        answers: Of the default scorer; None where nobody needs them.
+        answers: Answers of the default scorer; None where nobody needs them.
         languages: Metrics of the documents of each language, by its ISO 639 code; empty where
             fewer than two make 5 % of the documents.
         schemes: Metrics of the labels of each scheme, ranked among themselves, on documents that
@@ -321,7 +321,7 @@ def assess(
             in these features, and matching label names, if these have words; the dataset must
             have its training split then.
         k: Labels that are ranked; the metrics need ten.
-        query: What all scorers rank by (see `RankingOptions.ranked_by`); it stands in their names.
+        query: What all scorers rank by (see `RankingOptions.ranked_by`); it is in their names.
             Scorers that can't are left out.
         reliability: Whether to measure the probabilities, too, which are those without a tail dial.
         thresholds: Probability from which a scorer's labels count as answered, for micro-F1.

@@ -59,8 +59,8 @@ class RankedDocuments:
         division: What a corpus in one file was divided by.
         left_out: Rows of the documents that the model was trained on, where no label is ranked.
         is_known: Whether it is known which these are.
-        ids: Of the documents, in the order of the rows; a document without an id has the number of
-            its line in the file.
+        ids: The documents' ids, in the order of the rows; a document without an id has the number
+            of its line in the file.
         labels: Ids of the labels, in the order of the columns.
     """
 
@@ -227,7 +227,7 @@ class RankingComparison:
         evaluation: All metrics, by name of the ranking.
         tests: What tells them apart.
         num_repeats: Documents that the tests leave out, as an earlier one has the same text.
-        hierarchical: Of labels with all above them; None where no label stands below another.
+        hierarchical: Metrics of labels with all above them; None where no label is below another.
         left_out: Documents that one of the models was trained on; None where it was not asked.
     """
 
@@ -320,7 +320,7 @@ def compare(
         num_training_documents: N of the propensities.
         k: Labels of a document that the tests count, and the largest k of the metrics.
         is_repeat: The documents that the tests leave out; by default none.
-        hierarchy: Of the labels; None: there is none.
+        hierarchy: The labels' hierarchy; None: there is none.
     """
     ks = sorted({each for each in _KS if each < k} | {k})
     evaluation = evaluate(rankings, truth, training_counts, num_training_documents, ks)

@@ -43,7 +43,7 @@ class DevRanking:
     """The dev split, to rank by blends.
 
     Attributes:
-        pairs: Of its documents.
+        pairs: Pairs of its documents.
         truth: Their labels.
         catalogue: With the training counts.
         propensity_weights: Inverse propensity of each label.
@@ -65,7 +65,7 @@ class DevRanking:
         num_training_documents: int,
         unseen: ScoredPairs | None = None,
     ) -> DevRanking:
-        """Return it with the propensities of so many training documents."""
+        """Return it with propensities for this number of training documents."""
         weights = inverse_propensities(catalogue.training_counts, num_training_documents)
         return cls(pairs, truth, catalogue, weights, unseen)
 

@@ -80,7 +80,7 @@ WITHIN_K = 10
 """k of such metrics."""
 _WITHIN_METRICS = tuple(f"{name}@{WITHIN_K} {WITHIN}" for name in ("R", "nDCG"))
 _FEW, _MAX_ROWS, _FEW_DOCUMENTS = 5, 8, 50
-"""Of the short table: the k of precision, its rows, and fewer documents than are not counted."""
+"""The short table's k of precision, its rows, and the fewest documents that are counted."""
 _BIN_METRICS = ("R@10", "nDCG@10", "macro-F1@5", f"macro-F1@5 {IN_SPLIT}", "PSP@5")
 _SHOT_METRICS = ("R@5", "R@10", "nDCG@5", "nDCG@10")
 

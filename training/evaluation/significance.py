@@ -26,8 +26,8 @@ class Comparison:
     Attributes:
         num_compared: What the test counts: labels in the t-test, decisions on which the two
             rankings differ in the sign test.
-        advantage: Of the first ranking: the mean difference of F1 in the t-test, the share of the
-            counted decisions that it got right, minus one half, in the sign test.
+        advantage: Advantage of the first ranking: the mean difference of F1 in the t-test, the
+            share of the counted decisions that it got right, minus one half, in the sign test.
         p_value: Probability of an advantage this large or larger if there were none.
     """
 
@@ -44,7 +44,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     times n - i, and no less than that of a smaller one.
 
     Args:
-        p_values: Of all tests that were made; None, which stays, where one could not be.
+        p_values: p-values of all tests that were made; None, which stays, where one could not be.
     """
     tested = [(p_value, place) for place, p_value in enumerate(p_values) if p_value is not None]
     adjusted: list[float | None] = [None] * len(p_values)

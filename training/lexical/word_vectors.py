@@ -40,7 +40,7 @@ _EPOCHS_AGAIN = 1
 _LEAST_STEPS, _FEWEST, _MOST = 200, 32, 256
 """Steps of an epoch, where documents are few, and documents of a step."""
 _OWN_LENGTH = np.float32(0.1)
-"""Of f_y at the start, so that a label without a known word in its names has a direction."""
+"""Length of f_y at the start, so that a label without a known word in its names has a direction."""
 _BLOCK = 4096
 
 
@@ -92,9 +92,9 @@ def fit_word_vectors(
         features: Tf-idf of the documents.
         truth: Ones where a document carries a label.
         catalogue: The labels with their names.
-        tfidf: Of the features.
+        tfidf: Tf-idf model of the features.
         settings: Dimensions and epochs.
-        seed: Of the first vectors, the order of documents and the labels that are drawn.
+        seed: Seed of the first vectors, the order of documents and the labels that are drawn.
         start: Vectors of the same labels to begin with; None: random ones.
     """
     rng = np.random.default_rng(seed)

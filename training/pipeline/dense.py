@@ -136,7 +136,7 @@ def start_finished(
     Args:
         bundle: The version.
         parts: What it holds, an encoder among it.
-        config: Of the run.
+        config: The run's configuration.
         truth: The labels of its documents.
     """
     dense, said = parts.dense, bundle.manifest.encoder

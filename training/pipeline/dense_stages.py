@@ -1,4 +1,4 @@
-"""The dense half of a run, from its start to its parts; whoever imports this imports PyTorch."""
+"""The dense half of a run, from its start to its parts; importing it imports PyTorch."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tried_start(
     """Return what the dense half starts from, once it is tried on training documents.
 
     Args:
-        config: Of the run.
+        config: The run's configuration.
         corpus: With a training split.
         sample: Training texts from all over the corpus, none of them blank.
         processes: The processes that train together; None: this one is alone.
@@ -143,9 +143,9 @@ def train_stages(
     Args:
         start: Its model is trained in place, by all processes of its machine, which then part.
         inputs: What is read; the same in all processes.
-        config: Of both stages.
-        folder: Of the run; each stage keeps its checkpoints there, and resumes after the newest.
-            Of the other processes than the first: a folder for what none will need.
+        config: Configuration of both stages.
+        folder: The run's folder; each stage keeps its checkpoints there, and resumes after the
+            newest. Of the other processes than the first: a folder for what none will need.
     """
     model, machine, texts = start.model, start.machine, inputs.texts
     if inputs.kept is not None:

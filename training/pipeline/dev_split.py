@@ -182,7 +182,7 @@ def finish_on_dev(
         parts: The model, without them.
         num_training_documents: For the propensities.
         scorers: Names of all scorers that the model is to have; blends are made of the others.
-        folder: Of the run; what was fitted there is not fitted again.
+        folder: The run's folder; what was fitted there is not fitted again.
         precision: What its encoder computes in.
     """
     blends = {ENSEMBLE: tuple(KINDS), FAST: without_encoder()}
@@ -211,7 +211,7 @@ class DevSplit:
         dataset: With a dev split.
         predictor: The model, without probabilities and ensemble.
         num_training_documents: For the propensities.
-        parts: Of the model.
+        parts: The model's parts.
         folder: Keeps what is fitted.
     """
 

@@ -47,7 +47,7 @@ class EncoderFree:
         models: Those of the other scorers, by name; without those of which nothing was learned.
         features: What it reads of the training documents.
         truth: Their labels.
-        config: Of the run, with the cost of the sparse model that was chosen.
+        config: The run's configuration, with the cost of the sparse model that was chosen.
     """
 
     catalogue: LabelCatalogue
@@ -62,9 +62,9 @@ def with_markup_decided(config: TrainingConfig, share: float, folder: Path) -> T
     """Return a configuration that says whether HTML is left out of all texts.
 
     Args:
-        config: Of a run; null leaves it to the texts.
-        share: Of the training documents that have HTML.
-        folder: Of the corpus, for the message.
+        config: A run's configuration; null leaves it to the texts.
+        share: Share of the training documents that have HTML.
+        folder: Folder of the corpus, for the message.
     """
     if config.remove_markup is not None:
         return config
@@ -86,10 +86,10 @@ def with_languages_decided(
     """Return a configuration that says which languages the texts are in.
 
     Args:
-        config: Of a run; null leaves it to the texts.
+        config: A run's configuration; null leaves it to the texts.
         found: The languages of the training documents.
-        names: Of the labels, for the message.
-        folder: Of the corpus, for the message.
+        names: The labels' names, for the message.
+        folder: Folder of the corpus, for the message.
     """
     if config.languages is not None:
         return config
@@ -117,9 +117,9 @@ def fit_encoder_free(
 
     Args:
         corpus: Its training documents are read.
-        config: Of the run.
-        unspaced_share: Of their letters, in scripts without spaces between words.
-        folder: Of the run; a fit that was killed resumes there.
+        config: The run's configuration.
+        unspaced_share: Share of their letters in scripts without spaces between words.
+        folder: The run's folder; a fit that was killed resumes there.
         engine: What fits the sparse model.
         suffix: Tells this fit from another one of the same run.
         before: Models of the scorers that there are to be, fitted on a part of the documents; None:

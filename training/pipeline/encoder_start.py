@@ -121,7 +121,7 @@ def _head(
     """Return how vectors are made: as configured, else as the encoder's files say, else as DEPL.
 
     Where nothing is said, a decoder's texts are their last token, since no other sees all; and
-    documents are the mean of their tokens where none stands before a text, as [CLS] does in BERT.
+    documents are the mean of their tokens where none is before a text, as [CLS] does in BERT.
     """
     documents: Pooling = "cls" if num_leading(tokenizer) else "mean"
     labels: Pooling = "mean"

@@ -87,7 +87,7 @@ def fit_scorers(
         scorers: Those that are wanted.
         on: The documents.
         settings: By the name of the scorer.
-        folder: Of the run, which keeps what was fitted there.
+        folder: The run's folder, which keeps what was fitted there.
         suffix: Tells this fit from another one of the same run.
         before: Models that were fitted before on other documents; one stays where nothing is
             learned from these.

@@ -71,7 +71,7 @@ class RunLog:
 
 
 def read_run_log(folder: Path, manifest: Manifest) -> RunLog:
-    """Return what lies in the folder of the run that made a bundle, or in one in it."""
+    """Return what is in the folder of the run that made a bundle, or in one in it."""
     notes = [folder / RUN_NAME, *sorted(folder.glob(f"run-*/{RUN_NAME}"))]
     notes = [note for note in notes if note.is_file()]
     if not notes:

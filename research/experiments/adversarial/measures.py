@@ -45,7 +45,7 @@ def measure_linear(
         model: With a row for every label.
         vectors: Document vectors.
         truth: Labels of the documents; every stored entry is a pair.
-        correction: Of the method.
+        correction: The method's correction.
         device: Where to compute; the correction's own.
     """
     total, num_right = 0.0, 0

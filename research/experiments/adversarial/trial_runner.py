@@ -42,8 +42,9 @@ class AdversarialPlan:
     """What every trial has in common.
 
     Attributes:
-        num_steps: Of methods that draw from the tree; others take more or fewer (`steps_of`).
-        num_points: Of a curve beside its start; each after twice as many steps as the one before.
+        num_steps: Steps of methods that draw from the tree; others take more or fewer (`steps_of`).
+        num_points: Points of a curve after its start; each after twice as many steps as the one
+            before.
         batch_size: Pairs a step.
         num_negatives: m, a pair; of softmax all.
         num_components: k of the tree.
@@ -51,7 +52,7 @@ class AdversarialPlan:
             tuning isn't.
         num_rounds: Turns of the search for rate and penalty; 0: where the search would start.
         max_softmax_labels: C up to which softmax is trained.
-        dim: Of the document vectors of a corpus.
+        dim: Dimension of the document vectors of a corpus.
         num_judged: Documents to tune on, and to measure on.
     """
 
@@ -83,7 +84,7 @@ class Stopwatch:
 
     Attributes:
         wall_s: By the clock.
-        cpu_s: Of all threads of the process.
+        cpu_s: CPU seconds of all threads of the process.
     """
 
     def __init__(self) -> None:

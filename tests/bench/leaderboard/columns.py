@@ -1,4 +1,4 @@
-"""What the leaderboard tells of a ranking, whoever made it: one function for every row.
+"""The figures of a ranking on the leaderboard: one function for every row.
 
 Scores are taken for probabilities where all of them lie between 0 and 1. Where a ranking of the dev
 split is given too, an isotonic regression of its first labels gives every row probabilities that
@@ -76,7 +76,7 @@ def columns_of(
     """Return everything that the leaderboard tells of a ranking; shares are fractions.
 
     Args:
-        ranking: Of the documents of a split, as wide as its file.
+        ranking: Ranking of the documents of a split, as wide as its file.
         judged: The truth of this split.
         dev: A ranking of the dev split by the same method, and its truth.
         threshold: The probability from which on labels are answered, where dev chose one already.

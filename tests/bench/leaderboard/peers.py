@@ -35,7 +35,7 @@ class Peer:
     """Another program.
 
     Attributes:
-        title: Of its row.
+        title: Title of its row.
         version: What pip installs.
         program: The script that runs it.
         settings: The values of its grid, by setting.

@@ -101,7 +101,7 @@ def write_row(
         path: The leaderboard's file.
         dataset: The corpus, with a test split.
         test: Predictions of the test split.
-        dev: Of the dev split; None: no probabilities are fitted.
+        dev: Ranking of the dev split; None: no probabilities are fitted.
         about: Name, version and settings.
         costs: By the names of `COSTS`.
         command: What made the predictions; None: this process.

@@ -1,4 +1,4 @@
-"""Bounds of held-out documents: how many documents of their kind are outside, and who is told."""
+"""Bounds of held-out documents: how many documents of their kind are outside, and who is warned."""
 
 import numpy as np
 import pytest

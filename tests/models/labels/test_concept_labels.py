@@ -1,4 +1,4 @@
-"""Labels of vocabularies: the language that is shown, what is told, and files of such labels."""
+"""Labels of vocabularies: the language that is shown, what is logged, and files of such labels."""
 
 from longtail.models.labels.catalogue import Label, with_names_of_parents
 from longtail.models.labels.concepts import labels_of, without_deprecated

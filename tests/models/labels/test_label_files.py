@@ -1,4 +1,4 @@
-"""Label files, in both forms: what is read, and what is told of what is not."""
+"""Label files, in both forms: what is read, and what is reported as not read."""
 
 import json
 from pathlib import Path
