@@ -25,7 +25,7 @@ from longtail.models.memory.vectors import ByteVectors
 from longtail.models.names import WORD_VECTORS
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.scorers.word_vectors import EXACT_DIM, WordVectors, names_of
-from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.fitting import FittedOn, Fitting
 from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class WordVectorsFitting(Fitting):
     settings = WordVectorsSettings
 
     def fit(
-        self, on: TrainingDocuments, settings: WordVectorsSettings, before: WordVectors | None
+        self, on: FittedOn, settings: WordVectorsSettings, before: WordVectors | None
     ) -> WordVectors | None:
         """Return the vectors; None where no document has a label."""
         del before

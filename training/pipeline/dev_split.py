@@ -26,12 +26,18 @@ from scipy.sparse import csr_array
 from longtail.models.files.durable import read_json, write_json_durably
 from longtail.models.kinds.registry import KINDS, without_encoder
 from longtail.models.names import ENSEMBLE, FAST, Precision
+from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.loading import take_fastest_backend
 from longtail.models.predict.predictor import Predictor
-from longtail.models.ranking.top_k import Ranking
-from longtail.training.assessment.assess import assess, split_batches
+from longtail.training.assessment.assess import (
+    KS,
+    MAX_K,
+    rank_batches,
+    rows_of,
+    split_batches,
+)
 from longtail.training.calibration.ensemble import (
     Blending,
     blending_from_json,
@@ -46,7 +52,9 @@ from longtail.training.calibration.scored_pairs import (
     spread_rows,
 )
 from longtail.training.calibration.unseen import lacks_unseen_labels, pairs_without_documents
-from longtail.training.data.dataset import Dataset
+from longtail.training.data.documents import TrainingDocuments
+from longtail.training.data.splits import Split
+from longtail.training.evaluation.by_frequency import evaluate
 from longtail.training.fitted.registry import with_fitted
 from longtail.training.runtime.kept import kept, kept_text
 from longtail.training.runtime.run_log import stage_cost
@@ -167,9 +175,8 @@ class OnDev(NamedTuple):
 
 
 def finish_on_dev(
-    corpus: Dataset,
+    documents: TrainingDocuments,
     parts: ModelParts,
-    num_training_documents: int,
     scorers: Collection[str],
     folder: Path,
     *,
@@ -177,21 +184,30 @@ def finish_on_dev(
 ) -> tuple[ModelParts, OnDev]:
     """Return a model with calibrations, blends and all fitted parts, and what it reaches with them.
 
+    Without documents to choose by, it is the model as it was.
+
     Args:
-        corpus: With a dev split.
+        documents: Those of the run.
         parts: The model, without them.
-        num_training_documents: For the propensities.
         scorers: Names of all scorers that the model is to have; blends are made of the others.
         folder: Of the run; what was fitted there is not fitted again.
         precision: What its encoder computes in.
     """
+    if documents.dev is None:
+        logger.warning(
+            "%s has no dev split: no probabilities are calibrated, there is no ensemble, and the "
+            "default scorer is not chosen",
+            documents.corpus.folder,
+        )
+        return parts, OnDev({}, {}, None)
     blends = {ENSEMBLE: tuple(KINDS), FAST: without_encoder()}
     wanted: dict[str, tuple[str, ...]] = {
         name: made_of for name, made_of in blends.items() if name in scorers
     }
     with stage_cost(folder, "probabilities"):
         kept_in = folder / "blending"
-        dev = DevSplit.of(corpus, parts, num_training_documents, kept_in, precision)
+        num_documents = len(documents.train)
+        dev = DevSplit.of(documents.dev, parts, num_documents, kept_in, precision)
         found = dev.blending(wanted)
         default = dev.default(found)
         parts = with_fitted(parts, dev, found, default.name, kept_in)
@@ -208,27 +224,26 @@ class DevSplit:
     What is fitted is kept in a folder, and read where it is there already.
 
     Attributes:
-        dataset: With a dev split.
+        split: Its documents.
         predictor: The model, without probabilities and ensemble.
         num_training_documents: For the propensities.
         parts: Of the model.
         folder: Keeps what is fitted.
     """
 
-    dataset: Dataset
+    split: Split
     predictor: Predictor
     num_training_documents: int
     parts: ModelParts
     folder: Path
     _batches: list[TextBatch] = field(default_factory=list)
-    _rankings: Mapping[str, Ranking] = field(default_factory=dict)
-    _pairs: ScoredPairs | None = None
+    _collector: PairCollector | None = None
     _scored_pairs: ScoredPairs | None = None
 
     @classmethod
     def of(
         cls,
-        dataset: Dataset,
+        split: Split,
         parts: ModelParts,
         num_training_documents: int,
         folder: Path,
@@ -241,12 +256,12 @@ class DevSplit:
         predictor = Predictor(parts, precision=precision)
         if parts.dense is not None and predictor.device == "cpu":
             take_fastest_backend(parts.dense.encoder)
-        return cls(dataset, predictor, num_training_documents, parts, folder)
+        return cls(split, predictor, num_training_documents, parts, folder)
 
     @property
     def truth(self) -> Float32[csr_array, "document label"]:
         """The labels of each document."""
-        return self.dataset.split("dev").scan().labels
+        return self.split.scan().labels
 
     def blending(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
         """Return calibrations and blends.
@@ -275,14 +290,11 @@ class DevSplit:
     def metrics(self, blending: Blending) -> dict[str, Any]:
         """Return the metrics of every scorer, as fractions, by scorer, labels and metric."""
         predictor = self.predictor.with_blending(blending.calibrations, blending.blends)
-        evaluation = assess(
-            predictor,
-            self.dataset,
-            "dev",
-            num_training_documents=self.num_training_documents,
-            batches=self._batches or None,
-            ranked=self._rankings,
-        ).evaluation
+        counts = predictor.catalogue.training_counts
+        ks = [each for each in KS if each <= len(counts)]
+        rows = rows_of(predictor, RankingOptions(k=min(MAX_K, len(counts))))
+        rankings = rank_batches(predictor, self.batches(), rows, self._collector)
+        evaluation = evaluate(rankings, self.truth, counts, self.num_training_documents, ks)
         table = evaluation.overall_table()
         logger.info("dev split of %d documents:\n%s", evaluation.num_documents, table)
         return {
@@ -292,7 +304,7 @@ class DevSplit:
 
     def _dev_ranking(self) -> DevRanking:
         catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
-        pairs, counts = self._collected(), catalogue.training_counts
+        pairs, counts = self._collected().pairs, catalogue.training_counts
         unseen = None
         if lacks_unseen_labels(pairs, counts):
             unseen = pairs_without_documents(pairs, self._batches, counts, self.parts)
@@ -305,7 +317,7 @@ class DevSplit:
     def scored(self, blending: Blending) -> ScoredPairs:
         """Return the pairs with the scores of the blends, too; these are made once."""
         if self._scored_pairs is None:
-            pairs = self._collected()
+            pairs = self._collected().pairs
             whole = self.predictor.with_blending(blending.calibrations, blending.blends)
             own = {
                 name: score_given(whole, self._batches, pairs.labels, name)
@@ -314,15 +326,13 @@ class DevSplit:
             self._scored_pairs = replace(pairs, scores=pairs.scores | own)
         return self._scored_pairs
 
-    def _collected(self) -> ScoredPairs:
+    def _collected(self) -> PairCollector:
         """Return scored pairs of the split, which is read and ranked when first asked for."""
-        if self._pairs is None:
-            collector = PairCollector(self.predictor, self.truth)
-            batches = split_batches(self.predictor, self.dataset, "dev", self.truth.shape[0])
-            self._batches = list(collector.watch(batches))
-            self._rankings = collector.rankings
-            self._pairs = collector.pairs
-        return self._pairs
+        if self._collector is None:
+            self._collector = PairCollector(self.predictor, self.truth)
+            batches = split_batches(self.predictor, self.split, "dev")
+            self._batches = list(self._collector.watch(batches))
+        return self._collector
 
     def batches(self) -> Sequence[TextBatch]:
         """Return the documents, ready to be ranked."""

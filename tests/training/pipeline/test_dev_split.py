@@ -38,7 +38,7 @@ def encoded(monkeypatch):
 @pytest.fixture
 def dev(trained, tiny_corpus, tmp_path):
     parts = replace(read_parts(trained.bundle), calibrations={}, blends={})
-    return DevSplit.of(open_dataset(tiny_corpus), parts, 60, tmp_path)
+    return DevSplit.of(open_dataset(tiny_corpus).split("dev"), parts, 60, tmp_path)
 
 
 def test_every_text_is_encoded_once(dev, encoded):
@@ -95,7 +95,7 @@ def test_a_blending_that_is_kept_is_measured_by_one_pass(dev, encoded, monkeypat
     first = dev.blending(BLENDS)
     encoded.clear()
     monkeypatch.setattr(module, "fit_blending", lambda *_: pytest.fail("fitted again"))
-    again = DevSplit(dev.dataset, dev.predictor, 60, dev.parts, tmp_path)
+    again = DevSplit(dev.split, dev.predictor, 60, dev.parts, tmp_path)
     assert again.blending(BLENDS) == first
     again.metrics(first)
     assert encoded == [20]
