@@ -31,16 +31,19 @@ from longtail.training.neural.steps import (
     start_scores,
 )
 from longtail.training.pipeline.dense import (
-    DenseStart,
     find_label_subsets,
     finish_dense,
     read_training_texts,
-    start_dense,
 )
-from longtail.training.pipeline.encoder_check import check_encoder
 from longtail.training.pipeline.encoder_free import EncoderFree
-from longtail.training.pipeline.encoder_start import keep_embeddings, kept_pieces, tokenizer_of
-from longtail.training.runtime.distributed import ALONE, Machine, Processes
+from longtail.training.pipeline.encoder_start import (
+    DenseStart,
+    keep_embeddings,
+    kept_pieces,
+    start_dense,
+    tokenizer_of,
+)
+from longtail.training.runtime.distributed import Machine, Processes
 from longtail.training.runtime.run_log import stage_cost
 
 
@@ -57,16 +60,6 @@ class TrainingInputs:
     texts: TrainingTexts
     subsets: LabelSubsets | None
     kept: Int64[np.ndarray, kept] | None = None
-
-
-def tried_start(
-    config: TrainingConfig, documents: TrainingDocuments, processes: Processes | None
-) -> DenseStart:
-    """Return what the dense half starts from, once it is tried on training documents."""
-    with Machine.reproducible():
-        start = start_dense(config, documents.train.scan().labels, processes or ALONE)
-        check_encoder(start.source.name, start.tokenizer, config, documents.sample)
-    return start
 
 
 def train_dense(

@@ -15,7 +15,8 @@ import copy
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -207,7 +208,7 @@ def finish_on_dev(
     with stage_cost(folder, "probabilities"):
         kept_in = folder / "blending"
         num_documents = len(documents.train)
-        dev = DevSplit.of(documents.dev, parts, num_documents, kept_in, precision)
+        dev = DevSplit(documents.dev, parts, num_documents, kept_in, precision)
         found = dev.blending(wanted)
         default = dev.default(found)
         parts = with_fitted(parts, dev, found, default.name, kept_in)
@@ -217,51 +218,42 @@ def finish_on_dev(
     return parts, OnDev(metrics, found.thresholds, default)
 
 
-@dataclass(slots=True)
 class DevSplit:
-    """The dev split, before a model that is trained to its end.
+    """The dev split, ranked by every scorer of a model that is trained to its end.
 
     What is fitted is kept in a folder, and read where it is there already.
-
-    Attributes:
-        split: Its documents.
-        predictor: The model, without probabilities and ensemble.
-        num_training_documents: For the propensities.
-        parts: Of the model.
-        folder: Keeps what is fitted.
     """
 
-    split: Split
-    predictor: Predictor
-    num_training_documents: int
-    parts: ModelParts
-    folder: Path
-    _batches: list[TextBatch] = field(default_factory=list)
-    _collector: PairCollector | None = None
-    _scored_pairs: ScoredPairs | None = None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         split: Split,
         parts: ModelParts,
         num_training_documents: int,
         folder: Path,
         precision: Precision = "float32",
-    ) -> DevSplit:
-        """Make a copy of the model ready to rank, as a service does; nothing is read yet."""
+    ) -> None:
+        """Rank the documents with a copy of the model, as a service does.
+
+        Args:
+            split: The documents.
+            parts: The model, without probabilities and blends.
+            num_training_documents: For the propensities.
+            folder: Keeps what is fitted.
+            precision: What its encoder computes in.
+        """
         if parts.dense is not None:
             encoder = copy.deepcopy(parts.dense.encoder)
             parts = replace(parts, dense=replace(parts.dense, encoder=encoder))
-        predictor = Predictor(parts, precision=precision)
-        if parts.dense is not None and predictor.device == "cpu":
+        self.predictor = Predictor(parts, precision=precision)
+        if parts.dense is not None and self.predictor.device == "cpu":
             take_fastest_backend(parts.dense.encoder)
-        return cls(split, predictor, num_training_documents, parts, folder)
-
-    @property
-    def truth(self) -> Float32[csr_array, "document label"]:
-        """The labels of each document."""
-        return self.split.scan().labels
+        self.num_training_documents = num_training_documents
+        self.truth: Float32[csr_array, "document label"] = split.scan().labels
+        self._folder = folder
+        self._ranked = PairCollector(self.predictor, self.truth)
+        batches = split_batches(self.predictor, split, "dev")
+        self._batches = list(self._ranked.watch(batches))
+        self._scored: ScoredPairs | None = None
 
     def blending(self, blends: Mapping[str, tuple[str, ...]]) -> Blending:
         """Return calibrations and blends.
@@ -269,20 +261,20 @@ class DevSplit:
         Args:
             blends: By the name of each blend to be made, the scorers that it may be made of.
         """
-        path = self.folder / "blending.json"
-
-        def fit() -> Blending:
-            return fit_blending(self._dev_ranking(), blends)
-
-        found: Blending = kept_text(path, fit, blending_from_json, blending_to_json)
+        found: Blending = kept_text(
+            self._folder / "blending.json",
+            lambda: fit_blending(self._fitted_on, blends),
+            blending_from_json,
+            blending_to_json,
+        )
         return found
 
     def default(self, blending: Blending) -> DefaultScorer:
         """Return the default scorer."""
         blended = self.predictor.with_blending(blending.calibrations, blending.blends)
         return kept(
-            self.folder / "default.json",
-            lambda: choose_default(self._dev_ranking(), blending, blended.scorers.names),
+            self._folder / "default.json",
+            lambda: choose_default(self._fitted_on, blending, blended.scorers.names),
             lambda path: DefaultScorer(**read_json(path)),
             lambda path, chosen: write_json_durably(path, chosen._asdict()),
         )
@@ -293,7 +285,7 @@ class DevSplit:
         counts = predictor.catalogue.training_counts
         ks = [each for each in KS if each <= len(counts)]
         rows = rows_of(predictor, RankingOptions(k=min(MAX_K, len(counts))))
-        rankings = rank_batches(predictor, self.batches(), rows, self._collector)
+        rankings = rank_batches(predictor, self._batches, rows, self._ranked)
         evaluation = evaluate(rankings, self.truth, counts, self.num_training_documents, ks)
         table = evaluation.overall_table()
         logger.info("dev split of %d documents:\n%s", evaluation.num_documents, table)
@@ -302,39 +294,31 @@ class DevSplit:
             for name in predictor.scorers.names
         }
 
-    def _dev_ranking(self) -> DevRanking:
-        catalogue, num_documents = self.predictor.catalogue, self.num_training_documents
-        pairs, counts = self._collected().pairs, catalogue.training_counts
-        unseen = None
+    @cached_property
+    def _fitted_on(self) -> DevRanking:
+        """What calibrations and blends are fitted on."""
+        catalogue, pairs = self.predictor.catalogue, self._ranked.pairs
+        counts, parts, unseen = catalogue.training_counts, self.predictor.parts, None
         if lacks_unseen_labels(pairs, counts):
-            unseen = pairs_without_documents(pairs, self._batches, counts, self.parts)
+            unseen = pairs_without_documents(pairs, self._batches, counts, parts)
         rows = spread_rows(len(pairs.labels), _MAX_FITTED)
         return DevRanking.of(
-            pairs.of_documents(rows), self.truth[rows], catalogue, num_documents,
+            pairs.of_documents(rows), self.truth[rows], catalogue, self.num_training_documents,
             None if unseen is None else unseen.of_documents(rows),
         )  # fmt: skip
 
     def scored(self, blending: Blending) -> ScoredPairs:
         """Return the pairs with the scores of the blends, too; these are made once."""
-        if self._scored_pairs is None:
-            pairs = self._collected().pairs
+        if self._scored is None:
+            pairs = self._ranked.pairs
             whole = self.predictor.with_blending(blending.calibrations, blending.blends)
             own = {
                 name: score_given(whole, self._batches, pairs.labels, name)
                 for name in blending.blends
             }
-            self._scored_pairs = replace(pairs, scores=pairs.scores | own)
-        return self._scored_pairs
-
-    def _collected(self) -> PairCollector:
-        """Return scored pairs of the split, which is read and ranked when first asked for."""
-        if self._collector is None:
-            self._collector = PairCollector(self.predictor, self.truth)
-            batches = split_batches(self.predictor, self.split, "dev")
-            self._batches = list(self._collector.watch(batches))
-        return self._collector
+            self._scored = replace(pairs, scores=pairs.scores | own)
+        return self._scored
 
     def batches(self) -> Sequence[TextBatch]:
         """Return the documents, ready to be ranked."""
-        self._collected()
         return self._batches

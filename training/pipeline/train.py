@@ -39,7 +39,7 @@ from longtail.training.sparse.fit import LabelEngine, fit_on_threads
 from longtail.training.sparse.word_rule import read_excluded_words
 
 if TYPE_CHECKING:  # they bring PyTorch and Transformers
-    from longtail.training.pipeline.dense import DenseStart
+    from longtail.training.pipeline.encoder_start import DenseStart
     from longtail.training.runtime.distributed import Processes
 
 logger = logging.getLogger(__name__)
@@ -183,13 +183,12 @@ def _start(run: Run, documents: TrainingDocuments) -> DenseStart | None:
     """Return what the dense half starts from; None: there is to be none."""
     if not run.config.is_dense:
         return None
-    from longtail.training.pipeline.dense import start_finished
-    from longtail.training.pipeline.dense_stages import tried_start
+    from longtail.training.pipeline.encoder_start import start_dense, start_finished
 
+    truth = documents.train.scan().labels
     if (before := run.before) is not None:
-        truth = documents.train.scan().labels
         return start_finished(before.bundle, before.parts, run.config, truth)
-    return tried_start(run.config, documents, run.processes)
+    return start_dense(run.config, truth, run.processes, documents.sample)
 
 
 def _trainable(config: TrainingConfig) -> TrainingConfig:
