@@ -33,7 +33,7 @@ class DevDocuments:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingDocuments:
+class FittedOn:
     """What a scorer is fitted on.
 
     Attributes:
@@ -71,7 +71,7 @@ class Fitting(ABC):
     settings: type[BaseModel] | None = None
 
     @abstractmethod
-    def fit(self, on: TrainingDocuments, settings: Any, before: Any) -> Any:
+    def fit(self, on: FittedOn, settings: Any, before: Any) -> Any:
         """Return the model, or None where the documents teach nothing: then `before` stays.
 
         Args:

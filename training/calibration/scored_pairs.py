@@ -137,6 +137,7 @@ class PairCollector(Collector):
 
     def __init__(self, predictor: Predictor, truth: Float32[csr_array, "document label"]) -> None:
         """Start empty."""
+        self.scorers = predictor.scorers.names
         self._predictor = predictor
         self._truth = truth
         self._num_seen = 0

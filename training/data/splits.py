@@ -217,6 +217,9 @@ class Split:
         self._log(found)
         return found
 
+    def __len__(self) -> int:
+        return int(self.scan().labels.shape[0])
+
     def texts(self) -> Iterator[str]:
         """Return the texts of the good lines, in the row order of `scan().labels`."""
         self.scan()

@@ -36,7 +36,7 @@ from longtail.models.lexical.name_model import NameModel
 from longtail.models.lexical.terms import LabelTerms, names_of, rising
 from longtail.models.lexical.words import NameWords, ReadText
 from longtail.models.names import NAMES
-from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.fitting import FittedOn, Fitting
 from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -86,9 +86,7 @@ class NamesFitting(Fitting):
 
     name = NAMES
 
-    def fit(
-        self, on: TrainingDocuments, settings: None, before: NameModel | None
-    ) -> NameModel | None:
+    def fit(self, on: FittedOn, settings: None, before: NameModel | None) -> NameModel | None:
         """Return the model with the previous classifier, or the previous model itself."""
         del settings
         tfidf = on.sparse.tfidf

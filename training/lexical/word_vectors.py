@@ -25,7 +25,7 @@ from longtail.models.memory.vectors import ByteVectors
 from longtail.models.names import WORD_VECTORS
 from longtail.models.scorers.tfidf import TfidfModel
 from longtail.models.scorers.word_vectors import EXACT_DIM, WordVectors, names_of
-from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.fitting import FittedOn, Fitting
 from longtail.training.runtime.run_log import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class WordVectorsFitting(Fitting):
     settings = WordVectorsSettings
 
     def fit(
-        self, on: TrainingDocuments, settings: WordVectorsSettings, before: WordVectors | None
+        self, on: FittedOn, settings: WordVectorsSettings, before: WordVectors | None
     ) -> WordVectors | None:
         """Return the vectors, or those before trained further; None where no document has a label.
 
@@ -108,8 +108,8 @@ def fit_word_vectors(
     with progress_bar(total=total, desc=WORD_VECTORS, unit="document") as bar:
         for epoch in range(settings.epochs):
             order, loss = rng.permutation(labelled), 0.0
-            for start in range(0, len(order), size):
-                some = order[start : start + size]
+            for first in range(0, len(order), size):
+                some = order[first : first + size]
                 loss += training.step(some) * len(some)
                 bar.update(len(some))
             logger.info("%s: epoch %d, loss %.4f", WORD_VECTORS, epoch + 1, loss / len(order))

@@ -16,7 +16,7 @@ from sklearn.cluster import MiniBatchKMeans
 from longtail.models.memory.memory import ordered
 from longtail.models.memory.vectors import ByteVectors, Clusters, VectorMemory
 from longtail.models.names import WORD_NEIGHBOURS, WORD_VECTORS
-from longtail.training.fitting import Fitting, TrainingDocuments
+from longtail.training.fitting import FittedOn, Fitting
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +35,7 @@ class WordNeighboursFitting(Fitting):
 
     name = WORD_NEIGHBOURS
 
-    def fit(
-        self, on: TrainingDocuments, settings: None, before: VectorMemory | None
-    ) -> VectorMemory | None:
+    def fit(self, on: FittedOn, settings: None, before: VectorMemory | None) -> VectorMemory | None:
         """Return the memory; None where there are no such vectors."""
         del settings, before
         if (words := on.models.get(WORD_VECTORS)) is None:

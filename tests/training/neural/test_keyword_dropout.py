@@ -10,7 +10,8 @@ from longtail.models.encoders.tokens import tokenize_texts
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.neural.model import KEYWORD_DROPOUT
-from longtail.training.pipeline.dense import read_training_texts, start_dense
+from longtail.training.pipeline.dense import read_training_texts
+from longtail.training.pipeline.encoder_start import start_dense
 
 LABELS = np.arange(4, 30)
 

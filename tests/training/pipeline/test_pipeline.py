@@ -32,7 +32,7 @@ from longtail.training.calibration.ensemble import blending_from_json
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import open_dataset
 from longtail.training.lexical import fit as name_fit
-from longtail.training.pipeline.dense import start_dense
+from longtail.training.pipeline.encoder_start import start_dense
 from longtail.training.runtime.run_log import read_progress, read_stage_costs
 from tests.closeness import assert_all_close
 
