@@ -33,6 +33,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
 from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.metrics import document_values_at
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.sparse import SparseModel
@@ -44,7 +45,6 @@ from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.held_out import with_held_out_dev
 from longtail.training.data.overlap import with_splits_apart
 from longtail.training.data.survey import survey
-from longtail.training.evaluation.metrics import document_values_at
 from longtail.training.pipeline.encoder_free import (
     EncoderFree,
     fit_encoder_free,
