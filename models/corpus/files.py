@@ -16,7 +16,6 @@ from longtail.models.corpus.documents import read_documents
 from longtail.models.corpus.forms import (
     ALIASES,
     FORMATS,
-    OTHER_LABEL_FILES,
     SPLIT_NAMES,
     DocumentSource,
     Format,
@@ -142,8 +141,8 @@ def without_labels(data: Path, form: Format) -> str:
 
 
 def either(names: tuple[str, ...]) -> str:
-    """Return the names as a choice."""
-    return " or ".join(names)
+    """Return the first two names as a choice."""
+    return " or ".join(names[:2])
 
 
 # Folders with a file, or a folder, for each split.
@@ -255,7 +254,7 @@ def _form_of_file(path: Path) -> Format | None:
 
 def _other_corpora(folder: Path) -> list[Path]:
     """Return the files of a folder that may be corpora by another name; `.json` may be anything."""
-    known = {name for form in FORMATS for name in form.label_files} | {*OTHER_LABEL_FILES}
+    known = {name for form in FORMATS for name in form.label_files}
     return [
         path
         for path in sorted(folder.iterdir())
@@ -323,10 +322,9 @@ def _check_options(data: Path, form: Format, options: CorpusOptions) -> None:
 
 def _label_file(data: Path, form: Format, options: CorpusOptions) -> Path | None:
     """Return the label file: the one that is named, or else that of the folder, if it has one."""
-    others = () if form.is_indexed else OTHER_LABEL_FILES
     found = options.vocabulary
     if found is None and data.is_dir():
-        found = _one_of(data, (*form.label_files, *others))
+        found = _one_of(data, form.label_files)
     if found is None and options.language is not None:
         raise DataError(
             f"{data}: got --language {options.language} and no label file; name one with "

@@ -39,16 +39,22 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "test": ("test",),
 }
 """Names that files and folders of each split may have."""
+LABEL_FILES = tuple(
+    f"{name}{suffix}"
+    for name in ("labels", "vocabulary")
+    for suffix in (".jsonl", ".csv", ".tsv", ".ttl", ".nt", ".rdf", ".jsonld")
+)
+"""Names that the label file of a corpus may have; the first two are told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Documents of a split with named columns, opened.
+    """The opened files of a split, whose documents have named columns.
 
     Attributes:
-        rows: Reads them, each with the given columns at least: its number and its fields.
-        names: Of all columns; None where they are those of a form without columns.
-        remarks: What a person should know of how they are read.
+        rows: Reads at least the given columns: the number of each document and its fields.
+        names: Names of all columns; None where there is no header, and fields are as for `rows`.
+        remarks: Sentences about how the files are read.
     """
 
     rows: Callable[[Sequence[str]], Iterator[Row]]
@@ -63,29 +69,29 @@ class Format:
     Attributes:
         name: What people call it.
         split_files: Names, without `.gz`, that the file of each split may have.
-        folder_files: Finds the files of documents in a folder, where each split, or the corpus, may
-            be one; empty where there are none.
-        shard_folders: Where the files of a split may be shards, `train-00000-of-00002.SUFFIX`.
-        label_files: Names, without `.gz`, that the label file may have, as messages list them.
-        suffixes: Of a single file that is a corpus, without `.gz`.
-        document_suffix: Of files that each hold one document, in a folder; others hold its labels.
+        folder_files: Finds the documents' files in a folder; a split, or the whole corpus, may be
+            such a folder.
+        shard_folders: Folders that may hold shards of a split, `train-00000-of-00002.SUFFIX`.
+        label_files: Names, without `.gz`, that the label file may have.
+        suffixes: Endings, without `.gz`, of a single file that is a corpus.
+        document_suffix: Ending of files that hold one document each; other files hold labels.
         is_text: Whether its files may be gzip-compressed.
-        is_indexed: Whether labels are numbers of lines of the label file, which is as that of the
-            repository, and documents have the repository's fields.
+        is_indexed: Whether labels are line numbers of the label file, and both files have the
+            fields of the Extreme Classification Repository.
         is_csv: Whether its rows are those of a `CsvTable`, and labels stand between delimiters.
         has_own_fields: Whether each row has columns of its own.
         rows: Reads the files of a split: for each document its number and its fields "text",
             "labels" (a list of ids or names) and, if it has one, "id".
         table: Opens the files of a split whose columns can be chosen.
-        line: Returns what `longtail predict` is asked by a line, without its end: JSON, or a text;
-            empty where nothing. None: it reads rows.
+        line: Turns a line, without its end, into a request of `longtail predict`, JSON or fields;
+            empty for a line without one. None: rows are read.
     """
 
     name: str
     split_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     folder_files: Callable[[Path], Sequence[Path]] | None = None
     shard_folders: tuple[str, ...] = ()
-    label_files: tuple[str, ...] = ("labels.jsonl", "labels.csv")
+    label_files: tuple[str, ...] = LABEL_FILES
     suffixes: tuple[str, ...] = ()
     document_suffix: str = ""
     is_text: bool = True
@@ -138,16 +144,13 @@ class DocumentSource:
         return self.form.is_csv and self.may_have_delimiter
 
 
-def named(*suffixes: str) -> dict[str, tuple[str, ...]]:
-    """Return the names that the files of each split have with one of the suffixes."""
-    return {
-        split: tuple(f"{name}{suffix}" for name in names for suffix in suffixes)
-        for split, names in ALIASES.items()
-    }
+def named(suffix: str) -> dict[str, tuple[str, ...]]:
+    """Return the names that the files of each split have with a suffix."""
+    return {x: tuple(f"{name}{suffix}" for name in names) for x, names in ALIASES.items()}
 
 
 FORMATS: list[Format] = []
-"""Those of `longtail.models.corpus.files`, and others that are registered."""
+"""All formats; `longtail.models.corpus.files` registers those that are included."""
 
 
 def register(form: Format) -> Format:
@@ -159,13 +162,3 @@ def register(form: Format) -> Format:
         )
     FORMATS.append(form)
     return form
-
-
-OTHER_LABEL_FILES = (
-    *(f"labels{suffix}" for suffix in (".tsv", ".ttl", ".nt", ".rdf", ".jsonld")),
-    *(
-        f"vocabulary{suffix}"
-        for suffix in (".jsonl", ".csv", ".tsv", ".ttl", ".nt", ".rdf", ".jsonld")
-    ),
-)
-"""Names of label files that any form but the repository's may have besides its own."""
