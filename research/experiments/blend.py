@@ -21,6 +21,7 @@ from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.errors import DataError
 from longtail.models.lexical.matcher import FEATURES, Matches
 from longtail.models.lexical.name_model import NameModel
+from longtail.models.metrics import inverse_propensities, join_truth
 from longtail.models.names import ENSEMBLE, NAMES, NEIGHBOURS, SPARSE
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
@@ -37,7 +38,6 @@ from longtail.training.configuration.run import TrainingConfig
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.documents import TrainingDocuments
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, TAIL_BIN, evaluate
-from longtail.training.evaluation.metrics import inverse_propensities, join_truth
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.pipeline.encoder_free import fit_encoder_free
 from research.experiments.findings import Finding, findings_record, run_tests

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float64, Int64
 from scipy import stats
 
 from longtail.models.errors import DataError
-from longtail.training.evaluation.metrics import RankedEvaluation, document_values_at
+from longtail.models.metrics import RankedEvaluation, document_values_at
 
 NUM_DRAWS = 1000
 _TAIL = 2.5

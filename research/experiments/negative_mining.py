@@ -17,10 +17,10 @@ import typer
 from matplotlib.figure import Figure
 
 from longtail.models.errors import ConfigError
+from longtail.models.metrics import join_truth, precision_at, recall_at
 from longtail.training.commands.options import JsonOption
 from longtail.training.configuration.learning import LearningConfig
 from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.evaluation.metrics import join_truth, precision_at, recall_at
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.runtime.distributed import forked_random

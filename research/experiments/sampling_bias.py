@@ -19,16 +19,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from longtail.models.errors import ConfigError
-from longtail.training.commands.options import JsonOption
-from longtail.training.configuration.learning import LearningConfig
-from longtail.training.data.dataset import Dataset, open_dataset
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     RankedEvaluation,
     inverse_propensities,
     join_truth,
     precision_at,
     propensity_scored_precision_at,
 )
+from longtail.training.commands.options import JsonOption
+from longtail.training.configuration.learning import LearningConfig
+from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.evaluation.plots import new_figure
 from longtail.training.learning.objectives import SamplerInputs, make_objective
 from longtail.training.runtime.distributed import forked_random

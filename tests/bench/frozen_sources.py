@@ -27,6 +27,7 @@ from longtail.models.encoders.families import VectorHead
 from longtail.models.encoders.pretrained import find_encoder, load_tokenizer, load_transformer
 from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.kinds.registry import KINDS
+from longtail.models.metrics import document_values_at
 from longtail.models.names import ENSEMBLE
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
@@ -41,7 +42,6 @@ from longtail.training.calibration.scored_pairs import (
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.overlap import with_splits_apart
-from longtail.training.evaluation.metrics import document_values_at
 from longtail.training.neural.document_vectors import inference_copy
 from longtail.training.runtime.distributed import find_machine
 

@@ -33,6 +33,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
 from longtail.models.memory.memory import NeighbourMemory
+from longtail.models.metrics import document_values_at
 from longtail.models.parts.model_parts import ModelParts
 from longtail.models.predict.predictor import Predictor
 from longtail.models.scorers.sparse import SparseModel
@@ -42,7 +43,6 @@ from longtail.training.calibration.scored_pairs import PairCollector, spread_row
 from longtail.training.configuration.run import TrainingConfig, read_config
 from longtail.training.data.dataset import Dataset, open_dataset
 from longtail.training.data.documents import TrainingDocuments
-from longtail.training.evaluation.metrics import document_values_at
 from longtail.training.pipeline.encoder_free import (
     EncoderFree,
     fit_encoder_free,

@@ -11,9 +11,9 @@ import numpy as np
 from document_stream import Step
 from scipy.sparse import csr_array
 
+from longtail.models.metrics import join_truth, precision_at, recall_at
 from longtail.models.ranking.top_k import NO_LABEL
 from longtail.training.data.splits import Document
-from longtail.training.evaluation.metrics import join_truth, precision_at, recall_at
 
 K = 10
 """Labels of an answer."""

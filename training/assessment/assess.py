@@ -17,6 +17,7 @@ from scipy.sparse import block_diag, csr_array, eye_array
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import RequestError
+from longtail.models.metrics import Hierarchical, measure_hierarchical
 from longtail.models.options import RankingOptions
 from longtail.models.parts.batches import TextBatch
 from longtail.models.predict.predictor import Predictor
@@ -46,12 +47,8 @@ from longtail.training.evaluation.by_frequency import (
     FREQUENCY_BINS,
     Evaluation,
     evaluate,
-    label_subsets,
-)
-from longtail.training.evaluation.metrics import (
-    Hierarchical,
     hierarchical_table,
-    measure_hierarchical,
+    label_subsets,
 )
 from longtail.training.evaluation.plots import can_draw, draw_by_frequency, write_figure
 from longtail.training.evaluation.record import Table, markdown_table

@@ -25,19 +25,18 @@ from longtail.models.files.durable import MANY_ELEMENTS
 from longtail.models.files.typed_json import json_forms
 from longtail.models.labels.catalogue import LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.metrics import Hierarchical, Place, join_truth, measure_hierarchical, shown_in
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.training.assessment.untrained import LeftOut
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import (
     ALL_LABELS,
     F1_NOTE,
-    IN_SPLIT,
     TAIL_BIN,
     Evaluation,
     evaluate,
     label_subsets,
 )
-from longtail.training.evaluation.metrics import Hierarchical, join_truth, measure_hierarchical
 from longtail.training.evaluation.record import NOT_MEASURED, markdown_table
 from longtail.training.evaluation.significance import Comparison, macro_t_test, micro_sign_test
 
@@ -193,11 +192,7 @@ def _array(opened: ZipFile, name: str) -> np.ndarray:
     return found
 
 
-_F1 = ("macro-F1@{}", f"macro-F1@{{}} {IN_SPLIT}")
-_METRICS = (
-    *((ALL_LABELS, metric) for metric in ("P@{}", "nDCG@{}", "PSP@{}", *_F1)),
-    *((TAIL_BIN, metric) for metric in _F1),
-)
+_TABLES: Mapping[str, Place] = {ALL_LABELS: "compared", TAIL_BIN: "compared, tail"}
 _KS = (1, 3, 5, 10)
 
 
@@ -276,11 +271,10 @@ class RankingComparison:
 
     def _metric_rows(self) -> list[list[str]]:
         rows = []
-        for subset, metric in _METRICS:
+        for subset, place in _TABLES.items():
             both = [measured[subset].values for measured in self.evaluation.scorers.values()]
             suffix = "" if subset == ALL_LABELS else f" ({subset})"
-            for k in self.evaluation.ks:
-                name = metric.format(k)
+            for name in shown_in(place, self.evaluation.ks):
                 if all(name in values for values in both):
                     first, second = (100 * values[name] for values in both)
                     cells = (f"{first:.2f}", f"{second:.2f}", f"{first - second:+.2f}")

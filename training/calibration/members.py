@@ -19,16 +19,16 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.manifest import Calibration, RarityBlend
 from longtail.models.labels.catalogue import LabelCatalogue
-from longtail.models.ranking.top_k import NO_LABEL
-from longtail.models.scorers.blending import DialledBlend, FittedBlend
-from longtail.training.calibration.blends import fit_blend
-from longtail.training.calibration.scored_pairs import ScoredPairs, spread_rows
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     RankedEvaluation,
     document_values_at,
     inverse_propensities,
     join_truth,
 )
+from longtail.models.ranking.top_k import NO_LABEL
+from longtail.models.scorers.blending import DialledBlend, FittedBlend
+from longtail.training.calibration.blends import fit_blend
+from longtail.training.calibration.scored_pairs import ScoredPairs, spread_rows
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from longtail.models.corpus.documents import read_documents
 from longtail.models.corpus.files import CorpusFiles, either
-from longtail.models.corpus.forms import EXTREME_CLASSIFICATION
-from longtail.models.corpus.raw import DocumentSource, RawDocument
+from longtail.models.corpus.forms import DocumentSource
+from longtail.models.corpus.raw import RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import Label, LabelCatalogue, with_names_of_parents
@@ -45,7 +45,7 @@ _MISSING_VALUES = frozenset({"nan", "none", "null", "n/a"})
 
 def labels_of_file(path: Path, files: CorpusFiles, max_problems: int) -> LabelCatalogue:
     """Return the labels of a label file, in its order."""
-    label_form = REPOSITORY_FORM if files.form is EXTREME_CLASSIFICATION else OWN_FORM
+    label_form = REPOSITORY_FORM if files.form.is_indexed else OWN_FORM
     language = files.options.language
     found = read_label_file(path, label_form, max_problems, language, keep_deprecated=True)
     labels = _without_deprecated(found, path, files)

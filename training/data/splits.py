@@ -20,7 +20,8 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.trained_on import digest_of, digests_of
 from longtail.models.corpus.documents import read_documents, recognised
-from longtail.models.corpus.raw import MOST_REPEATS, DocumentSource, RawDocument
+from longtail.models.corpus.forms import DocumentSource
+from longtail.models.corpus.raw import MOST_REPEATS, RawDocument
 from longtail.models.errors import DataError
 from longtail.models.files.text_files import BadLine, ProblemList, counted_lines, list_problems
 from longtail.models.labels.catalogue import LabelCatalogue

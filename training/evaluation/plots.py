@@ -19,19 +19,19 @@ from scipy.sparse import csr_array
 
 from longtail.models.errors import ConfigError, DataError
 from longtail.models.extras import is_installed, needs, require
+from longtail.models.metrics import (
+    RankedEvaluation,
+    join_truth,
+    label_f1_at,
+    ndcg_at,
+    recall_at,
+)
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.by_frequency import (
     FREQUENCY_BINS,
     SHOT_GROUPS,
     SHOT_NAMES,
     label_subsets,
-)
-from longtail.training.evaluation.metrics import (
-    RankedEvaluation,
-    join_truth,
-    label_f1_at,
-    ndcg_at,
-    recall_at,
 )
 
 if TYPE_CHECKING:

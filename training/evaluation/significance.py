@@ -13,8 +13,8 @@ from jaxtyping import Bool
 from scipy import stats
 
 from longtail.models.errors import DataError
+from longtail.models.metrics import RankedEvaluation, label_f1_at
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.evaluation.metrics import RankedEvaluation, label_f1_at
 
 _ROUNDING = 1e-12  # differences of F1 closer than this are equal
 

@@ -15,8 +15,8 @@ from scipy.sparse import csr_array
 from longtail.models.memory.memory import NeighbourMemory
 from longtail.models.memory.search import Neighbours, nearest_documents
 from longtail.models.memory.source import NeighbourSource
+from longtail.models.metrics import join_truth, ndcg_at
 from longtail.models.names import NEIGHBOURS
-from longtail.training.evaluation.metrics import join_truth, ndcg_at
 from longtail.training.fitting import DevDocuments, FittedOn, Fitting
 
 logger = logging.getLogger(__name__)

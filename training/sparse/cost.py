@@ -15,9 +15,9 @@ from jaxtyping import Float64
 from joblib import cpu_count
 from scipy.sparse import csr_array
 
+from longtail.models.metrics import document_values_at, join_truth
 from longtail.models.scorers.sparse import SparseModel, SparseSource
 from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseConfig
-from longtail.training.evaluation.metrics import document_values_at, join_truth
 from longtail.training.fitting import DevDocuments
 from longtail.training.sparse.fit import LabelEngine, fit_label_columns, fit_on_threads
 

@@ -21,6 +21,12 @@ from scipy.sparse import csr_array
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.labels.catalogue import LabelCatalogue
+from longtail.models.metrics import (
+    RankedEvaluation,
+    document_values_at,
+    inverse_propensities,
+    join_truth,
+)
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
@@ -28,12 +34,6 @@ from longtail.models.scorers.calibration import probabilities_of
 from longtail.training.data.chunks import chunks
 from longtail.training.data.dataset import Dataset
 from longtail.training.evaluation.by_frequency import ALL_LABELS, FREQUENCY_BINS, label_subsets
-from longtail.training.evaluation.metrics import (
-    RankedEvaluation,
-    document_values_at,
-    inverse_propensities,
-    join_truth,
-)
 
 K = 5
 _ROUNDING = 1e-12  # differences closer than this are equal

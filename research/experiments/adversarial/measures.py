@@ -11,7 +11,8 @@ from jaxtyping import Float32, Int64
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from longtail.models.scorers.linear import Correction, LinearModel, corrected_scores
+from longtail.models.scorers.linear import LinearModel
+from research.experiments.adversarial.corrections import Correction, corrected_scores
 
 _MAX_SCORES = 2**24  # held at a time when a model is measured
 

@@ -15,9 +15,10 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from longtail.models.label_tree.tree import LabelTree
-from longtail.models.scorers.linear import Correction, LinearModel, TreeCorrection
+from longtail.models.scorers.linear import LinearModel
 from longtail.training.label_tree.fit import FittedTree, fit_tree
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer
+from research.experiments.adversarial.corrections import Correction, TreeCorrection
 from research.experiments.adversarial.measures import LinearMetrics, measure_linear
 from research.experiments.adversarial.methods import WITH_TREE, Method, MethodName, make_method
 from research.experiments.adversarial.tasks import EvaluationSet, LearningTask

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
+from longtail.models.metrics import RankedEvaluation, join_truth, label_f1_at
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.by_frequency import TAIL_BIN, label_subsets
-from longtail.training.evaluation.metrics import RankedEvaluation, join_truth, label_f1_at
 from longtail.training.evaluation.significance import (
     Comparison,
     holm,

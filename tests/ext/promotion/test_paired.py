@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from longtail.ext.promotion.paired import PromotionRules, holm, objections, quality_tests
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     RankedEvaluation,
     document_values_at,
     inverse_propensities,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from longtail.training.evaluation.metrics import join_truth
+from longtail.models.metrics import join_truth
 from longtail.training.learning.objectives import PairObjective, SamplerInputs, make_objective
 from research.experiments.data import ExperimentData, Part
 from research.experiments.sampling_bias import (

@@ -8,16 +8,16 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.scorers.calibration import IDENTITY
-from longtail.training.calibration.blends import fit_blend
-from longtail.training.calibration.members import DevRanking, blended
-from longtail.training.calibration.scored_pairs import ScoredPairs
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     inverse_propensities,
     join_truth,
     ndcg_at,
     propensity_scored_precision_at,
 )
+from longtail.models.scorers.calibration import IDENTITY
+from longtail.training.calibration.blends import fit_blend
+from longtail.training.calibration.members import DevRanking, blended
+from longtail.training.calibration.scored_pairs import ScoredPairs
 
 NUM_DOCUMENTS, NUM_LABELS = 400, 12
 CATALOGUE = LabelCatalogue(

@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
+from longtail.models.metrics import join_truth
 from longtail.models.ranking.top_k import Ranking
 from longtail.training.evaluation.by_frequency import (
     SHOT_GROUPS,
@@ -12,7 +13,6 @@ from longtail.training.evaluation.by_frequency import (
     label_subsets,
     measure,
 )
-from longtail.training.evaluation.metrics import join_truth
 
 COUNTS = np.array([0, 0, 1, 2, 9, 10, 99, 100, 5000])
 

@@ -6,8 +6,8 @@ from scipy.sparse import csr_array
 
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.hierarchy import LabelHierarchy
+from longtail.models.metrics import measure_hierarchical
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
-from longtail.training.evaluation.metrics import measure_hierarchical
 
 BROADER = {1: {0}, 2: {0}, 3: {1, 2}, 5: {4}}
 NUM_LABELS = 7

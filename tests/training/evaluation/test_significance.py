@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.sparse import csr_array
 
-from longtail.training.evaluation.metrics import join_truth, label_f1_at
+from longtail.models.metrics import join_truth, label_f1_at
 from longtail.training.evaluation.significance import holm, macro_t_test, micro_sign_test
 
 

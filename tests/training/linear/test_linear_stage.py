@@ -7,11 +7,12 @@ from scipy.sparse import csr_array
 
 from longtail.models.encoders.dual_encoder import encode_all
 from longtail.models.kinds.storage import read_parts
-from longtail.models.scorers.linear import LinearModel, TreeCorrection, corrected_scores
+from longtail.models.scorers.linear import LinearModel
 from longtail.training.configuration.sections import LinearConfig
 from longtail.training.linear.stage import standardise, train_linear_scorer, unstandardised
 from longtail.training.neural import document_vectors
 from longtail.training.neural.document_vectors import encode_documents
+from research.experiments.adversarial.corrections import TreeCorrection, corrected_scores
 from tests.closeness import assert_all_close
 
 DIM, NUM_LABELS = 6, 5

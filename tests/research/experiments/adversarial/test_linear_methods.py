@@ -9,10 +9,11 @@ import torch
 from scipy.sparse import csr_array
 from torch.nn.functional import cross_entropy
 
-from longtail.models.scorers.linear import LinearModel, PriorCorrection
+from longtail.models.scorers.linear import LinearModel
 from longtail.training.label_tree.fit import fit_tree
 from longtail.training.linear.trainer import LinearOptions, LinearTrainer, train_linear
 from research.experiments.adversarial import measures
+from research.experiments.adversarial.corrections import PriorCorrection
 from research.experiments.adversarial.measures import corrected_log_probs, measure_linear
 from research.experiments.adversarial.methods import MethodName, make_method
 from research.experiments.adversarial.signal_to_noise import random_table

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from longtail.models.metrics import join_truth
 from longtail.models.ranking.top_k import Ranking, top_of_scores
 from longtail.training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
-from longtail.training.evaluation.metrics import join_truth
 from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
 from research.experiments.depl.claims import ablation_record
 from research.experiments.depl.evidence import Arm, Difference, Evidence, judge

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from longtail.models.label_tree.tree import LabelTree
-from longtail.models.scorers.linear import (
-    LinearModel,
+from longtail.models.scorers.linear import LinearModel
+from research.experiments.adversarial.corrections import (
     PriorCorrection,
     TreeCorrection,
     corrected_scores,

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
-from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.evaluation.metrics import (
+from longtail.models.metrics import (
     RankedEvaluation,
     inverse_propensities,
     join_truth,
@@ -22,6 +21,7 @@ from longtail.training.evaluation.metrics import (
     r_precision_at,
     recall_at,
 )
+from longtail.models.ranking.top_k import NO_LABEL
 
 
 @st.composite
