@@ -30,7 +30,7 @@ from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import EncoderInfo
 from longtail.models.encoders.check import check_pooling, is_causal
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.families import VectorHead, num_positions
+from longtail.models.encoders.families import Tokenizer, VectorHead, num_positions
 from longtail.models.encoders.pretrained import (
     MULTILINGUAL_ID,
     PACKAGED,
@@ -83,7 +83,7 @@ class DenseStart:
 
     source: EncoderSource
     machine: Machine
-    tokenizer: TokenizersBackend
+    tokenizer: Tokenizer
     model: DeplModel
     prefixes: Prefixes
     finished: Mapping[str, Any] | None = None
