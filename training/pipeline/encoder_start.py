@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedModel, TokenizersBackend
 
 from longtail.models.bundle.bundle import Bundle
@@ -382,7 +382,7 @@ def tokenizer_of(tokenizer: TokenizersBackend, kept: Int64[np.ndarray, kept]) ->
     content["model"]["vocab"] = [vocabulary[old] for old in place if old < len(vocabulary)]
     for token in content["added_tokens"]:
         token["id"] = place[token["id"]]
-    backend = Tokenizer.from_str(json.dumps(content))
+    backend = Backend.from_str(json.dumps(content))
     make: Any = TokenizersBackend  # without annotations
     pruned: TokenizersBackend = make(tokenizer_object=backend, **tokenizer.special_tokens_map)
     return pruned
