@@ -133,7 +133,7 @@ def _fitted(
     run = replace(run, config=config)
     dense, models = None, found.models
     if start is not None:
-        from longtail.training.pipeline.dense_stages import train_dense
+        from longtail.training.pipeline.dense import train_dense
 
         dense, of_vectors = train_dense(start, config, documents, found, run.folder)
         models = of_vectors | models
