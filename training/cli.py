@@ -96,7 +96,7 @@ def train(
     fits_labels = fit_on_threads if named is None else named(workers)
     with _launched_processes() as processes:
         if processes is not None and not processes.is_first:
-            from longtail.training.pipeline.dense_stages import follow
+            from longtail.training.pipeline.dense import follow
 
             follow(settings, processes)
             return

@@ -43,7 +43,7 @@ class FittedOn:
         truth: Ones where a document carries a label.
         catalogue: The labels.
         sparse: The sparse model, fitted on the same documents.
-        dev: Gives the dev split; None where there is none, or where nothing is to be chosen.
+        dev: The dev split; None where there is none, or where nothing is to be chosen.
         seed: Seed of all that is random.
         models: Those of scorers that were fitted before this one, by name.
     """
@@ -54,7 +54,7 @@ class FittedOn:
     truth: Float32[csr_array, "document label"]
     catalogue: LabelCatalogue
     sparse: SparseModel
-    dev: Callable[[], DevDocuments | None]
+    dev: DevDocuments | None
     seed: int
     models: Mapping[str, Any] = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ from longtail.models.files.rows import CsvTable, Fields, json_rows
 from longtail.models.files.text_files import BadLine
 
 PEEKED = 100
-"""Lines from which columns, and the form of labels, are told."""
+"""Lines inspected to detect columns and the label format."""
 
 
 def table_of(source: DocumentSource) -> CsvTable:

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("models", "training", "service", "longtail", "research", "tests")
 SHIPPED = PACKAGES[:4]
-MAX_SHIPPED_LINES = 62_120
+MAX_SHIPPED_LINES = 62_020
 MAX_FILES_IN_A_FOLDER = 16
 MAX_LINES_OF_A_FILE = 600
 

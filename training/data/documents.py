@@ -68,10 +68,7 @@ class TrainingDocuments:
         if corpus.split("train").scan().labels.nnz == 0:
             raise DataError(f"{corpus.folder}: no training document has a label")
         corpus = with_splits_apart(corpus)
-        view = corpus
-        if "dev" not in corpus.split_names and held_out_dev:
-            view = with_held_out_dev(corpus, held_out_dev) or corpus
-        split = corpus.split("train")
+        view, split = with_held_out_dev(corpus, held_out_dev), corpus.split("train")
         lengths = split.scan().lengths
         step = max(1, len(lengths) // NUM_SAMPLED)
         sampled = range(0, min(len(lengths), step * NUM_SAMPLED), step)

@@ -27,21 +27,20 @@ LEAST_HELD_OUT = 20
 _PERSONALISATION = b"longtail dev"
 
 
-def with_held_out_dev(dataset: Dataset, share: float) -> Dataset | None:
-    """Return the corpus with its training documents divided into "train" and "dev".
+def with_held_out_dev(dataset: Dataset, share: float) -> Dataset:
+    """Return a corpus with a dev split: its own, or some of its training documents.
 
     All else, the order of the labels and the fingerprint too, is that of the corpus; the numbers
     of its catalogue are of the documents that are left to train on. Of the texts, one is held at a
-    time, and a hash of each.
+    time, and a hash of each. Nothing is held out, with a warning, where these would be fewer than
+    `LEAST_HELD_OUT` documents, or either part would carry no label.
 
     Args:
-        dataset: A corpus without a dev split.
+        dataset: The corpus.
         share: Largest share of the training documents that is held out.
-
-    Returns:
-        The view; None, with a warning, where fewer than `LEAST_HELD_OUT` documents would be held
-        out, or either part would carry no label.
     """
+    if "dev" in dataset.split_names or not share:
+        return dataset
     training = dataset.split("train")
     is_held_out = held_out_rows(training.texts(), share)
     num_held_out, num_documents = int(np.count_nonzero(is_held_out)), len(is_held_out)
@@ -50,14 +49,14 @@ def with_held_out_dev(dataset: Dataset, share: float) -> Dataset | None:
             "%s: no dev split, and %d of %d training documents would be too few for one (at least "
             "%d are needed)", dataset.folder, num_held_out, num_documents, LEAST_HELD_OUT,
         )  # fmt: skip
-        return None
+        return dataset
     kept, held_out = training.part(~is_held_out), training.part(is_held_out)
     if not (kept.scan().labels.nnz and held_out.scan().labels.nnz):
         logger.warning(
             "%s: no dev split, and of two parts of the training documents one would carry no label",
             dataset.folder,
         )
-        return None
+        return dataset
     logger.log(
         logging.INFO if dataset.is_given else logging.WARNING,
         "%s: no dev split, so %d of %d training documents are held out: all is chosen and "

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, compress
 from pathlib import Path
@@ -117,43 +116,36 @@ class SplitScan:
     unknown: tuple[str, ...] = ()
 
 
+@dataclass(eq=False)
 class Split:
-    """One part of a dataset; its documents are read each time they are asked for."""
+    """One part of a dataset; its documents are read each time they are asked for.
 
-    def __init__(
-        self,
-        source: DocumentSource,
-        labels: Callable[[], LabelCatalogue],
-        *,
-        label_file: str | None,
-        is_measured: bool,
-        skip_bad: bool,
-        max_problems: int,
-        told: set[str] | None = None,
-    ) -> None:
-        """Keep where the documents lie; nothing is read yet.
+    Attributes:
+        source: Where the documents lie.
+        labels: Gives the labels that documents may carry, in row order.
+        label_file: Name of the file that lists them; None where the documents tell them.
+        is_measured: Whether models are measured on these documents: none may then be skipped for a
+            label that the file lacks, for the rest would be easier.
+        skip_bad: Whether lines that can't be used are skipped rather than refused.
+        max_problems: How many of them are listed.
+        told: Notes on how other splits are read, which are not repeated; added to.
+    """
 
-        Args:
-            source: Where the documents of the split lie.
-            labels: Gives the labels that documents may carry, in row order.
-            label_file: Name of the file that lists them; None where the documents tell them.
-            is_measured: Whether models are measured on these documents: none may then be skipped
-                for a label that the file lacks, for the rest would be easier.
-            skip_bad: Whether lines that can't be used are skipped rather than refused.
-            max_problems: How many of them are listed.
-            told: Notes on how other splits are read, which are not repeated; added to.
-        """
-        self.path = source.place
-        self._told = set() if told is None else told
-        self.source = source
-        self._skip_bad = skip_bad
-        self._max_problems = max_problems
-        self._labels = labels
-        self._label_file = label_file
-        self._is_measured = is_measured
-        self._is_good: Sequence[int] = ()  # whether the labels of each document are known
-        self._is_in: Bool[np.ndarray, document] | None = None  # of the good ones; None: all are
-        self._new: tuple[RawDocument, ...] = ()  # behind those of the file
+    source: DocumentSource
+    labels: Callable[[], LabelCatalogue]
+    label_file: str | None
+    is_measured: bool
+    skip_bad: bool
+    max_problems: int
+    told: set[str]
+    _is_good: Sequence[int] = ()  # whether the labels of each document are known
+    _is_in: Bool[np.ndarray, document] | None = None  # of the good ones; None: all are
+    _new: tuple[RawDocument, ...] = ()  # behind those of the file
+
+    @property
+    def path(self) -> Path:
+        """The file, or what stands for its files, as messages name it."""
+        return self.source.place
 
     def part(self, is_in: Bool[np.ndarray, document]) -> Split:
         """Return some of the documents, in their order, as a split; they stream from the same file.
@@ -164,12 +156,12 @@ class Split:
         Args:
             is_in: Whether each document of this split is in the part.
         """
-        whole, part = self.scan(), copy(self)
+        whole, inside = self.scan(), is_in
         labels = whole.labels[is_in]
-        part._is_in = is_in
         if self._is_in is not None:
-            part._is_in = self._is_in.copy()
-            part._is_in[self._is_in] = is_in
+            inside = self._is_in.copy()
+            inside[self._is_in] = is_in
+        part = replace(self, _is_in=inside)
         found = (whole.lengths[is_in], whole.texts[is_in])
         part.found = SplitScan(labels, 0, (), num_empty_rows(labels), *found)
         return part
@@ -183,10 +175,10 @@ class Split:
             labels: Labels of all these documents, then the new ones.
             new: Documents that the file lacks.
         """
-        whole, view = self.scan(), copy(self)
-        if self._is_in is not None:
-            view._is_in = np.append(self._is_in, np.ones(len(new), dtype=np.bool_))
-        view._new = (*self._new, *new)
+        whole, inside = self.scan(), self._is_in
+        if inside is not None:
+            inside = np.append(inside, np.ones(len(new), dtype=np.bool_))
+        view = replace(self, _is_in=inside, _new=(*self._new, *new))
         texts = [document.text for document in new]
         view.found = SplitScan(
             labels, 0, (), num_empty_rows(labels),
@@ -198,14 +190,14 @@ class Split:
     def scan(self) -> SplitScan:
         """Read every line once and return the label matrix; the result is kept."""
         found = self.found
-        if found.num_unknown and self._is_measured and self._skip_bad:
+        if found.num_unknown and self.is_measured and self.skip_bad:
             raise DataError(
                 f"{self.path}: {counted_lines(found.num_unknown)} can't be skipped, for unknown "
                 "labels are no reason to measure on the rest alone, which is easier; add the "
-                f"labels to {self._label_file} (they need no training documents), or take them "
+                f"labels to {self.label_file} (they need no training documents), or take them "
                 f"out of the documents\n{list_problems(found.unknown, found.num_unknown)}"
             )
-        if found.num_skipped and not (self._skip_bad and found.labels.shape[0]):
+        if found.num_skipped and not (self.skip_bad and found.labels.shape[0]):
             raise DataError(describe_problems(self.path.parent, [found]))
         return found
 
@@ -241,7 +233,7 @@ class Split:
         return every if self._is_in is None else compress(every, self._is_in.tolist())
 
     def _log(self, found: SplitScan) -> None:
-        if found.num_skipped and self._skip_bad:
+        if found.num_skipped and self.skip_bad:
             logger.warning(
                 "%s: skipped %s that can't be used:\n%s",
                 self.path,
@@ -269,11 +261,11 @@ class Split:
     def _read(self) -> SplitScan:
         if self.source.part in {None, "train"}:
             for remark in recognised(self.source):
-                if remark not in self._told:
+                if remark not in self.told:
                     logger.warning("%s: %s", self.path, remark)
-                self._told.add(remark)
-        problems = ProblemList(self.path, self._max_problems)
-        unknown = ProblemList(self.path, self._max_problems)
+                self.told.add(remark)
+        problems = ProblemList(self.path, self.max_problems)
+        unknown = ProblemList(self.path, self.max_problems)
         labels, lengths = SparseRows(), array("q")
         texts, names = array("Q"), array("q")  # digests, and hashes of the ids
         num_wordless = 0
@@ -292,7 +284,7 @@ class Split:
                 if isinstance(item, UnknownLabels):
                     unknown.add(item)
         self._is_good = is_good
-        matrix = labels.matrix(len(self._labels()))
+        matrix = labels.matrix(len(self.labels()))
         return SplitScan(
             labels=matrix,
             num_skipped=problems.num_problems,
@@ -313,7 +305,7 @@ class Split:
 
     def lines(self) -> Iterator[Document | BadLine]:
         """Yield the documents, and the error of each line that can't be used."""
-        labels = self._labels()
+        labels = self.labels()
         for raw in read_documents(self.source, self._is_label):
             if isinstance(raw, BadLine):
                 yield raw
@@ -326,7 +318,7 @@ class Split:
 
     @property
     def _is_label(self) -> IsLabel | None:
-        return None if self._label_file is None else self._labels().knows
+        return None if self.label_file is None else self.labels().knows
 
     def _rows_of(self, raw: RawDocument, labels: LabelCatalogue) -> tuple[int, ...]:
         # Every label that is unknown is named, not the first alone.
@@ -338,7 +330,7 @@ class Split:
             except DataError as error:
                 unknown.append(str(error))
         if unknown:
-            raise DataError("; ".join([*unknown, f"the labels are those of {self._label_file}"]))
+            raise DataError("; ".join([*unknown, f"the labels are those of {self.label_file}"]))
         return tuple(sorted(rows))
 
 

@@ -48,7 +48,7 @@ class NeighboursFitting(Fitting):
         """Return the memory of the documents."""
         del settings
         if before is None:
-            return fit_memory(on.features, on.truth, on.ids(), on.dev())
+            return fit_memory(on.features, on.truth, on.ids(), on.dev)
         chosen = Candidates((before.num_neighbours,), (before.temperature,))
         return fit_memory(on.features, on.truth, on.ids(), None, chosen)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ def fit_encoder_free(
             those of the configuration are fitted for the first time.
         vocabulary: What the sparse model reads; None: it is learned from the documents.
     """
-    training, dev = documents.train, documents.dev
+    training = documents.train
     truth = training.scan().labels
     with stage_cost(folder, f"features{suffix}"):
         if vocabulary is not None:  # with the analyzer of the version before
@@ -122,20 +121,16 @@ def fit_encoder_free(
                 languages=config.languages or (),
                 removes_markup=bool(config.remove_markup),
             )
-
-    @cache
-    def on_dev() -> DevDocuments | None:
-        if dev is None:
-            return None
-        return DevDocuments(tfidf.transform(dev.texts()), dev.scan().labels)
-
+        chosen_on = None
+        if (dev := documents.dev) is not None:
+            chosen_on = DevDocuments(tfidf.transform(dev.texts()), dev.scan().labels)
     with stage_cost(folder, f"sparse{suffix}"):
         sparse = fit_sparse_model(
             tfidf, features, truth, config.sparse,
             seed=config.seed, folder=folder / f"sparse{suffix}", engine=engine,
         )  # fmt: skip
         sparse, settings = with_cost_chosen(
-            sparse, features, truth, on_dev, config.sparse,
+            sparse, features, truth, chosen_on, config.sparse,
             seed=config.seed, folder=folder / "sparse-cost", engine=engine,
         )  # fmt: skip
         config = config.model_copy(update={"sparse": settings})
@@ -149,7 +144,7 @@ def fit_encoder_free(
         truth=truth,
         catalogue=documents.catalogue,
         sparse=sparse,
-        dev=on_dev,
+        dev=chosen_on,
         seed=config.seed,
     )
     models = fit_scorers(

@@ -23,14 +23,14 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float32, Int64
 from scipy.sparse import csr_array
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedModel, TokenizersBackend
 
 from longtail.models.bundle.bundle import Bundle
 from longtail.models.bundle.manifest import EncoderInfo
 from longtail.models.encoders.check import check_pooling, is_causal
 from longtail.models.encoders.dual_encoder import DualEncoder
-from longtail.models.encoders.families import VectorHead, num_positions
+from longtail.models.encoders.families import Tokenizer, VectorHead, num_positions
 from longtail.models.encoders.pretrained import (
     MULTILINGUAL_ID,
     PACKAGED,
@@ -83,7 +83,7 @@ class DenseStart:
 
     source: EncoderSource
     machine: Machine
-    tokenizer: TokenizersBackend
+    tokenizer: Tokenizer
     model: DeplModel
     prefixes: Prefixes
     finished: Mapping[str, Any] | None = None
@@ -382,7 +382,7 @@ def tokenizer_of(tokenizer: TokenizersBackend, kept: Int64[np.ndarray, kept]) ->
     content["model"]["vocab"] = [vocabulary[old] for old in place if old < len(vocabulary)]
     for token in content["added_tokens"]:
         token["id"] = place[token["id"]]
-    backend = Tokenizer.from_str(json.dumps(content))
+    backend = Backend.from_str(json.dumps(content))
     make: Any = TokenizersBackend  # without annotations
     pruned: TokenizersBackend = make(tokenizer_object=backend, **tokenizer.special_tokens_map)
     return pruned

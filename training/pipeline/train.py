@@ -59,13 +59,6 @@ class Before:
     parts: ModelParts
     learned_from: LearnedFrom
 
-    @property
-    def vocabulary(self) -> TfidfModel | None:
-        """The vocabulary where it stays, as words were kept out of it; None: it is learned."""
-        settings = self.bundle.manifest.training
-        is_kept = settings.get("confidential") or "excluded_words" in settings
-        return self.parts.sparse.tfidf if is_kept else None
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -88,6 +81,15 @@ class Run:
     engine: LabelEngine = fit_on_threads
     is_activated: bool = True
     before: Before | None = None
+
+    @property
+    def vocabulary(self) -> TfidfModel | None:
+        """The vocabulary where it stays, as words were kept out of it; None: it is learned."""
+        if self.before is None:
+            return None
+        settings = self.before.bundle.manifest.training
+        is_kept = settings.get("confidential") or "excluded_words" in settings
+        return self.before.parts.sparse.tfidf if is_kept else None
 
 
 def train(run: Run, registry: Registry) -> int:
@@ -124,15 +126,14 @@ def _fitted(
     run: Run, documents: TrainingDocuments, start: DenseStart | None
 ) -> tuple[Run, ModelParts, OnDev]:
     """Return the run, whose configuration says what was chosen, and what it has fitted."""
-    vocabulary = None if run.before is None else run.before.vocabulary
     found = fit_encoder_free(
-        documents, run.config, run.folder, engine=run.engine, vocabulary=vocabulary
+        documents, run.config, run.folder, engine=run.engine, vocabulary=run.vocabulary
     )
     config = found.config
     run = replace(run, config=config)
     dense, models = None, found.models
     if start is not None:
-        from longtail.training.pipeline.dense_stages import train_dense
+        from longtail.training.pipeline.dense import train_dense
 
         dense, of_vectors = train_dense(start, config, documents, found, run.folder)
         models = of_vectors | models
@@ -157,7 +158,7 @@ def _fitted_on_all(run: Run, documents: TrainingDocuments, parts: ModelParts) ->
         engine=run.engine,
         suffix="-all",
         before=parts.models,
-        vocabulary=None if run.before is None else run.before.vocabulary,
+        vocabulary=run.vocabulary,
     )
     catalogue = found.catalogue
     if parts.dense is not None:

@@ -7,7 +7,6 @@ frequent ones takes their rows alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +35,7 @@ def with_cost_chosen(
     model: SparseModel,
     features: csr_array,
     truth: csr_array,
-    dev: Callable[[], DevDocuments | None],
+    dev: DevDocuments | None,
     config: SparseConfig,
     *,
     seed: int,
@@ -52,7 +51,7 @@ def with_cost_chosen(
         model: Fitted with these settings; it has `DEFAULT_COST` where they leave it open.
         features: Training documents.
         truth: Their labels.
-        dev: Gives the documents to choose on; None where there are none.
+        dev: The documents to choose on; None: there are none.
         config: Its settings.
         seed: Seed of all that is random.
         folder: Keeps what is trained.
@@ -63,7 +62,7 @@ def with_cost_chosen(
     first, second = (config.model_copy(update={"cost": x}) for x in (DEFAULT_COST, LOW_COST))
     counts = np.bincount(truth.indices, minlength=truth.shape[1])
     labels = model.labels[counts[model.labels] >= _LEAST_DOCUMENTS]
-    some = _some(dev()) if len(labels) else None
+    some = _some(dev) if len(labels) else None
     if some is None:
         return model, first
     weights, bias = fit_label_columns(

@@ -79,9 +79,7 @@ def name_of(data: Path) -> str:
 
 def with_dev(dataset: Dataset) -> Dataset:
     """Return a corpus with a dev split: its own, or the one that `longtail train` holds out."""
-    if "dev" in dataset.split_names:
-        return dataset
-    return with_held_out_dev(dataset, HELD_OUT_SHARE) or dataset
+    return with_held_out_dev(dataset, HELD_OUT_SHARE)
 
 
 def write_row(

@@ -255,7 +255,7 @@ def test_fitted_on_more_documents_it_keeps_its_classifier():
         TfidfModel(["x"], np.ones(1, np.float32)), csr_array((0, 1), dtype=np.float32), *EMPTY
     )
     on = FittedOn(
-        lambda: texts, list, truth, truth, catalogue, sparse, lambda: None, 0
+        lambda: texts, list, truth, truth, catalogue, sparse, None, 0
     )  # fmt: skip
     after = NamesFitting().fit(on, None, before)
     assert after.trees is before.trees

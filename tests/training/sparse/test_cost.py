@@ -50,9 +50,7 @@ def problem(tmp_path_factory):
         config = SparseConfig.model_validate(given)
         some = DevDocuments(dev.features[:num_dev], dev.truth[:num_dev]) if num_dev else None
         folder = folder or tmp_path_factory.mktemp("chosen")
-        return with_cost_chosen(
-            fit(config), features, truth, lambda: some, config, seed=1, folder=folder
-        )
+        return with_cost_chosen(fit(config), features, truth, some, config, seed=1, folder=folder)
 
     return fit, choose
 
