@@ -161,9 +161,13 @@ def _joined(parts: Sequence[str]) -> str:
 
 def _guarded(cells: Sequence[str], tally: Tally) -> list[str]:
     """Return cells that no spreadsheet runs; changed cells are counted."""
-    found = [f"'{cell}" if _FORMULA.match(cell) else cell for cell in cells]
+    found = [_harmless(cell) for cell in cells]
     tally.num_guarded += sum(map(str.__ne__, cells, found))
     return found
+
+
+def _harmless(cell: str) -> str:
+    return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
 def _or_empty(value: object) -> str:
