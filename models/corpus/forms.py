@@ -48,7 +48,7 @@ LABEL_FILES = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class TableRows:
+class OpenedTable:
     """The opened files of a split, whose documents have named columns.
 
     Attributes:
@@ -99,7 +99,7 @@ class Format:
     is_csv: bool = False
     has_own_fields: bool = False
     rows: Callable[[Sequence[Path]], Iterator[Row]] | None = None
-    table: Callable[[DocumentSource], TableRows] | None = None
+    table: Callable[[DocumentSource], OpenedTable] | None = None
     line: Callable[[bytes], bytes | Fields] | None = None
 
 

@@ -71,9 +71,11 @@ _HIERARCHY_NOTE = (
     "Labels together with all that stands above them in the vocabulary (Kiritchenko et al. 2006), "
     "in percent."
 )
-_OVERALL: Mapping[str, Place] = {
-    ALL_LABELS: "overall", TAIL_BIN: "overall, tail", ZERO_SHOT_BIN: "overall, unseen",
-}  # fmt: skip
+_OVERALL: Mapping[str, tuple[Place, str]] = {
+    ALL_LABELS: ("overall", "{}"),
+    TAIL_BIN: ("overall, tail", f"{{}} ({TAIL_BIN})"),
+    ZERO_SHOT_BIN: ("overall, unseen", "zero-shot {}"),
+}
 WITHIN = "within the band"
 """Follows the name of a metric of labels that are ranked among those of their own band alone."""
 WITHIN_K = 10
@@ -190,9 +192,9 @@ class Evaluation:
 
     def overall_cells(self) -> Cells:
         """Return the heading and the rows of a table with one row a scorer; metrics in percent."""
-        columns = [(subset, x) for subset, place in _OVERALL.items() for x in shown_in(place)]
-        return ["scorer", *(_overall_heading(*column) for column in columns)], [
-            [scorer, *(_percent(subsets[name], metric) for name, metric in columns)]
+        columns = [(name, x, y) for name, (place, x) in _OVERALL.items() for y in shown_in(place)]
+        return ["scorer", *(heading.format(metric) for _, heading, metric in columns)], [
+            [scorer, *(_percent(subsets[name], metric) for name, _, metric in columns)]
             for scorer, subsets in self.scorers.items()
         ]
 
@@ -364,7 +366,7 @@ def measure_within(
         return {}
     return {
         f"{at(name, k)} {WITHIN}": metric.value(kept, k, weights)
-        for name, metric in METRICS.items()
+        for name, metric in sorted(METRICS.items(), key=lambda x: x[1].rank)
         if metric.value is not None
         for k in metric.shown.get("within", ())
     }
@@ -384,12 +386,6 @@ def _range(least: int, greatest: int | None) -> str:
     if greatest is None:
         return f"{least} or more"
     return f"{least}" if least == greatest else f"{least}-{greatest}"
-
-
-def _overall_heading(subset: str, metric: str) -> str:
-    if subset == ALL_LABELS:
-        return metric
-    return f"zero-shot {metric}" if subset == ZERO_SHOT_BIN else f"{metric} ({subset})"
 
 
 def _percent(subset: SubsetMetrics, metric: str, digits: int = 2) -> str:
