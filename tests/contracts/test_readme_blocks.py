@@ -153,11 +153,7 @@ def test_the_documents_can_be_read_in_an_afternoon():
 
 
 def test_every_name_of_the_map_of_the_code_is_defined_in_its_file():
-    rows = re.findall(
-        r"^\|[^|]*\|([^|]*)\|([^|]*)\|$",
-        MAP.read_text("utf-8"),
-        re.MULTILINE,
-    )
+    rows = re.findall(r"^\|[^|]*\|([^|]*)\|([^|]*)\|$", MAP.read_text("utf-8"), re.MULTILINE)
     checked = 0
     for files, names in rows:
         paths = re.findall(r"`([\w/]+\.py)`", files + names)

@@ -21,12 +21,7 @@ from typer.testing import CliRunner
 import longtail
 from longtail import CorpusOptions
 from longtail.models.bundle.registry import Registry
-from longtail.models.bundle.trained_on import (
-    DIGESTS_NAME,
-    RECORD_NAME,
-    digest_of,
-    read_trained_on,
-)
+from longtail.models.bundle.trained_on import DIGESTS_NAME, RECORD_NAME, digest_of, read_trained_on
 from longtail.models.errors import LongtailError
 from longtail.models.kinds.storage import read_parts, write_parts
 

@@ -9,12 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail.ext.promotion.feedback import (
-    JudgedDocument,
-    new_feedback,
-    shares_in_order,
-    time_of,
-)
+from longtail.ext.promotion.feedback import JudgedDocument, new_feedback, shares_in_order, time_of
 from longtail.ext.promotion.judge import HeldOut, judge
 from longtail.ext.promotion.paired import PromotionRules, Version
 from longtail.models.bundle.bundle import LABELS_NAME, Bundle, write_bundle

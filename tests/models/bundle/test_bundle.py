@@ -12,12 +12,7 @@ import numpy as np
 import pytest
 
 from longtail.models.bundle import bundle as bundle_module
-from longtail.models.bundle.bundle import (
-    Bundle,
-    open_bundle,
-    read_manifest,
-    write_bundle,
-)
+from longtail.models.bundle.bundle import Bundle, open_bundle, read_manifest, write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.models.files.durable import read_json, write_json_durably

@@ -15,12 +15,7 @@ import pytest
 from longtail.models.bundle.bundle import write_bundle
 from longtail.models.bundle.manifest import Manifest
 from longtail.models.bundle.registry import Author, Registry
-from longtail.models.errors import (
-    BundleCorruptError,
-    BundleError,
-    BundleNotFoundError,
-    ConfigError,
-)
+from longtail.models.errors import BundleCorruptError, BundleError, BundleNotFoundError, ConfigError
 from longtail.models.files import durable
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 

@@ -11,10 +11,7 @@ from scipy.special import logit
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
-from longtail.models.fitted.label_counts import (
-    LABEL_COUNTS,
-    PlaceThreshold,
-)
+from longtail.models.fitted.label_counts import LABEL_COUNTS, PlaceThreshold
 from longtail.models.predict.predictor import Predictor
 
 RULE = PlaceThreshold(first=-0.8, rise=0.2)

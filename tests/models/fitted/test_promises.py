@@ -7,12 +7,7 @@ import pytest
 
 from longtail.models.bundle.manifest import Calibration
 from longtail.models.errors import RequestError
-from longtail.models.fitted.promises import (
-    PROMISES,
-    BandRule,
-    Promise,
-    promise_of,
-)
+from longtail.models.fitted.promises import PROMISES, BandRule, Promise, promise_of
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
 

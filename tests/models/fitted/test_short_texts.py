@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from longtail.models.bundle.manifest import Calibration
-from longtail.models.fitted.familiar_range import (
-    FAMILIAR_RANGE,
-    FamiliarRange,
-    ShortTexts,
-)
+from longtail.models.fitted.familiar_range import FAMILIAR_RANGE, FamiliarRange, ShortTexts
 from longtail.models.scorers.calibration import log_odds_of
 
 BENT = Calibration(knots=(-1.0, 2.0), slopes=(0.5, 1.0, 4.0), intercept=-3.0)

@@ -4,10 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtail.models.labels.catalogue import (
-    Label,
-    LabelCatalogue,
-)
+from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.labels.filters import LabelFilter
 from longtail.models.labels.hierarchy import LabelHierarchy
 from longtail.models.labels.selection import LabelSelector
@@ -39,9 +36,7 @@ def test_relations_go_both_ways_and_end_at_the_catalogue():
     assert not LabelHierarchy(plain) and not plain.has_hierarchy
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 9), max_size=2), min_size=10, max_size=10),
-)
+@given(st.lists(st.lists(st.integers(0, 9), max_size=2), min_size=10, max_size=10))
 def test_every_label_with_relations_is_below_a_top(broader):
     hierarchy = LabelHierarchy(catalogue_of(broader))
     below = {each for top in hierarchy.tops for each in hierarchy.below(top).tolist()}

@@ -108,10 +108,7 @@ def test_both_ways_find_what_the_full_ranking_filtered_has(seed, share, k):
     wanted = problem.brute_force(k)
     assert_same(rank_given([problem.sources], SUM, k, problem.selection.labels), wanted)
     assert_same(rank([problem.sources], SUM, k, 40, problem.selection), wanted)
-    with (
-        mock.patch.object(top_k, "_ALWAYS_UP_TO", 0),
-        mock.patch.object(top_k, "_SHARE", 10**9),
-    ):
+    with mock.patch.object(top_k, "_ALWAYS_UP_TO", 0), mock.patch.object(top_k, "_SHARE", 10**9):
         assert_same(rank([problem.sources], SUM, k, 40, problem.selection), wanted)
 
 

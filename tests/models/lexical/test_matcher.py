@@ -11,12 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from longtail.models.labels.catalogue import Label, LabelCatalogue
 from longtail.models.lexical import matcher as module
 from longtail.models.lexical.match_kernels import AS_A_CODE, AS_A_PHRASE, IN_A_SENTENCE, PARTLY
-from longtail.models.lexical.matcher import (
-    FEATURES,
-    FindHistory,
-    Matches,
-    NameMatcher,
-)
+from longtail.models.lexical.matcher import FEATURES, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.terms import LabelTerms, names_of
 from longtail.models.lexical.words import SENTENCE_END
 from longtail.training.lexical.fit import count_words, words_of

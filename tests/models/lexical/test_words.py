@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtail.models.lexical import words as module
-from longtail.models.lexical.words import (
-    END_OF_SENTENCE,
-    SENTENCE_END,
-    UNKNOWN,
-    NameWords,
-    pieces,
-)
+from longtail.models.lexical.words import END_OF_SENTENCE, SENTENCE_END, UNKNOWN, NameWords, pieces
 from longtail.models.scorers.character_terms import MARKS, UNSPACED_SCRIPTS
 
 

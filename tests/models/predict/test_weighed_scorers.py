@@ -59,10 +59,7 @@ def predictor(weighed_parts, request):
 
 
 def wanted(
-    predictor: Predictor,
-    scorer: str,
-    allowed: set[str] | None = None,
-    threshold: float = 0.0,
+    predictor: Predictor, scorer: str, allowed: set[str] | None = None, threshold: float = 0.0
 ) -> list[list[tuple[str, float, float]]]:
     """Id, gain and probability of the labels of each text, by a full sort."""
     found = []

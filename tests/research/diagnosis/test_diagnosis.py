@@ -12,12 +12,7 @@ from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel
 from research.commands import app
 from research.diagnosis.measure import diagnose
-from research.diagnosis.theory import (
-    keyword_bound,
-    keyword_weights,
-    normalise,
-    theorem_bound,
-)
+from research.diagnosis.theory import keyword_bound, keyword_weights, normalise, theorem_bound
 
 COUNTS = (2, 5)
 DIM = 64

@@ -2,10 +2,7 @@
 
 import pytest
 
-from research.experiments.trials import (
-    Trial,
-    TrialStore,
-)
+from research.experiments.trials import Trial, TrialStore
 
 TRIALS = [Trial("task", name, seed) for seed in range(2) for name in ("b", "a")]
 

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from research.experiments.findings import (
-    Finding,
-    run_tests,
-)
+from research.experiments.findings import Finding, run_tests
 from research.experiments.trials import Estimate
 
 FOUND = {

@@ -4,12 +4,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from research.experiments.data import ExperimentData, Part, tuning_and_measured
-from research.experiments.rates import (
-    RATE,
-    RatedRun,
-    rates_record,
-    run_with_rates,
-)
+from research.experiments.rates import RATE, RatedRun, rates_record, run_with_rates
 from research.experiments.trials import Trial, TrialStore
 
 TRIALS = [Trial("task", name, seed) for seed in (0, 1) for name in ("low", "high")]

@@ -7,11 +7,7 @@ import logging
 import httpx
 import pytest
 
-from longtail.service.telemetry.logs import (
-    JsonFormatter,
-    request_id_of,
-    start_log_context,
-)
+from longtail.service.telemetry.logs import JsonFormatter, request_id_of, start_log_context
 
 
 @pytest.fixture

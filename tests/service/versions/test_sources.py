@@ -7,10 +7,7 @@ import pytest
 
 from longtail.models.bundle.manifest import FileInfo
 from longtail.models.bundle.registry import Registry
-from longtail.models.errors import (
-    BundleCorruptError,
-    BundleError,
-)
+from longtail.models.errors import BundleCorruptError, BundleError
 from longtail.service.versions.loading import RegistrySource
 
 

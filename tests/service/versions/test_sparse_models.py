@@ -31,9 +31,7 @@ def test_a_model_without_an_encoder_answers_as_its_predictor_does(sparse_client,
 
 @pytest.mark.parametrize(
     ("extra", "words"),
-    [
-        ({"scorer": "retrieval"}, "scorer 'retrieval' is not in this bundle; it has sparse"),
-    ],
+    [({"scorer": "retrieval"}, "scorer 'retrieval' is not in this bundle; it has sparse")],
 )
 def test_what_needs_an_encoder_is_refused(sparse_client, extra, words):
     answer = sparse_client.post("/v1/predict", json={"text": TEXT} | extra)

@@ -6,10 +6,7 @@ import pytest
 from longtail.models.options import RankingOptions
 from longtail.models.predict.predictor import Predictor
 from longtail.models.ranking.top_k import NO_LABEL
-from longtail.training.calibration.scored_pairs import (
-    rank_best,
-    score_pairs,
-)
+from longtail.training.calibration.scored_pairs import rank_best, score_pairs
 from longtail.training.data.dataset import open_dataset
 from tests.closeness import assert_all_close
 

@@ -48,8 +48,7 @@ def test_every_pair_of_a_label_with_one_document_comes_again_without_it(parts, c
     right = np.where((counts == 1)[:, None], 0, names.history.right)
     blind = Predictor(
         replace(
-            parts,
-            models={NAMES: replace(names, history=FindHistory(names.history.found, right))},
+            parts, models={NAMES: replace(names, history=FindHistory(names.history.found, right))}
         ),
         device="cpu",
     )

@@ -6,12 +6,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.errors import DataError
 from longtail.models.ranking.top_k import Ranking
-from longtail.training.evaluation.by_frequency import (
-    SHOT_GROUPS,
-    evaluate,
-    label_subsets,
-    measure,
-)
+from longtail.training.evaluation.by_frequency import SHOT_GROUPS, evaluate, label_subsets, measure
 from longtail.training.evaluation.metrics import join_truth
 
 COUNTS = np.array([0, 0, 1, 2, 9, 10, 99, 100, 5000])

@@ -3,9 +3,7 @@
 from datetime import date
 
 from longtail.models.processor import FLAGS
-from longtail.training.evaluation.record import (
-    make_record,
-)
+from longtail.training.evaluation.record import make_record
 
 
 def test_a_record_says_what_measured_when_and_where(tmp_path):

@@ -11,13 +11,7 @@ from scipy.sparse import csr_array
 
 from longtail.models.kinds.registry import KINDS
 from longtail.models.labels.catalogue import Label, LabelCatalogue
-from longtail.models.lexical.matcher import (
-    FEATURES,
-    NUM_KINDS,
-    FindHistory,
-    Matches,
-    NameMatcher,
-)
+from longtail.models.lexical.matcher import FEATURES, NUM_KINDS, FindHistory, Matches, NameMatcher
 from longtail.models.lexical.name_model import NameModel
 from longtail.models.scorers.sparse import SparseModel
 from longtail.models.scorers.tfidf import TfidfModel

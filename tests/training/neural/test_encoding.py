@@ -70,8 +70,7 @@ def bytes_kept(model: DeplModel, step, num_parts: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("loss", "num_parts"),
-    [(None, 2), (None, 40), (depl_loss, 3), (depl_loss, 5)],
+    ("loss", "num_parts"), [(None, 2), (None, 40), (depl_loss, 3), (depl_loss, 5)]
 )
 def test_in_parts_a_step_has_the_loss_and_the_gradients_of_the_whole(
     new_still_model, steps, loss, num_parts

@@ -45,10 +45,7 @@ DISTRIBUTIONS: dict[str, dict[str, Any]] = {
     "all": {"distribution": {"kind": "all"}},
     "hard": {"distribution": {"kind": "hard"}, "num_negatives": 5},
     "softmax": {"distribution": {"kind": "softmax"}, "num_negatives": 5},
-    "tree": {
-        "distribution": {"kind": "tree", "regulariser": 1.0},
-        "num_negatives": 5,
-    },
+    "tree": {"distribution": {"kind": "tree", "regulariser": 1.0}, "num_negatives": 5},
 }
 MINING = {
     "negatives": {"distribution": {"kind": "uniform_subset"}, "num_negatives": 40, "shared": True},

@@ -15,10 +15,7 @@ from longtail.training.runtime.distributed import Machine
 
 CPU = Machine("cpu", is_bfloat16=False)
 CONFIG = ClassifierConfig(epochs=2, batch_size=16, encoder_learning_rate=1e-3)
-OPTIONS: dict[str, dict] = {
-    "batch_tokens": {"batch_tokens": 300},
-    "accumulate": {"accumulate": 3},
-}
+OPTIONS: dict[str, dict] = {"batch_tokens": {"batch_tokens": 300}, "accumulate": {"accumulate": 3}}
 OPTIONS["all"] = {key: value for option in OPTIONS.values() for key, value in option.items()}
 
 
@@ -77,8 +74,7 @@ def test_a_broken_stage_ends_as_an_unbroken_one(train, new_model, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("option", "is_alike"),
-    [({"accumulate": 4}, True), ({"batch_tokens": 200}, False)],
+    ("option", "is_alike"), [({"accumulate": 4}, True), ({"batch_tokens": 200}, False)]
 )
 def test_parts_alone_change_nothing_that_is_learned(train, new_model, tmp_path, option, is_alike):
     models = []

@@ -12,10 +12,7 @@ from longtail.models.scorers.tfidf import TITLE, TfidfModel
 from longtail.training.configuration.run import TrainingConfig
 from longtail.training.configuration.sections import DescriptionConfig, SparseConfig
 from longtail.training.data.dataset import open_dataset
-from longtail.training.sparse.descriptions import (
-    keywords_of_labels,
-    pseudo_descriptions,
-)
+from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions
 from longtail.training.sparse.fit import fit_sparse_model
 from longtail.training.sparse.tfidf import fit_tfidf
 
@@ -23,10 +20,7 @@ TOKENS = ["apple", "bread", "cheese", "dates"]
 
 
 def model_of(
-    weights: list[list[float]],
-    labels: list[int],
-    tokens: list[str] = TOKENS,
-    max_ngram: int = 1,
+    weights: list[list[float]], labels: list[int], tokens: list[str] = TOKENS, max_ngram: int = 1
 ) -> SparseModel:
     return SparseModel.of_rows(
         TfidfModel(tokens, np.ones(len(tokens), dtype=np.float32), (), max_ngram),

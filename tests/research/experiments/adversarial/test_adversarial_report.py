@@ -5,11 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from research.experiments.adversarial.curves import (
-    Curve,
-    quickest,
-    time_to_level,
-)
+from research.experiments.adversarial.curves import Curve, quickest, time_to_level
 from research.experiments.adversarial.run import best_candidates
 from research.experiments.adversarial.trial_runner import FIGURES, TREE, name_at
 from research.experiments.adversarial.tuning import Candidate

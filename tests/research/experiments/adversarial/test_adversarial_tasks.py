@@ -5,11 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from research.experiments.adversarial.tasks import (
-    CORPUS_TASKS,
-    MixtureProblem,
-    corpus_tasks,
-)
+from research.experiments.adversarial.tasks import CORPUS_TASKS, MixtureProblem, corpus_tasks
 from research.experiments.data import ExperimentData, Part
 
 TRUTH = np.array(

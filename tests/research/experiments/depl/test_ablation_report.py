@@ -8,9 +8,7 @@ from longtail.models.ranking.top_k import Ranking, top_of_scores
 from longtail.training.evaluation.by_frequency import TAIL_BIN, evaluate, label_subsets
 from longtail.training.evaluation.metrics import join_truth
 from longtail.training.evaluation.significance import macro_t_test, micro_sign_test
-from research.experiments.depl.claims import ablation_record
 from research.experiments.depl.evidence import Arm, Difference, Evidence, judge
-from research.experiments.report import report_markdown
 from research.experiments.trials import Estimate
 
 NUM_LABELS, NUM_SEEDS = 60, 2
@@ -99,31 +97,3 @@ def test_what_a_paper_expects_is_tested_one_sided_and_its_contrary_two_sided():
     assert [judge([each], is_expected=True)[0].verdict for each in looked_at] == [
         "better", "no difference", "worse",
     ]  # fmt: skip
-
-
-def test_the_record_has_findings_comparisons_settings_and_times(evidence):
-    record = ablation_record(evidence)
-
-    def rows_of(name: str) -> list[dict[str, object]]:
-        names = [column["name"] for column in record[name]["columns"]]
-        return [dict(zip(names, row, strict=True)) for row in record[name]["rows"]]
-
-    rows = {row["finding"]: row for row in rows_of("findings")}
-    row = rows["keywords beat the name alone (Table 6)"]
-    ahead = evidence.difference(DEPL, NAME, "P@5").advantage
-    assert row["advantage"]["mean"] == pytest.approx(100 * ahead.mean)
-    assert (row["by"], row["seeds"], row["here"]) == ("P@5", NUM_SEEDS, "holds")
-    assert (row["better"], row["than, nearest"]) == (
-        "`retrieval`, base", "`retrieval`, name_only",
-    )  # fmt: skip
-    assert rows["DEPL beats the classifier (Figure 4)"]["here"] == "holds"
-    assert not any("hard negatives beat 5" in name or "[CLS]" in name for name in rows)
-    said = {(row["better"], row["by"]): row["here"] for row in rows_of("comparisons")}
-    assert said["`retrieval`, name_only", "macro-F1@5 (1-9)"] == "worse"
-    assert said["`retrieval`, tokens_8", "P@5"] == "the same"
-    assert ("`hybrid`, base", "P@5") in said and ("`retrieval`, hard_10", "P@5") not in said
-    settings = record["tables"]["retrieval"]["rows"]
-    assert [each[0] for each in settings] == list(evidence.found["retrieval"])
-    assert record["time"]["rows"][0] == ["base", 1.5]
-    page = report_markdown("depl", record, "dev split: 50 documents.")
-    assert "dev split" in page and "## tables, hybrid" in page

@@ -10,9 +10,7 @@ from longtail.models.encoders.tokens import tokenize_texts
 from longtail.models.kinds.storage import read_parts
 from longtail.models.parts.dense_storage import read_dual_encoder
 from longtail.models.parts.model_parts import RETRIEVAL_FILE
-from research.experiments.depl.ablations import (
-    configured,
-)
+from research.experiments.depl.ablations import configured
 
 
 def test_a_bundle_encodes_labels_as_its_training_did(tiny_corpus, tiny_config, train_in, tmp_path):
