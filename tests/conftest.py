@@ -142,25 +142,18 @@ def tiny_content(tiny_encoder):
     """What stands in the configuration of a run of a second."""
     stage = {"epochs": 2, "batch_size": 8}
     return {
-        "seed": 3,
-        "encoder": str(tiny_encoder),
-        "document_max_tokens": 24,
-        "precision": "float32",
+        "seed": 3, "encoder": str(tiny_encoder), "document_max_tokens": 24, "precision": "float32",
         "descriptions": {"num_keywords": 5, "max_tokens": 12},
         "classifier": {**stage, "encoder_learning_rate": 1e-3},
         "retrieval": {**stage, "label_subset_size": 40, "hard_negatives": 3},
         "linear": {
             "negatives": {
-                "distribution": {"kind": "tree", "regulariser": 1.0},
-                "weighting": "constant",
-                "num_negatives": 8,
-                "exclude": "none",
+                "distribution": {"kind": "tree", "regulariser": 1.0}, "weighting": "constant",
+                "num_negatives": 8, "exclude": "none",
             },
-            "loss": {"kind": "decoupled"},
-            "epochs": 2,
-            "batch_size": 50,
+            "loss": {"kind": "decoupled"}, "epochs": 2, "batch_size": 50,
         },
-    }
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="session")

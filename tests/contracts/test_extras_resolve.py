@@ -36,7 +36,7 @@ def resolved(*requirements: str, timeout: int = 900) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def index() -> None:
+def index():
     """Skip where no package index can be reached."""
     try:
         resolved("safetensors", timeout=60)

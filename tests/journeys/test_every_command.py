@@ -24,13 +24,9 @@ BAD_PATHS = {
     "a circle of links": "circle/x",
 }
 GOOD = {
-    "data": "data",
-    "registry": "registry",
-    "source": "docs.jsonl",
-    "label": "fish",
-    "first": "binary",
-    "second": "binary",
-}
+    "data": "data", "registry": "registry", "source": "docs.jsonl", "label": "fish",
+    "first": "binary", "second": "binary",
+}  # fmt: skip
 """What the other parameters get, by their name."""
 
 

@@ -18,6 +18,7 @@ from longtail.models.ranking.index import InnerProductIndex, InnerProductSource
 from longtail.models.ranking.threshold_algorithm import SUM, rank, rank_given
 from longtail.models.ranking.top_k import NO_LABEL, Ranking
 from longtail.models.scorers.calibration import IDENTITY
+from tests.rankings import assert_same
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish " * 40, "nothing known here"]
 NUM_LABELS = 7
@@ -91,11 +92,6 @@ class Problem:
             labels[row, : len(order)] = order
             scores[row, : len(order)] = total[order]
         return Ranking(labels, scores)
-
-
-def assert_same(found: Ranking, wanted: Ranking) -> None:
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-    np.testing.assert_array_equal(found.scores, wanted.scores)
 
 
 @given(

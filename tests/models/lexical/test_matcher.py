@@ -300,15 +300,11 @@ def test_a_name_inside_a_longer_one_is_not_free():
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Rivers' law", AS_A_PHRASE),
-        ("river-law", AS_A_PHRASE),
-        ("law of the river", IN_A_SENTENCE),
-        ("the river. the law", PARTLY),
-        ("river. Law", PARTLY),
-        ("river\n\nlaw", PARTLY),
-        ("river", PARTLY),
+        ("Rivers' law", AS_A_PHRASE), ("river-law", AS_A_PHRASE),
+        ("law of the river", IN_A_SENTENCE), ("the river. the law", PARTLY), ("river. Law", PARTLY),
+        ("river\n\nlaw", PARTLY), ("river", PARTLY),
     ],
-)
+)  # fmt: skip
 def test_a_name_is_found_in_three_ways(text, kind):
     assert matcher_of([Label("A", "river law")]).match([text]).kinds.tolist() == [kind]
 

@@ -17,7 +17,8 @@ from longtail.models.ranking.device_rows import (
     free_gpu_bytes,
 )
 from longtail.models.ranking.index import InnerProductIndex
-from longtail.models.ranking.top_k import Ranking, products_with_rows, top_of_scores
+from longtail.models.ranking.top_k import products_with_rows, top_of_scores
+from tests.rankings import assert_same
 
 
 def random(seed: int, *shape: int) -> np.ndarray:
@@ -32,11 +33,6 @@ def exact_products(vectors: np.ndarray, queries: np.ndarray) -> np.ndarray:
 
 def index_of(vectors: np.ndarray, **options: object) -> InnerProductIndex:
     return InnerProductIndex(vectors, np.arange(len(vectors), dtype=np.int64), **options)
-
-
-def assert_same(found: Ranking, wanted: Ranking) -> None:
-    np.testing.assert_array_equal(found.labels, wanted.labels)
-    np.testing.assert_array_equal(found.scores, wanted.scores)
 
 
 def scaled(*sizes: float) -> np.ndarray:

@@ -4,16 +4,28 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
 from longtail.models.bundle.manifest import Calibration
+from longtail.models.label_tree.tree import LabelTree
+from longtail.models.predict.predictor import Predictor
+from longtail.models.results import Prediction
 from longtail.models.scorers.calibration import (
+    IDENTITY,
     by_rarity,
     log_odds_of,
     most_by_rarity,
     probabilities_of,
+)
+from longtail.models.scorers.linear import (
+    LinearModel,
+    PriorCorrection,
+    TreeCorrection,
+    corrected_scores,
 )
 
 BENT = Calibration(knots=(-1.0, 2.0, 2.5), slopes=(0.5, 1.0, 4.0, 0.25), intercept=-3.0)
@@ -68,3 +80,107 @@ def test_a_calibration_of_all_labels_alike_changes_no_log_odds():
     for count in (0, 7, 10**6):
         found = by_rarity(BENT, log_odds, np.full(4, count))
         np.testing.assert_array_equal(found, log_odds)
+
+
+# ---- linear scores and their correction, against loops ----
+
+
+DIM, NUM_LABELS = 5, 4
+COVERED = np.array([0, 2, 3])
+
+
+def model() -> LinearModel:
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((len(COVERED), DIM)).astype(np.float32)
+    return LinearModel(weight, rng.standard_normal(len(COVERED)).astype(np.float32), COVERED)
+
+
+def tree() -> LabelTree:
+    rng = np.random.default_rng(1)
+    return LabelTree.from_arrays(
+        {
+            "mean": rng.standard_normal(DIM).astype(np.float32),
+            "components": rng.standard_normal((2, DIM)).astype(np.float32),
+            "weights": rng.standard_normal((3, 2)).astype(np.float32),
+            "biases": rng.standard_normal(3).astype(np.float32),
+            "label_of_leaf": np.array([2, 0, 3, 1]),
+        }
+    )
+
+
+def vectors() -> torch.Tensor:
+    return torch.randn(3, DIM, generator=torch.Generator().manual_seed(2))
+
+
+def test_the_tree_adds_log_p_n_of_each_document_and_label():
+    correction = TreeCorrection(tree())
+    found = corrected_scores(model(), vectors(), correction)
+    features = tree().project(vectors())
+    for row, vector in enumerate(vectors().double().numpy()):
+        for column, label in enumerate(COVERED):
+            log_p_n = tree().log_prob(features[row : row + 1], torch.tensor([[label]]))
+            plain = vector @ model().weight[column] + model().bias[column]
+            assert math.isclose(found[row, column], plain + float(log_p_n), rel_tol=1e-5)
+
+
+def test_a_prior_is_added_to_every_document_and_minus_infinity_stays():
+    prior = torch.tensor([0.5, 0.25, 0.25, 0.0]).log()
+    plain, found = (corrected_scores(model(), vectors(), x) for x in (None, PriorCorrection(prior)))
+    assert torch.allclose(found[:, :2], plain[:, :2] + prior[[0, 2]])
+    assert (found[:, 2] == -math.inf).all()
+
+
+# ---- Warnings about probabilities that are too high for labels hardly seen in training ----
+
+
+TEXTS = ["river law", "the steel trade and the milk tax", "fish tax"]
+RARE_LABELS = {"L0", "L2", "L5"}  # one training document, none, none
+SCORERS = ("retrieval", "classifier", "hybrid", "linear", "sparse", "ensemble")
+
+
+@pytest.fixture(scope="module")
+def calibrated(parts, constant_blend):
+    return replace(
+        parts,
+        has_hybrid=True,
+        calibrations=dict.fromkeys(SCORERS, IDENTITY),
+        blends={"ensemble": constant_blend({"retrieval": 0.5, "sparse": 0.5})},
+    )
+
+
+@pytest.fixture(scope="module")
+def predictor(calibrated):
+    return Predictor(calibrated, device="cpu")
+
+
+def rare_ids(found: Prediction, least: float) -> tuple[str, ...]:
+    kept = [label for label in found.labels if (label.probability or 0) >= least]
+    return tuple(label.id for label in kept if label.id in RARE_LABELS)
+
+
+def warned_ids(found: Prediction) -> tuple[str, ...]:
+    return tuple(each for warning in found.warnings for each in warning.label_ids)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.5, 0.9])
+def test_a_threshold_warns_of_the_rare_labels_that_passed_it(predictor, threshold):
+    predictions = predictor.predict(TEXTS, k=7, threshold=threshold)
+    assert any(found.warnings for found in predictions)
+    for found in predictions:
+        assert warned_ids(found) == rare_ids(found, threshold)
+
+
+def test_probabilities_by_rarity_need_no_warning(calibrated):
+    line = replace(IDENTITY, counts=(0, 3), shifts=(0.0, 0.0), factors=(1.0, 1.0))
+    known = dict.fromkeys(SCORERS, line)
+    predictor = Predictor(replace(calibrated, calibrations=known), device="cpu")
+    assert not any(each.warnings for each in predictor.predict(TEXTS, k=7, threshold=0.0))
+
+
+@pytest.mark.parametrize("weight", [0.5, 1.0])
+def test_a_blend_that_knows_how_rare_labels_are_does_not_warn(calibrated, constant_blend, weight):
+    """Even if it is mostly `retrieval`: its weights were fitted for such labels."""
+    blend = constant_blend({"retrieval": weight, "sparse": 1 - weight})
+    predictor = Predictor(replace(calibrated, blends={"ensemble": blend}), device="cpu")
+    found = predictor.predict(TEXTS, k=7, scorer="ensemble", threshold=0.0)
+    assert not any(each.warnings for each in found)

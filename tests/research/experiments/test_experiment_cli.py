@@ -48,15 +48,8 @@ def test_an_experiment_writes_its_files_and_goes_on(options, num_trials, tiny_co
 def test_learning_curves_are_drawn_of_a_corpus_and_go_on(tiny_corpus, tmp_path):
     folder = tmp_path / "out"
     options = [
-        "--output",
-        folder,
-        "--settings",
-        "tree,uniform,adversarial",
-        "--steps",
-        2,
-        "--dim",
-        8,
-    ]
+        "--output", folder, "--settings", "tree,uniform,adversarial", "--steps", 2, "--dim", 8,
+    ]  # fmt: skip
     options += ["--judged", 10, "--tree-regulariser", 1, "--rounds", 0]
     call("adversarial", tiny_corpus, *options, "--seeds", 1)
     trials = {path: path.stat().st_mtime_ns for path in (folder / "trials").iterdir()}

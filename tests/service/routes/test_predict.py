@@ -2,9 +2,12 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import jsonschema
 import pytest
+
+from longtail.models.results import AnswerWarning
 
 
 def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, registry):
@@ -86,20 +89,11 @@ def test_candidates_are_a_schema_for_structured_output(client):
     assert several.status_code == 422 and "expected 1" in several.json()["detail"]
 
 
-def scores_of(answer):
-    return [each["labels"][0]["score"] for each in answer.json()["results"]]
-
-
-def test_a_title_is_labelled_with_its_text_as_one(client):
-    assert scores_of(client.post("/v1/predict", json={"title": "T", "text": "four"})) == [6.0]
-    for title in ("", " ", None):
-        answer = client.post("/v1/predict", json={"title": title, "text": "four"})
-        assert scores_of(answer) == [4.0]
-
-
-def test_title_and_text_are_one_text_by_its_length(open_client):
+def test_a_title_and_a_text_are_one_text_also_by_its_length(open_client):
     with open_client(max_text_characters=6) as client:
-        assert scores_of(client.post("/v1/predict", json={"title": "T", "text": "four"})) == [6.0]
+        for title, score in (("T", 6.0), ("", 4.0), (" ", 4.0), (None, 4.0)):
+            answer = client.post("/v1/predict", json={"title": title, "text": "four"})
+            assert answer.json()["results"][0]["labels"][0]["score"] == score
         answer = client.post("/v1/predict", json={"title": "TT", "text": "four"})
     assert "text 0 has 7 characters; expected at most 6" in answer.json()["detail"]
 
@@ -117,3 +111,110 @@ def test_titles_that_can_not_be_used_are_refused(client, body, said):
     answer = client.post("/v1/predict", json=body)
     assert answer.status_code == 422
     assert said in answer.text
+
+
+# ---- what every kind of answer says of how much was read and known, and its warnings ----
+
+
+LONG = "word " * 119 + "unknown"
+WARNING = AnswerWarning("unreliable-probabilities", "too high", ("L1",))
+
+
+@pytest.fixture
+def cautious(open_client, make_loader, fake_predictor):
+    """A service whose model warns of the label L1 in each answer that has it."""
+
+    class Cautious(fake_predictor):  # type: ignore[misc,valid-type]
+        def predict(self, texts, **options):
+            found = super().predict(texts, **options)
+            return [
+                replace(x, warnings=(WARNING,) if any(y.id == "L1" for y in x.labels) else ())
+                for x in found
+            ]
+
+    with open_client(make_loader(predictor_class=Cautious)) as client:
+        yield client
+
+
+def test_an_answer_tells_what_was_read_of_the_text_and_how_much_is_known(client):
+    answer = client.post("/v1/predict", json={"texts": [LONG, "unknown", "two words"], "k": 1})
+    counts = [
+        [x[name] for name in ("num_tokens", "num_text_tokens", "known_tokens", "truncated")]
+        for x in answer.json()["results"]
+    ]
+    assert counts == [[100, 120, 100, True], [1, 1, 0, False], [2, 2, 2, False]]
+
+
+def infer(client, **parameters):
+    inputs = [{"name": "text", "shape": [2], "datatype": "BYTES", "data": [LONG, "unknown"]}]
+    body = {"inputs": inputs, "parameters": parameters}
+    answer = client.post("/v2/models/longtail/infer", json=body).json()
+    return {each["name"]: each for each in answer["outputs"]}
+
+
+def test_tensors_tell_it_too(client):
+    found = infer(client, k=1)
+    assert found["num_tokens"]["data"] == [100, 1]
+    assert found["num_text_tokens"] == {
+        "name": "num_text_tokens", "datatype": "INT32", "shape": [2], "data": [120, 1]
+    }  # fmt: skip
+    assert found["known_tokens"]["data"] == [100, 0]
+    assert found["truncated"]["data"] == [True, False]
+
+
+def test_warnings_stand_in_the_answer_only_where_there_are_some(cautious):
+    body = {"texts": ["one", "two"], "k": 2, "threshold": 0.5}
+    results = cautious.post("/v1/predict", json=body).json()["results"]
+    assert results[0]["warnings"] == [
+        {"code": "unreliable-probabilities", "detail": "too high", "label_ids": ["L1"]}
+    ]
+    (best,) = cautious.post("/v1/predict", json={"text": "one", "k": 1}).json()["results"]
+    assert "warnings" not in best
+
+
+# ---- what `GET /v1/models` answers ----
+
+
+def test_every_version_is_listed_with_what_it_is(fresh_client, registry):
+    first, second = fresh_client.get("/v1/models").json()["models"]
+    assert (first["version"], first["loaded"], first["current"]) == (1, False, False)
+    assert second == {
+        "version": 2,
+        "loaded": True,
+        "default": True,
+        "current": True,
+        "published_at": registry.published_at(2),
+        "digest": registry.open(2).manifest.digest,
+        "label_count": 8,
+        "retired_label_count": 0,
+        "scorers": ["retrieval", "sparse"],
+        "default_scorer": "retrieval",
+        "corrections": {"retrieval": ["none"], "sparse": ["none"]},
+        "aims": {"retrieval": ["precision"], "sparse": ["precision"]},
+        "thresholds": {},
+        "promises": {},
+        "example": None,
+        "metrics": {"retrieval": {"p_at_1": 0.6}},
+        "problem": None,
+        "state": "loaded",
+        "traffic_share": 1.0,
+        "load_problem": None,
+        "held_out_documents": None,
+        "languages": [],
+        "has_hierarchy": False,
+        "has_label_quality": False,
+    }
+
+
+def test_a_version_that_cannot_be_read_says_why_and_hides_no_other(fresh_client, registry):
+    manifest = registry.folder_of(1) / "manifest.json"
+    manifest.write_bytes(b"\xff{}")
+    first, second = fresh_client.get("/v1/models").json()["models"]
+    assert "manifest.json can't be read" in first["problem"]
+    assert first["digest"] is None
+    assert second["problem"] is None
+
+
+def test_what_searches_the_label_vectors_is_told(fresh_client):
+    runtime = fresh_client.get("/v1/models").json()["runtime"]
+    assert runtime["indexes"] == {"retrieval": {"index": "torch", "speedup": 1.5}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -59,13 +58,13 @@ def matched(texts: list[str]) -> Matches:
 
 
 @pytest.fixture(autouse=True)
-def few_trees(monkeypatch) -> None:
+def few_trees(monkeypatch):
     monkeypatch.setattr(module, "_NUM_TREES", 20)
     monkeypatch.setattr(module, "_LEAST_IN_A_LEAF", 5)
 
 
 @pytest.fixture
-def learned(monkeypatch) -> Callable[..., list[np.ndarray]]:
+def learned(monkeypatch):
     """Fits, and returns the rows that the classifier learns from, and their truth."""
 
     def fit(texts: list[str], truth: csr_array) -> list[np.ndarray]:
