@@ -59,9 +59,3 @@ def test_every_extra_can_be_installed(index, extra):
         assert stacks(found) == {"12"}, sorted(found)
     else:
         assert ("faiss-cpu" in found) == (extra == "faiss")  # no search on a CPU is faster by it
-
-
-def test_two_releases_of_cuda_are_told_apart():
-    assert stacks({"nvidia-cublas-cu12": "", "nvidia-nvtx-cu12": "", "torch": ""}) == {"12"}
-    assert stacks({"nvidia-cublas-cu12": "", "nvidia-cublas": ""}) == {"12", "13"}
-    assert stacks({"nvidia-cublas": "", "nvidia-nccl-cu13": ""}) == {"13"}

@@ -129,17 +129,6 @@ def test_nothing_runs_code_that_comes_with_data(trees):
     assert {name: dangers for name, dangers in found.items() if dangers} == {}
 
 
-def test_the_search_for_dangers_finds_them():
-    code = (
-        "import pickle\nfrom torch import load\nfrom dill import loads\ntorch.load(f)\neval(x)\n"
-        "f(trust_remote_code=True)\nf(trust_remote_code=False)\nre.compile(x)\nmodel.eval()\n"
-    )
-    found = list(dangers_in(ast.parse(code)))
-    assert sorted(found) == [
-        "dill", "eval", "f(trust_remote_code=...)", "pickle", "torch.load", "torch.load"
-    ]  # fmt: skip
-
-
 def test_importing_configures_no_logging_and_sets_no_variable():
     run = python(
         "-c",

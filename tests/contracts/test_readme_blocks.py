@@ -102,15 +102,6 @@ def test_every_link_to_a_file_leads_to_one():
     assert wrong_pages(broken) == {}
 
 
-def test_every_link_to_a_heading_leads_to_one():
-    def broken(path: Path) -> list[str]:
-        links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", path.read_text("utf-8"))
-        targets = [(path.parent / file if file else path, anchor) for file, anchor in links]
-        return [f"{file}#{anchor}" for file, anchor in targets if anchor not in anchors_of(file)]
-
-    assert wrong_pages(broken) == {}
-
-
 def test_every_file_that_is_named_is_there():
     def missing(path: Path) -> list[str]:
         text = path.read_text("utf-8")
@@ -142,18 +133,6 @@ def wrong_pages(find: Callable[[Path], Collection[str]]) -> dict[str, list[str]]
 
 def num_words(paths: Iterable[Path]) -> int:
     return sum(len(path.read_text("utf-8").split()) for path in paths)
-
-
-def prose_of(path: Path) -> str:
-    """Return a page without its blocks of code."""
-    text = path.read_text("utf-8")
-    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-@cache
-def anchors_of(path: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", prose_of(path), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def help_of(words: list[str]) -> str:

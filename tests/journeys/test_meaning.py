@@ -233,9 +233,6 @@ def test_a_frame_of_trained_documents_is_refused_with_fewer_columns_too(world):
             longtail.load(world.registry).evaluate(frame)
 
 
-# The other commands.
-
-
 def test_no_id_can_be_found_in_a_bundle_by_trying(world):
     for version in (2, 3):
         record = read_trained_on(Registry(world.registry).open(version))

@@ -232,9 +232,6 @@ def test_whatever_stands_in_a_cell_is_text():
     )
 
 
-# ---- the processor, as the system tells it ----
-
-
 @pytest.mark.parametrize(
     ("error", "problem"),
     [

@@ -59,9 +59,6 @@ REASONS = (
 )
 
 
-# ---- train ----
-
-
 def test_train_publishes_a_version_and_says_its_digest(call, tiny_corpus, tiny_config_file):
     result = call("train", tiny_corpus, "--config", tiny_config_file)
     manifest = Registry("registry").open(1).manifest
@@ -91,9 +88,6 @@ def test_broken_lines_end_the_command_with_one_error_that_lists_them_all(
     assert done.stderr.startswith(f"Error: {broken_corpus}: 3 lines can't be used")
     assert all(reason in done.stderr for reason in REASONS)
     assert "Traceback" not in done.stderr
-
-
-# ---- evaluate ----
 
 
 def test_evaluate_begins_with_a_table_and_prints_all_tables_when_asked(evaluate, trained):
@@ -188,9 +182,6 @@ def commonest(bundle):
     return bundle.catalogue[int(bundle.catalogue.training_counts.argmax())]
 
 
-# ---- one label ----
-
-
 def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads_them(
     describe, commonest
 ):
@@ -204,9 +195,6 @@ def test_keywords_are_shown_with_their_weights_and_marked_when_the_encoder_reads
     is_title = ["title: " in line for line in lines[6:]]
     assert len(lines[6:]) == 7 and " * " in lines[6] and any(is_title)
     assert not any(" * " in line for line, x in zip(lines[6:], is_title, strict=True) if x)
-
-
-# ---- the whole catalogue ----
 
 
 def test_the_export_is_a_label_file_that_a_corpus_can_have(describe, bundle, tiny_corpus, tmp_path):

@@ -191,9 +191,6 @@ def test_documents_of_merged_labels_join_and_count_once(seed):
     np.testing.assert_array_equal(merged_counts(counts, rows, memory), expected.sum(axis=0))
 
 
-# ---- all kinds at once, on a trained model
-
-
 def test_a_trained_model_follows_its_vocabulary(trained, apply, tiny_texts):
     bundle = trained.bundle
     texts = [document["text"] for document in tiny_texts["dev"][:6]]
@@ -252,9 +249,6 @@ def _check_merged(bundle: Bundle, after: Bundle, applied: Applied, a: int, b: in
         margins[name] = np.maximum(0, 1 - (2 * truth - 1) * found).sum()
     assert margins["joined"] <= min(margins["a"], margins["b"])
     assert a not in new.labels
-
-
-# ---- files that say what replaces labels ----
 
 
 def test_a_label_is_replaced_by_one_or_several(tmp_path):

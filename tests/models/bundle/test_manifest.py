@@ -137,9 +137,6 @@ def test_a_field_of_the_wrong_form_is_refused(lie, change):
     assert "manifest.json" in message and "train again" in message
 
 
-# ---- calibrations and blends ----
-
-
 LINE = {"knots": [0.0, 1.5], "slopes": [1.0, 0.5, 2.0], "intercept": -1.0}
 RARITY = {"counts": [0, 3], "shifts": [-0.5, 0.25], "factors": [0.75, 1.5]}
 BLEND = {

@@ -143,9 +143,6 @@ def test_a_name_that_another_label_has_is_told_with_the_ids(bundle):
     assert "with the id 'B'" in earlier
 
 
-# ---- two calls in a row ----
-
-
 @pytest.fixture
 def registry(parts, manifest, tmp_path):
     """A registry whose current version, 1, is a trained model, and 2 the same with label N1."""

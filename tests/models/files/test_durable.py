@@ -66,9 +66,6 @@ def test_to_append_reads_one_byte_of_a_long_journal(tmp_path, monkeypatch):
     assert max(read) == 1 and entries(path) == [*range(100)]
 
 
-# ---- the rows of CSV files as Excel writes them ----
-
-
 def test_what_excel_puts_around_a_table_is_passed_over(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('sep=;\nText;Labels;;\n"Fish\nand cod";fish;;\nOil;oil;;\nbad;row\n;;;\n')

@@ -30,9 +30,6 @@ def selected(wanted: LabelFilter | None) -> list[int] | None:
     return None if selection is None else selection.labels.tolist()
 
 
-# ---- filters ----
-
-
 @pytest.mark.parametrize(
     ("wanted", "labels"),
     [
@@ -55,9 +52,6 @@ def test_a_set_may_have_labels_that_the_version_lacks_but_not_only_such():
     assert selected(LabelFilter(exclude_set=LabelSet("s", ("gone",)))) == list(range(NUM_LABELS))
     with pytest.raises(RequestError, match=r"has none of the 2 labels of the set 's'; "):
         selected(LabelFilter(include_set=LabelSet("s", ("gone", "too"))))
-
-
-# ---- ranking among the selected ----
 
 
 class Problem:
@@ -114,9 +108,6 @@ def test_labels_are_scored_in_parts_where_there_are_many(monkeypatch):
     assert_same(
         rank_given([problem.sources], SUM, 4, problem.selection.labels), problem.brute_force(4)
     )
-
-
-# ---- every scorer of a model ----
 
 
 @pytest.fixture(scope="module", params=["tree", "prior", "blends"])

@@ -278,9 +278,6 @@ def test_texts_have_the_same_matches_to_the_bit_alone_and_together(drawn, texts)
     assert together.texts.tolist() == sorted(together.texts.tolist())
 
 
-# ---- single features ----
-
-
 def feature(found: Matches, name: str, label: int = 0) -> float:
     (place,) = np.flatnonzero(found.labels == label)
     return float(found.seen[place, FEATURES.index(name)])
@@ -343,9 +340,6 @@ def test_cosines_are_those_of_scikit_learn():
     assert len(found.labels) == np.count_nonzero(wanted)
     cosines = found.seen[:, FEATURES.index("cosine")]
     assert_all_close(cosines, wanted[found.texts, found.labels], rtol=1e-5)
-
-
-# ---- what is known of names ----
 
 
 def test_finds_are_described_by_log_odds_with_a_prior_of_their_kind():

@@ -84,9 +84,6 @@ def test_what_is_kept_of_words_is_bounded(monkeypatch):
     assert len(words._by_form) <= 3 + 4  # those of one text may go beyond
 
 
-# ---- names of labels as sequences of words ----
-
-
 def terms_of(*labels: Label) -> tuple[LabelTerms, NameWords]:
     words = NameWords.of_names(name for label in labels for name in names_of(label))
     return LabelTerms.of(LabelCatalogue(labels), words), words

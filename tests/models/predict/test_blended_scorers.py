@@ -171,9 +171,6 @@ def test_blends_heed_a_label_filter_and_are_explained(predictor, scorer):
         assert told[scorer] == few.labels[0].score
 
 
-# ---- probabilities ----
-
-
 @pytest.mark.parametrize("scorer", ALL)
 def test_probabilities_are_calibrated_and_fall_with_the_scores(predictor, scorer):
     for prediction in predictor.predict(TEXTS, k=NUM_LABELS, scorer=scorer):
@@ -247,9 +244,6 @@ def test_scores_that_were_changed_have_no_probability(predictor, options):
         predictor.predict(TEXTS[:1], scorer="linear", threshold=0.5, **options)
 
 
-# ---- what a blend reads ----
-
-
 def test_a_blend_reads_what_its_scorers_read(predictor, parts, constant_blend):
     needs = {name: predictor.scorers.needs_encoder(name) for name in ALL}
     assert needs == dict.fromkeys(ALL, True) | {"sparse": False}
@@ -267,9 +261,6 @@ def test_a_blend_reads_what_its_scorers_read(predictor, parts, constant_blend):
     assert found.num_tokens == 2
     (other,) = alone.predict(TEXTS[:1], scorer="sparse")
     assert [x.index for x in found.labels] == [x.index for x in other.labels]
-
-
-# ---- on disk ----
 
 
 @pytest.fixture

@@ -113,9 +113,6 @@ def test_dense_scores_are_logits_and_sparse_ones_are_not(predictor):
         assert {label.probability for label in other.labels} == {None}
 
 
-# ---- correction and tail dial ----
-
-
 def assert_ranked_as(found: list[Prediction], wanted: np.ndarray) -> None:
     """All labels come by falling score, ties by index; those without a score don't come."""
     for row, prediction in enumerate(found):
@@ -215,9 +212,6 @@ def test_one_batch_of_texts_is_encoded_once_for_all_scorers(predictor, monkeypat
     rankings = [predictor.rank(batch, RankingOptions(3, scorer)) for scorer in SCORERS]
     assert sum(done) == len(TEXTS)
     assert {ranking.labels.shape for ranking in rankings} == {(4, 3)}
-
-
-# ---- the sparse model alone ----
 
 
 @pytest.fixture(scope="module")

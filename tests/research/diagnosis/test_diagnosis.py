@@ -89,9 +89,6 @@ def test_margins_and_bounds_are_what_naive_loops_find(seed):
     assert (found.findings[0].bound == expected_bound).all()
 
 
-# ---- python -m research diagnose ----
-
-
 @pytest.fixture
 def call(trained, tiny_corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

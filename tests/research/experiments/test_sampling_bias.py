@@ -19,12 +19,11 @@ from research.experiments.long_tail_profiles import (
 from research.experiments.sampling_bias import (
     SETTINGS,
     SamplingBiasPlan,
-    draw_sampling_bias,
     learning_config,
     pair_recall_at,
     run_sampling_bias,
 )
-from research.experiments.trials import Estimate, Trial
+from research.experiments.trials import Trial
 
 PLAN = SamplingBiasPlan(
     epochs=2, profile_epochs=1, num_negatives=8, num_profile_negatives=4, width=16
@@ -59,29 +58,6 @@ def test_every_setting_can_be_made_and_trained(setting, data):
     assert all(0 <= value <= 1 for value in values.values())
 
 
-def test_the_grid_is_that_of_the_paper():
-    assert len(SETTINGS) == 3 * 4 + 2
-    config = learning_config("uniform-tail", 8).negatives
-    assert (config.distribution.kind, config.weighting, config.num_negatives, config.shared) == (
-        "uniform",
-        "tail",
-        8,
-        True,
-    )
-    config = learning_config("within_batch-constant", 8).negatives
-    assert (config.distribution.kind, config.weighting, config.num_negatives) == (
-        "within_batch",
-        "constant",
-        None,
-    )
-    config = learning_config("logit_adjustment", 8).negatives
-    assert (config.distribution.kind, config.weighting, config.exclude) == (
-        "all",
-        "tail",
-        "positive",
-    )
-
-
 def test_figures_of_a_profile_are_balanced_errors(data):
     values = run_sampling_bias(data, PLAN, Trial("STEP", "full_softmax", 0), 0.1, "cpu")
     assert "error Full" in values and "error Tail" in values
@@ -95,22 +71,6 @@ def test_recall_of_pairs_by_hand():
     assert pair_recall_at(judged.restricted_to(np.array([False, True, False])), 2) == 0
     nothing = judged.restricted_to(np.zeros(3, dtype=bool))
     assert pair_recall_at(nothing, 1) == 0
-
-
-def test_the_report_has_a_table_a_task_and_a_panel_a_table_and_recall():
-    recalls = {f"R@{k} {name}": Estimate((0.1, 0.3)) for k in (1, 10, 50) for name in ("Tail",)}
-    found = {
-        "retrieval": {"full_softmax": recalls | {"P@1": Estimate((0.5, 0.5))}},
-        "STEP": {"full_softmax": {"error Tail": Estimate((0.5,))}},
-    }
-    figure = draw_sampling_bias(found)
-    labels = [axes.get_ylabel() for axes in figure.axes]
-    assert labels == [
-        "Recall@1 of pairs (%)", "Recall@10 of pairs (%)", "Recall@50 of pairs (%)",
-        "balanced error, STEP profile (%)",
-    ]  # fmt: skip
-    (bar,) = [patch for patch in figure.axes[0].patches if patch.get_height()]
-    assert bar.get_height() == pytest.approx(20)
 
 
 # ---- multi-class problems with a long tail of known shape ----

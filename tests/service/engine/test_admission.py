@@ -169,8 +169,6 @@ def test_bulk_work_that_gives_up_while_it_waits_leaves_nothing_behind():
     asyncio.run(play())
 
 
-# ---- what one client's texts teach the service ----
-
 ORDINARY = {"text": "Duties on imports of olive oil"}
 
 
@@ -224,9 +222,6 @@ def test_huge_requests_do_not_shut_out_others_before_they_are_read():
             reservation.release()
 
     asyncio.run(play())
-
-
-# ---- shares of clients ----
 
 
 def test_many_greedy_clients_leave_room_for_others_and_get_equal_shares():

@@ -277,8 +277,6 @@ def test_after_any_sequence_the_truth_is_learned_again_within_sixty_samples(samp
     assert found.value == pytest.approx(truth)
 
 
-# ---- what admission learns ----
-
 SPEEDS = st.lists(
     st.tuples(
         st.integers(0, 10**9) | st.sampled_from([0, 1]),
@@ -300,9 +298,6 @@ def test_nothing_that_traffic_teaches_keeps_an_ordinary_request_out(speeds, size
     with admission.admit(16, 30):
         assert 0 <= admission.expected_wait_s() < math.inf
         assert 1 <= admission._size.value <= 2**16 / 64
-
-
-# ---- what becomes of the fields of a request ----
 
 
 @pytest.mark.parametrize(("given", "k"), [({}, 3), ({"k": 5}, 5), ({"k": 2}, 2)])

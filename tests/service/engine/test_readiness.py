@@ -75,8 +75,6 @@ def test_stopping_does_not_wait_for_models_that_still_load(open_client, make_loa
     assert "loading failed" not in caplog.text
 
 
-# ---- requests that fail: readiness tells the truth ----
-
 PATIENCE_S = 60.0
 
 
@@ -223,9 +221,6 @@ def test_an_error_outside_of_the_model_does_not_end_its_thread(open_client, make
         assert answer.status_code == 500
         assert ask(client) == 200
         assert client.get("/readyz").status_code == 200
-
-
-# ---- the self-check alone ----
 
 
 class FakeEngine:

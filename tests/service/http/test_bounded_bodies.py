@@ -254,9 +254,6 @@ def test_a_slash_at_the_end_is_no_empty_redirect(client, method, path):
     assert answer.json()["detail"].startswith("Ask without the slash at the end of the path. ")
 
 
-# ---- no body over the limit is read to its end ----
-
-
 @pytest.fixture
 def small(open_client):
     with open_client(max_body_bytes=2000) as client:

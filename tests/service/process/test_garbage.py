@@ -54,9 +54,6 @@ def test_a_container_allows_what_it_has_not_used_but_for_its_cache(tmp_path, mem
     assert available_bytes(tmp_path, meminfo) == GIB + GIB // 2
 
 
-# ---- a file that is read again when it has changed ----
-
-
 def number_in(path):
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if not text.isdecimal():

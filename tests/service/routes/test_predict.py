@@ -2,34 +2,9 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import jsonschema
 import pytest
-
-from longtail.models.results import AnswerWarning
-
-
-def test_one_text_gets_its_best_labels_with_the_model_that_found_them(client, registry):
-    answer = client.post("/v1/predict", json={"text": "four", "k": 2}).json()
-    digest = registry.open(2).manifest.digest
-    assert answer["model"] == {"version": 2, "digest": digest}
-    assert (answer["scorer"], answer["correction"], answer["tail_dial"]) == (
-        "retrieval", "none", 0.0,
-    )  # fmt: skip
-    assert answer["results"] == [
-        {
-            "labels": [
-                {"id": "L0", "name": "Label 0", "score": 4.0, "probability": 1.0},
-                {"id": "L1", "name": "Label 1", "score": 3.0, "probability": 0.5},
-            ],
-            "num_tokens": 1,
-            "num_text_tokens": 1,
-            "known_tokens": 1,
-            "truncated": False,
-            "exact": True,
-        }
-    ]
 
 
 def test_current_stays_the_loaded_version_when_the_alias_moves(client, registry):
@@ -117,23 +92,6 @@ def test_titles_that_can_not_be_used_are_refused(client, body, said):
 
 
 LONG = "word " * 119 + "unknown"
-WARNING = AnswerWarning("unreliable-probabilities", "too high", ("L1",))
-
-
-@pytest.fixture
-def cautious(open_client, make_loader, fake_predictor):
-    """A service whose model warns of the label L1 in each answer that has it."""
-
-    class Cautious(fake_predictor):  # type: ignore[misc,valid-type]
-        def predict(self, texts, **options):
-            found = super().predict(texts, **options)
-            return [
-                replace(x, warnings=(WARNING,) if any(y.id == "L1" for y in x.labels) else ())
-                for x in found
-            ]
-
-    with open_client(make_loader(predictor_class=Cautious)) as client:
-        yield client
 
 
 def test_an_answer_tells_what_was_read_of_the_text_and_how_much_is_known(client):
@@ -145,65 +103,16 @@ def test_an_answer_tells_what_was_read_of_the_text_and_how_much_is_known(client)
     assert counts == [[100, 120, 100, True], [1, 1, 0, False], [2, 2, 2, False]]
 
 
-def infer(client, **parameters):
-    inputs = [{"name": "text", "shape": [2], "datatype": "BYTES", "data": [LONG, "unknown"]}]
-    body = {"inputs": inputs, "parameters": parameters}
-    answer = client.post("/v2/models/longtail/infer", json=body).json()
-    return {each["name"]: each for each in answer["outputs"]}
-
-
-def test_tensors_tell_it_too(client):
-    found = infer(client, k=1)
-    assert found["num_tokens"]["data"] == [100, 1]
-    assert found["num_text_tokens"] == {
-        "name": "num_text_tokens", "datatype": "INT32", "shape": [2], "data": [120, 1]
-    }  # fmt: skip
-    assert found["known_tokens"]["data"] == [100, 0]
-    assert found["truncated"]["data"] == [True, False]
-
-
-def test_warnings_stand_in_the_answer_only_where_there_are_some(cautious):
-    body = {"texts": ["one", "two"], "k": 2, "threshold": 0.5}
-    results = cautious.post("/v1/predict", json=body).json()["results"]
-    assert results[0]["warnings"] == [
-        {"code": "unreliable-probabilities", "detail": "too high", "label_ids": ["L1"]}
-    ]
-    (best,) = cautious.post("/v1/predict", json={"text": "one", "k": 1}).json()["results"]
-    assert "warnings" not in best
-
-
-# ---- what `GET /v1/models` answers ----
-
-
 def test_every_version_is_listed_with_what_it_is(fresh_client, registry):
     first, second = fresh_client.get("/v1/models").json()["models"]
     assert (first["version"], first["loaded"], first["current"]) == (1, False, False)
-    assert second == {
-        "version": 2,
-        "loaded": True,
-        "default": True,
-        "current": True,
-        "published_at": registry.published_at(2),
-        "digest": registry.open(2).manifest.digest,
-        "label_count": 8,
-        "retired_label_count": 0,
-        "scorers": ["retrieval", "sparse"],
-        "default_scorer": "retrieval",
-        "corrections": {"retrieval": ["none"], "sparse": ["none"]},
-        "aims": {"retrieval": ["precision"], "sparse": ["precision"]},
-        "thresholds": {},
-        "promises": {},
-        "example": None,
-        "metrics": {"retrieval": {"p_at_1": 0.6}},
-        "problem": None,
-        "state": "loaded",
-        "traffic_share": 1.0,
-        "load_problem": None,
-        "held_out_documents": None,
-        "languages": [],
-        "has_hierarchy": False,
-        "has_label_quality": False,
-    }
+    wanted = {
+        "version": 2, "loaded": True, "default": True, "current": True, "label_count": 8,
+        "published_at": registry.published_at(2), "digest": registry.open(2).manifest.digest,
+        "scorers": ["retrieval", "sparse"], "default_scorer": "retrieval",
+        "metrics": {"retrieval": {"p_at_1": 0.6}}, "state": "loaded", "traffic_share": 1.0,
+    }  # fmt: skip
+    assert second.items() >= wanted.items()
 
 
 def test_a_version_that_cannot_be_read_says_why_and_hides_no_other(fresh_client, registry):

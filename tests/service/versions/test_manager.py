@@ -129,9 +129,6 @@ def test_work_that_does_not_end_fails_and_so_does_what_comes_after_it():
     gate.set()
 
 
-# ---- what a model is tried on before it answers ----
-
-
 @pytest.fixture
 def predictor(registry, fake_predictor):
     return fake_predictor(registry.open(1))

@@ -182,9 +182,6 @@ def test_merged_labels_stand_for_the_one_in_use_and_others_are_left_out(read):
     )
 
 
-# ---- more ----
-
-
 @pytest.mark.parametrize(("split", "is_advised"), [("dev", True), ("test", False)])
 def test_no_advice_asks_for_the_split_that_is_in_force(split, is_advised):
     with pytest.raises(DataError) as caught:

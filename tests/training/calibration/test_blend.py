@@ -53,9 +53,6 @@ def fitted(pairs: ScoredPairs, counts: np.ndarray = COUNTS) -> RarityBlend:
     return fit_blend(pairs, names, dict.fromkeys(names, IDENTITY), counts)
 
 
-# ---- weights ----
-
-
 def test_the_weights_that_the_pairs_were_drawn_with_are_found():
     weights = {"a": [0.2, 0.4, 0.6, 0.8, 1.0, 1.2], "b": [1.0, 0.8, 0.6, 0.4, 0.2, 0.0]}
     intercepts = [-2.0, -1.5, -1.0, -1.0, -0.5, 0.0]

@@ -102,9 +102,6 @@ def test_a_scorer_that_is_worse_than_chance_gets_the_base_rate():
     assert min(fit_calibration(scores, is_true, weights).slopes) > 0
 
 
-# ---- reliability ----
-
-
 def pairs_of(scores, is_true, weights=None, counts=None):
     shape = scores.shape
     return ScoredPairs(
@@ -153,9 +150,6 @@ def report(trained, tiny_corpus):
 def test_calibration_brings_the_mean_probability_of_the_top_near_its_precision(report):
     for found in report.after.values():
         assert found.top_probability == pytest.approx(found.top_precision, abs=0.1)
-
-
-# ---- by training documents of the label ----
 
 
 def test_bands_tell_mean_probability_share_of_right_and_error_by_frequency():

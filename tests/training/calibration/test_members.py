@@ -104,9 +104,6 @@ def test_each_half_is_ranked_by_what_was_fitted_on_the_other(monkeypatch):
     assert dev._value(("first", "second"), curves) == pytest.approx(right, abs=1e-12)
 
 
-# ---- pairs that stand for all pairs of a split ----
-
-
 @pytest.fixture(scope="module")
 def predictor(trained):
     return Predictor.of_bundle(trained.bundle, device="cpu")

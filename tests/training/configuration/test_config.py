@@ -101,9 +101,6 @@ def test_impossible_negatives_of_the_dual_encoder_are_refused(change, message):
         read_config(None, {"retrieval": section})
 
 
-# ---- which scorers, and what then counts ----
-
-
 @pytest.mark.parametrize(
     ("scorers", "message"),
     [

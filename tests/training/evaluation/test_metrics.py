@@ -184,9 +184,6 @@ def test_broken_rankings_are_refused(labels, words):
         join_truth(np.array(labels), truth_of([{0}, {1}], 3))
 
 
-# ---- significance tests against their definitions ----
-
-
 @pytest.fixture
 def judged_pair():
     rng = np.random.default_rng(5)

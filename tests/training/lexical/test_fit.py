@@ -82,9 +82,6 @@ def learned(monkeypatch):
     return fit
 
 
-# ---- what is learned ----
-
-
 def test_right_finds_are_told_from_wrong_ones():
     model = fitted(*corpus(200))
     texts, truth = corpus(100, seed=1, right=1.0)
@@ -172,9 +169,6 @@ def same(first: NameModel | None, second: NameModel | None) -> bool:
     return is_same and kind.texts(first) == kind.texts(second)
 
 
-# ---- codes ----
-
-
 def coded(texts: list[str], truth: csr_array) -> NameModel:
     labels = [replace(x, id=f"N{50 + i}.{i}7") for i, x in enumerate(catalogue_of(NAMES))]
     return fit_name_model(lambda: texts, truth, LabelCatalogue(labels), seed=0)
@@ -204,9 +198,6 @@ def test_what_training_texts_say_of_codes_is_learned(is_right):
     assert (scores[1, 3] > 0) == is_right
 
 
-# ---- nothing to learn ----
-
-
 def test_where_names_are_never_wrong_whole_names_come_first():
     texts, truth = corpus(100)
     model = fitted(texts, csr_array(np.ones(truth.shape, dtype=np.float32)))
@@ -216,9 +207,6 @@ def test_where_names_are_never_wrong_whole_names_come_first():
     is_whole = matches.seen[:, 1] > 0.999
     assert 0 < is_whole.sum() < len(is_whole)
     assert scores[is_whole].min() > scores[~is_whole].max() > 0
-
-
-# ---- counts of words ----
 
 
 def test_documents_are_counted_once_for_each_word_and_pair():

@@ -64,9 +64,6 @@ def recording(step: Step, seen: list) -> Step:
     return recorded
 
 
-# ---- the two steps ----
-
-
 def test_retrieval_loss_is_that_of_the_scores_over_the_drawn_labels(new_model, texts, subsets):
     model, rows = new_model().eval(), np.arange(6)
     step = retrieval_step(model, texts, subsets, CPU, loss=depl_loss, keep_classifier=False)
@@ -107,9 +104,6 @@ def test_keeping_the_classifier_adds_its_loss(new_model, texts, subsets):
     }
     alone = classifier_step(model, texts, CPU)(rows, np.random.default_rng(3)).item()
     assert losses[True] - losses[False] == pytest.approx(alone, rel=1e-4)
-
-
-# ---- stages ----
 
 
 def test_a_seed_gives_the_same_weights_and_another_one_others(new_model, texts, tmp_path):
@@ -157,9 +151,6 @@ def test_a_step_in_bfloat16_learns_in_float32(new_model, texts, tmp_path):
     Stages(texts, 1, machine, tmp_path).train("classifier", model, step, CONFIG)
     assert np.isfinite([loss for _, loss in seen]).all()
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
-
-
-# ---- frozen layers ----
 
 
 @pytest.mark.parametrize(("count", "num_frozen"), [(0, 0), (1, 5 + 16), (2, 5 + 32)])

@@ -193,6 +193,3 @@ def test_what_is_suspicious_is_told(tmp_path):
         "test: 1 labels of its documents have no training document",
     ):
         assert said in told
-
-
-# The command.

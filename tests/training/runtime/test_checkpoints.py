@@ -105,9 +105,6 @@ def test_a_weight_of_two_names_is_saved_under_both(tmp_path):
     assert second["a"].weight is second["b"].weight
 
 
-# ---- where and how precisely training computes ----
-
-
 @pytest.mark.parametrize(("device", "devices"), [("cpu", []), ("cuda", [2])])
 def test_draws_touch_no_gpu_but_the_current_one(monkeypatch, device, devices):
     """The state of all of them takes memory of each, for every process."""

@@ -34,9 +34,6 @@ def named(*names: str) -> LabelCatalogue:
     return LabelCatalogue(Label(str(index), name) for index, name in enumerate(names))
 
 
-# ---- by weight ----
-
-
 def naive_keywords(
     weights: np.ndarray, tokens: list[str], config: DescriptionConfig
 ) -> tuple[str, ...]:
@@ -55,9 +52,6 @@ def test_keywords_are_those_of_a_naive_loop(seed):
     config = DescriptionConfig(num_keywords=int(rng.integers(1, 6)))
     found = keywords_of_labels(model_of(weights, range(30), tokens), named(*names), config)
     assert found == [naive_keywords(row, tokens, config) for row in weights]
-
-
-# ---- of a fitted model ----
 
 
 def fit(folder, corpus, config):
@@ -80,9 +74,6 @@ def test_a_fitted_label_s_keywords_are_those_of_a_naive_loop(fitted):
     weights = model.weights.toarray()
     for row, label in enumerate(model.labels.tolist()):
         assert keywords[label] == naive_keywords(weights[row], model.tfidf.tokens, config)
-
-
-# ---- pseudo descriptions ----
 
 
 def described(label: Label, words: tuple[str, ...]) -> str:
@@ -108,9 +99,6 @@ def test_a_pseudo_description_is_name_description_and_keywords(description, word
 def test_the_keywords_of_a_pseudo_description_are_found_in_it(name, description, words):
     text = described(Label("1", name, description), words)
     assert keyword_part(Label("1", name, description, text)) == " ".join(words)
-
-
-# ---- from the configuration to the bundle ----
 
 
 def test_the_options_of_a_run_decide_what_its_bundle_describes(

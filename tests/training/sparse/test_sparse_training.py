@@ -241,9 +241,6 @@ def test_stems_of_titles_are_one_feature():
     assert np.array_equal(rows.toarray(), model.transform(texts).toarray())
 
 
-# ---- which words may become features ----
-
-
 LOOSE = SparseConfig(min_document_count=1, max_document_share=1.0)
 
 
