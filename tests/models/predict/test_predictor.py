@@ -172,6 +172,7 @@ def test_a_prior_corrects_by_the_log_of_label_frequencies(parts, dial):
         ({"scorer": "sparse", "correction": "tree"}, "correction is 'tree'"),
         ({"tail_dial": -0.1}, "tail_dial is -0.1"), ({"tail_dial": math.inf}, "tail_dial is inf"),
         ({"threshold": 0.5, "tail_dial": 0.1}, "with a tail dial"), ({"threshold": 1.1}, "got 1.1"),
+        ({"threshold": 0.5, "scorer": "sparse"}, "gives no probabilities"),
         ({"threshold": math.nan}, "got NaN"), ({"texts": ["river", "\n\u3000"]}, "text 1 is blank"),
         ({"texts": ["river", "law \ud800"]}, "text 1 holds half of a surrogate pair"),
     ],
