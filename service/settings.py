@@ -19,9 +19,11 @@ from longtail.models.errors import ConfigError
 from longtail.models.files.typed_json import problem_in_words
 
 PREFIX = "LONGTAIL_"
-FOREIGN_VARIABLES = frozenset({"LONGTAIL_DATA", "LONGTAIL_DEBUG"})
-"""Variables with our prefix that other parts of the project read: tests and benchmarks, and the
-command itself, which shows tracebacks where the second is set."""
+FOREIGN_VARIABLES = frozenset(
+    {"LONGTAIL_DATA", "LONGTAIL_DEBUG", "LONGTAIL_SANITIZE", "LONGTAIL_STRICT"}
+)
+"""Variables with our prefix that other parts of the project read: tests, benchmarks, the build of
+the kernels, and the command itself, which shows tracebacks with LONGTAIL_DEBUG."""
 
 _FIRST_STEPS = frozenset(
     {"v1", "page", "docs", "redoc", "openapi.json", "livez", "readyz", "metrics"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,12 +19,16 @@ from longtail.models.labels.cells import (
     without_last_blanks,
 )
 
+logger = logging.getLogger(__name__)
+
 BRACKETED = re.compile(r"<([^<>\s]+)>")
 """A URI, or another id, in angle brackets."""
 _ALL_BRACKETED = re.compile(r"\s*(<[^<>\s]+>\s*)+")
 MAX_LABELS = 100_000
 """Labels of one document; a cell that may have more is refused before it is divided."""
 _MOST_CHARACTERS = 40 * MAX_LABELS
+_warned = set[str]()
+"""Columns of this process of whose labels a warning said that they have blanks at their ends."""
 _KEYS_OF_OBJECTS = ("uri", "id", "label", "name")
 """Keys of an object that stands for a label; the first present key identifies it."""
 
@@ -115,6 +120,7 @@ def labels_of_value(
         may_be_one: Whether a string or a number is one label.
     """
     if isinstance(value, list):
+        _warn_of_blanks(column, value)
         return value
     listed = listed_labels(value) if isinstance(value, str) else None
     if listed is not None:
@@ -128,6 +134,16 @@ def labels_of_value(
     is_short = isinstance(value, str) and len(value) < 40
     example = f", as [{json.dumps(value, ensure_ascii=False)}]" if is_short else ""
     raise DataError(f"{column} is {shown(value)}; expected a list{example}")
+
+
+def _warn_of_blanks(column: str, labels: list[Any]) -> None:
+    """Log, once for a column, that a label is read without the blanks at its ends."""
+    for label in labels:
+        if isinstance(label, str) and label != label.strip() and column not in _warned:
+            _warned.add(column)
+            logger.warning(
+                "%s holds %r, which is read and answered as %r", column, label, label.strip()
+            )
 
 
 def label_key(entry: object, column: str = "labels") -> str:

@@ -152,13 +152,22 @@ class FamiliarRange:
                 f"the similarity of the nearest training document is {nearest:.2f} (documents: at "
                 f"least {self.least_similarity:.2f})"
             )
-        if not reasons:
-            return ()
-        detail = (
-            f"the text is unlike the documents that the model was made for: {'; '.join(reasons)}; "
-            "its probabilities may be far off: let a person check the labels"
-        )
-        return (AnswerWarning(UNLIKE_TRAINING, detail, ()),)
+        return _warning("; ".join(reasons)) if reasons else ()
+
+
+def _few_known(text: Familiarity) -> tuple[AnswerWarning, ...]:
+    """Return the warning of a model without bounds, where less than half of the words are known."""
+    if _unknown_share(text) <= 0.5:
+        return ()
+    return _warning(f"{text.known_words} of its {text.num_words} words are known")
+
+
+def _warning(reason: str) -> tuple[AnswerWarning, ...]:
+    detail = (
+        f"the text is unlike the documents that the model was made for: {reason}; "
+        "its probabilities may be far off: let a person check the labels"
+    )
+    return (AnswerWarning(UNLIKE_TRAINING, detail, ()),)
 
 
 def _unknown_share(text: Familiarity) -> float:
@@ -183,14 +192,16 @@ class FamiliarRangePart(FittedPart[FamiliarRange | None]):
     def concluded(
         self, value: FamiliarRange | None, predictions: list[Prediction], answered: Answered
     ) -> list[Prediction]:
-        """Return the predictions with a warning about each text that is unlike documents."""
+        """Return the predictions with a warning about each text that is unlike documents.
+
+        A model with too few held-out documents for bounds warns of texts of which it knows less
+        than half of the words.
+        """
         del answered
-        if value is None:
-            return predictions
         warned = []
         for each in predictions:
             assert each.familiarity is not None  # every text is compared
-            unlike = value.warnings_about(each.familiarity)
+            unlike = (_few_known if value is None else value.warnings_about)(each.familiarity)
             warned.append(replace(each, warnings=unlike + each.warnings) if unlike else each)
         return warned
 

@@ -26,7 +26,7 @@ _FLAGS = ("-std=c11", "-O3", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "
 _EXACT = ("-ffp-contract=off",)
 # Sources `fast_*.c`: sums may be taken in another order, so that loops become vector instructions.
 _FAST = ("-ffp-contract=fast", "-fassociative-math", "-fno-signed-zeros")
-# For those who change the sources; the compiler of a user may warn of more.
+# Only where LONGTAIL_STRICT=1 asks: the compiler of a user may warn of more.
 _STRICT = ("-Wall", "-Wextra", "-Werror")
 _SANITIZED = (
     "-O1",
@@ -95,8 +95,8 @@ def build(folder: Path = FOLDER, target: str | None = None) -> None:
     kind = next(iter(current.values())).name.split("-")[0]
     for old in set(folder.glob(f"{kind}-*-v*")) - set(current.values()):
         old.unlink(missing_ok=True)
-    is_checkout = folder == FOLDER and (FOLDER.resolve().parents[1] / "pyproject.toml").exists()
-    more = [*(_STRICT if is_checkout else ()), *(_SANITIZED if is_sanitized() else ())]
+    is_strict = os.environ.get("LONGTAIL_STRICT") == "1"
+    more = [*(_STRICT if is_strict else ()), *(_SANITIZED if is_sanitized() else ())]
     for level, path in current.items():
         if not path.exists():
             flags = [] if level == "v1" else [_flag_of(level, compiler)]

@@ -37,6 +37,8 @@ _MOST_LABELS_A_CELL = 1.1
 """Labels a document, above which what stands between them is known."""
 _LEAST_PAIRS = 2
 """Documents in which two labels stand side by side, before they look like one that was split."""
+_LEAST_PAIR_SHARE = 0.01
+"""The same, as a share of the documents."""
 _MISSING_VALUES = frozenset({"nan", "none", "null", "n/a"})
 """What other programs write where there is no value, in lower case."""
 
@@ -151,7 +153,7 @@ def _count(source: DocumentSource, problems: ProblemList) -> Counter[str]:
     if source.part not in {None, "train"}:
         return counts  # of the same file, which is told of once
     if side_by_side:
-        _tell_of_delimiter(source.place, counts, side_by_side)
+        _tell_of_delimiter(source.place, counts, side_by_side, num_labelled)
     elif source.may_have_delimiter:
         warn_of_delimiter(source.place, counts, num_labelled)
     return counts
@@ -204,14 +206,18 @@ def other_delimiter(counts: Mapping[str, int], num_documents: int) -> str | None
 
 
 def _tell_of_delimiter(
-    path: Path, counts: Counter[str], side_by_side: Counter[tuple[str, str]]
+    path: Path, counts: Counter[str], side_by_side: Counter[tuple[str, str]], num_documents: int
 ) -> None:
-    """Log that cells of labels were split, and which names look like halves of one."""
+    """Log that cells of labels were split, and which names look like halves of one.
+
+    Two labels of which each stands in few documents are side by side in all of these by chance.
+    """
+    least = max(_LEAST_PAIRS, _LEAST_PAIR_SHARE * num_documents)
     what = f"{path}: the labels column was split at {DELIMITER!r}: {len(counts)} labels"
     torn = [
         f"{DELIMITER} ".join(pair)
         for pair, count in side_by_side.items()
-        if count >= _LEAST_PAIRS and counts[pair[0]] == counts[pair[1]] == count
+        if count >= least and counts[pair[0]] == counts[pair[1]] == count
     ]
     if not torn:
         logger.info("%s", what)
@@ -252,7 +258,9 @@ def warn_of_look_alikes(folder: Path, labels: LabelCatalogue) -> None:
             "; ".join(_shown(names) for names in alike[:_MAX_SHOWN])
             + ("; ..." if len(alike) > _MAX_SHOWN else ""),
         )
-    if missing := [label.name for label in labels if label.name.lower() in _MISSING_VALUES]:
+    # A label with an id of its own was not read from a cell without a value.
+    plain = [label.name for label in labels if label.id == label.name]
+    if missing := [name for name in plain if name.lower() in _MISSING_VALUES]:
         logger.warning(
             "%s: got %s as a label; leave the labels of a document empty if it has none",
             folder,

@@ -22,6 +22,7 @@ from longtail.training.data.languages import LanguageCount
 from longtail.training.fitting import DevDocuments, TrainingDocuments
 from longtail.training.pipeline.fittings import fit_scorers
 from longtail.training.runtime.run_log import stage_cost
+from longtail.training.sparse.analyzer import with_analyzer_chosen
 from longtail.training.sparse.cost import with_cost_chosen
 from longtail.training.sparse.descriptions import keywords_of_labels, pseudo_descriptions, related
 from longtail.training.sparse.fit import LabelEngine, fit_on_threads, fit_sparse_model
@@ -128,9 +129,11 @@ def fit_encoder_free(
     training = corpus.split("train")
     truth = training.scan().labels
     with stage_cost(folder, f"features{suffix}"):
-        if vocabulary is not None:
+        if vocabulary is not None:  # with the analyzer of the version before
             tfidf, features = vocabulary, vocabulary.transform(training.texts())
         else:
+            chosen = with_analyzer_chosen(corpus, config, folder, engine)
+            config = config.model_copy(update={"sparse": chosen})
             tfidf, features = fit_tfidf_of(
                 training,
                 config.sparse,

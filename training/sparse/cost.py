@@ -70,14 +70,30 @@ def with_cost_chosen(
         features, truth, labels, second, seed=seed, folder=folder, engine=engine
     )
     other = model.with_columns(labels, weights, bias)
-    gain = 100 * (_ndcg(other, some) - _ndcg(model, some))
-    mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
+    is_better, gain = gain_on_dev((model, some), (other, some))
     logger.info(
-        "sparse: with a cost of %g instead of %g for %d frequent labels, nDCG@%d on %d documents "
-        "of dev changes by %.2f points (standard error %.2f)",
-        LOW_COST, DEFAULT_COST, len(labels), _CUT_OFF, len(gain), mean, error,
+        "sparse: with a cost of %g instead of %g for %d frequent labels, %s",
+        LOW_COST, DEFAULT_COST, len(labels), gain,
     )  # fmt: skip
-    return (other, second) if mean > _Z * error else (model, first)
+    return (other, second) if is_better else (model, first)
+
+
+def gain_on_dev(
+    model: tuple[SparseModel, DevDocuments], other: tuple[SparseModel, DevDocuments]
+) -> tuple[bool, str]:
+    """Return whether another model ranks dev better by nDCG@5, beyond chance; and how, in words.
+
+    Args:
+        model: A model, and its features of the documents.
+        other: Another one, and its features of the same documents.
+    """
+    gain = 100 * (_ndcg(*other) - _ndcg(*model))
+    mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
+    words = (
+        f"nDCG@{_CUT_OFF} on {len(gain)} documents of dev changes by {mean:.2f} points (standard "
+        f"error {error:.2f})"
+    )
+    return mean > _Z * error, words
 
 
 def _some(dev: DevDocuments | None) -> DevDocuments | None:

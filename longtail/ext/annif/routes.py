@@ -188,7 +188,11 @@ async def learn(
     size = sum(len(document.text) for document in body.root)
     said = await off_the_loop(size, lambda: [_feedback_of(each, version) for each in body.root])
     if said:
-        await store_feedback(request, service, said)
+        try:
+            await store_feedback(request, service, said)
+        except RequestError as error:  # it names the fields of /v1/feedback
+            where = str(error).replace("entries/", "", 1).replace("/accepted:", "/subjects:", 1)
+            raise RequestError(where) from error
 
 
 def projects_of(serving: Serving) -> Mapping[str, Project]:

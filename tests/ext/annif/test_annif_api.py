@@ -185,3 +185,10 @@ def test_documents_are_kept_once_with_their_labels(learning_client):
     assert first["accepted"] == ["L1", "L2"] and first["text"] == "olive oil"
     assert (first["document_id"], second["document_id"]) == (None, "d")
     assert first["version"] == 2
+
+
+def test_an_unknown_subject_is_named_as_the_client_sent_it(learning_client):
+    unknown = DOCUMENT | {"subjects": [{"uri": "none", "label": "x"}]}
+    answer = learning_client.post(LEARN, json=[DOCUMENT, unknown])
+    assert answer.status_code in (400, 422)
+    assert answer.json()["detail"].startswith("1/subjects: version 2 has no label")

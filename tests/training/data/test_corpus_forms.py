@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from longtail.models.corpus import label_cells
 from longtail.models.corpus.columns import CorpusOptions
 from longtail.models.errors import DataError
 from longtail.training.data.dataset import open_dataset
@@ -83,6 +84,27 @@ def test_labels_that_look_alike_are_named(tmp_path, caplog):
         "'BOOKS', 'Books', 'books'; 'Heat  Pump', 'heat pump'" in caplog.text
     )
     assert "got 'nan' as a label; leave the labels of a document empty" in caplog.text
+
+
+def test_a_concept_named_null_is_no_missing_value(tmp_path, caplog):
+    labels = "id,name\nhttp://x/1,Null\nhttp://x/2,Toys\n"
+    content = "text,labels\nt,http://x/1\nu,http://x/2\n"
+    read(corpus(tmp_path, train__csv=content, labels__csv=labels))
+    assert "as a label" not in caplog.text
+
+
+@pytest.mark.parametrize(("num_pairs", "is_warned"), [(2, False), (10, True)])
+def test_labels_that_are_often_side_by_side_may_be_one(num_pairs, is_warned, tmp_path, caplog):
+    rows = ["t,heat; cold"] * num_pairs + ["t,a; b", "u,b; c", "v,a; c"] * 200
+    read(corpus(tmp_path, train__csv="\n".join(["text,labels", *rows, ""])))
+    assert ("'heat; cold' always" in caplog.text) == is_warned
+
+
+def test_blanks_at_the_ends_of_labels_are_named(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(label_cells, "_warned", set())
+    content = "".join(json.dumps({"text": x, "labels": [x, f" {x}"]}) + "\n" for x in "ab")
+    assert read(corpus(tmp_path, train__jsonl=content))[0] == ("a", ("a",))
+    assert caplog.text.count("labels holds ' a', which is read and answered as 'a'") == 1
 
 
 # JSON lines that are none.

@@ -34,3 +34,14 @@ def test_a_short_query_to_a_model_of_long_notes_is_told(predictor, scorer):
     (found,) = predictor.predict(["topic1 topic2 word3 word4"], scorer=scorer)
     assert [x.code for x in found.warnings] == ["unlike-training"]
     assert "4 known words" in found.warnings[0].detail
+
+
+def test_a_text_of_few_known_words_is_warned_of_where_documents_give_no_bounds(tmp_path, train_in):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    write_lines(corpus / "train.jsonl", notes(200, 0))  # too few are held out for bounds
+    config = TrainingConfig.model_validate({"scorers": ["sparse"]})
+    model = Predictor.of_bundle(train_in(tmp_path, config, corpus).bundle, device="cpu")
+    few, half = model.predict(["topic1 no such words", "topic1 topic2 no such"], k=1)
+    assert [x.code for x in few.warnings] == ["unlike-training"] and not half.warnings
+    assert few.labels[0].id == "1" and "1 of its 4 words" in few.warnings[0].detail

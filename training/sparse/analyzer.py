@@ -1,0 +1,68 @@
+"""Words or character n-grams, chosen on dev for a script other than Latin of an unknown language.
+
+In such a language articles and prepositions may be written at the word, so that words repeat less.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from longtail.models.scorers.tfidf import CHAR, WORD
+from longtail.training.configuration.run import TrainingConfig
+from longtail.training.configuration.sections import AUTO, DEFAULT_COST, SparseConfig
+from longtail.training.data.dataset import Dataset
+from longtail.training.fitting import DevDocuments
+from longtail.training.sparse.cost import gain_on_dev
+from longtail.training.sparse.fit import LabelEngine, fit_sparse_model
+from longtail.training.sparse.vocabulary import fit_tfidf_of
+
+logger = logging.getLogger(__name__)
+
+_NUM_SAMPLED = 1000
+_LAST_LATIN = "\u024f"
+
+
+def with_analyzer_chosen(
+    corpus: Dataset, config: TrainingConfig, folder: Path, engine: LabelEngine
+) -> SparseConfig:
+    """Return the settings with character n-grams if they rank dev better by nDCG@5, beyond chance.
+
+    Args:
+        corpus: Has training documents, and dev if anything is to be tried.
+        config: Its `languages` are empty where the language is unknown.
+        folder: Keeps the models that are tried.
+        engine: Trains them.
+    """
+    given, training = config.sparse, corpus.split("train")
+    is_open = given.analyzer == "automatic" and not config.languages and "dev" in corpus.split_names
+    if not is_open or not _is_of_other_script(islice(training.texts(), _NUM_SAMPLED)):
+        return given
+    dev, truth = corpus.split("dev"), training.scan().labels
+    cost = DEFAULT_COST if given.cost == AUTO else given.cost
+    tried = []
+    for analyzer in (WORD, CHAR):
+        settings = given.model_copy(update={"analyzer": analyzer, "cost": cost})
+        removes_markup = bool(config.remove_markup)
+        tfidf, features = fit_tfidf_of(training, settings, removes_markup=removes_markup)
+        model = fit_sparse_model(
+            tfidf, features, truth, settings,
+            seed=config.seed, folder=folder / f"analyzer-{analyzer}", engine=engine,
+        )  # fmt: skip
+        tried.append((model, DevDocuments(tfidf.transform(dev.texts()), dev.scan().labels)))
+    is_better, gain = gain_on_dev(*tried)
+    logger.info(
+        "sparse: the language is unknown; with character n-grams instead of words, %s%s",
+        gain, ": taken (sparse.analyzer: char)" if is_better else "",
+    )  # fmt: skip
+    return given.model_copy(update={"analyzer": CHAR}) if is_better else given
+
+
+def _is_of_other_script(texts: Iterable[str]) -> bool:
+    """Return whether most letters are of a script other than Latin."""
+    letters = np.array([sign > _LAST_LATIN for text in texts for sign in text if sign.isalpha()])
+    return bool(letters.size) and bool(letters.mean() > 0.5)
