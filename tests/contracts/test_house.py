@@ -79,9 +79,6 @@ def is_write(call):
     return name == "write_text" or (name == "open" and bool(modes & {"w", "a", "x", "w+", "a+"}))
 
 
-# ---- the workflows of GitHub run no action that could change, and may do little ----
-
-
 def test_actions_are_named_by_commit_and_jobs_say_what_they_may_do():
     for path in sorted(Path(".github/workflows").glob("*.yml")):
         text = path.read_text("utf-8")

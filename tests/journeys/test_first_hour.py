@@ -82,9 +82,6 @@ def test_a_file_of_german_excel_is_tagged_by_what_the_readme_says(german_file, r
         assert refused.status == 1 and "'iconv -f cp1252 -t utf-8'" in refused.last_line
 
 
-# ---- The demo, on the tiny corpus: two versions of one service, and not a request that failed ----
-
-
 @pytest.fixture
 def port():
     with socket.socket() as free:

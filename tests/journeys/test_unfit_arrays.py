@@ -109,9 +109,6 @@ def test_finite_scores_are_tried_where_each_number_is_allowed(
         check_answers(trained_sparse.bundle)
 
 
-# ---- A model that a service would refuse at its start does not become current by any command ----
-
-
 def changed(bundle, word):
     """Write the same model with another manifest."""
     manifest = replace(bundle.manifest, training={**bundle.manifest.training, "word": word})

@@ -114,9 +114,6 @@ def test_other_arrays_than_expected_are_refused(arrays):
         check_arrays(arrays, {"x": ArrayRule(("float64",), 1)})
 
 
-# ---- calls of C functions: what may be passed, and the build of the library ----
-
-
 @pytest.mark.parametrize(
     "array",
     [np.zeros(3), np.zeros((4, 4), dtype=np.float32)[:, ::2], np.zeros(3, dtype=">f4")],
@@ -215,9 +212,6 @@ def test_every_level_is_built_once_and_libraries_of_other_sources_go(tmp_path):
     times = {path: path.stat().st_mtime_ns for path in built}
     build.build(tmp_path)
     assert {path: path.stat().st_mtime_ns for path in built} == times
-
-
-# ---- tables of notebooks hold text, and data frames need pandas ----
 
 
 def test_whatever_stands_in_a_cell_is_text():

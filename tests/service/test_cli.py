@@ -83,9 +83,6 @@ def test_key_prints_a_key_and_the_line_that_lets_it_in():
     assert re.search(r"Key, .*: +lt_\S+\nLine, .*: ops:[0-9a-f]{64}\n", shown)
 
 
-# ---- settings: options over variables over defaults; nothing misspelt goes unseen ----
-
-
 def test_options_win_over_variables_and_those_over_defaults(monkeypatch):
     monkeypatch.setenv("LONGTAIL_PORT", "9001")
     monkeypatch.setenv("LONGTAIL_MAX_K", "7")

@@ -155,9 +155,6 @@ def test_an_option_of_the_training_names_the_option_that_stands_for_it(option, c
     assert all("--read " not in each for each in others)
 
 
-# ---- `longtail describe`: one label, the whole catalogue, and what it refuses ----
-
-
 @pytest.fixture
 def describe(tmp_path, monkeypatch, trained):
     """Calls the command in an empty folder, on the trained model's registry."""

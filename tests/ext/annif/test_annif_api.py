@@ -114,9 +114,6 @@ def test_the_language_is_that_of_the_model_and_picks_the_names(
     assert refused.status_code == 400
 
 
-# ---- the client of Annif, as it is, asks a running service ----
-
-
 TEXTS = ["olive oil", "Ölüberschüsse"]
 
 
@@ -153,9 +150,6 @@ def test_annif_teaches(open_server, tmp_path):
     with FeedbackStore(folder) as store:
         (record,) = store.page(0, 9)
     assert (record.content["text"], record.content["accepted"]) == (TEXTS[0], ["L1", "L3"])
-
-
-# ---- annif's `learn`, where the service keeps feedback ----
 
 
 LEARN = "/v1/projects/longtail/learn"

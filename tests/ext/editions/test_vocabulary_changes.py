@@ -265,9 +265,6 @@ def test_lines_that_say_no_replacement_are_listed_together(tmp_path):
     assert "line 3" in str(caught.value) and "'d' is to replace itself" in str(caught.value)
 
 
-# ---- what differs between two states of a vocabulary, as plain dictionaries tell it ----
-
-
 IDS = [f"u:{letter}" for letter in "abcdefghijkl"]
 
 

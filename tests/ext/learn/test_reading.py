@@ -115,9 +115,6 @@ def test_numbers_of_lines_are_no_ids(tmp_path):
     assert (found.texts, found.num_unresolved) == ([], 1)
 
 
-# ---- a corpus with feedback applied, beside sets that are changed one by one ----
-
-
 NUM_LABELS = 8
 
 

@@ -118,9 +118,6 @@ def test_binary_texts_that_are_not_as_wanted_are_a_400(client, binary, tensor, w
     assert word in answer.json()["error"]
 
 
-# ---- the client of Triton, as it is, asks a running service ----
-
-
 TEXTS = ["olive oil", "Ölüberschüsse"]
 
 

@@ -211,9 +211,6 @@ def test_feedback_that_a_candidate_contradicts_is_a_reason(registry, held_out, t
     assert few.notes[1] == "feedback: not tested; expected at least 10 entries"
 
 
-# ---- a promotion moves `current`, or leaves everything as it was ----
-
-
 RULES = PromotionRules(
     must_be_better=False, min_documents=10, margin=0.1, max_slowdown=1e6, max_size_ratio=2.0
 )

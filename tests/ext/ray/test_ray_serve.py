@@ -171,7 +171,6 @@ def test_a_new_version_is_deployed_under_load_without_a_failed_request(serve, tw
     assert problem.headers["content-type"] == "application/problem+json"
 
 
-# ---- Blocks of the sparse model as tasks of Ray: the folder holds what the local way writes ----
 # Most of it with a stand-in; what needs a cluster is skipped where the extra `ray` is missing.
 
 

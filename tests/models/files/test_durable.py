@@ -104,9 +104,6 @@ def test_columns_that_are_missing_or_twice_are_refused(first):
         find_header([first], COLUMNS)
 
 
-# ---- validation errors in our words: what came, and what was expected ----
-
-
 class Inner(BaseModel):
     x: int
 

@@ -163,9 +163,6 @@ def test_a_text_that_is_outside_is_told_with_the_reason(text, told):
     assert not found.warnings_about(Familiarity(55, 50, 0.5))
 
 
-# ---- the threshold "auto": by the place of a label, and in answers ----
-
-
 RULE = PlaceThreshold(first=-0.8, rise=0.2)
 
 
@@ -218,9 +215,6 @@ def test_a_text_gets_the_labels_above_its_own_threshold_whatever_k_is(counting):
 def test_auto_is_refused_where_it_has_no_threshold_or_beside_an_aim(counting, options):
     with pytest.raises(RequestError, match="auto"):
         counting.predict(["river law"], threshold="auto", **{"scorer": "sparse"} | options)
-
-
-# ---- Log-odds of short texts: a line through those of documents, and what is refused as one ----
 
 
 BENT = Calibration(knots=(-1.0, 2.0), slopes=(0.5, 1.0, 4.0), intercept=-3.0)

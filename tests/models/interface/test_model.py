@@ -67,9 +67,6 @@ def test_predictions_become_data_frames(model):
     assert list(model.predict(TEXTS[0], k=2).to_frame()["id"]) == list(found["id"][:2])
 
 
-# ---- texts are taken out of whatever holds them, and nothing else is taken for texts ----
-
-
 class Frame(dict):
     """A data frame of some library: columns by name."""
 
@@ -107,9 +104,6 @@ def test_mappings_in_a_list_are_read_as_rows_of_a_frame():
 def test_other_things_are_refused(data, message):
     with pytest.raises(RequestError, match=message):
         texts_of(data)
-
-
-# ---- Labels for Arrow batches: those of `predict`, to the bit, wherever the function is sent ----
 
 
 ROWS = [

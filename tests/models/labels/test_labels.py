@@ -68,9 +68,6 @@ def test_a_catalogue_comes_back_from_its_lines(rows):
     assert text.count("\n") == len(labels)
 
 
-# ---- which labels stand below which, against plain recursion over random relations ----
-
-
 def catalogue_of(broader: list[list[int]], **options) -> LabelCatalogue:
     """Labels by number, each with the numbers of its broader ones."""
     labels = (
@@ -142,9 +139,6 @@ def test_under_keeps_a_label_and_all_below_it():
     assert select(under=("L0",), include=("L2", "L4")) == [2]
     assert select(under=("L4",), include=("L2",)) == []
     assert not LabelFilter(under=("L0",)).is_empty
-
-
-# ---- label files, in both forms: what is read, and what is told of what is not ----
 
 
 def written(folder: Path, *labels: dict[str, object], name: str = "labels.jsonl") -> Path:
@@ -274,9 +268,6 @@ def test_a_vocabulary_is_a_label_file(tmp_path, caplog):
     named = with_names_of_parents(labels, labels)
     assert (named[0].parents, named[0].broader) == (("B",), ("u:b",))
     assert len(read_label_file(path, OWN_FORM, keep_deprecated=True)) == 3
-
-
-# ---- finding labels by words, against a search through all of them ----
 
 
 LABELS = (

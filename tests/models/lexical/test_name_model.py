@@ -120,9 +120,6 @@ def test_a_new_label_of_common_words_is_known_to_be_found_in_vain(model):
     assert more.history.found[:5].tolist() == model.history.found.tolist()
 
 
-# ---- Boosted trees as arrays, against scikit-learn's own, and arrays that are no trees ----
-
-
 # One tree of a decision and two leaves, and one of a leaf alone.
 STUMPS = BoostedTrees(
     roots=np.array([0, 3]),

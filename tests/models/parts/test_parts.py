@@ -196,9 +196,6 @@ def test_arrays_are_copied_where_other_users_can_write_to_their_file(
         assert arrays[each].flags.writeable != is_mapped
 
 
-# ---- batches of texts: parts of them and several together rank as they do alone ----
-
-
 TEXTS = ["imports of fish", "olive oil", "Regulation of the Council on imports of fish from Spain"]
 
 
@@ -274,9 +271,6 @@ def test_texts_are_computed_once_and_batches_do_not_wait_for_each_other(predicto
     assert len(computed) == 2
 
 
-# ---- how much of a text an answer says was read, and known to the scorer ----
-
-
 MAX_TOKENS = 8
 LONG = "fish " * 40 + "law"
 
@@ -331,9 +325,6 @@ def test_a_blend_knows_what_one_of_its_parts_knows(parts, constant_blend):
         True,
     )
     assert predictor.predict(["zzz " * 20], scorer="ensemble")[0].known_tokens == 0
-
-
-# ---- texts that can't be ranked are refused with what to give instead ----
 
 
 @pytest.mark.parametrize(

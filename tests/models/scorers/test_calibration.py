@@ -82,9 +82,6 @@ def test_a_calibration_of_all_labels_alike_changes_no_log_odds():
         np.testing.assert_array_equal(found, log_odds)
 
 
-# ---- linear scores and their correction, against loops ----
-
-
 DIM, NUM_LABELS = 5, 4
 COVERED = np.array([0, 2, 3])
 
@@ -128,9 +125,6 @@ def test_a_prior_is_added_to_every_document_and_minus_infinity_stays():
     plain, found = (corrected_scores(model(), vectors(), x) for x in (None, PriorCorrection(prior)))
     assert torch.allclose(found[:, :2], plain[:, :2] + prior[[0, 2]])
     assert (found[:, 2] == -math.inf).all()
-
-
-# ---- Warnings about probabilities that are too high for labels hardly seen in training ----
 
 
 TEXTS = ["river law", "the steel trade and the milk tax", "fish tax"]

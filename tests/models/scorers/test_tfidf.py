@@ -189,9 +189,6 @@ def test_each_character_comes_from_its_source(parts):
         assert stop > start + 1 or text[start] == character
 
 
-# ---- the form in which words are compared, by language ----
-
-
 @pytest.mark.parametrize(
     ("word", "right"),
     [

@@ -162,9 +162,6 @@ def test_annifs_csv(tmp_path, delimiter):
     )
 
 
-# ---- levels, circles and suspicious things of a vocabulary, against plain searches ----
-
-
 def random_vocabulary(rng) -> ConceptVocabulary:
     facts: Facts = {str(i): [("type", CONCEPT, None)] for i in range(rng.randrange(1, 12))}
     for about in facts.values():
@@ -215,9 +212,6 @@ def test_levels_are_those_of_a_plain_search():
         assert found.num_levels == max(depth.values(), default=0)
         assert found.num_alone == sum(set(x.narrower) <= {x.id} for x in tops)
         assert found.num_top + found.num_alone == len(tops)
-
-
-# ---- what is to be used instead of a concept, as vocabularies say it ----
 
 
 TURTLE_OF_REPLACEMENTS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .

@@ -51,9 +51,6 @@ def real(trained, tiny_corpus):
     return model, model.tfidf.transform(open_dataset(tiny_corpus).split("dev").texts())
 
 
-# ---- Eq. 11: random projections keep inner products ----
-
-
 def projection_bound(gamma, dim):
     """4 exp(-gamma^2 d/8), at most 1, on which Theorem 3 rests: for 0 < gamma <= 1.6."""
     return float(min(1.0, 4 * np.exp(-(gamma**2) * dim / 8)))

@@ -83,9 +83,6 @@ def test_a_finding_of_nothing_holds_by_chance_no_more_often_than_the_level_says(
     assert all(count <= 30 for count in np.sum(told, axis=0))
 
 
-# ---- trials that are kept, an experiment that resumes, and what is reported of it ----
-
-
 TRIALS = [Trial("task", name, seed) for seed in range(2) for name in ("b", "a")]
 
 
@@ -109,9 +106,6 @@ def test_a_stopped_experiment_goes_on_with_what_is_missing(tmp_path):
     assert found == TrialStore(tmp_path / "other", {"n": 1}).run(TRIALS, figures)
 
 
-# ---- what an experiment learns from and is measured on ----
-
-
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
 def test_thirds_divide_the_labels_and_no_frequency(counts):
     counts = np.array(counts)
@@ -119,9 +113,6 @@ def test_thirds_divide_the_labels_and_no_frequency(counts):
     assert (sum(parts[name].astype(int) for name in ("Head", "Torso", "Tail")) == 1).all()
     for name, is_in in parts.items():
         assert name == "Full" or not set(counts[is_in]) & set(counts[~is_in])
-
-
-# ---- a rate for each setting: chosen on one half with one seed, and told ----
 
 
 TRIALS_OF_RATES = [Trial("task", name, seed) for seed in (0, 1) for name in ("low", "high")]

@@ -73,9 +73,6 @@ def test_recall_of_pairs_by_hand():
     assert pair_recall_at(nothing, 1) == 0
 
 
-# ---- multi-class problems with a long tail of known shape ----
-
-
 def part_of(labels: list[list[int]], num_labels: int) -> Part:
     """Documents of which feature i is document i, so that it can be told which stayed."""
     truth = np.zeros((len(labels), num_labels), dtype=np.float32)

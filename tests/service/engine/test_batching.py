@@ -222,9 +222,6 @@ def test_a_closed_queue_gives_nothing_and_keeps_nothing():
             call.result()
 
 
-# ---- how much comes, as it is remembered, and how large batches must be for it ----
-
-
 @given(st.lists(st.tuples(st.integers(1, 100), st.floats(0, 5)), max_size=20))
 def test_it_is_a_sum_of_what_came_each_fading(comings):
     arrivals, now = ArrivalRate(), 0.0
@@ -245,9 +242,6 @@ def test_batches_of_that_size_bear_a_tenth_more_than_comes(rate, speed, num_work
     else:
         borne = num_workers * speed * least / (least + 40)
         assert borne == pytest.approx(1.1 * rate, abs=1e-6)
-
-
-# ---- What the service learns from traffic stays within bounds, whatever the traffic is ----
 
 
 SUBNORMAL = sys.float_info.min / 2**20

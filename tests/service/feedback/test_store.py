@@ -101,9 +101,6 @@ def test_killed_processes_lose_and_double_nothing(place):
     assert (kills, wrong) == (3, [0, 0, 0]) and 6 <= acknowledged <= stored
 
 
-# ---- A folder with a file of SQLite: what is deleted leaves no bytes; failures are told ----
-
-
 INSERT = "INSERT OR IGNORE INTO records (id, content) VALUES ('a', '{}')"
 HIDDEN = "the secret of the text, which nobody may find again"
 
@@ -175,9 +172,6 @@ def test_a_damaged_store_is_told(store, make_entry, tmp_path, where):
             use()
 
 
-# ---- files that are moved under a store that is open ----
-
-
 def test_a_store_that_was_moved_away_gets_no_further_entry(store, make_entry, tmp_path):
     store.append([[make_entry("a")]])
     (tmp_path / "store").rename(tmp_path / "moved")
@@ -241,9 +235,6 @@ def test_a_url_is_refused_and_not_shown(kind):
     with pytest.raises(ConfigError, match="expected a folder") as caught:
         FeedbackStore(kind("postgresql+psycopg://ada:secret@db/said"))
     assert "secret" not in str(caught.value)
-
-
-# ---- The thread that writes: many requests share a transaction, and failures reach who waits ----
 
 
 def test_many_threads_share_transactions(tmp_path, make_entry):

@@ -119,9 +119,6 @@ def test_no_route_has_a_body_that_the_framework_parses():
     assert len(routes) > 30
 
 
-# ---- gzip bodies come out as they went in, in bounded pieces, or are refused ----
-
-
 def unpacked(packed, step=None):
     inflater, step = Inflater(), step or max(1, len(packed))
     pieces = [
@@ -168,9 +165,6 @@ def test_a_bomb_is_refused_long_before_it_is_unpacked():
 def test_what_is_no_gzip_is_refused(packed, words):
     with pytest.raises(BadGzipError, match=words):
         unpacked(packed)
-
-
-# ---- Bodies are read straight from their bytes, and refused as a model refuses what they say ----
 
 
 JSON = {"Content-Type": "application/json"}

@@ -83,9 +83,6 @@ def test_no_place_is_held_after_an_answer(client, body):
     assert not admission._parse_slots.locked()
 
 
-# ---- Clients that hang up in the middle of their body are 499: no fault, no traceback ----
-
-
 FORM, LINES = "application/x-www-form-urlencoded", "application/x-ndjson"
 BODIES = {
     "/v1/predict": (JSON["content-type"], b'{"text": "some words"}'),

@@ -40,9 +40,6 @@ def test_the_examples_of_answers_are_such_answers(document):
         assert model.model_validate(example).model_dump(mode="json") == example
 
 
-# ---- Parameters in a query that a route does not have are refused, not passed over in silence ----
-
-
 @pytest.mark.parametrize(
     ("path", "wanted"),
     [
@@ -67,9 +64,6 @@ def test_a_get_route_refuses_what_it_does_not_know(client, path, wanted):
 @pytest.mark.parametrize("path", ["/livez?x=1", "/readyz?x=1", "/metrics?name=y"])
 def test_probes_and_scrapers_may_send_what_they_like(client, path):
     assert client.get(path).status_code == 200
-
-
-# ---- The service below a path of a proxy (`LONGTAIL_ROOT_PATH`), stripped by the proxy or not ----
 
 
 ROOT = "/our/labels"
@@ -107,9 +101,6 @@ def test_the_same_paths_want_a_key_below_a_prefix(open_client, keys, sent):
         bearer = {"Authorization": f"Bearer {key}"}
         assert below.get(f"{sent}/v1/models", headers=bearer).status_code == 200
         assert below.post(f"{sent}/v1/admin/rollback", headers=bearer).status_code == 403
-
-
-# ---- every error is a problem document, and none tells more than it should ----
 
 
 PRIVATE = "a secret text"

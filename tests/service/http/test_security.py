@@ -166,9 +166,6 @@ def test_only_proxies_of_the_settings_say_who_the_client_is(
     assert seen[-1] == expected
 
 
-# ---- keys: made, compared, and exchanged while the service runs ----
-
-
 def test_a_made_key_is_let_in_by_its_entry_alone():
     key, entry = make_key("ops-1")
     assert entry == f"ops-1:{hashlib.sha256(key.encode()).hexdigest()}"
@@ -248,9 +245,6 @@ def test_a_changed_file_that_cannot_be_read_leaves_the_keys_and_says_so_once(
     replace(content)
     assert [ring.name_of(old) for _ in range(3)] == ["old"] * 3
     assert caplog.text.count("the keys stay as they were") == 1
-
-
-# ---- Whose requests are answered: by the name in `Host`, and not with an upgrade and a body ----
 
 
 OTHERS = ["rebound.test", "rebound.test:8000", "127.0.0.1.example.org", "evil.org:80@127.0.0.1",

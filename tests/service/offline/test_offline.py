@@ -243,9 +243,6 @@ def test_a_line_too_long_for_memory_is_refused_alone(tmp_path, monkeypatch):
     assert list(documents_of(source, 50)) == [None, b'{"text": "whales"}']
 
 
-# ---- `longtail predict --output x.csv`: the rows of the input, with columns for the labels ----
-
-
 @pytest.fixture
 def table_task(tmp_path):
     def make(content, name="in.csv", output="out.csv", **defaults):

@@ -33,9 +33,6 @@ def test_circles_are_freed_even_where_they_were_left_out_before():
         gc.enable()
 
 
-# ---- How much memory may still be taken: by the machine, and by what a container is allowed ----
-
-
 GIB = 2**30
 
 

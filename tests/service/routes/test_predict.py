@@ -88,9 +88,6 @@ def test_titles_that_can_not_be_used_are_refused(client, body, said):
     assert said in answer.text
 
 
-# ---- what every kind of answer says of how much was read and known, and its warnings ----
-
-
 LONG = "word " * 119 + "unknown"
 
 

@@ -75,9 +75,6 @@ def test_nothing_of_a_text_or_path_is_logged_when_a_request_fails(fresh_client, 
     assert "secret" not in "".join(ours)
 
 
-# ---- The log: what each line has, for people and for machines, and the ids of requests ----
-
-
 @pytest.fixture
 def logged():
     """Log by a formatter."""

@@ -110,9 +110,6 @@ def test_stopping_cancels_what_waits_and_does_not_wait_for_what_has_begun(open_t
     assert ended.wait(60)
 
 
-# ---- the thread that tries a model before it answers ----
-
-
 def test_work_is_done_in_order_on_one_prepared_thread():
     prepared = []
     with TrialThread(lambda: prepared.append(threading.current_thread().name), 60) as try_out:

@@ -120,9 +120,6 @@ def test_a_service_serves_and_follows_a_registry_elsewhere(open_admin, registry,
         assert client.post("/v1/predict", json={"text": "a"}).status_code == 200
 
 
-# ---- models without an encoder are served as others are ----
-
-
 TEXT = "Regulation of the Council on imports of fish"
 
 

@@ -78,9 +78,6 @@ def test_label_names_are_matched_by_tf_idf_of_words_and_pairs():
     assert ranking.scores[0] == pytest.approx(expected, rel=1e-6)
 
 
-# ---- rankings as files: written, read back, and refused ----
-
-
 RANKING = Ranking(
     labels=np.array([[4, 0, 2], [1, NO_LABEL, NO_LABEL], [NO_LABEL] * 3]),
     scores=np.array([[0.1, 0.1, -3e-7], [2, -np.inf, -np.inf], [-np.inf] * 3], dtype=np.float32),
@@ -133,9 +130,6 @@ def test_a_file_that_was_cut_off_is_refused_at_each_byte(tmp_path):
         path.write_bytes(content[:size])
         with pytest.raises(DataError, match="can't be used as a ranking"):
             read_predictions(path, 3, 5)
-
-
-# ---- the truth in the labels of a model, some of which are out of use ----
 
 
 DOCUMENTS = (["a"], ["old"], ["older", "a"], ["gone", "b"], ["split"], ["old", "b"])

@@ -190,9 +190,6 @@ def test_the_floor_is_the_log_odds_of_labels_without_a_score():
     assert found["a"] == -14.0  # none is missing, so all evidence counts
 
 
-# ---- projected Newton: the minimum of a convex loss, bounds among its parameters ----
-
-
 class Regression:
     """A logistic regression over made-up rows, with columns of very unlike size."""
 
@@ -267,9 +264,6 @@ def test_the_curvature_of_a_blend_is_the_slope_of_its_gradient(num_knots):
         one = step * (np.arange(len(at)) == place)
         slope = (problem.loss(at + one)[1] - problem.loss(at - one)[1]) / (2 * step)
         np.testing.assert_allclose(matrix[place], slope, rtol=1e-5, atol=1e-6)
-
-
-# ---- Labels that lose their only document, against a model in which it never carried them ----
 
 
 @pytest.fixture(scope="module")

@@ -175,9 +175,6 @@ def test_bands_tell_mean_probability_share_of_right_and_error_by_frequency():
     assert found["100+"].calibration_error is None
 
 
-# ---- Probabilities by how often a label was seen, on pairs whose true probabilities are known ----
-
-
 LABELS = np.array([0, 0, 1, 1, 5, 5, 40, 40, 300, 300])
 """Training documents of the labels."""
 
@@ -248,9 +245,6 @@ def test_the_line_is_the_minimum_of_its_penalised_loss():
     start = np.repeat([0.0, 1.0], len(line.counts))
     found = minimize(loss, start, method="BFGS", options={"gtol": 1e-4})
     assert loss(np.array([*line.shifts, *line.factors])) == pytest.approx(found.fun, rel=1e-6)
-
-
-# ---- the threshold of the best micro-F1, against all thresholds tried one by one ----
 
 
 def one_document(scores, is_true, weights=None):

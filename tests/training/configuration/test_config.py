@@ -130,9 +130,6 @@ def test_ignored_keys_are_those_that_were_given():
     assert dense.keys_ignored == []
 
 
-# ---- What the configuration of negatives and losses takes, and what it refuses, by name ----
-
-
 SAMPLED = {"distribution": {"kind": "uniform"}, "weighting": "importance", "num_negatives": 8}
 SUBSET = {"distribution": {"kind": "uniform_subset"}, "num_negatives": 8}
 

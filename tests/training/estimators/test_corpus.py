@@ -126,9 +126,6 @@ def test_a_frame_is_measured_with_the_options_of_the_training(tmp_path):
     assert longtail.load(registry).evaluate(new).metrics["sparse"]["P@1"] == 1.0
 
 
-# ---- labels in memory become columns; what is neither a matrix nor lists is refused ----
-
-
 MATRIX = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]])
 
 

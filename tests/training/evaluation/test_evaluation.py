@@ -125,9 +125,6 @@ def test_a_ranking_that_cannot_be_measured_is_named(ranking, ks, words):
         evaluate({"mine": ranking}, TRUTH, COUNTS, 6000, ks=ks)
 
 
-# ---- hierarchical precision and recall, against sets ----
-
-
 BROADER = {1: {0}, 2: {0}, 3: {1, 2}, 5: {4}}
 NUM_LABELS = 7
 
@@ -173,9 +170,6 @@ def test_nothing_predicted_and_nothing_true_are_0(ancestors):
     assert found == {"x": {"hP@1": 0.0, "hR@1": 0.0}}
 
 
-# ---- what the pictures show, read back from the figure ----
-
-
 PLOTTED_COUNTS = np.repeat([500, 20, 3, 1, 0], [2, 10, 18, 20, 20])
 PLOTTED_TRUTH = csr_array((np.random.default_rng(1).random((30, 70)) < 0.1).astype(np.float32))
 
@@ -198,9 +192,6 @@ def figure():
 def test_figures_are_written_as_png_and_svg(figure, tmp_path, name, magic):
     write_figure(figure, tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(magic)
-
-
-# ---- records of measurements: figures beside what it takes to repeat them ----
 
 
 def test_a_record_says_what_measured_when_and_where(tmp_path):

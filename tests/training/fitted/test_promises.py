@@ -190,9 +190,6 @@ def test_a_recall_promise_is_kept_and_refused_where_the_answers_lack_too_many():
     assert "too few" in band.refusal
 
 
-# ---- short texts of a model whose log-odds are known to be too far from 0 in them ----
-
-
 NUM_TEXTS, NUM_LABELS = 400, 12
 LINE = Calibration(knots=(0.0,), slopes=(2.0, 2.0), intercept=-1.0)
 

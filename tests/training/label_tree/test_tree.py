@@ -341,9 +341,6 @@ def test_a_vector_that_is_not_finite_is_named():
         fit_tree(vectors, truth, num_components=vectors.shape[1] + 1)
 
 
-# ---- the compiled fit of single nodes against numpy and scipy ----
-
-
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=40))
 def test_half_of_the_labels_go_left_the_lowest_and_of_equal_ones_the_first(values):
     sums = np.array(values, dtype=float)

@@ -54,9 +54,6 @@ def test_extreme_scores_and_half_precision_stay_finite():
     assert float(depl_loss(scores, is_positive)) == pytest.approx(2e4, rel=1e-2)
 
 
-# ---- Margin losses: their values, that they fall, bound the step and have the right gradient ----
-
-
 SURROGATES = {
     "hinge": hinge,
     "logistic_base_2": logistic_base_2,

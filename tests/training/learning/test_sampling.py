@@ -215,9 +215,6 @@ def test_subsets_of_rows_that_draw_again_are_equally_likely(monkeypatch, num_lab
     assert chisquare(counts).pvalue > 1e-4
 
 
-# ---- the alias table against the probabilities it was made from ----
-
-
 def implied(table: AliasTable) -> np.ndarray:
     keep = table.keep.double().numpy()
     shares = keep.copy()
@@ -241,9 +238,6 @@ def test_draws_follow_the_probabilities_and_never_have_none():
     assert counts[1] == 0
     kept = weights > 0
     assert chisquare(counts[kept], 20_000 * weights[kept] / weights.sum()).pvalue > 0.01
-
-
-# ---- draws by operations that PyTorch allows on a GPU in its deterministic mode ----
 
 
 class AsOnGpu(TorchDispatchMode):

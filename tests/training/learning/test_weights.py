@@ -152,9 +152,6 @@ def test_a_pair_without_negatives_has_no_nan():
         assert (weight(negatives) == -math.inf).all()
 
 
-# ---- the multi-label reduction against a double loop ----
-
-
 LABELS = [[1, 4], [], [0, 2, 5], [2]]
 label_lists = st.lists(st.sets(st.integers(0, 7), max_size=6).map(sorted), min_size=1, max_size=9)
 

@@ -218,9 +218,6 @@ def test_a_vector_that_is_not_finite_is_refused(monkeypatch):
         LinearTrainer(broken, TRUTH, method_of("uniform").objective, LinearOptions())
 
 
-# ---- adagrad on rows against PyTorch's on the whole matrix ----
-
-
 RATE = 0.1
 
 

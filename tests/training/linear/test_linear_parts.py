@@ -148,9 +148,6 @@ def test_few_labels_are_all_scored_by_default_and_other_settings_stay():
     assert LinearConfig.model_validate(default.model_dump()) == default
 
 
-# ---- the linear stage of a run: standardised vectors, and what is done only once ----
-
-
 DIM, NUM_LABELS = 6, 5
 
 

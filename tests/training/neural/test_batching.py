@@ -81,9 +81,6 @@ def test_a_token_bound_takes_documents_of_like_length_and_less_padding():
     assert shortest_first != sorted(shortest_first)
 
 
-# ---- label subsets of a step, and hard negatives, against loops and by counting ----
-
-
 NO_HARD = np.empty((2, 0), dtype=np.int64)
 
 
@@ -147,9 +144,6 @@ def test_hard_negatives_equal_a_loop(seed, count):
         wrong = [label for label in row if label != NO_LABEL and not carried[label]][:count]
         expected.append(wrong + [NO_LABEL] * (count - len(wrong)))
     assert hard_negatives(ranked, truth, count).tolist() == expected
-
-
-# ---- labels that a step reads without their keywords ----
 
 
 LABELS = np.arange(4, 30)

@@ -243,9 +243,6 @@ def test_parts_alone_change_nothing_that_is_learned(train, new_model, tmp_path, 
     assert (apart < 1e-3) is is_alike
 
 
-# ---- texts encoded in parts: the same vectors and gradients in less memory ----
-
-
 ROWS = np.arange(16)
 
 

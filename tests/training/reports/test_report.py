@@ -116,9 +116,6 @@ def test_no_text_of_a_document_is_shown(outline, spiked_corpus):
     assert "alert(" not in outline.text
 
 
-# ---- `longtail inspect`: what is counted, shown and suspected, against plain counts ----
-
-
 ODD = {
     "train": [
         ("first text here", ["Books", "a|b"]),

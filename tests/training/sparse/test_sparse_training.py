@@ -186,9 +186,6 @@ def test_a_form_has_none_of_the_excluded_words():
     assert "müllers" in tfidf.tokens and "müller" not in tfidf.tokens
 
 
-# ---- words of titles as features of their own: where they are fitted, and where not ----
-
-
 TITLES = ["Olive oil", "Olive trees", "Oil prices", "Trees"]
 TEXTS = [f"{title}\nA text on {title.lower()} and its trade {i}" for i, title in enumerate(TITLES)]
 CONFIG_OF_TITLES = SparseConfig(max_document_share=1.0)

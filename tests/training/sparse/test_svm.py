@@ -136,7 +136,6 @@ def test_a_label_has_the_cost_of_its_band_to_the_bit(exact_documents, loss):
     np.testing.assert_array_equal(both[2:], low[2:])
 
 
-# ---- the search for hard negatives and the sample of the rest, against brute force ----
 # Every document has a column of its own, which no search reads, and errors cost next to nothing:
 # so the columns with a weight tell which documents a label was trained on.
 
@@ -229,9 +228,6 @@ def test_samples_are_uniform_over_the_documents_not_in_the_set(wanted):
     rest = np.setdiff1d(np.arange(NUM_ROWS), positives)
     # Without replacement the counts vary less than a multinomial's: the test is on the safe side.
     assert stats.chisquare(times[rest]).pvalue > 0.01
-
-
-# ---- The cost of frequent labels' errors, where the configuration leaves it to the dev split ----
 
 
 RARE = 13

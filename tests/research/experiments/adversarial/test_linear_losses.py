@@ -209,9 +209,6 @@ def test_eta_belongs_to_the_pair_of_document_and_label():
     assert objective.state()["num_seen"].tolist() == [1]
 
 
-# ---- the methods of linear scorers: what they converge to, and how they are judged ----
-
-
 NUM_DOCUMENTS, NUM_LABELS = 3, 5
 COUNTS = (200 * random_table(NUM_DOCUMENTS, NUM_LABELS, seed=0, spread=0.8)).round().int().numpy()
 METHODS = get_args(MethodName)
@@ -312,9 +309,6 @@ def test_every_method_learns_documents_with_several_labels(name):
     found = measure_linear(model, vectors, truth, method.correction)
     assert found.accuracy > 0.95
     assert -1.8 < found.log_likelihood < np.log(0.5)  # at most half for each of two labels
-
-
-# ---- Theorems 1 and 2 and Eq. 11-16 of Bamler & Mandt (2020) on tables, against enumeration ----
 
 
 NUM_DRAWN, NUM_CLASSES = 3, 4

@@ -107,9 +107,6 @@ def test_what_a_paper_expects_is_tested_one_sided_and_its_contrary_two_sided():
     ]  # fmt: skip
 
 
-# ---- The settings of the ablations: what each changes, what is shared, and what can't be had ----
-
-
 def test_a_bundle_encodes_labels_as_its_training_did(tiny_corpus, tiny_config, train_in, tmp_path):
     config = configured(tiny_config, "cls_labels", 0)
     bundle = train_in(tmp_path, config, tiny_corpus).bundle
