@@ -318,12 +318,7 @@ def test_a_blend_knows_what_one_of_its_parts_knows(parts, constant_blend):
     blended = replace(parts, calibrations=dict.fromkeys(weights, IDENTITY), blends=blends)
     predictor = Predictor(blended, device="cpu")
     behind = "zzz " * 20 + "river"
-    assert counts(predictor.predict([behind], scorer="ensemble")[0]) == (
-        MAX_TOKENS,
-        23,
-        1,
-        True,
-    )
+    assert counts(predictor.predict([behind], scorer="ensemble")[0]) == (MAX_TOKENS, 23, 1, True)
     assert predictor.predict(["zzz " * 20], scorer="ensemble")[0].known_tokens == 0
 
 

@@ -164,10 +164,7 @@ def test_a_damaged_store_is_told(store, make_entry, tmp_path, where):
     content = bytearray(path.read_bytes())
     content[where] = b"\xa5" * len(content[where])
     path.write_bytes(content)
-    for use in (
-        lambda: list(store.records()),
-        lambda: store.append([[make_entry("new")]]),
-    ):
+    for use in (lambda: list(store.records()), lambda: store.append([[make_entry("new")]])):
         with pytest.raises(FeedbackStoreError, match="damaged, or no database"):
             use()
 

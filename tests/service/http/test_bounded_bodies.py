@@ -274,10 +274,7 @@ def test_the_limit_holds_for_every_route(small):
 
 
 def packed(body: bytes) -> dict[str, object]:
-    return {
-        "content": gzip.compress(body),
-        "headers": JSON | {"content-encoding": "gzip"},
-    }
+    return {"content": gzip.compress(body), "headers": JSON | {"content-encoding": "gzip"}}
 
 
 def test_a_gzip_body_is_read_and_its_limit_holds_for_what_it_unpacks_to(small):

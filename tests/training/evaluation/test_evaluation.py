@@ -182,9 +182,7 @@ def plotted(seed: int, num_documents: int = 30) -> Ranking:
 @pytest.fixture
 def figure():
     return draw_by_frequency(
-        {"retrieval": plotted(1), "sparse": plotted(2)},
-        PLOTTED_TRUTH,
-        PLOTTED_COUNTS,
+        {"retrieval": plotted(1), "sparse": plotted(2)}, PLOTTED_TRUTH, PLOTTED_COUNTS
     )
 
 
