@@ -124,13 +124,9 @@ def tiny_encoder(tmp_path_factory, tiny_texts):
     vocabulary = [*SPECIAL_TOKENS, *(word for word, _ in words.most_common(400))]
     tokenizer_of(vocabulary).save_pretrained(folder)
     config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
+        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=64,
+    )  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(0)
         BertModel(config).save_pretrained(folder)

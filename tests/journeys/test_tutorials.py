@@ -23,10 +23,7 @@ def test_every_cell_runs_in_an_empty_folder(name):
     """In a process of its own, whose environment Jupyter and the notebook may change."""
     done = subprocess.run(
         [sys.executable, str(FOLDER / "execute.py"), name, "--check"],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-5000:]
     assert done.stdout == f"{name}: {len(read(name).cells)} cells\n"

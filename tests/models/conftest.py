@@ -72,13 +72,9 @@ def tokenizer():
     backend.pre_tokenizer = BertPreTokenizer()
     backend.post_processor = BertProcessing((end, vocabulary[end]), (start, vocabulary[start]))
     return TokenizersBackend(
-        tokenizer_object=backend,
-        pad_token=pad,
-        unk_token=unknown,
-        cls_token=start,
-        sep_token=end,
+        tokenizer_object=backend, pad_token=pad, unk_token=unknown, cls_token=start, sep_token=end,
         mask_token=mask,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -111,22 +107,19 @@ def parts(tokenizer, dual_encoder):
         catalogue=LabelCatalogue(LABELS),
         sparse=SparseModel.of_rows(tfidf, csr_array(weights), random(len(covered)), covered),
         dense=DenseParts(
-            encoder=dual_encoder,
-            tokenizer=tokenizer,
-            max_tokens=MAX_TOKENS,
+            encoder=dual_encoder, tokenizer=tokenizer, max_tokens=MAX_TOKENS,
             label_vectors=random(len(LABELS), DIM),
         ),
         models={
             "classifier": LinearScorer(
-                LinearModel(random(len(covered), DIM), random(len(covered)), covered), "none"
+                LinearModel(random(len(covered), DIM), random(len(covered)), covered), "none",
             ),
             "linear": LinearScorer(
-                LinearModel(random(len(covered), DIM), random(len(covered)), covered),
-                "tree",
+                LinearModel(random(len(covered), DIM), random(len(covered)), covered), "tree",
                 random_tree(len(LABELS), DIM, rng),
             ),
         },
-    )
+    )  # fmt: skip
 
 
 def random_tree(num_labels: int, dim: int, rng: np.random.Generator) -> LabelTree:
@@ -159,30 +152,22 @@ def sparse_parts(parts):
 def manifest():
     """What the tiny bundle says of itself before it is written."""
     return Manifest(
-        label_count=len(LABELS),
-        training_document_count=20,
+        label_count=len(LABELS), training_document_count=20,
         encoder=EncoderInfo("tiny", DIM, MAX_TOKENS, "0" * 64),
-        scorers=("retrieval", "classifier", "linear", "sparse"),
-        default_scorer="retrieval",
-        training={"seed": 0, "rate": 1e-5},
-        data_fingerprint="f" * 64,
-        metrics={"dev": {"retrieval": {"all": {"P@1": 0.5}}}},
-        linear_correction="tree",
+        scorers=("retrieval", "classifier", "linear", "sparse"), default_scorer="retrieval",
+        training={"seed": 0, "rate": 1e-5}, data_fingerprint="f" * 64,
+        metrics={"dev": {"retrieval": {"all": {"P@1": 0.5}}}}, linear_correction="tree",
         longtail_version=version("longtail"),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def sparse_manifest(manifest):
     """What a bundle of the sparse model alone says of itself."""
     return replace(
-        manifest,
-        encoder=None,
-        scorers=("sparse",),
-        default_scorer="sparse",
-        metrics={},
+        manifest, encoder=None, scorers=("sparse",), default_scorer="sparse", metrics={},
         linear_correction=None,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

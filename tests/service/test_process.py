@@ -56,12 +56,9 @@ def start(registry):
             registry.folder, drain_delay_s, shutdown_timeout_s, keep_alive_s, read_timeout_s, ENTRY,
         )  # fmt: skip
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, *map(str, options)],
-            cwd=HERE.parents[1],
-            stderr=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
+            [sys.executable, "-c", SERVE, *map(str, options)], cwd=HERE.parents[1],
+            stderr=subprocess.PIPE, text=True, bufsize=1,
+        )  # fmt: skip
         processes.append(process)
         address = read_until(process, r"running on (http://127\.0\.0\.1:\d+)")
         wait_until_ready(address)

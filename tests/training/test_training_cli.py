@@ -78,12 +78,9 @@ def test_broken_lines_end_the_command_with_one_error_that_lists_them_all(
     places = ["--registry", tmp_path / "registry", "--work", tmp_path / "work"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, tiny_config_file, *places],
-        env=environment,
-        capture_output=True,
-        text=True,
+        [*command, tiny_config_file, *places], env=environment, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"Error: {broken_corpus}: 3 lines can't be used")
     assert all(reason in done.stderr for reason in REASONS)

@@ -173,12 +173,9 @@ def test_documents_of_merged_labels_join_and_count_once(seed):
     truth = (rng.random((30, 8)) < 0.3).astype(np.float32)
     truth[:, 7] = 1  # documents without a label are left out
     memory = NeighbourMemory.of_documents(
-        csr_array(np.ones((30, 1), dtype=np.float32)),
-        csr_array(truth),
-        tuple(map(str, range(30))),
-        num_neighbours=3,
-        temperature=0.1,
-    )
+        csr_array(np.ones((30, 1), dtype=np.float32)), csr_array(truth), tuple(map(str, range(30))),
+        num_neighbours=3, temperature=0.1,
+    )  # fmt: skip
     into = {int(a): 8 for a in rng.choice(4, 2, replace=False)} | {5: 6}
     counts = np.append(truth.sum(axis=0), 0).astype(np.int64)
     expected = np.hstack([truth, np.zeros((30, 1), dtype=np.float32)])

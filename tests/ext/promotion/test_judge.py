@@ -157,13 +157,10 @@ def entry(given_at: str = "2030-01-01T00:00:00+00:00", **fields: object) -> dict
 def test_only_usable_entries_after_the_candidate_count(tmp_path):
     path = tmp_path / "feedback.jsonl"
     rows = [
-        entry(),
-        entry("2020-01-01T00:00:00"),
-        entry(accepted=[], added=["c", "unknown"]),
-        entry(text=None, document_id="d"),
-        entry(rejected=["unknown"]),
+        entry(), entry("2020-01-01T00:00:00"), entry(accepted=[], added=["c", "unknown"]),
+        entry(text=None, document_id="d"), entry(rejected=["unknown"]),
         {"id": "gone", "deleted_at": "2030-01-01T00:00:00+00:00"},
-    ]
+    ]  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = new_feedback(path, time_of("2025-01-01T00:00:00+00:00"), frozenset("abc"))
     assert found.documents == (

@@ -202,23 +202,16 @@ def test_a_file_that_is_none_of_labels_is_refused(tmp_path, content, words):
 
 
 RICH = Concept(
-    "u:r",
-    {"en": "river", "fi": "joki", "": "R"},
-    {"en": ("stream",), "sv": ("å",), "fi": ("joki",)},
-    {"en": ("rivr",), "fi": ("river",)},
-    ("1.2", "1.3"),
-    {"fi": ("vesi",), "en": ("water.", "flows.")},
-    broader=("u:w",),
+    "u:r", {"en": "river", "fi": "joki", "": "R"},
+    {"en": ("stream",), "sv": ("å",), "fi": ("joki",)}, {"en": ("rivr",), "fi": ("river",)},
+    ("1.2", "1.3"), {"fi": ("vesi",), "en": ("water.", "flows.")}, broader=("u:w",),
     scheme=("u:s", "u:t"),
-)
+)  # fmt: skip
 CONCEPTS = (
-    RICH,
-    Concept("u:w", {"fi": "vesi", "sv": "vatten"}),
-    Concept("u:o", {"en": "old"}, is_deprecated=True),
-    Concept("u:x", other_names={"sv": ("x",)}),
-    Concept("u:y", notations=("7",)),
-    Concept("u:z"),
-)
+    RICH, Concept("u:w", {"fi": "vesi", "sv": "vatten"}),
+    Concept("u:o", {"en": "old"}, is_deprecated=True), Concept("u:x", other_names={"sv": ("x",)}),
+    Concept("u:y", notations=("7",)), Concept("u:z"),
+)  # fmt: skip
 VOCABULARY = ConceptVocabulary(CONCEPTS, 2, LeftOutStatements(unknown_broader=3))
 TURTLE = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <u:a> skos:prefLabel "A"@en, "Ä"@fi ; skos:broader <u:b> .

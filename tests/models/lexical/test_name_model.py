@@ -122,14 +122,11 @@ def test_a_new_label_of_common_words_is_known_to_be_found_in_vain(model):
 
 # One tree of a decision and two leaves, and one of a leaf alone.
 STUMPS = BoostedTrees(
-    roots=np.array([0, 3]),
-    features=np.array([1, LEAF, LEAF, LEAF]),
-    thresholds=np.array([0.5, 0.0, 0.0, 0.0]),
-    lefts=np.array([1, 0, 0, 0]),
-    rights=np.array([2, 0, 0, 0]),
-    values=np.array([0.0, -1.0, 2.0, 0.25]),
+    roots=np.array([0, 3]), features=np.array([1, LEAF, LEAF, LEAF]),
+    thresholds=np.array([0.5, 0.0, 0.0, 0.0]), lefts=np.array([1, 0, 0, 0]),
+    rights=np.array([2, 0, 0, 0]), values=np.array([0.0, -1.0, 2.0, 0.25]),
     baseline=np.array([-3.0]),
-)
+)  # fmt: skip
 
 
 def test_rows_at_the_threshold_go_left():

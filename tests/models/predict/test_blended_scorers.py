@@ -30,16 +30,13 @@ CALIBRATIONS = {
 }
 COUNTS = (0, 2, 5, 40)
 BLEND = RarityBlend(
-    counts=COUNTS,
-    intercepts=(-0.5, 0.0, 0.25, 1.0),
+    counts=COUNTS, intercepts=(-0.5, 0.0, 0.25, 1.0),
     weights={
-        "retrieval": (0.9, 0.6, 0.5, 0.2),
-        "classifier": (0.0, 0.0, 0.0, 0.0),
-        "linear": (0.1, 0.2, 0.2, 0.4),
-        "sparse": (0.1, 0.2, 0.3, 0.4),
+        "retrieval": (0.9, 0.6, 0.5, 0.2), "classifier": (0.0, 0.0, 0.0, 0.0),
+        "linear": (0.1, 0.2, 0.2, 0.4), "sparse": (0.1, 0.2, 0.3, 0.4),
     },
     floors={"retrieval": -9.0, "classifier": -3.0, "linear": -1.5, "sparse": -0.5},
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -267,13 +264,9 @@ def test_a_blend_reads_what_its_scorers_read(predictor, parts, constant_blend):
 def write(blended_parts, manifest, tmp_path):
     def write_one(**changes: object) -> Path:
         told = replace(
-            manifest,
-            scorers=ALL,
-            default_scorer="ensemble",
-            calibrations=CALIBRATIONS,
-            blends={"ensemble": BLEND},
-            **changes,
-        )
+            manifest, scorers=ALL, default_scorer="ensemble", calibrations=CALIBRATIONS,
+            blends={"ensemble": BLEND}, **changes,
+        )  # fmt: skip
         write_parts(tmp_path / "bundle", blended_parts, told, tmp_path / "scratch")
         return tmp_path / "bundle"
 

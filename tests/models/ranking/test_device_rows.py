@@ -198,13 +198,9 @@ def test_a_faiss_that_sees_no_gpu_is_told(monkeypatch):
 def test_faiss_is_given_where_queries_rows_and_answers_lie():
     """Names and types of `GpuDistanceParams`, which the FAISS for CPUs lacks."""
     module = SimpleNamespace(
-        GpuDistanceParams=SimpleNamespace,
-        METRIC_INNER_PRODUCT=0,
-        DistanceDataType_F32=1,
-        IndicesDataType_I64=2,
-        cast_integer_to_float_ptr=int,
-        cast_integer_to_idx_t_ptr=int,
-    )
+        GpuDistanceParams=SimpleNamespace, METRIC_INNER_PRODUCT=0, DistanceDataType_F32=1,
+        IndicesDataType_I64=2, cast_integer_to_float_ptr=int, cast_integer_to_idx_t_ptr=int,
+    )  # fmt: skip
     queries, rows, values = torch.zeros(3, 8), torch.zeros(5, 8), torch.zeros(3, 2)
     found = torch.zeros(3, 2, dtype=torch.int64)
     given = device_rows._parameters(module, queries, rows, values, found)

@@ -32,13 +32,10 @@ def test_the_vocabulary_comes_back_from_json():
 @pytest.mark.parametrize(
     "change",
     [
-        {"max_ngram": 10**18},
-        {"max_ngram": 0},
-        {"tokens": [1]},
-        {"tokens": ["\ud800"]},
+        {"max_ngram": 10**18}, {"max_ngram": 0}, {"tokens": [1]}, {"tokens": ["\ud800"]},
         {"languages": ["elvish"]},
     ],
-)
+)  # fmt: skip
 def test_a_vocabulary_out_of_its_bounds_is_refused(change):
     content = {"tokens": ["a"], "languages": [], "max_ngram": 1, "analyzer": "word"} | change
     with pytest.raises(BundleCorruptError, match="sparse vocabulary: cannot be read"):

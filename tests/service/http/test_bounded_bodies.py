@@ -182,13 +182,10 @@ READABLE = [
 
 REFUSED = [
     (b'{"text": "a", "texts": ["b"]}', 422, "Give exactly one of"),
-    (b"", 422, "the body: missing; add it"),
-    (b"{", 400, "the first error is at character 1"),
+    (b"", 422, "the body: missing; add it"), (b"{", 400, "the first error is at character 1"),
     (b'{"text": "a"} x', 400, "the first error is at character 14"),
-    (b'{"text": 1}', 422, "/text: "),
-    (b'{"text": "a", "k": "5"}', 422, "/k: "),
-    (b'{"text": "a", "k": 3.5}', 422, "/k: "),
-    (b'{"text": "a", "k": 1e400}', 422, "/k: "),
+    (b'{"text": 1}', 422, "/text: "), (b'{"text": "a", "k": "5"}', 422, "/k: "),
+    (b'{"text": "a", "k": 3.5}', 422, "/k: "), (b'{"text": "a", "k": 1e400}', 422, "/k: "),
     (b'{"text": "a", "tail_dial": NaN}', 422, "/tail_dial: "),
     (b'{"text": "a", "threshold": "0.5"}', 422, "/threshold: "),
     (b'{"text": "a", "version": "latest"}', 422, "/version: Give a version as a whole number"),
@@ -199,7 +196,7 @@ REFUSED = [
     (b'{"text": " "}', 422, "empty or only white space"),
     (b"[" * 100_000, 400, "can't be read as JSON"),
     (b'{"text": "a", "k": ' + b"9" * 5000 + b"}", 400, "can't be read as JSON"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("body", READABLE, ids=lambda body: repr(body[:40]))

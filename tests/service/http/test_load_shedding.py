@@ -89,18 +89,15 @@ BODIES = {
     "/v1/batch": (LINES, b'{"text": "some words"}\n{"text": "some more"}\n'),
     "/v1/projects/longtail/suggest": (FORM, b"text=some+words&limit=3"),
     "/v1/projects/longtail/suggest-batch": (
-        JSON["content-type"],
-        b'{"documents": [{"text": "some words"}]}',
+        JSON["content-type"], b'{"documents": [{"text": "some words"}]}',
     ),
     "/v2/models/longtail/infer": (
-        JSON["content-type"],
-        b'{"inputs": [{"name": "text", "datatype": "BYTES"}]}',
+        JSON["content-type"], b'{"inputs": [{"name": "text", "datatype": "BYTES"}]}',
     ),
     "/v2/models/longtail/versions/2/infer": (
-        JSON["content-type"],
-        b'{"inputs": [{"name": "text"}]}',
+        JSON["content-type"], b'{"inputs": [{"name": "text"}]}',
     ),
-}
+}  # fmt: skip
 LOG_LINE = re.compile(r"request method=POST route=\S+ status=(\d+)")
 PATIENCE_S = 60.0
 

@@ -134,13 +134,10 @@ def test_a_body_that_is_not_as_wanted_is_a_422_that_points_at_the_place(client, 
 
 def test_problems_never_repeat_the_text(client):
     bodies = [
-        {"texts": [PRIVATE, 5]},
-        {"text": {"nested": PRIVATE}},
-        {"text": PRIVATE + "\x00"},
-        {"text": PRIVATE, "scorer": "none"},
-        {"text": PRIVATE, "k": PRIVATE},
+        {"texts": [PRIVATE, 5]}, {"text": {"nested": PRIVATE}}, {"text": PRIVATE + "\x00"},
+        {"text": PRIVATE, "scorer": "none"}, {"text": PRIVATE, "k": PRIVATE},
         {"text": PRIVATE, "version": PRIVATE},
-    ]
+    ]  # fmt: skip
     answers = [client.post("/v1/predict", json=body) for body in bodies]
     assert {answer.status_code for answer in answers} == {422}
     assert not [answer.text for answer in answers if PRIVATE in answer.text]

@@ -70,15 +70,11 @@ def test_bad_lines_are_answered_with_errors(task, predictor, monkeypatch):
     monkeypatch.setattr("longtail.service.offline.predict.MAX_LINE_BYTES", 100)
     asked = task(
         [
-            b"nonsense",
-            b"",
-            line(id=1, text="a", scorer="magic"),
-            line(text="x" * 200),
-            line(id=2, text="b", version=7),
-            line(id=3, text="long " * 8, version="current"),
+            b"nonsense", b"", line(id=1, text="a", scorer="magic"), line(text="x" * 200),
+            line(id=2, text="b", version=7), line(id=3, text="long " * 8, version="current"),
             line(id=4, text="a", scorer=""),
-        ]
-    )
+        ],
+    )  # fmt: skip
     summary = predict_file(asked, predictor)
     kinds = [x["error"]["type"].rsplit(":")[-1] if "error" in x else "" for x in answers(asked)]
     assert kinds == ["malformed-body", "request", "line-too-long", "model-not-found", "", "request"]

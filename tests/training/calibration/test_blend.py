@@ -245,15 +245,10 @@ def test_the_curvature_of_a_blend_is_the_slope_of_its_gradient(num_knots):
     num_pairs, num_terms = 300, 4
     problem = _Problem(
         evidence=np.column_stack([np.ones(num_pairs), rng.normal(size=(num_pairs, num_terms - 1))]),
-        knots=rng.integers(0, num_knots, num_pairs),
-        shares=rng.random(num_pairs),
-        is_true=rng.random(num_pairs) < 0.3,
-        weights=rng.random(num_pairs) * 3,
-        num_knots=num_knots,
-        start=rng.normal(size=num_terms),
-        smoothness=4.0,
-        ridge=rng.random((num_knots, num_terms)),
-    )
+        knots=rng.integers(0, num_knots, num_pairs), shares=rng.random(num_pairs),
+        is_true=rng.random(num_pairs) < 0.3, weights=rng.random(num_pairs) * 3, num_knots=num_knots,
+        start=rng.normal(size=num_terms), smoothness=4.0, ridge=rng.random((num_knots, num_terms)),
+    )  # fmt: skip
     above_is_itself = problem.knots == num_knots - 1
     problem = replace(problem, shares=np.where(above_is_itself, 0.0, problem.shares))
     at = rng.normal(size=num_knots * num_terms)

@@ -55,12 +55,9 @@ def test_extreme_scores_and_half_precision_stay_finite():
 
 
 SURROGATES = {
-    "hinge": hinge,
-    "logistic_base_2": logistic_base_2,
-    "squared_hinge": squared_hinge,
-    "exponential": exponential,
-    "ramp": ramp(0.7),
-}
+    "hinge": hinge, "logistic_base_2": logistic_base_2, "squared_hinge": squared_hinge,
+    "exponential": exponential, "ramp": ramp(0.7),
+}  # fmt: skip
 ALL = SURROGATES | {
     "logistic": logistic,
     "contrastive_positive": contrastive_positive,

@@ -105,13 +105,10 @@ def test_table_2_the_margins_that_sampling_implies(name, q_name):
     labels = negatives.labels.flatten()
     base = torch.full((L,), 1 / L) if q_name == "uniform" else PRIOR
     margins = {
-        "constant": base / (1 - base[y]),
-        "importance": torch.ones(L),
-        "relative": (m * base[y]).expand(L),
-        "tail": PRIOR / PRIOR[y],
-        "equalised": PRIOR,
+        "constant": base / (1 - base[y]), "importance": torch.ones(L),
+        "relative": (m * base[y]).expand(L), "tail": PRIOR / PRIOR[y], "equalised": PRIOR,
         "adaptive": (PRIOR[y] ** -0.25).expand(L),
-    }
+    }  # fmt: skip
     torch.testing.assert_close(rho, margins[name][labels])
 
 

@@ -118,14 +118,11 @@ def test_no_text_of_a_document_is_shown(outline, spiked_corpus):
 
 ODD = {
     "train": [
-        ("first text here", ["Books", "a|b"]),
-        ("second", ["books", "c"]),
-        ("first text here", ["c"]),
-        ("nothing", []),
-        (" ", ["c"]),
+        ("first text here", ["Books", "a|b"]), ("second", ["books", "c"]),
+        ("first text here", ["c"]), ("nothing", []), (" ", ["c"]),
     ],
     "test": [("second", ["c"]), ("new words", ["unseen"]), ("", ["c"])],
-}
+}  # fmt: skip
 
 
 def write(folder: Path, splits: dict[str, list[tuple[str, list[str]]]]) -> Path:

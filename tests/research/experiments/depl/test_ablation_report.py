@@ -85,11 +85,8 @@ def difference(ahead: int | float, p_better: float) -> Difference:
 
 def test_what_is_looked_at_together_is_corrected_for_its_number():
     looked_at = [
-        difference(1, 0.01),
-        difference(-1, 0.999),
-        difference(0, 0.5),
-        difference(1, 0.02),
-    ]
+        difference(1, 0.01), difference(-1, 0.999), difference(0, 0.5), difference(1, 0.02),
+    ]  # fmt: skip
     judged = judge(looked_at)
     assert [each.p_value for each in judged] == pytest.approx([0.02, 0.002, None, 0.04])
     assert [each.corrected for each in judged] == pytest.approx([0.04, 0.006, None, 0.04])
